@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The pure heart of Bullpen: nouns, states, decisions, messages and the ports they speak through.
+//!
+//! Everything here takes facts and returns values. There is no I/O, no clock, no randomness and no
+//! `async` body: time, ids and what was read are arguments. [`ports`] declares what the outside must
+//! provide; the adapters live in other rooms.
+//!
+//! Not here: doing anything (`bullpen-engine`), storing anything (`bullpen-embedded`), or reading
+//! the environment (`bullpen`).
+
+pub mod claim;
+pub mod class;
+pub mod creation;
+pub mod ids;
+pub mod instance;
+pub mod invariants;
+pub mod lease;
+pub mod limits;
+pub mod mailbox;
+pub mod message;
+pub mod pickup;
+pub mod ports;
+pub mod request;
+pub mod sabotage;
+pub mod time;

@@ -1,0 +1,235 @@
+//! The claim protocol as data: its steps, what follows what, and the checks after an assignment.
+//!
+//! A claim is *claim → assign → (start) → check*. [`next`] says what follows an outcome, [`check`]
+//! judges an agent's report against the deadlines, and [`after_removal`] decides what a failed
+//! check costs: a machine that misbehaved ends, a machine that runs a job is counted, and a cause
+//! that lies elsewhere never ends a machine.
+//!
+//! Not here: making the calls (`bullpen-engine`), or choosing a candidate (`pickup`).
+
+use std::time::Duration;
+
+use crate::ids::Generation;
+use crate::instance::Tier;
+use crate::limits::Limits;
+use crate::mailbox::{Report, SignalKind};
+use crate::time::Timestamp;
+
+/// One step of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// The conditional write idle → claimed.
+    Claim,
+    /// The assignment into the mailbox.
+    Assign,
+    /// Starting a stopped machine.
+    Start,
+    /// Waiting for the agent.
+    Check,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As wanted.
+    Done,
+    /// Somebody else won, or has fenced us since.
+    Lost,
+    /// The cloud has no room to start the machine.
+    StartRefused,
+    /// The machine cannot be started.
+    StartFailed,
+    /// The agent did not do its part.
+    Failed(CheckFailure),
+    /// What failed is not this machine: GitHub, a credential, a rate limit.
+    Systemic,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next step.
+    Go(Step),
+    /// The instance is ready.
+    Ready,
+    /// Ask for another candidate; this one is not ours.
+    TryAnother,
+    /// Give this one back unharmed, remember the shortage, and ask for another.
+    GiveBack,
+    /// Withdraw, ask GitHub to delete the runner, and let [`after_removal`] decide.
+    Remove(CheckFailure),
+    /// Give this one back unharmed and end the attempt: the next would fail the same way.
+    CloseAttempt,
+}
+
+/// What follows `outcome` of `step` on a machine of this tier.
+pub const fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
+    match (step, outcome) {
+        (Step::Claim, Outcome::Done) => Next::Go(Step::Assign),
+        (Step::Assign, Outcome::Done) => match tier {
+            Tier::Stopped => Next::Go(Step::Start),
+            Tier::Hot | Tier::Released => Next::Go(Step::Check),
+        },
+        (Step::Start, Outcome::Done) => Next::Go(Step::Check),
+        (Step::Check, Outcome::Done) => Next::Ready,
+        (_, Outcome::Lost) => Next::TryAnother,
+        (_, Outcome::StartRefused) => Next::GiveBack,
+        (_, Outcome::StartFailed) => Next::Remove(CheckFailure::NotStarted),
+        (_, Outcome::Failed(failure)) => Next::Remove(failure),
+        (_, Outcome::Systemic) => Next::CloseAttempt,
+    }
+}
+
+/// What an agent failed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckFailure {
+    /// It could not be started.
+    NotStarted,
+    /// It reported that its warm-up failed.
+    WarmUpFailed,
+    /// It never said that its warm-up is complete.
+    NotWarm,
+    /// It did not acknowledge the assignment.
+    NotAcknowledged,
+    /// Its listener did not register in time.
+    NotRegistered,
+    /// It reported that registration failed.
+    RegistrationFailed,
+    /// It stopped beating.
+    Silent,
+}
+
+/// What is waited for, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// At which generation.
+    pub generation: Generation,
+    /// Since the assignment was stored, or the machine was launched.
+    pub since: Timestamp,
+    /// What kind of machine it is.
+    pub kind: Watched,
+    /// The beat's number when the watch began.
+    pub beat_seen: Option<u64>,
+}
+
+/// What kind of machine a watch is on; each has its own deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It was running when it was claimed.
+    Warm,
+    /// It was stopped when it was claimed.
+    Started,
+    /// It was created for this owner.
+    Created,
+}
+
+/// What the report shows so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing decisive yet.
+    Pending,
+    /// The listener listens and the machine is alive.
+    Passed,
+    /// It will not come any more.
+    Failed(CheckFailure),
+}
+
+/// Judges a report against the deadlines of its watch.
+pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Timestamp) -> Check {
+    let waited = now.since(watch.since);
+    let Some(report) = report else { return overdue(watch, None, waited, limits) };
+    if report.signal(SignalKind::RegistrationFailed, watch.generation).is_some() {
+        return Check::Failed(CheckFailure::RegistrationFailed);
+    }
+    if watch.kind == Watched::Created && report.signals.contains_key(&SignalKind::WarmUpFailed) {
+        return Check::Failed(CheckFailure::WarmUpFailed);
+    }
+    if report.signal(SignalKind::Registered, watch.generation).is_some() {
+        if report.is_fresh(now, limits.heartbeat_stale, watch.beat_seen) {
+            return Check::Passed;
+        }
+        return match overdue(watch, Some(report), waited, limits) {
+            Check::Failed(_) => Check::Failed(CheckFailure::Silent),
+            pending => pending,
+        };
+    }
+    overdue(watch, Some(report), waited, limits)
+}
+
+/// Which deadline has passed, if any.
+fn overdue(watch: &Watch, report: Option<&Report>, waited: Duration, limits: &Limits) -> Check {
+    let has = |kind| report.is_some_and(|report| report.signal(kind, watch.generation).is_some());
+    let acknowledged = has(SignalKind::Acknowledged);
+    let acknowledge = match watch.kind {
+        Watched::Warm => limits.assignment_acknowledged,
+        Watched::Started => limits.first_beat_stopped,
+        Watched::Created => limits.fleet_validation,
+    };
+    let register = match watch.kind {
+        Watched::Warm => acknowledge + limits.registration,
+        Watched::Started => acknowledge + limits.registration_stopped,
+        Watched::Created => limits.fleet_validation,
+    };
+    if !acknowledged && waited >= acknowledge {
+        let warm = report.is_some_and(|r| r.signals.contains_key(&SignalKind::WarmUpOk));
+        return Check::Failed(match watch.kind {
+            Watched::Created if !warm => CheckFailure::NotWarm,
+            Watched::Created | Watched::Warm | Watched::Started => CheckFailure::NotAcknowledged,
+        });
+    }
+    if waited >= register {
+        return Check::Failed(CheckFailure::NotRegistered);
+    }
+    Check::Pending
+}
+
+/// What GitHub said when it was asked to delete a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// 204: it is gone.
+    Deleted,
+    /// 404: there was none.
+    NotFound,
+    /// 422: it runs a job.
+    Busy,
+    /// GitHub did not answer, or refused us.
+    Unavailable,
+}
+
+/// What a withdrawn machine that failed its checks becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRemoval {
+    /// No job can start on it any more: it ends.
+    End,
+    /// It already runs a job: it counts as running.
+    Running,
+    /// The cause lies elsewhere: it goes back unharmed, and the attempt is over.
+    GiveBack,
+    /// A late registration could still succeed; ask again after this time.
+    AskAgain {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// Decides by GitHub's answer. With a registration token a 404 says nothing until `register_by`
+/// has passed on every clock, because the agent may be registering this very moment.
+pub fn after_removal(
+    deletion: Deletion,
+    register_by: Option<Timestamp>,
+    limits: &Limits,
+    now: Timestamp,
+) -> AfterRemoval {
+    match deletion {
+        Deletion::Deleted => AfterRemoval::End,
+        Deletion::NotFound => match register_by.map(|by| by.after(limits.clock_skew)) {
+            Some(at) if now < at => AfterRemoval::AskAgain { at },
+            _ => AfterRemoval::End,
+        },
+        Deletion::Busy => AfterRemoval::Running,
+        Deletion::Unavailable => AfterRemoval::GiveBack,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Runner classes: named machine shapes, and what a machine must be to count as one.
+//!
+//! Not here: reading them from a configuration file (`config`), or labels.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ClassName;
+
+/// How a machine is paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Usage {
+    /// Cheap, and may be taken away with two minutes' notice.
+    Spot,
+    /// Kept until given back.
+    OnDemand,
+}
+
+impl Usage {
+    /// As it is written in messages and on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        }
+    }
+}
+
+/// A processor architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Architecture {
+    /// `x86_64`.
+    X64,
+    /// `aarch64`.
+    Arm64,
+}
+
+/// A range of whole vCPUs, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuRange {
+    /// The fewest.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+}
+
+impl VcpuRange {
+    /// Exactly this many, as the seven default classes have it.
+    pub const fn exactly(count: u32) -> Self {
+        Self { min: count, max: count }
+    }
+
+    /// Whether a machine with this many is inside.
+    pub const fn contains(self, count: u32) -> bool {
+        self.min <= count && count <= self.max
+    }
+}
+
+/// A named machine shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerClass {
+    /// Its name; also decides which queue its idle machines are advertised in.
+    pub name: ClassName,
+    /// How many vCPUs a machine of it has.
+    pub vcpu: VcpuRange,
+    /// The least memory, in MiB.
+    pub memory_mib_min: u32,
+    /// Its architecture.
+    pub architecture: Architecture,
+}
+
+impl RunnerClass {
+    /// The classes of a stack that configures none: name, vCPU, minimum MiB.
+    pub fn defaults() -> Vec<Self> {
+        [
+            ("large", 2, 4_096),
+            ("xlarge", 4, 8_192),
+            ("2xlarge", 8, 16_384),
+            ("4xlarge", 16, 32_768),
+            ("8xlarge", 32, 65_536),
+            ("12xlarge", 48, 98_304),
+            ("16xlarge", 64, 131_072),
+        ]
+        .map(|(name, vcpu, memory_mib_min)| Self {
+            name: ClassName::new(name),
+            vcpu: VcpuRange::exactly(vcpu),
+            memory_mib_min,
+            architecture: Architecture::X64,
+        })
+        .into()
+    }
+}

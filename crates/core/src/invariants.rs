@@ -1,0 +1,277 @@
+//! The invariants, as checks on a world that know nothing of how it came to be.
+//!
+//! [`on_write`] looks at one ledger write: what was stored, what is stored now. [`on_world`] looks
+//! at everything at once. Both are deliberately written apart from [`crate::instance::transition`],
+//! so that a mistake there is not repeated here. The simulator runs them all the time, and
+//! `ledger verify` on a live stack.
+//!
+//! Not here: invariants that need a history (every job ends, no missed warm), which the simulator
+//! checks with what it alone has seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::creation::{Ceiling, Intent};
+use crate::ids::InstanceId;
+use crate::instance::{EndReason, Record, State};
+use crate::limits::Limits;
+use crate::ports::{Machine, MachineState};
+use crate::time::Timestamp;
+
+/// Which invariant, by its number in the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// 1: a queued job gets a runner or a visible failure.
+    EveryJobEnds,
+    /// 2: every machine has a record, every record a machine.
+    Conservation,
+    /// 3: never two owners, never a change of owner without a new generation.
+    OneOwner,
+    /// 4: nothing ends a machine with a live claim or job but who may.
+    Protected,
+    /// 5: never more machines than a ceiling allows.
+    Ceilings,
+    /// 6: a pool reaches its target and then plans nothing.
+    Convergence,
+    /// 7: calls stay inside their buckets.
+    Rates,
+    /// 8: no runner without an instance, nor the reverse.
+    NoGhosts,
+    /// 9: no machine is created while a matching idle one was there.
+    NoMissedWarm,
+}
+
+impl Invariant {
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::EveryJobEnds => 1,
+            Self::Conservation => 2,
+            Self::OneOwner => 3,
+            Self::Protected => 4,
+            Self::Ceilings => 5,
+            Self::Convergence => 6,
+            Self::Rates => 7,
+            Self::NoGhosts => 8,
+            Self::NoMissedWarm => 9,
+        }
+    }
+}
+
+/// An invariant that does not hold, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: Invariant,
+    /// On which machine, if on one.
+    pub instance: Option<InstanceId>,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant {} ({:?})", self.invariant.number(), self.invariant)?;
+        if let Some(instance) = &self.instance {
+            write!(f, " on {instance}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+fn violation(invariant: Invariant, record: &Record, what: impl Into<String>) -> Violation {
+    Violation { invariant, instance: Some(record.id.clone()), what: what.into() }
+}
+
+/// Whether one write is a swap of owners: the only change of owner without a new generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Any other.
+    Ordinary,
+    /// One of the two halves of a swap.
+    Swap,
+}
+
+/// Checks one ledger write.
+pub fn on_write(before: Option<&Record>, after: &Record, kind: WriteKind) -> Result<(), Violation> {
+    let Some(before) = before else {
+        return match after.state {
+            State::Created { .. } => Ok(()),
+            _ => Err(violation(
+                Invariant::OneOwner,
+                after,
+                format!("a record begins as {}", after.state.name().as_str()),
+            )),
+        };
+    };
+    one_owner(before, after, kind)?;
+    protected(before, after)
+}
+
+fn one_owner(before: &Record, after: &Record, kind: WriteKind) -> Result<(), Violation> {
+    let wrong = |what: String| Err(violation(Invariant::OneOwner, after, what));
+    if before.facts != after.facts {
+        return wrong("the machine's facts changed".into());
+    }
+    if after.revision <= before.revision {
+        return wrong(format!("revision {} after {}", after.revision, before.revision));
+    }
+    if after.generation < before.generation {
+        return wrong(format!("generation {} after {}", after.generation, before.generation));
+    }
+    if !before.state.is_live() {
+        return wrong("a tombstone was written over".into());
+    }
+    let owner_changed = before.state.owner() != after.state.owner();
+    let claim_changed = claim_of(before) != claim_of(after) && claim_of(after).is_some();
+    let fenced = after.generation > before.generation;
+    match kind {
+        WriteKind::Ordinary if (owner_changed || claim_changed) && !fenced => wrong(format!(
+            "owner changed from {} to {} at the same generation {}",
+            owner_text(before),
+            owner_text(after),
+            after.generation
+        )),
+        WriteKind::Ordinary if both_owned(before, after) && owner_changed => {
+            wrong(format!("passed from {} straight to {}", owner_text(before), owner_text(after)))
+        }
+        WriteKind::Swap if fenced => wrong("a swap raised the generation".into()),
+        WriteKind::Ordinary | WriteKind::Swap => Ok(()),
+    }
+}
+
+fn claim_of(record: &Record) -> Option<&str> {
+    match &record.state {
+        State::Claimed { claim, .. } => Some(claim.as_str()),
+        _ => None,
+    }
+}
+
+fn both_owned(before: &Record, after: &Record) -> bool {
+    before.state.owner().is_some() && after.state.owner().is_some()
+}
+
+fn owner_text(record: &Record) -> String {
+    record.state.owner().map_or_else(|| "nobody".into(), ToString::to_string)
+}
+
+/// Which reasons may end a machine that somebody owns, and when.
+fn protected(before: &Record, after: &Record) -> Result<(), Violation> {
+    let State::Terminating { why, since } = after.state else { return Ok(()) };
+    let allowed = match (&before.state, why) {
+        (State::Claimed { .. } | State::Running { .. }, EndReason::DeadlinePassed) => {
+            since >= before.state.deadline()
+        }
+        (State::Claimed { .. }, EndReason::FailedChecks)
+        | (
+            State::Claimed { .. } | State::Running { .. },
+            EndReason::Dumped
+            | EndReason::RequestFailed
+            | EndReason::Operator
+            | EndReason::MachineGone,
+        ) => true,
+        (State::Claimed { .. } | State::Running { .. }, _) => false,
+        _ => true,
+    };
+    if allowed {
+        return Ok(());
+    }
+    let state = before.state.name().as_str();
+    Err(violation(Invariant::Protected, after, format!("ended for {why:?} while {state}")))
+}
+
+/// Everything there is, at one moment.
+#[derive(Clone, Debug)]
+pub struct World<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// The whole ledger, tombstones included.
+    pub records: &'a [Record],
+    /// Launches that are not accounted for yet.
+    pub intents: &'a [Intent],
+    /// Every machine with the stack's tag.
+    pub machines: &'a [Machine],
+    /// The ceilings in force.
+    pub ceilings: &'a [Ceiling],
+    /// The numbers in force.
+    pub limits: &'a Limits,
+}
+
+/// Checks a whole world: conservation and ceilings.
+pub fn on_world(world: &World<'_>) -> Vec<Violation> {
+    let mut found = machines_without_records(world);
+    found.extend(records_without_machines(world));
+    found.extend(ceilings(world));
+    found
+}
+
+fn machines_without_records(world: &World<'_>) -> Vec<Violation> {
+    let live: BTreeSet<_> =
+        world.records.iter().filter(|record| record.state.is_live()).map(|r| &r.id).collect();
+    let intended: BTreeSet<_> = world
+        .intents
+        .iter()
+        .filter(|intent| intent.outstanding > 0 && intent.deadline > world.now)
+        .map(|intent| &intent.id)
+        .collect();
+    let patience = world.limits.reconcile_grace + world.limits.clock_skew;
+    world
+        .machines
+        .iter()
+        .filter(|machine| machine.state != MachineState::Gone)
+        .filter(|machine| !live.contains(&machine.id) && !intended.contains(&machine.intent))
+        .filter(|machine| world.now.since(machine.launched_at) > patience)
+        .map(|machine| Violation {
+            invariant: Invariant::Conservation,
+            instance: Some(machine.id.clone()),
+            what: format!("a machine launched at {} has no record", machine.launched_at),
+        })
+        .collect()
+}
+
+fn records_without_machines(world: &World<'_>) -> Vec<Violation> {
+    let machines: BTreeMap<_, _> =
+        world.machines.iter().map(|machine| (&machine.id, machine.state)).collect();
+    let patience = world.limits.reconcile_grace + world.limits.clock_skew;
+    world
+        .records
+        .iter()
+        .filter(|record| record.state.is_live())
+        .filter(|record| machines.get(&record.id).is_none_or(|s| *s == MachineState::Gone))
+        .filter(|record| world.now.since(record.state.deadline()) > patience)
+        .map(|record| {
+            let state = record.state.name().as_str();
+            let what = format!("{state} past its deadline, and there is no such machine");
+            violation(Invariant::Conservation, record, what)
+        })
+        .collect()
+}
+
+fn ceilings(world: &World<'_>) -> Vec<Violation> {
+    let used = |ceiling: &Ceiling| {
+        let recorded = world
+            .records
+            .iter()
+            .filter(|record| record.state.is_live())
+            .filter(|r| ceiling.scope.counts(&r.facts.class, r.facts.pool.as_ref()))
+            .count();
+        let intended: u32 = world
+            .intents
+            .iter()
+            .filter(|intent| ceiling.scope.counts(&intent.class, intent.pool.as_ref()))
+            .map(|intent| intent.outstanding)
+            .sum();
+        recorded + usize::try_from(intended).unwrap_or(usize::MAX)
+    };
+    world
+        .ceilings
+        .iter()
+        .map(|ceiling| (ceiling, used(ceiling)))
+        .filter(|(ceiling, used)| *used > usize::try_from(ceiling.max).unwrap_or(usize::MAX))
+        .map(|(ceiling, used)| Violation {
+            invariant: Invariant::Ceilings,
+            instance: None,
+            what: format!("{} holds {used} of at most {}", ceiling.scope, ceiling.max),
+        })
+        .collect()
+}

@@ -1,0 +1,89 @@
+//! Leases: who may converge a pool, with a fencing token that rises with every holder.
+//!
+//! A lease's end is never read off a clock that somebody else wrote. An observer calls it expired
+//! when it has seen the same revision for the whole lease time on *its own* monotonic clock.
+//!
+//! Not here: storing leases (the `Ledger` port).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{FencingToken, HolderId, LeaseName, Revision};
+
+/// A lease as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Which one.
+    pub name: LeaseName,
+    /// Who holds it.
+    pub holder: HolderId,
+    /// Rises with every new holder.
+    pub token: FencingToken,
+    /// Rises with every write, renewals included.
+    pub revision: Revision,
+}
+
+impl Lease {
+    /// The first lease of this name.
+    pub fn first(name: LeaseName, holder: HolderId) -> Self {
+        Self { name, holder, token: FencingToken(1), revision: Revision(1) }
+    }
+
+    /// The lease after its holder renewed it.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self { revision: self.revision.next(), ..self.clone() }
+    }
+
+    /// The lease after somebody else took it.
+    #[must_use]
+    pub fn taken_by(&self, holder: HolderId) -> Self {
+        Self {
+            name: self.name.clone(),
+            holder,
+            token: self.token.next(),
+            revision: self.revision.next(),
+        }
+    }
+}
+
+/// One observer's memory of one lease.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseWatch {
+    seen: Option<(Revision, Duration)>,
+}
+
+impl LeaseWatch {
+    /// Notes what was read now (`mono` is the observer's own monotonic clock) and says whether the
+    /// lease has stood unchanged for `ttl`.
+    pub fn expired(&mut self, lease: &Lease, mono: Duration, ttl: Duration) -> bool {
+        match self.seen {
+            Some((revision, since)) if revision == lease.revision => {
+                mono.saturating_sub(since) >= ttl
+            }
+            _ => {
+                self.seen = Some((lease.revision, mono));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_expires_only_on_the_observers_own_clock() {
+        let ttl = Duration::from_secs(60);
+        let lease = Lease::first(LeaseName::new("pool"), HolderId::new("a"));
+        let mut watch = LeaseWatch::default();
+        assert!(!watch.expired(&lease, Duration::from_secs(1_000), ttl), "first sight");
+        assert!(!watch.expired(&lease, Duration::from_secs(1_059), ttl));
+        let renewed = lease.renewed();
+        assert!(!watch.expired(&renewed, Duration::from_secs(1_060), ttl), "renewed just in time");
+        assert!(watch.expired(&renewed, Duration::from_secs(1_120), ttl));
+        assert_eq!(renewed.taken_by(HolderId::new("b")).token, FencingToken(2));
+    }
+}

@@ -1,0 +1,81 @@
+//! What an agent does about its inbox: the pure half of its life.
+//!
+//! [`Acted`] is what the agent remembers having done; [`react`] compares it with the inbox. The
+//! agent's process does what the [`Reaction`] says and then remembers it.
+//!
+//! Not here: warm-up, running a listener, cleaning, or reading the mailbox (`bullpen-agent`).
+
+use super::{Assignment, Inbox, Mode, Order, Rank, Withdrawal};
+use crate::ids::Generation;
+use crate::time::Timestamp;
+
+/// What an agent has acted on since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    /// The order it acted on last.
+    pub rank: Option<Rank>,
+    /// The assignment its listener belongs to, while there is a listener.
+    pub listener: Option<Assignment>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Nothing new.
+    Wait,
+    /// Acknowledge, then start a listener. One that belongs to an earlier owner is removed first.
+    Start(Assignment),
+    /// Acknowledge; the running listener serves this generation too.
+    Adopt(Assignment),
+    /// An assignment too late to be registered: start nothing.
+    TooLate(Assignment),
+    /// Start nothing new; the registered listener goes on until GitHub or a stop ends it.
+    Drain(Withdrawal),
+    /// End the listener if there is one, clean, acknowledge this generation as removed.
+    Remove(Withdrawal),
+}
+
+/// Compares what was done with what is wanted.
+pub fn react(acted: &Acted, inbox: Option<&Inbox>, now: Timestamp) -> Reaction {
+    let Some(inbox) = inbox else { return Reaction::Wait };
+    if acted.rank.is_some_and(|rank| rank >= inbox.order.rank()) {
+        return Reaction::Wait;
+    }
+    match &inbox.order {
+        Order::Assigned(assignment) if adopts(acted, assignment) => {
+            Reaction::Adopt(assignment.clone())
+        }
+        Order::Assigned(assignment) if assignment.register_by.is_some_and(|by| now >= by) => {
+            Reaction::TooLate(assignment.clone())
+        }
+        Order::Assigned(assignment) => Reaction::Start(assignment.clone()),
+        // A listener that GitHub may be giving a job to right now is left alone; without one there
+        // is nothing to wait for, so the removal can be acknowledged at once.
+        Order::Withdrawn(order) if order.mode == Mode::Drain && acted.listener.is_some() => {
+            Reaction::Drain(order.clone())
+        }
+        Order::Withdrawn(order) => Reaction::Remove(order.clone()),
+    }
+}
+
+/// A second worker of the same owner took the claim over: the same credential means that the
+/// listener which runs already is the one it wants.
+fn adopts(acted: &Acted, assignment: &Assignment) -> bool {
+    acted.listener.as_ref().is_some_and(|current| {
+        current.owner == assignment.owner
+            && current.credential == assignment.credential
+            && current.runner == assignment.runner
+    })
+}
+
+impl Acted {
+    /// Remembers an order as acted on.
+    pub fn done(&mut self, order: Rank) {
+        self.rank = self.rank.max(Some(order));
+    }
+
+    /// The generation its listener serves.
+    pub fn serves(&self) -> Option<Generation> {
+        self.listener.as_ref().map(|assignment| assignment.generation)
+    }
+}

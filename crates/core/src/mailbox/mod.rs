@@ -1,0 +1,368 @@
+//! The two records between the control plane and one agent, and the rules that fence them.
+//!
+//! The *inbox* is written by the control plane and read by the agent; the *report* the other way
+//! round. An agent sees nothing else, so fencing has to reach it here: [`Inbox::accept`] takes an
+//! order only if it is newer than the stored one, and `assigned` remembers the last generation that
+//! was ever handed out, so that *exposure* is read and not guessed ([`prove_unexposed`]).
+//!
+//! Orders are ranked by generation, then assignment < drain < stop. [`agent`] has the other side.
+//!
+//! Not here: storing records (the `Mailbox` port), or the text they are stored as ([`wire`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Generation, RunnerName};
+use crate::instance::Owner;
+use crate::time::Timestamp;
+
+pub mod agent;
+pub mod wire;
+
+/// A value that must never be printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps it.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The one way to the value; the caller puts it where no log can see it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// What lets a runner appear at GitHub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Credential {
+    /// For one job, one runner name.
+    Jit(Secret),
+    /// For any runner, for an hour.
+    RegistrationToken(Secret),
+}
+
+/// "This machine is yours to register for this owner."
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// At which generation.
+    pub generation: Generation,
+    /// For whom.
+    pub owner: Owner,
+    /// Under which name.
+    pub runner: RunnerName,
+    /// With which label.
+    pub label: String,
+    /// With what; removed once the listener listens.
+    pub credential: Option<Credential>,
+    /// When an unregistered listener must be given up. A JIT configuration needs none.
+    pub register_by: Option<Timestamp>,
+    /// When the machine must end, whatever happens.
+    pub hard_cap: Timestamp,
+}
+
+/// How far a withdrawal goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Start nothing; leave a registered listener alone.
+    Drain,
+    /// Stop the listener, clean, acknowledge.
+    Stop,
+}
+
+/// "This machine is nobody's any more."
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdrawal {
+    /// At which generation.
+    pub generation: Generation,
+    /// How far.
+    pub mode: Mode,
+    /// When this was written; the wait for the acknowledgement of a stop counts from here.
+    pub at: Timestamp,
+    /// When an idle agent ends itself.
+    pub idle_deadline: Timestamp,
+    /// For a control plane without a credential of its own: the agent removes the runner itself.
+    pub removal_token: Option<Secret>,
+}
+
+/// The latest word to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Take this owner's jobs.
+    Assigned(Assignment),
+    /// Take nobody's.
+    Withdrawn(Withdrawal),
+}
+
+/// Where an order stands among all orders to one agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// First by generation.
+    pub generation: Generation,
+    /// Then assignment, drain, stop.
+    pub step: u8,
+}
+
+impl Order {
+    /// This order's rank. Only a higher one may replace it.
+    pub const fn rank(&self) -> Rank {
+        match self {
+            Self::Assigned(assignment) => Rank { generation: assignment.generation, step: 0 },
+            Self::Withdrawn(Withdrawal { generation, mode: Mode::Drain, .. }) => {
+                Rank { generation: *generation, step: 1 }
+            }
+            Self::Withdrawn(Withdrawal { generation, mode: Mode::Stop, .. }) => {
+                Rank { generation: *generation, step: 2 }
+            }
+        }
+    }
+}
+
+/// The record the control plane writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inbox {
+    /// The generation of the last assignment ever stored; a withdrawal never erases it.
+    pub assigned: Generation,
+    /// The latest order.
+    pub order: Order,
+}
+
+/// An order that something newer has overtaken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mailbox already holds an order of generation {}", stored.generation)]
+pub struct Overtaken {
+    /// What is stored.
+    pub stored: Rank,
+}
+
+impl Inbox {
+    /// The inbox after `order`: the rule every adapter's conditional write must follow.
+    pub fn accept(stored: Option<&Self>, order: Order) -> Result<Self, Overtaken> {
+        let unconditional =
+            crate::sabotage!("unconditional-assignment") && matches!(order, Order::Assigned(_));
+        if let Some(stored) = stored.map(|inbox| inbox.order.rank())
+            && stored >= order.rank()
+            && !unconditional
+        {
+            return Err(Overtaken { stored });
+        }
+        let assigned = match &order {
+            Order::Assigned(assignment) => assignment.generation,
+            Order::Withdrawn(_) => stored.map_or(Generation(0), |inbox| inbox.assigned),
+        };
+        Ok(Self { assigned, order })
+    }
+
+    /// The inbox without its credential, once the listener of this generation listens.
+    #[must_use]
+    pub fn redacted(&self, generation: Generation) -> Option<Self> {
+        let Order::Assigned(assignment) = &self.order else { return None };
+        (assignment.generation == generation && assignment.credential.is_some()).then(|| Self {
+            assigned: self.assigned,
+            order: Order::Assigned(Assignment { credential: None, ..assignment.clone() }),
+        })
+    }
+}
+
+/// What an agent does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Running its warm-up.
+    WarmingUp,
+    /// Waiting for an assignment.
+    Waiting,
+    /// Its listener is starting.
+    Registering,
+    /// Its listener listens.
+    Listening,
+    /// A job runs.
+    Busy,
+    /// Stopping, cleaning.
+    Cleaning,
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Counts up, across restarts of the agent within one boot.
+    pub seq: u64,
+    /// By the machine's own clock.
+    pub at: Timestamp,
+    /// What it does.
+    pub phase: Phase,
+    /// Which boot this is.
+    pub boot: String,
+}
+
+/// The kinds of signal. Their text is what the seeds' scripts called them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SignalKind {
+    /// The warm-up is complete.
+    #[serde(rename = "UD_OK")]
+    WarmUpOk,
+    /// The warm-up failed.
+    #[serde(rename = "UD_FAILED")]
+    WarmUpFailed,
+    /// The assignment was read and is being acted on.
+    #[serde(rename = "UD_ACK")]
+    Acknowledged,
+    /// The listener listens for jobs.
+    #[serde(rename = "UD_REG_OK")]
+    Registered,
+    /// The listener could not register.
+    #[serde(rename = "UD_REG_FAILED")]
+    RegistrationFailed,
+    /// A job started on the listener.
+    #[serde(rename = "UD_JOB_STARTED")]
+    JobStarted,
+    /// The listener ended by itself.
+    #[serde(rename = "UD_LISTENER_ENDED")]
+    ListenerEnded,
+    /// Nobody listens any more, and the machine is clean.
+    #[serde(rename = "UD_REMOVE_REG_OK")]
+    Removed,
+    /// The cloud will take the machine away.
+    #[serde(rename = "UD_INTERRUPTED")]
+    Interrupted,
+}
+
+/// One signal: the latest of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    /// The generation it speaks of.
+    pub generation: Generation,
+    /// The owner it speaks of.
+    pub owner: Option<Owner>,
+    /// By the machine's own clock.
+    pub at: Timestamp,
+    /// What else there is to say: a reason, the tail of an output, a runner's id.
+    pub detail: String,
+}
+
+/// The record the agent writes, attribute by attribute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The last beat.
+    pub beat: Option<Beat>,
+    /// The latest signal of each kind.
+    pub signals: BTreeMap<SignalKind, Signal>,
+}
+
+impl Report {
+    /// The signal of this kind, if it speaks of this generation.
+    pub fn signal(&self, kind: SignalKind, generation: Generation) -> Option<&Signal> {
+        self.signals.get(&kind).filter(|signal| signal.generation == generation)
+    }
+
+    /// Whether the machine is known to be alive now. A beat from the future is no evidence by its
+    /// time; one that advanced while it was watched always is.
+    pub fn is_fresh(&self, now: Timestamp, stale: Duration, watched: Option<u64>) -> bool {
+        self.beat.as_ref().is_some_and(|beat| {
+            now.distance(beat.at) <= stale || watched.is_some_and(|seq| beat.seq > seq)
+        })
+    }
+
+    /// The last generation whose removal the agent acknowledged.
+    pub fn removed(&self) -> Generation {
+        self.signals.get(&SignalKind::Removed).map_or(Generation(0), |signal| signal.generation)
+    }
+}
+
+/// How it is known that nobody listens on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Nothing was assigned since the last acknowledged removal.
+    NeverAssigned,
+    /// The agent acknowledged this withdrawal.
+    Acknowledged,
+    /// The machine is of the stopped tier, and is stopped.
+    MachineStopped,
+}
+
+/// Proof that nobody listens on a machine. Only [`prove_unexposed`] can make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unexposed {
+    generation: Generation,
+    removal: Removal,
+}
+
+impl Unexposed {
+    /// The generation of the withdrawal it rests on.
+    pub const fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// How it is known.
+    pub const fn removal(&self) -> Removal {
+        self.removal
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn assumed(generation: Generation, removal: Removal) -> Self {
+        Self { generation, removal }
+    }
+}
+
+/// Why a machine cannot be called unexposed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Exposed {
+    /// Until the withdrawal is stored, an assignment may still be in flight and land.
+    #[error("the withdrawal of generation {generation} is not stored")]
+    NotWithdrawn {
+        /// Which one.
+        generation: Generation,
+    },
+    /// Something was assigned, and its removal was never acknowledged.
+    #[error("generation {assigned} was assigned and only {removed} is acknowledged as removed")]
+    Unacknowledged {
+        /// The last assignment.
+        assigned: Generation,
+        /// The last acknowledged removal.
+        removed: Generation,
+    },
+}
+
+/// Judges exposure for a release at `generation`, from what was read *after* the withdrawal was
+/// stored. `machine_stopped` may be true only for the stopped tier, when the cloud says stopped.
+pub fn prove_unexposed(
+    inbox: Option<&Inbox>,
+    report: Option<&Report>,
+    generation: Generation,
+    machine_stopped: bool,
+) -> Result<Unexposed, Exposed> {
+    let inbox = inbox
+        .filter(|inbox| {
+            matches!(&inbox.order, Order::Withdrawn(order) if order.generation == generation)
+        })
+        .ok_or(Exposed::NotWithdrawn { generation })?;
+    let removed = report.map_or(Generation(0), Report::removed);
+    let removal = if removed >= generation {
+        Removal::Acknowledged
+    } else if inbox.assigned <= removed {
+        Removal::NeverAssigned
+    } else if machine_stopped {
+        Removal::MachineStopped
+    } else {
+        return Err(Exposed::Unacknowledged { assigned: inbox.assigned, removed });
+    };
+    Ok(Unexposed { generation, removal })
+}
+
+#[cfg(test)]
+mod tests;

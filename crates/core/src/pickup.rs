@@ -1,0 +1,245 @@
+//! Judging what the resource pool says against what a request wants, and knowing when to stop.
+//!
+//! [`judge`] is one message against one request: *pass on*, *re-queue* (fine, but for somebody
+//! else) or *discard* (nobody can use it). A [`Scan`] is the memory of one attempt: which ids it has
+//! seen, how often, at which generation. The pool is *globally* exhausted when the queue came back
+//! empty and *locally* when it only repeats itself. Either way the attempt then asks the class
+//! directory once, because an empty poll can be false and a re-queue hides a machine for a while.
+//!
+//! Not here: receiving, deleting and sending (`bullpen-engine`), or claiming (`claim`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::ids::{Generation, InstanceId};
+use crate::limits::Limits;
+use crate::message::{self, Advert, Decoded, MessageError};
+use crate::request::Request;
+use crate::time::Timestamp;
+
+/// Why a message is put back for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequeueWhy {
+    /// Its type matches none of the request's patterns.
+    TypeNotAllowed,
+    /// It is paid for differently.
+    UsageDiffers,
+    /// Somebody else's code ran on it.
+    TrustDiffers,
+    /// A newer version wrote it.
+    UnknownVersion,
+}
+
+/// Why a message is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiscardWhy {
+    /// Nobody can read it.
+    Unreadable,
+    /// It does not say how the machine is paid for.
+    UsageMissing,
+    /// It is in another class's queue.
+    WrongClass,
+    /// The machine has fewer or more vCPUs than the class.
+    VcpuOutsideClass,
+    /// The machine has less memory than the class.
+    MemoryBelowClass,
+    /// The machine's idle time is over, or so nearly that nobody can claim it.
+    Expired,
+    /// This attempt has already read something as new, or newer, about the machine.
+    Outdated,
+}
+
+macro_rules! reason_codes {
+    ($type:ident { $($variant:ident => $text:literal),+ $(,)? }) => {
+        impl $type {
+            /// The reason code, as logged and counted.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+reason_codes!(RequeueWhy {
+    TypeNotAllowed => "type-not-allowed",
+    UsageDiffers => "usage-differs",
+    TrustDiffers => "trust-differs",
+    UnknownVersion => "unknown-version",
+});
+
+reason_codes!(DiscardWhy {
+    Unreadable => "unreadable",
+    UsageMissing => "usage-missing",
+    WrongClass => "wrong-class",
+    VcpuOutsideClass => "vcpu-outside-class",
+    MemoryBelowClass => "memory-below-class",
+    Expired => "expired",
+    Outdated => "outdated",
+});
+
+/// What to do with one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A candidate for this request.
+    PassOn,
+    /// Back into the queue, exactly as it was.
+    Requeue(RequeueWhy),
+    /// Gone.
+    Discard(DiscardWhy),
+}
+
+/// Judges one idle instance against one request. No memory, no I/O.
+pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp) -> Verdict {
+    let class = &request.class;
+    if advert.class != class.name {
+        Verdict::Discard(DiscardWhy::WrongClass)
+    } else if !class.vcpu.contains(advert.vcpu) {
+        Verdict::Discard(DiscardWhy::VcpuOutsideClass)
+    } else if advert.memory_mib < class.memory_mib_min {
+        Verdict::Discard(DiscardWhy::MemoryBelowClass)
+    } else if advert.deadline <= now.after(limits.not_claimable_before_deadline) {
+        Verdict::Discard(DiscardWhy::Expired)
+    } else if advert.usage != request.usage {
+        Verdict::Requeue(RequeueWhy::UsageDiffers)
+    } else if !request.allows(&advert.instance_type) {
+        Verdict::Requeue(RequeueWhy::TypeNotAllowed)
+    } else if !request.trusts(advert.trust.as_ref()) {
+        Verdict::Requeue(RequeueWhy::TrustDiffers)
+    } else {
+        Verdict::PassOn
+    }
+}
+
+/// Why a scan of the queue is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// The queue came back empty.
+    Globally,
+    /// The queue only repeats what this attempt has already refused.
+    Locally,
+}
+
+/// What became of one batch of messages, in order of arrival.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Candidates.
+    pub pass_on: Vec<Advert>,
+    /// Texts to send back as they were, each with its reason.
+    pub requeue: Vec<(String, RequeueWhy)>,
+    /// How many were dropped, by reason.
+    pub discarded: BTreeMap<DiscardWhy, u32>,
+    /// Set if the scan is over.
+    pub exhausted: Option<Exhausted>,
+}
+
+/// The memory of one attempt at one class's queue.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// How often each message's machine (or, unreadable to us, its very text) was received.
+    sightings: BTreeMap<String, u32>,
+    /// What was already judged to be for somebody else.
+    refused: BTreeSet<String>,
+    /// The newest generation read about each machine; `None` while only generation-less messages were.
+    read: BTreeMap<InstanceId, Option<Generation>>,
+}
+
+impl Scan {
+    /// Judges a batch as it was received.
+    pub fn batch(
+        &mut self,
+        bodies: Vec<String>,
+        request: &Request,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Judged {
+        let mut judged = Judged::default();
+        if bodies.is_empty() {
+            judged.exhausted = Some(Exhausted::Globally);
+            return judged;
+        }
+        let mut lap = true;
+        for body in bodies {
+            let (key, verdict, advert) = self.read(&body, request, limits, now);
+            let seen = self.sightings.entry(key.clone()).or_insert(0);
+            *seen += 1;
+            if *seen > limits.sightings_max {
+                judged.exhausted = Some(Exhausted::Locally);
+            }
+            lap &= self.refused.contains(&key);
+            match verdict {
+                Verdict::PassOn => judged.pass_on.extend(advert),
+                Verdict::Requeue(why) => {
+                    self.refused.insert(key);
+                    judged.requeue.push((body, why));
+                }
+                Verdict::Discard(why) => *judged.discarded.entry(why).or_insert(0) += 1,
+            }
+        }
+        if lap {
+            judged.exhausted = Some(Exhausted::Locally);
+        }
+        judged
+    }
+
+    fn read(
+        &mut self,
+        body: &str,
+        request: &Request,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> (String, Verdict, Option<Advert>) {
+        let advert = match message::decode(body) {
+            Ok(Decoded::Advert(advert)) => advert,
+            Ok(Decoded::Newer { .. }) => {
+                let verdict = Verdict::Requeue(RequeueWhy::UnknownVersion);
+                return (body.to_owned(), verdict, None);
+            }
+            Err(MessageError::UsageMissing) => {
+                return (body.to_owned(), Verdict::Discard(DiscardWhy::UsageMissing), None);
+            }
+            Err(_) => return (body.to_owned(), Verdict::Discard(DiscardWhy::Unreadable), None),
+        };
+        let key = advert.id.as_str().to_owned();
+        let verdict = match judge(&advert, request, limits, now) {
+            Verdict::PassOn if !self.is_news(&advert) => Verdict::Discard(DiscardWhy::Outdated),
+            verdict => verdict,
+        };
+        if verdict == Verdict::PassOn {
+            self.read.insert(advert.id.clone(), advert.generation);
+        }
+        (key, verdict, Some(advert))
+    }
+
+    /// A machine offered at some generation is news again only at a later one.
+    fn is_news(&self, advert: &Advert) -> bool {
+        self.read.get(&advert.id).is_none_or(|known| advert.generation > *known)
+    }
+
+    /// The candidates a class directory still holds after the queue was exhausted: those that match
+    /// and that this attempt has not been offered yet.
+    pub fn confirm(
+        &mut self,
+        directory: Vec<Advert>,
+        request: &Request,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Vec<Advert> {
+        let mut found = Vec::new();
+        for advert in directory {
+            if judge(&advert, request, limits, now) == Verdict::PassOn && self.is_news(&advert) {
+                self.read.insert(advert.id.clone(), advert.generation);
+                found.push(advert);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Words to and from agents.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::{Fault, Written};
+use crate::ids::{Generation, MailboxKey};
+use crate::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind};
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// May be a little old.
+    Eventual,
+    /// Sees every write that was answered before it.
+    Consistent,
+}
+
+/// The two records of each instance.
+///
+/// Contract: `post` stores an order exactly if [`Inbox::accept`] takes it, atomically. A report's
+/// attributes (the beat, each kind of signal) are written one by one and never overwrite another;
+/// a beat or signal that is older than the stored one of its kind (by `seq`, by generation) is
+/// dropped. `wait` returns early when the inbox changes, where the adapter can.
+///
+/// Weak arm: an eventual read may show any earlier value; `wait` may only ever time out.
+pub trait Mailbox: Send + Sync {
+    /// Stores an order; [`Written::Lost`] if a newer one is there.
+    fn post(
+        &self,
+        key: &MailboxKey,
+        order: &Order,
+    ) -> impl Future<Output = Result<Written<Inbox>, Fault>> + Send;
+    /// Removes the credential of the assignment of this generation; nothing if it is not the latest.
+    fn redact(
+        &self,
+        key: &MailboxKey,
+        generation: Generation,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// The inbox.
+    fn inbox(
+        &self,
+        key: &MailboxKey,
+        read: Read,
+    ) -> impl Future<Output = Result<Option<Inbox>, Fault>> + Send;
+    /// The reports under these keys, in their order; consistent.
+    fn reports(
+        &self,
+        keys: &[MailboxKey],
+    ) -> impl Future<Output = Result<Vec<Option<Report>>, Fault>> + Send;
+    /// The agent's sign of life.
+    fn beat(&self, key: &MailboxKey, beat: &Beat)
+    -> impl Future<Output = Result<(), Fault>> + Send;
+    /// One signal of the agent's.
+    fn signal(
+        &self,
+        key: &MailboxKey,
+        kind: SignalKind,
+        signal: &Signal,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Returns when the inbox or report under `key` may have changed, or after `at_most`.
+    fn wait(&self, key: &MailboxKey, at_most: Duration) -> impl Future<Output = ()> + Send;
+}

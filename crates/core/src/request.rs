@@ -1,0 +1,152 @@
+//! What a request wants, and whether a machine is that.
+//!
+//! A [`TypePattern`] is a machine type with `*` for any run of characters; everything else is
+//! literal, the whole string must match, case does not matter. An empty list matches nothing.
+//!
+//! Not here: expanding `family: t3` to `t3*` (the configuration does), or judging messages (`pickup`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{RunnerClass, Usage};
+use crate::ids::{InstanceType, RequestId, TrustGroup};
+use crate::time::Timestamp;
+
+/// One pattern over machine types.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TypePattern(String);
+
+impl TypePattern {
+    /// Any text is a pattern; it is folded to lower case once, here.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_lowercase())
+    }
+
+    /// The pattern as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the whole type matches.
+    pub fn matches(&self, instance_type: &InstanceType) -> bool {
+        glob(self.0.as_bytes(), instance_type.as_str().to_lowercase().as_bytes())
+    }
+}
+
+/// Matches with one remembered star: when a literal fails, the last star takes one byte more.
+/// Linear in practice and never worse than pattern times text, without recursion.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p + 1, t));
+            p += 1;
+        } else if p < pattern.len() && pattern[p] == text[t] {
+            p += 1;
+            t += 1;
+        } else if let Some((after_star, taken)) = star {
+            star = Some((after_star, taken + 1));
+            p = after_star;
+            t = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// What a request does when only part of its machines can be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnPartial {
+    /// Keeps what came and tries other types, zones and usages until the deadline.
+    #[default]
+    TopUp,
+    /// Fails at once.
+    Fail,
+}
+
+/// A demand for `count` runners of one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its id, which is also its owner name and its label's stem.
+    pub id: RequestId,
+    /// How many times this id was started anew after having finished.
+    pub incarnation: u32,
+    /// The machine shape.
+    pub class: RunnerClass,
+    /// How many runners.
+    pub count: u32,
+    /// How they are paid for.
+    pub usage: Usage,
+    /// Which machine types will do.
+    pub allowed_types: Vec<TypePattern>,
+    /// Whose code will run.
+    pub trust: TrustGroup,
+    /// When to give up.
+    pub deadline: Timestamp,
+    /// What to do with less than all.
+    pub on_partial: OnPartial,
+    /// Whether spot may become on-demand when there is no spot to be had.
+    pub on_demand_fallback: bool,
+}
+
+impl Request {
+    /// Whether this machine type is among the allowed ones.
+    pub fn allows(&self, instance_type: &InstanceType) -> bool {
+        self.allowed_types.iter().any(|pattern| pattern.matches(instance_type))
+    }
+
+    /// Whether a machine last used by `last` may serve this request; one never used serves anyone.
+    pub fn trusts(&self, last: Option<&TrustGroup>) -> bool {
+        last.is_none_or(|group| *group == self.trust)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        TypePattern::new(pattern).matches(&InstanceType::new(text))
+    }
+
+    #[test]
+    fn patterns_match_whole_strings() {
+        for (pattern, text, expected) in [
+            ("*", "c6i.large", true),
+            ("c*", "c6i.large", true),
+            ("c*", "m6i.large", false),
+            ("c6i.large", "C6I.Large", true),
+            ("c6i.large", "c6i.large2", false),
+            ("c6i.", "c6i.large", false),
+            ("*.large", "c6i.xlarge", false),
+            ("c*.*large", "c6i.2xlarge", true),
+            ("c6i?large", "c6i.large", false),
+            ("c.*", "c6i.large", false),
+            ("", "", true),
+            ("", "c6i.large", false),
+            ("**", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    proptest! {
+        /// The matcher agrees with the plain recursive definition.
+        #[test]
+        fn the_matcher_agrees_with_its_definition(pattern in "[ab*]{0,8}", text in "[ab]{0,8}") {
+            fn defined(pattern: &[u8], text: &[u8]) -> bool {
+                match pattern.split_first() {
+                    None => text.is_empty(),
+                    Some((b'*', rest)) => (0..=text.len()).any(|taken| defined(rest, &text[taken..])),
+                    Some((byte, rest)) => text.first() == Some(byte) && defined(rest, &text[1..]),
+                }
+            }
+            prop_assert_eq!(matches(&pattern, &text), defined(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A point in time as a plain number, so that deciding never needs a clock.
+//!
+//! [`Timestamp`] counts milliseconds since the Unix epoch and reads and writes RFC 3339.
+//!
+//! Not here: asking what time it is (the `Clock` port), or calendars and zones (`schedule`).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Milliseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+/// The year 9999 and its mirror: what RFC 3339 can say.
+const MILLIS_MAX: i64 = 253_402_300_799_999;
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+
+    /// From milliseconds since the epoch, held inside what RFC 3339 can say.
+    pub const fn from_millis(millis: i64) -> Self {
+        if millis > MILLIS_MAX {
+            Self(MILLIS_MAX)
+        } else if millis < -62_135_596_800_000 {
+            Self(-62_135_596_800_000)
+        } else {
+            Self(millis)
+        }
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// This much later; saturates at the end of the year 9999.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.0.saturating_add(millis))
+    }
+
+    /// This much earlier; saturates at the year 1.
+    #[must_use]
+    pub fn before(self, wait: Duration) -> Self {
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.0.saturating_sub(millis))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// How far apart the two are, whichever comes first.
+    pub fn distance(self, other: Self) -> Duration {
+        self.since(other).max(other.since(self))
+    }
+}
+
+/// Text that is not an RFC 3339 instant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not an RFC 3339 instant such as 2026-05-31T12:20:00Z")]
+pub struct NotAnInstant {
+    /// What was read instead.
+    pub text: String,
+}
+
+impl FromStr for Timestamp {
+    type Err = NotAnInstant;
+
+    fn from_str(text: &str) -> Result<Self, NotAnInstant> {
+        jiff::Timestamp::from_str(text)
+            .map(|instant| Self::from_millis(instant.as_millisecond()))
+            .map_err(|_| NotAnInstant { text: text.chars().take(64).collect() })
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(instant) => fmt::Display::fmt(&instant, f),
+            // Unreachable by construction; still better to print the number than to panic.
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_3339_round_trips() {
+        let at: Timestamp = "2025-05-31T12:20:00.250Z".parse().unwrap();
+        assert_eq!(at.to_string(), "2025-05-31T12:20:00.25Z");
+        assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
+        let paris: Timestamp = "2025-05-31T14:20:00.250+02:00".parse().unwrap();
+        assert_eq!(paris, at);
+    }
+
+    #[test]
+    fn the_ends_of_time_saturate_and_still_print() {
+        for at in [Timestamp::from_millis(i64::MAX), Timestamp::from_millis(i64::MIN)] {
+            assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
+            assert_eq!(at.after(Duration::MAX).since(at), at.after(Duration::MAX).distance(at));
+        }
+    }
+
+    #[test]
+    fn nonsense_names_itself() {
+        let error = "tomorrow".parse::<Timestamp>().unwrap_err();
+        assert!(error.to_string().contains("\"tomorrow\""), "{error}");
+    }
+}
