@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The simulator: model worlds of everything outside, virtual time, one seed, and checkers.
+//!
+//! The production engine runs here unchanged, against [`model`]s that follow the real rules and can
+//! misbehave in named ways. [`contract`] holds every adapter, the models included, to what the ports
+//! promise; without that a simulation would prove nothing.
+//!
+//! Not here: anything that production runs. No other room depends on this one, but for tests and
+//! the command that runs seeds.
+
+pub mod clock;
+pub mod dice;
+pub mod wire;

@@ -1,0 +1,82 @@
+//! Virtual time: the runtime's paused clock, seen through the `Clock` port.
+//!
+//! Every process of a world has its own [`SimClock`] on the same time, with its own skew.
+//!
+//! Not here: making time pass. The runtime does that when nobody has anything left to do.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bullpen_core::ports::Clock;
+use bullpen_core::time::Timestamp;
+
+use crate::wire::Wire;
+
+/// Where every simulated world begins: a Monday.
+pub const WORLD_BEGINS: &str = "2026-01-05T00:00:00Z";
+
+/// One process's view of virtual time.
+#[derive(Clone, Debug)]
+pub struct SimClock {
+    started: tokio::time::Instant,
+    begins: Timestamp,
+    skew_millis: i64,
+    wire: Wire,
+}
+
+impl SimClock {
+    /// A clock that begins now, for one process.
+    pub fn new(wire: Wire, skew_millis: i64) -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the runtime's clock is paused: virtual time"
+        )]
+        let started = tokio::time::Instant::now();
+        Self { started, begins: world_begins(), skew_millis, wire }
+    }
+
+    /// The same time for another process, with another skew.
+    #[must_use]
+    pub fn for_process(&self, wire: Wire, skew_millis: i64) -> Self {
+        Self { skew_millis, wire, ..self.clone() }
+    }
+
+    /// Virtual time since the world began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The true time, without this process's skew.
+    pub fn true_now(&self) -> Timestamp {
+        self.begins.after(self.elapsed())
+    }
+}
+
+/// [`WORLD_BEGINS`] as a time.
+pub fn world_begins() -> Timestamp {
+    WORLD_BEGINS.parse().expect("the constant is RFC 3339")
+}
+
+/// Lets virtual time pass, for anything but a process under test.
+pub async fn pass(wait: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "the runtime's clock is paused: virtual time")]
+    tokio::time::sleep(wait).await;
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.true_now().as_millis() + self.skew_millis)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.elapsed()
+    }
+
+    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        let wire = self.wire.clone();
+        async move {
+            wire.step().await;
+            pass(wait).await;
+        }
+    }
+}

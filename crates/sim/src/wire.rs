@@ -1,0 +1,351 @@
+//! The wire between one process and the world: where calls take time, get refused, land without an
+//! answer, land late, or never return because the process died.
+//!
+//! A model's method is an *effect* on shared state plus a trip over the wire ([`Wire::call`]). Every
+//! await of the engine is such a trip or a sleep, so a process can die at any await: before the
+//! effect, or after it and before the answer.
+//!
+//! Levers ([`Wire::lose_next_answer`], [`Wire::refuse_next`], …) do one thing to the next call;
+//! [`Weather`] does them by chance.
+//!
+//! Not here: what the calls do (`model`), or restarting what died (`kernel`).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::ports::Fault;
+use tokio::sync::watch;
+
+use crate::clock::pass;
+use crate::dice::Dice;
+
+/// The odds, each out of a thousand calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// The longest a trip takes, each way.
+    pub latency_max: Duration,
+    /// Refused before it had any effect: too many calls.
+    pub throttle: u32,
+    /// Refused before it had any effect: no connection.
+    pub refuse: u32,
+    /// It landed; the answer did not come back.
+    pub lose_answer: u32,
+    /// Without an answer, and it lands later, up to this much.
+    pub land_late: u32,
+    /// How late.
+    pub late_max: Duration,
+    /// A short poll is empty although there are messages.
+    pub false_empty: u32,
+    /// A message is delivered although it was delivered before.
+    pub deliver_twice: u32,
+    /// A listing that may lag does, by up to this much.
+    pub lag_max: Duration,
+}
+
+/// What came back from a call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply<T> {
+    /// The answer.
+    Answered(T),
+    /// It certainly had no effect.
+    Refused(Fault),
+    /// It may have had its effect, may have it later, may never have it.
+    Lost,
+}
+
+impl<T> Reply<T> {
+    /// For calls where a lost answer is just unavailability, because asking again is harmless.
+    pub fn or_unavailable(self) -> Result<T, Fault> {
+        match self {
+            Self::Answered(answer) => Ok(answer),
+            Self::Refused(fault) => Err(fault),
+            Self::Lost => Err(Fault::Unavailable),
+        }
+    }
+}
+
+/// What is done to one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrive,
+    Refuse(Fault),
+    LoseAnswer,
+    LandLate(Duration),
+}
+
+#[derive(Debug)]
+struct State {
+    weather: Weather,
+    levers: VecDeque<Fate>,
+    /// Awaits left until the process dies; none while it is to live.
+    fuse: Option<u64>,
+    awaits: u64,
+    counts: Counts,
+}
+
+/// How often each thing happened, to show that it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Trips made.
+    pub calls: u64,
+    /// Refused as throttled or unavailable.
+    pub refused: u64,
+    /// Landed without an answer.
+    pub answers_lost: u64,
+    /// Landed late, without an answer.
+    pub landed_late: u64,
+    /// Processes that died.
+    pub crashes: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.refused += other.refused;
+        self.answers_lost += other.answers_lost;
+        self.landed_late += other.landed_late;
+        self.crashes += other.crashes;
+    }
+}
+
+/// One process's connection to the world.
+#[derive(Clone)]
+pub struct Wire {
+    dice: Arc<Dice>,
+    state: Arc<Mutex<State>>,
+    dead: Arc<watch::Sender<bool>>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("dead", &*self.dead.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    /// A wire on which calls arrive at once and always.
+    pub fn calm() -> Self {
+        Self::new(0, "calm", Weather::default())
+    }
+
+    /// A wire of this name in a world of this seed.
+    pub fn new(seed: u64, name: &str, weather: Weather) -> Self {
+        let state = State {
+            weather,
+            levers: VecDeque::new(),
+            fuse: None,
+            awaits: 0,
+            counts: Counts::default(),
+        };
+        Self {
+            dice: Arc::new(Dice::new(seed, name)),
+            state: Arc::new(Mutex::new(state)),
+            dead: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weather now.
+    pub fn weather(&self) -> Weather {
+        self.state().weather
+    }
+
+    /// Changes the weather.
+    pub fn set_weather(&self, weather: Weather) {
+        self.state().weather = weather;
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    /// This wire's own dice, for a model's other choices.
+    pub fn dice(&self) -> &Dice {
+        &self.dice
+    }
+
+    /// Lever: the next call lands, and its answer is lost.
+    pub fn lose_next_answer(&self) {
+        self.state().levers.push_back(Fate::LoseAnswer);
+    }
+
+    /// Lever: the next call is refused and has no effect.
+    pub fn refuse_next(&self, fault: Fault) {
+        self.state().levers.push_back(Fate::Refuse(fault));
+    }
+
+    /// Lever: the next call gets no answer and lands this much later.
+    pub fn land_next_late(&self, late: Duration) {
+        self.state().levers.push_back(Fate::LandLate(late));
+    }
+
+    /// Lever: the process dies at its await number `awaits` from now.
+    pub fn die_after(&self, awaits: u64) {
+        self.state().fuse = Some(awaits);
+    }
+
+    /// How many awaits this process has made.
+    pub fn awaits(&self) -> u64 {
+        self.state().awaits
+    }
+
+    /// Returns once the process has died.
+    pub async fn died(&self) {
+        let mut dead = self.dead.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = dead.wait_for(|dead| *dead).await;
+    }
+
+    /// One await: the process may die here, and then never gets past it.
+    pub async fn step(&self) {
+        let dies = {
+            let mut state = self.state();
+            state.awaits += 1;
+            match &mut state.fuse {
+                Some(0) => true,
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => false,
+            }
+        };
+        if dies || *self.dead.borrow() {
+            self.kill();
+            pending::<()>().await;
+        }
+    }
+
+    /// Ends the process, wherever it is.
+    pub fn kill(&self) {
+        if !self.dead.send_replace(true) {
+            self.state().counts.crashes += 1;
+        }
+    }
+
+    /// Makes one call: time passes, the effect happens or not, time passes, the answer comes or not.
+    pub async fn call<T, F>(&self, effect: F) -> Reply<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.step().await;
+        self.travel().await;
+        let fate = self.draw_fate();
+        let answer = match fate {
+            Fate::Refuse(fault) => return Reply::Refused(fault),
+            Fate::LandLate(late) => {
+                detach(async move {
+                    pass(late).await;
+                    effect();
+                });
+                self.travel().await;
+                return Reply::Lost;
+            }
+            Fate::LoseAnswer => {
+                effect();
+                None
+            }
+            Fate::Arrive => Some(effect()),
+        };
+        self.step().await;
+        self.travel().await;
+        answer.map_or(Reply::Lost, Reply::Answered)
+    }
+
+    async fn travel(&self) {
+        let latency_max = self.weather().latency_max;
+        if latency_max > Duration::ZERO {
+            pass(self.dice.between(Duration::ZERO, latency_max)).await;
+        }
+    }
+
+    fn draw_fate(&self) -> Fate {
+        let lever = self.state().levers.pop_front();
+        let weather = self.weather();
+        let fate = lever.unwrap_or_else(|| {
+            if self.dice.chance(weather.throttle) {
+                Fate::Refuse(Fault::Throttled)
+            } else if self.dice.chance(weather.refuse) {
+                Fate::Refuse(Fault::Unavailable)
+            } else if self.dice.chance(weather.lose_answer) {
+                Fate::LoseAnswer
+            } else if self.dice.chance(weather.land_late) {
+                Fate::LandLate(self.dice.between(Duration::ZERO, weather.late_max))
+            } else {
+                Fate::Arrive
+            }
+        });
+        let counts = &mut self.state().counts;
+        counts.calls += 1;
+        match &fate {
+            Fate::Arrive => {}
+            Fate::Refuse(_) => counts.refused += 1,
+            Fate::LoseAnswer => counts.answers_lost += 1,
+            Fate::LandLate(_) => counts.landed_late += 1,
+        }
+        fate
+    }
+}
+
+/// Runs something that belongs to the world and not to any process: a call already on its way.
+pub fn detach(late: impl Future<Output = ()> + Send + 'static) {
+    #[expect(clippy::disallowed_methods, reason = "what is on the wire outlives who sent it")]
+    drop(tokio::spawn(late));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    fn counting() -> (Arc<AtomicU32>, impl FnOnce() -> u32 + Send + 'static) {
+        let count = Arc::new(AtomicU32::new(0));
+        let shared = Arc::clone(&count);
+        (count, move || shared.fetch_add(1, Ordering::SeqCst))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_answer_has_had_its_effect() {
+        let wire = Wire::calm();
+        wire.lose_next_answer();
+        let (count, effect) = counting();
+        assert_eq!(wire.call(effect).await, Reply::Lost);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_landing_has_its_effect_after_its_caller_went_on() {
+        let wire = Wire::calm();
+        wire.land_next_late(Duration::from_secs(5));
+        let (count, effect) = counting();
+        assert_eq!(wire.call(effect).await, Reply::Lost);
+        assert_eq!(count.load(Ordering::SeqCst), 0);
+        pass(Duration::from_secs(6)).await;
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_can_die_before_and_after_an_effect() {
+        for (awaits, happened) in [(0, 0), (1, 1)] {
+            let wire = Wire::calm();
+            wire.die_after(awaits);
+            let (count, effect) = counting();
+            tokio::select! {
+                biased;
+                () = wire.died() => {}
+                reply = wire.call(effect) => panic!("a dead process got {reply:?}"),
+            }
+            assert_eq!(count.load(Ordering::SeqCst), happened, "after {awaits} awaits");
+            assert_eq!(wire.counts().crashes, 1);
+        }
+    }
+}
