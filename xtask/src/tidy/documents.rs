@@ -1,5 +1,5 @@
-//! The rules on what is not Rust: the changelog is there, decisions have titles, and nothing but
-//! the gate builds with planted bugs.
+//! The rules on what is not Rust: the changelog is there, decisions have titles, every crate takes
+//! the workspace's lints, and nothing but the gate builds with planted bugs.
 //!
 //! Not here: words that may stand nowhere (`words`).
 
@@ -13,6 +13,7 @@ pub(crate) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(there_is_a_changelog(files));
     findings.extend(files.iter().filter_map(a_decision_has_a_title));
+    findings.extend(files.iter().filter_map(a_crate_takes_the_lints));
     findings.extend(files.iter().filter_map(no_build_is_sabotaged));
     findings
 }
@@ -28,6 +29,15 @@ fn a_decision_has_a_title(file: &File) -> Option<Finding> {
     let missing = is_decision && !file.text.starts_with("# ");
     missing
         .then(|| Finding::failure(format!("{}:1", file.path), "does not start with a `# ` title"))
+}
+
+/// Without this line a crate may use `unsafe` and read the clock, and nothing says so.
+fn a_crate_takes_the_lints(file: &File) -> Option<Finding> {
+    let is_manifest = file.path == "Cargo.toml" || file.path.ends_with("/Cargo.toml");
+    let missing = is_manifest
+        && file.text.contains("[package]")
+        && !file.text.contains("[lints]\nworkspace = true\n");
+    missing.then(|| Finding::failure(&file.path, "has no `[lints]` with `workspace = true`"))
 }
 
 /// Only xtask's own step may set the flag: any manifest, setting, script or image file that does
@@ -70,6 +80,15 @@ mod tests {
         assert!(title("docs/decisions/0001-rooms.md", "Rooms\n").is_some());
         assert!(title("docs/decisions/0001-rooms.md", "").is_some());
         assert!(title("docs/unverified.md", "Unverified\n").is_none());
+    }
+
+    #[test]
+    fn a_crate_without_the_workspaces_lints_is_found() {
+        let lints = |path, text| a_crate_takes_the_lints(&file(path, text));
+        let good = "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n";
+        assert!(lints("crates/a/Cargo.toml", good).is_none());
+        assert!(lints("crates/a/Cargo.toml", "[package]\nname = \"a\"\n").is_some());
+        assert!(lints("Cargo.toml", "[workspace]\n").is_none());
     }
 
     #[test]
