@@ -1,0 +1,118 @@
+//! Where the gate runs: the repository's root, the cache it keeps between clones, and the one way
+//! it starts other programs.
+//!
+//! The *cache* is `$XDG_CACHE_HOME/bullpen` or `$HOME/.cache/bullpen`. Build products go to
+//! `target` in it unless `CARGO_TARGET_DIR` is set, so that fresh clones compile the dependencies
+//! once. `xtask` itself is built by `cargo run` before any of this, into the clone's own `target`.
+//!
+//! Not here: what is run (`steps`).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The directories one run of the gate works in.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The repository's root.
+    pub(crate) root: PathBuf,
+    /// Kept between clones and between runs.
+    pub(crate) cache: PathBuf,
+    /// Cargo's target directory.
+    pub(crate) target: PathBuf,
+    /// Whether a CI system runs us: nothing will be built incrementally, and nobody edits the tree.
+    pub(crate) ci: bool,
+}
+
+impl Place {
+    /// Reads the environment, once.
+    pub(crate) fn find() -> Result<Self> {
+        // Cargo's answer of now, not of compile time: clones may share one target directory.
+        let manifest = variable("CARGO_MANIFEST_DIR").context("xtask is run by `cargo xtask`")?;
+        let root = Path::new(&manifest).parent().context("xtask lies in the repository's root")?;
+        let root = root.to_owned();
+        let cache = cache_home(variable("XDG_CACHE_HOME"), variable("HOME"))
+            .context("neither XDG_CACHE_HOME nor HOME is set to an absolute path")?
+            .join("bullpen");
+        let target =
+            variable("CARGO_TARGET_DIR").map_or_else(|| cache.join("target"), PathBuf::from);
+        Ok(Self { root, cache, target, ci: variable("CI").is_some() })
+    }
+
+    /// A command that starts in the root and builds into the target directory.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        if self.ci {
+            // Incremental files cost time and space to write and a fresh clone never reads them.
+            command.env("CARGO_INCREMENTAL", "0");
+        }
+        command
+    }
+
+    /// Runs cargo and fails if it does.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Result<()> {
+        succeed(self.command("cargo").args(arguments))
+    }
+
+    /// What git prints, as text.
+    pub(crate) fn git(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.command("git");
+        command.args(arguments);
+        let output = command.output().with_context(|| format!("could not start {command:?}"))?;
+        ensure!(
+            output.status.success(),
+            "{command:?} failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        String::from_utf8(output.stdout).context("git printed a name that is not UTF-8")
+    }
+}
+
+/// Runs a command with our own output as its output, and fails if it does.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("could not start `{shown}`"))?;
+    ensure!(status.success(), "`{shown}` failed ({status})");
+    Ok(())
+}
+
+/// An environment variable that is set and not empty.
+#[expect(clippy::disallowed_methods, reason = "the gate is a command of its own, not a room")]
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The XDG rule: a relative path is as good as none.
+fn cache_home(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
+    xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")))
+}
+
+/// The command as one would type it, without its environment.
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_under_xdg_then_home_then_nowhere() {
+        let path = |text: &str| Some(OsString::from(text));
+        assert_eq!(cache_home(path("/x"), path("/h")), Some(PathBuf::from("/x")));
+        assert_eq!(cache_home(path("x"), path("/h")), Some(PathBuf::from("/h/.cache")));
+        assert_eq!(cache_home(None, path("/h")), Some(PathBuf::from("/h/.cache")));
+        assert_eq!(cache_home(None, None), None);
+    }
+
+    #[test]
+    fn a_failing_command_is_named_as_one_would_type_it() {
+        let error = succeed(Command::new("false").args(["some", "--flag"])).unwrap_err();
+        assert!(error.to_string().starts_with("`false some --flag` failed"), "{error}");
+    }
+}

@@ -1,0 +1,53 @@
+//! The gate's steps, in order: cheap ones first, so that a slip is known in seconds.
+//!
+//! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
+
+use crate::gate::Step;
+use crate::{clean_tree, deny, tidy, tools};
+
+/// Every step. `seeds::STEP` and `sabotage::STEP` belong before `clean_tree::STEP`.
+pub(crate) const ALL: &[Step] = &[
+    Step { name: "tools", what: "install what is missing", run: |gate| tools::install(gate.place) },
+    Step {
+        name: "fmt",
+        what: "cargo fmt --all --check",
+        run: |gate| gate.place.cargo(&["fmt", "--all", "--check"]),
+    },
+    Step {
+        name: "tidy",
+        what: "room rules, source rules, documents",
+        run: |gate| tidy::run(gate.place),
+    },
+    deny::STEP,
+    Step {
+        name: "clippy",
+        what: "cargo clippy --workspace --all-targets -- -D warnings",
+        run: |gate| {
+            gate.place.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        },
+    },
+    Step {
+        name: "test",
+        what: "cargo test --workspace",
+        run: |gate| gate.place.cargo(&["test", "--workspace"]),
+    },
+    clean_tree::STEP,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_step_has_its_own_name() {
+        let names: BTreeSet<&str> = ALL.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn the_tree_is_checked_last() {
+        assert_eq!(ALL.last().map(|step| step.name), Some(clean_tree::STEP.name));
+    }
+}
