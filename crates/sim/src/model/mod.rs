@@ -18,8 +18,10 @@ use bullpen_core::time::Timestamp;
 use crate::wire::{Reply, Wire};
 
 pub mod ledger;
+pub mod queues;
 
 pub use ledger::{LedgerModel, LedgerWrite};
+pub use queues::QueuesModel;
 
 /// How far back a lagging read can reach, whatever the weather says.
 const PAST_KEPT: Duration = Duration::from_secs(120);
