@@ -18,9 +18,11 @@ use bullpen_core::time::Timestamp;
 use crate::wire::{Reply, Wire};
 
 pub mod ledger;
+pub mod mailbox;
 pub mod queues;
 
 pub use ledger::{LedgerModel, LedgerWrite};
+pub use mailbox::MailboxModel;
 pub use queues::QueuesModel;
 
 /// How far back a lagging read can reach, whatever the weather says.
