@@ -9,4 +9,5 @@
 
 pub mod clock;
 pub mod dice;
+pub mod model;
 pub mod wire;

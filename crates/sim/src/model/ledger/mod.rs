@@ -1,0 +1,253 @@
+//! The ledger's model: every rule of the port, on maps with the indexes its listings need.
+//!
+//! A *strong* ledger's directories list exactly what is there. A *weak* one also lists what left
+//! lately, as a store does that removes its directory items lazily. In weather with lag, sweeps
+//! answer from the past. Pages are tiny, so that everyone has to turn them.
+//!
+//! Not here: deciding what to write. The state checks revisions and nothing more, but for the two
+//! writes whose rule is the ledger's own: `claim` and `swap`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::ids::{
+    ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
+};
+use bullpen_core::instance::{Owner, Record};
+use bullpen_core::lease::Lease;
+use bullpen_core::message::Advert;
+use bullpen_core::ports::{
+    ClaimWrite, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
+};
+use bullpen_core::time::Timestamp;
+
+use super::{lag, locked, written};
+use crate::clock::SimClock;
+use crate::wire::{Reply, Wire};
+
+mod directories;
+mod reservations;
+mod rows;
+mod state;
+mod sweeps;
+
+pub use state::{LedgerState, LedgerWrite, Observer};
+
+/// One process's handle on a world's ledger.
+#[derive(Clone)]
+pub struct LedgerModel {
+    state: Arc<Mutex<LedgerState>>,
+    wire: Wire,
+    clock: SimClock,
+}
+
+impl fmt::Debug for LedgerModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LedgerModel").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+impl LedgerModel {
+    /// A new world's ledger, whose directories list exactly what is there.
+    pub fn new(wire: Wire, clock: SimClock) -> Self {
+        Self { state: Arc::new(Mutex::new(LedgerState::default())), wire, clock }
+    }
+
+    /// A new world's ledger, whose directories also list what left lately.
+    pub fn weak(wire: Wire, clock: SimClock) -> Self {
+        let model = Self::new(wire, clock);
+        model.set_weak(true);
+        model
+    }
+
+    /// Another process's handle on the same ledger.
+    #[must_use]
+    pub fn for_process(&self, wire: Wire, clock: SimClock) -> Self {
+        Self { state: Arc::clone(&self.state), wire, clock }
+    }
+
+    /// Whether directories also list what left lately.
+    pub fn set_weak(&self, weak: bool) {
+        locked(&self.state).set_weak(weak);
+    }
+
+    /// Who is told of every write as it lands. It runs inside the write: it must not use the ledger.
+    pub fn set_observer(&self, observer: Observer) {
+        locked(&self.state).set_observer(observer);
+    }
+
+    /// All records, tombstones included, and all intents with something outstanding.
+    pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
+        locked(&self.state).snapshot()
+    }
+
+    /// What is stored of an instance, without a trip.
+    pub fn read_now(&self, id: &InstanceId) -> Option<Record> {
+        locked(&self.state).read(id)
+    }
+
+    /// What is stored of a job, without a trip.
+    pub fn row_now(&self, job: &JobId) -> Option<JobRow> {
+        locked(&self.state).row(job)
+    }
+
+    async fn trip<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
+    ) -> Reply<T> {
+        let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
+        self.wire.call(move || effect(&mut locked(&state), clock.true_now())).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&mut LedgerState, Timestamp) -> Written<T> + Send + 'static,
+    ) -> Result<Written<T>, Fault> {
+        written(self.trip(effect).await)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.trip(effect).await.or_unavailable()
+    }
+
+    /// A read that may lag: `effect` is given the time as of which it is to answer.
+    async fn sweep<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&LedgerState, Timestamp) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let lag = lag(&self.wire);
+        self.ask(move |state, now| effect(state, now.before(lag))).await
+    }
+}
+
+impl Ledger for LedgerModel {
+    async fn read(&self, id: &InstanceId) -> Result<Option<Record>, Fault> {
+        let id = id.clone();
+        self.ask(move |state, _| state.read(&id)).await
+    }
+
+    async fn claim(&self, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
+        let write = write.clone();
+        self.write(move |state, now| state.claim(now, write)).await
+    }
+
+    async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
+        let (seen, next) = (seen.revision, next.clone());
+        self.write(move |state, now| state.replace(now, seen, next)).await
+    }
+
+    async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
+        let (seen, tombstone) = (seen.revision, tombstone.clone());
+        self.write(move |state, now| state.bury(now, seen, tombstone)).await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
+        let swap = swap.clone();
+        self.write(move |state, now| state.swap(now, &swap)).await
+    }
+
+    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+        let owner = owner.clone();
+        self.ask(move |state, now| state.owned_by(now, &owner)).await
+    }
+
+    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+        let class = class.clone();
+        self.ask(move |state, now| state.idle_in(now, &class)).await
+    }
+
+    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+        let pool = pool.clone();
+        self.ask(move |state, now| state.standing_by(now, &pool)).await
+    }
+
+    async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        let after = sweeps::due_cursor(after)?;
+        self.sweep(move |state, then| state.due(then, before, after.as_ref())).await
+    }
+
+    async fn live(&self, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        let after = after.map(InstanceId::new);
+        self.sweep(move |state, then| state.live(then, after.as_ref())).await
+    }
+
+    async fn reserve(
+        &self,
+        intent: &Intent,
+        ceilings: &[Ceiling],
+    ) -> Result<Written<Reserved>, Fault> {
+        let (intent, ceilings) = (intent.clone(), ceilings.to_vec());
+        self.write(move |state, now| Written::Won(state.reserve(now, intent, &ceilings))).await
+    }
+
+    async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
+        let id = id.clone();
+        self.ask(move |state, _| state.intent(&id)).await
+    }
+
+    async fn intents(&self, after: Option<&str>) -> Result<Page<Intent>, Fault> {
+        let after = after.map(IntentId::new);
+        self.sweep(move |state, then| state.open_intents(then, after.as_ref())).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<Written<Recorded>, Fault> {
+        let record = record.clone();
+        self.write(move |state, now| Written::Won(state.record(now, record))).await
+    }
+
+    async fn give_back(&self, seen: &Intent) -> Result<Written<()>, Fault> {
+        let (id, seen) = (seen.id.clone(), seen.revision);
+        self.write(move |state, now| state.give_back(now, &id, seen)).await
+    }
+
+    async fn lease(&self, name: &LeaseName) -> Result<Option<Lease>, Fault> {
+        let name = name.clone();
+        self.ask(move |state, _| state.lease(&name)).await
+    }
+
+    async fn write_lease(
+        &self,
+        seen: Option<&Lease>,
+        next: &Lease,
+    ) -> Result<Written<Lease>, Fault> {
+        let (seen, next) = (seen.map(|lease| lease.revision), next.clone());
+        self.write(move |state, _| state.write_lease(seen, next)).await
+    }
+
+    async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {
+        let job = job.clone();
+        self.ask(move |state, _| state.row(&job)).await
+    }
+
+    async fn write_row(
+        &self,
+        seen: Option<Revision>,
+        row: &JobRow,
+    ) -> Result<Written<JobRow>, Fault> {
+        let row = row.clone();
+        self.write(move |state, now| state.write_row(now, seen, row)).await
+    }
+
+    async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
+        let lane = lane.to_owned();
+        self.ask(move |state, _| state.waiting_repositories(&lane)).await
+    }
+
+    async fn waiting(&self, at: &WaitingAt, after: Option<&str>) -> Result<Page<JobRow>, Fault> {
+        let (at, after) = (at.clone(), after.map(JobId::new));
+        self.ask(move |state, _| state.waiting(&at, after.as_ref())).await
+    }
+
+    async fn rows_due(
+        &self,
+        before: Timestamp,
+        after: Option<&str>,
+    ) -> Result<Page<JobRow>, Fault> {
+        let after = sweeps::rows_due_cursor(after)?;
+        self.sweep(move |state, then| state.rows_due(then, before, after.as_ref())).await
+    }
+}

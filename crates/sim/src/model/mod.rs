@@ -1,0 +1,98 @@
+//! Models of what is outside: stores and services that follow the real rules and can misbehave in
+//! named ways.
+//!
+//! Each model is shared state with synchronous methods, and a *handle* per process that implements
+//! the port: one trip over that process's [`crate::wire::Wire`] per call. A new world has new
+//! models; there is no reset.
+//!
+//! Not here: the odds of misbehaviour ([`crate::wire::Weather`]), or what the ports promise
+//! (`contract`).
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::ports::{Fault, Written};
+use bullpen_core::time::Timestamp;
+
+use crate::wire::{Reply, Wire};
+
+pub mod ledger;
+pub mod mailbox;
+pub mod queues;
+
+pub use ledger::{LedgerModel, LedgerWrite};
+pub use mailbox::MailboxModel;
+pub use queues::QueuesModel;
+
+/// How far back a lagging read can reach, whatever the weather says.
+const PAST_KEPT: Duration = Duration::from_secs(120);
+
+/// What was there before each change, so that a read that lags can see it.
+#[derive(Debug)]
+struct Past<T> {
+    changes: VecDeque<(Timestamp, T)>,
+}
+
+impl<T> Default for Past<T> {
+    fn default() -> Self {
+        Self { changes: VecDeque::new() }
+    }
+}
+
+impl<T> Past<T> {
+    /// Notes a change that happens now, by what was there before it.
+    fn note(&mut self, now: Timestamp, before: T) {
+        let kept_from = now.before(PAST_KEPT);
+        while self.changes.front().is_some_and(|(at, _)| *at < kept_from) {
+            self.changes.pop_front();
+        }
+        self.changes.push_back((now, before));
+    }
+
+    /// What was there before each change after `then`, the earliest change first.
+    fn since(&self, then: Timestamp) -> impl Iterator<Item = &T> {
+        let first = self.changes.partition_point(|(at, _)| *at <= then);
+        self.changes.range(first..).map(|(_, before)| before)
+    }
+}
+
+/// A model's state; a panic elsewhere is that test's failure, not a reason to hide this one's.
+fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a conditional write answers its caller.
+fn written<T>(reply: Reply<Written<T>>) -> Result<Written<T>, Fault> {
+    match reply {
+        Reply::Answered(written) => Ok(written),
+        Reply::Refused(fault) => Err(fault),
+        Reply::Lost => Ok(Written::Unknown),
+    }
+}
+
+/// How much a read that may lag does this time. Draws nothing in weather without lag.
+fn lag(wire: &Wire) -> Duration {
+    match wire.weather().lag_max {
+        Duration::ZERO => Duration::ZERO,
+        most => wire.dice().between(Duration::ZERO, most),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_past_shows_what_was_there_and_forgets_it_in_time() {
+        let at = |secs| Timestamp::EPOCH.after(Duration::from_secs(secs));
+        let mut past = Past::default();
+        past.note(at(10), "nothing");
+        past.note(at(20), "one");
+        assert_eq!(past.since(at(5)).next(), Some(&"nothing"));
+        assert_eq!(past.since(at(10)).next(), Some(&"one"));
+        assert_eq!(past.since(at(20)).next(), None, "the present");
+        past.note(at(131), "two");
+        assert_eq!(past.since(at(5)).next(), Some(&"one"), "the first change is forgotten");
+    }
+}

@@ -1,0 +1,140 @@
+//! All queues by name, and what reaches from one into another: dead letters.
+//!
+//! Not here: one queue's own rules (`queue`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bullpen_core::ids::{QueueName, Receipt};
+use bullpen_core::ports::{Delivery, Depth, Fault, Outgoing, QueueKind, QueueSpec};
+use bullpen_core::time::Timestamp;
+
+use super::Changed;
+use super::queue::{Queue, Terms};
+use crate::dice::Dice;
+
+/// Everything all queues hold.
+#[derive(Debug, Default)]
+pub struct QueuesState {
+    queues: BTreeMap<QueueName, Queue>,
+    pub(super) weak: bool,
+    pub(super) empty_next: bool,
+    pub(super) twice_next: bool,
+}
+
+impl QueuesState {
+    fn queue(&mut self, now: Timestamp, name: &QueueName) -> Result<&mut Queue, Fault> {
+        let queue = self.queues.get_mut(name).ok_or(Fault::NotFound)?;
+        queue.catch_up(now);
+        Ok(queue)
+    }
+
+    pub(super) fn changed(&self, name: &QueueName) -> Result<Changed, Fault> {
+        self.queues.get(name).map(Queue::changed).ok_or(Fault::NotFound)
+    }
+
+    /// How long until a hidden message appears by itself.
+    pub(super) fn appears(&self, now: Timestamp, name: &QueueName) -> Option<Duration> {
+        self.queues.get(name)?.next_appears().map(|at| at.since(now))
+    }
+
+    /// Makes the queue be as described; its kind is for life.
+    pub fn ensure(&mut self, spec: QueueSpec) -> Result<(), Fault> {
+        match self.queues.get_mut(&spec.name) {
+            Some(queue) if queue.spec.kind != spec.kind => {
+                Err(Fault::Unclassified("QueueNameExists".into()))
+            }
+            Some(queue) => {
+                queue.spec = spec;
+                Ok(())
+            }
+            None => {
+                self.queues.insert(spec.name.clone(), Queue::new(spec));
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes a queue and what is in it.
+    pub fn remove(&mut self, name: &QueueName) -> Result<(), Fault> {
+        let removed = self.queues.remove(name).ok_or(Fault::NotFound)?;
+        // Whoever waits there finds out that there is nothing to wait for.
+        removed.changed().notify_waiters();
+        Ok(())
+    }
+
+    /// Sends; one answer per message.
+    pub fn send(
+        &mut self,
+        now: Timestamp,
+        name: &QueueName,
+        messages: Vec<Outgoing>,
+    ) -> Result<Vec<Result<(), Fault>>, Fault> {
+        let queue = self.queue(now, name)?;
+        Ok(messages.into_iter().map(|message| queue.send(now, message)).collect())
+    }
+
+    /// Receives what may be received now.
+    pub fn receive(
+        &mut self,
+        now: Timestamp,
+        name: &QueueName,
+        max: usize,
+        dice: &Dice,
+        deliver_twice: u32,
+    ) -> Result<Vec<Delivery>, Fault> {
+        let dead_letters = self.queues.get(name).and_then(|queue| queue.spec.dead_letters.clone());
+        // Without a queue to put them into, letters do not die.
+        let dead_letters = dead_letters.filter(|(letters, _)| self.queues.contains_key(letters));
+        let mut terms = Terms {
+            receives_max: dead_letters.as_ref().map(|(_, max)| *max),
+            dice,
+            any_order: self.weak,
+            deliver_twice,
+            twice_next: self.twice_next,
+        };
+        let queue = self.queue(now, name)?;
+        terms.any_order &= queue.spec.kind == QueueKind::Standard;
+        let (received, dead) = queue.receive(now, max, &mut terms);
+        self.twice_next = terms.twice_next;
+        if let Some((letters, _)) = dead_letters
+            && let Ok(letters) = self.queue(now, &letters)
+        {
+            for message in dead {
+                letters.bury(now, message);
+            }
+        }
+        Ok(received)
+    }
+
+    /// Deletes received messages; stale receipts change nothing.
+    pub fn delete(
+        &mut self,
+        now: Timestamp,
+        name: &QueueName,
+        receipts: &[Receipt],
+    ) -> Result<(), Fault> {
+        let queue = self.queue(now, name)?;
+        for receipt in receipts {
+            queue.delete(receipt);
+        }
+        Ok(())
+    }
+
+    /// Hides a received message for this long from now.
+    pub fn defer(
+        &mut self,
+        now: Timestamp,
+        name: &QueueName,
+        receipt: &Receipt,
+        hidden: Duration,
+    ) -> Result<(), Fault> {
+        self.queue(now, name)?.defer(now, receipt, hidden);
+        Ok(())
+    }
+
+    /// How full it is, exactly.
+    pub fn depth(&mut self, now: Timestamp, name: &QueueName) -> Result<Depth, Fault> {
+        self.queue(now, name).map(|queue| queue.depth())
+    }
+}
