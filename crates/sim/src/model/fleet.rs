@@ -210,7 +210,7 @@ impl FleetState {
             self.serial += 1;
             let id = InstanceId::new(format!("i-{:06}", self.serial));
             launched.machines.push(Machine {
-                mailbox: MailboxKey::new(&id),
+                mailbox: MailboxKey::new(id.as_str()),
                 id,
                 state: MachineState::Pending,
                 intent: request.intent.clone(),
@@ -350,10 +350,7 @@ impl Fleet for FleetModel {
         }
     }
 
-    fn stop(
-        &self,
-        ops: &[(InstanceId, StopOp)],
-    ) -> impl Future<Output = Result<(), Fault>> + Send {
+    fn stop(&self, ops: &[(InstanceId, StopOp)]) -> impl Future<Output = Result<(), Fault>> + Send {
         let (model, ops) = (self.clone(), ops.to_vec());
         async move {
             let shared = model.state;

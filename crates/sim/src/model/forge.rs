@@ -167,10 +167,9 @@ impl ForgeModel {
         }
         let mut waiting = VecDeque::new();
         while let Some(job) = state.queued.pop_front() {
-            let free = state
-                .runners
-                .iter_mut()
-                .find(|(_, runner)| runner.online && runner.job.is_none() && runner.label == job.label);
+            let free = state.runners.iter_mut().find(|(_, runner)| {
+                runner.online && runner.job.is_none() && runner.label == job.label
+            });
             match free {
                 Some((name, runner)) => {
                     runner.job = Some(job.number);
@@ -242,9 +241,9 @@ impl Forge for ForgeModel {
         let (model, name) = (self.clone(), runner.clone());
         async move {
             let state = model.state;
-            let reply = model.wire.call(move || {
-                state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name)
-            });
+            let reply = model
+                .wire
+                .call(move || state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name));
             match reply.await {
                 Reply::Answered(deletion) => deletion,
                 Reply::Refused(_) | Reply::Lost => Deletion::Unavailable,
