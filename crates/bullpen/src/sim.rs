@@ -130,13 +130,15 @@ fn rates(tally: &Tally, took: Duration) -> (f64, f64) {
 }
 
 fn text(tally: &Tally, took: Duration) -> String {
-    let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, .. } = tally.stats;
+    let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, ended, .. } =
+        &tally.stats;
     let (seeds_rate, hours_rate) = rates(tally, took);
     format!(
         "{} clean, {} failed in {:.1} s: {seeds_rate:.0} seeds/s, {hours_rate:.0} simulated hours/s\n\
          {workflows} workflow runs, {fulfilled} fulfilled, {reused} runners reused, {created} created, \
          {jobs} jobs done, {writes} ledger writes\n\
-         {} calls, {} refused, {} answers lost, {} landed late, {} crashes",
+         {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
+         machines ended: {}",
         tally.clean,
         tally.failures.len(),
         took.as_secs_f64(),
@@ -145,12 +147,13 @@ fn text(tally: &Tally, took: Duration) -> String {
         troubles.answers_lost,
         troubles.landed_late,
         troubles.crashes,
+        ended.iter().map(|(why, count)| format!("{why:?} {count}")).collect::<Vec<_>>().join(", "),
     )
 }
 
 fn json(tally: &Tally, took: Duration) -> serde_json::Value {
-    let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, simulated } =
-        tally.stats;
+    let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, simulated, ended } =
+        &tally.stats;
     serde_json::json!({
         "clean": tally.clean,
         "failed": tally.failures.iter().map(|failure| serde_json::json!({
@@ -171,6 +174,7 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
         "answers_lost": troubles.answers_lost,
         "landed_late": troubles.landed_late,
         "crashes": troubles.crashes,
+        "ended": ended,
     })
 }
 

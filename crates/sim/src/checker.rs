@@ -6,14 +6,15 @@
 //!
 //! Not here: the invariants that need no history (`core::invariants`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bullpen_core::creation::Intent;
-use bullpen_core::ids::{InstanceId, IntentId};
+use bullpen_core::ids::{InstanceId, IntentId, MailboxKey};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Invariant, Violation, World as Seen};
 use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::Inbox;
 use bullpen_core::pickup::{Verdict, judge};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
@@ -37,10 +38,12 @@ struct Inner {
     trace: Option<Vec<String>>,
     digest: u64,
     writes: u64,
+    ended: BTreeMap<EndReason, u64>,
     latest: BTreeMap<InstanceId, Record>,
     intents: BTreeMap<IntentId, Intent>,
     machine_intents: BTreeMap<InstanceId, IntentId>,
     attempts: BTreeMap<Owner, Attempt>,
+    lost: BTreeSet<InstanceId>,
 }
 
 /// One request's attempt at the resource pool.
@@ -67,6 +70,10 @@ impl Checker {
         let watching = checker.clone();
         bullpen_core::ports::Ports::ledger(&world.outside)
             .set_observer(Box::new(move |write| watching.on_ledger(write)));
+        let watching = checker.clone();
+        bullpen_core::ports::Ports::mailbox(&world.outside).set_observer(Box::new(
+            move |key, before, after| watching.on_order(key, before, after),
+        ));
         let watching = checker.clone();
         bullpen_core::ports::Ports::fleet(&world.outside)
             .set_observer(move |at, event| watching.on_fleet(at, event));
@@ -102,6 +109,11 @@ impl Checker {
         self.inner().writes
     }
 
+    /// How many machines ended, by reason.
+    pub fn ended(&self) -> BTreeMap<EndReason, u64> {
+        self.inner().ended.clone()
+    }
+
     /// Every line, if they were kept.
     pub fn take_trace(&self) -> Vec<String> {
         self.inner().trace.take().unwrap_or_default()
@@ -125,6 +137,9 @@ impl Checker {
                 inner.writes += 1;
                 inner.note(&after.id, &record_line(*at, after));
                 inner.latest.insert(after.id.clone(), (*after).clone());
+                if let State::Terminated { why, .. } = after.state {
+                    *inner.ended.entry(why).or_default() += 1;
+                }
                 if before.is_none()
                     && let Some(intent) = inner.intents.get_mut(&after.facts.intent)
                 {
@@ -174,6 +189,48 @@ impl Checker {
         }
     }
 
+    /// Invariant 3 in the mailbox: a fenced owner's order never replaces a newer one.
+    fn on_order(&self, key: &MailboxKey, before: Option<&Inbox>, after: &Inbox) {
+        let rank = after.order.rank();
+        if let Some(before) = before.map(|inbox| inbox.order.rank())
+            && before >= rank
+        {
+            self.report(Violation {
+                invariant: Invariant::OneOwner,
+                instance: Some(InstanceId::new(key.as_str())),
+                what: format!(
+                    "an order of generation {} replaced one of generation {}",
+                    rank.generation, before.generation
+                ),
+            });
+        }
+    }
+
+    /// Invariant 3 at GitHub: whoever listens on a machine listens for its owner, and on an idle
+    /// machine nobody does.
+    fn listeners(&self, world: &World) {
+        use bullpen_core::ports::Ports;
+        for (machine, label) in world.outside.forge().listeners() {
+            let inner = self.inner();
+            let Some(record) = inner.latest.get(&machine) else { continue };
+            let owner = record.state.listed_under().cloned();
+            let idle = matches!(record.state, State::Idle { .. });
+            drop(inner);
+            let expected = owner.map(|owner| match owner {
+                Owner::Request(id) => format!("warm-{id}"),
+                Owner::Job(id) => id.to_string(),
+                Owner::Pool(name) => name.to_string(),
+            });
+            if idle || expected.is_some_and(|expected| expected != label) {
+                self.report(Violation {
+                    invariant: Invariant::OneOwner,
+                    instance: Some(machine),
+                    what: format!("a listener for {label} is connected, and it is not the owner's"),
+                });
+            }
+        }
+    }
+
     fn on_fleet(&self, at: Timestamp, event: &FleetEvent) {
         let mut inner = self.inner();
         match event {
@@ -181,6 +238,10 @@ impl Checker {
                 inner
                     .note(&machine.id, &format!("{at} launched {} {}", machine.id, machine.intent));
                 inner.machine_intents.insert(machine.id.clone(), machine.intent.clone());
+            }
+            FleetEvent::Lost(id) => {
+                inner.note(id, &format!("{at} lost {id}"));
+                inner.lost.insert(id.clone());
             }
             FleetEvent::Terminated(id) => {
                 inner.note(id, &format!("{at} ended {id}"));
@@ -213,6 +274,7 @@ impl Checker {
         for violation in invariants::on_world(&seen) {
             self.report(violation);
         }
+        self.listeners(world);
         for (machine, job) in world.outside.forge().take_interrupted() {
             self.interrupted(&machine, job);
         }
@@ -220,17 +282,11 @@ impl Checker {
 
     /// Invariant 4, seen from the job's side.
     fn interrupted(&self, machine: &InstanceId, job: u64) {
-        let inner = self.inner();
-        let why = inner.latest.get(machine).and_then(|record| match record.state {
-            State::Terminating { why, .. } | State::Terminated { why, .. } => Some(why),
-            _ => None,
-        });
-        drop(inner);
-        if why != Some(EndReason::MachineGone) {
+        if !self.inner().lost.contains(machine) {
             self.report(Violation {
                 invariant: Invariant::Protected,
                 instance: Some(machine.clone()),
-                what: format!("job {job} was interrupted; the machine's end: {why:?}"),
+                what: format!("job {job} was interrupted, and the cloud did not do it"),
             });
         }
     }

@@ -6,11 +6,12 @@
 //!
 //! Not here: what is checked ([`crate::checker`]), or what the seed draws ([`crate::load`]).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::instance::Owner;
+use bullpen_core::instance::{EndReason, Owner};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ports, QueueKind, QueueSpec, Queues};
@@ -26,7 +27,7 @@ use futures_util::future::join_all;
 use crate::checker::Checker;
 use crate::clock::pass;
 use crate::dice::Dice;
-use crate::load::{self, Workflow};
+use crate::load::{self, Calamity, Workflow};
 use crate::wire::Counts;
 use crate::world::{SimPorts, World};
 
@@ -35,13 +36,17 @@ const FAULTY: Duration = Duration::from_secs(20 * 60);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
 /// can still be running, and the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
+/// When a run whose jobs do not end is cancelled.
+const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
+/// No world lasts longer than this; one that does is waiting for something that never comes.
+const WORLD_ENDS: Duration = Duration::from_secs(8 * 3_600);
 /// How often upkeep runs: reaping, reconciling, advertising again.
 const UPKEEP: Duration = Duration::from_secs(30);
 /// How often everything is checked at once.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// What happened in one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Simulated time.
     pub simulated: Duration,
@@ -59,6 +64,8 @@ pub struct Stats {
     pub jobs: u64,
     /// Troubles that really happened.
     pub troubles: Counts,
+    /// Machines that ended, by reason.
+    pub ended: BTreeMap<EndReason, u64>,
 }
 
 impl std::ops::AddAssign for Stats {
@@ -71,6 +78,9 @@ impl std::ops::AddAssign for Stats {
         self.created += other.created;
         self.jobs += other.jobs;
         self.troubles += other.troubles;
+        for (why, count) in other.ended {
+            *self.ended.entry(why).or_default() += count;
+        }
     }
 }
 
@@ -130,13 +140,14 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let limits = Limits::DEFAULT;
     let climate = load::climate(&dice);
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
+    let calamities = load::calamities(&dice, FAULTY);
     let world = World::new(seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
     let lived = tokio::select! {
         biased;
         () = checker.violated() => None,
-        never = look_forever(&world, &checker) => match never {},
-        stats = live(&world, &checker, workflows) => Some(stats),
+        () = look_until_the_end(&world, &checker) => None,
+        stats = live(&world, &checker, workflows, calamities) => Some(stats),
     };
     checker.look(&world);
     if let Some((violation, history)) = checker.verdict() {
@@ -148,22 +159,33 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     stats.writes = checker.writes();
     stats.jobs = world.outside.forge().completed();
     stats.troubles = world.counts();
+    stats.ended = checker.ended();
     Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
 }
 
-async fn look_forever(world: &World, checker: &Checker) -> std::convert::Infallible {
-    loop {
+async fn look_until_the_end(world: &World, checker: &Checker) {
+    while world.outside.clock().elapsed() < WORLD_ENDS {
         pass(LOOK).await;
         checker.look(world);
     }
+    checker.report(Violation {
+        invariant: Invariant::EveryJobEnds,
+        instance: None,
+        what: format!("the world still waits for something after {WORLD_ENDS:?}"),
+    });
 }
 
 /// The world's whole life.
-async fn live(world: &Arc<World>, checker: &Checker, workflows: Vec<Workflow>) -> Stats {
+async fn live(
+    world: &Arc<World>,
+    checker: &Checker,
+    workflows: Vec<Workflow>,
+    calamities: Vec<(Duration, Calamity)>,
+) -> Stats {
     make_queues(world).await;
     let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
     let work = async {
-        let ((), runs) = tokio::join!(heal_later(world), runs);
+        let ((), (), runs) = tokio::join!(heal_later(world), strike(world, calamities), runs);
         let mut stats = Stats::default();
         for run in runs {
             stats += run;
@@ -176,6 +198,42 @@ async fn live(world: &Arc<World>, checker: &Checker, workflows: Vec<Workflow>) -
         stats = work => stats,
         never = keep_up(world) => match never {},
     }
+}
+
+/// Lets calamities happen at their times; each is over, at the latest, when the world heals.
+async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
+    let dice = Dice::new(world.seed, "calamities");
+    let strikes = calamities.into_iter().map(|(at, calamity)| {
+        let dice = &dice;
+        async move {
+            pass(at).await;
+            let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
+            match calamity {
+                Calamity::Outage(length) => {
+                    forge.set_outage(true);
+                    pass(length).await;
+                    forge.set_outage(false);
+                }
+                Calamity::Shortage => {
+                    if let Some(offering) = dice.pick(&fleet.offerings()) {
+                        fleet.deplete(offering.clone());
+                    }
+                }
+                Calamity::NoCapacity(left, length) => {
+                    fleet.limit_capacity(Some(left));
+                    pass(length).await;
+                    fleet.limit_capacity(None);
+                }
+                Calamity::LostMachine => {
+                    let machines = fleet.snapshot();
+                    if let Some(machine) = dice.pick(&machines) {
+                        fleet.lose(&machine.id);
+                    }
+                }
+            }
+        }
+    });
+    join_all(strikes).await;
 }
 
 async fn heal_later(world: &World) {
@@ -219,9 +277,7 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
         if !workflow.eager {
             submit(world, &label, &workflow.jobs);
         }
-        while world.outside.forge().is_pending(&label) {
-            pass(Duration::from_secs(5)).await;
-        }
+        await_jobs(world, &label).await;
     } else {
         // The jobs that depend on a failed provision are skipped.
         world.outside.forge().cancel(&label);
@@ -234,6 +290,18 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
             .await;
     }
     stats
+}
+
+/// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever
+/// watches it cancels it.
+async fn await_jobs(world: &World, label: &str) {
+    let give_up = world.outside.clock().elapsed() + CANCEL_AFTER;
+    while world.outside.forge().is_pending(label) {
+        if world.outside.clock().elapsed() > give_up {
+            world.outside.forge().cancel(label);
+        }
+        pass(Duration::from_secs(5)).await;
+    }
 }
 
 fn submit(world: &World, label: &str, jobs: &[Duration]) {

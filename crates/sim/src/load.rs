@@ -47,14 +47,23 @@ pub fn climate(dice: &Dice) -> Climate {
         deliver_twice: odds(200),
         lag_max: time(Duration::from_secs(10)),
     };
+    let weak = dice.chance(500);
+    let poll = if weak { Duration::from_secs(1) } else { CALM.temper.poll };
     Climate {
         agents: Weather { lose_answer: 0, land_late: 0, ..control },
         control,
-        temper: Temper { warm_up_fails: odds(120), dies: odds(4), mute: odds(60), ..CALM.temper },
+        temper: Temper {
+            warm_up_fails: odds(120),
+            dies: odds(4),
+            mute: odds(60),
+            poll,
+            ..CALM.temper
+        },
         boot_max: CALM.boot_max,
         visible_after_max: time(Duration::from_secs(30)),
         skew_max: time(Duration::from_secs(10)),
         crash: odds(600),
+        weak,
     }
 }
 
@@ -62,6 +71,39 @@ pub fn climate(dice: &Dice) -> Climate {
 pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
     vec![Ceiling { scope: Scope::Stack, max }]
+}
+
+/// Something that happens to the world as a whole.
+#[derive(Clone, Debug)]
+pub enum Calamity {
+    /// GitHub is down for this long.
+    Outage(Duration),
+    /// The cloud is out of one offering, until it has everything again.
+    Shortage,
+    /// The cloud has only this many more machines, of anything, for this long.
+    NoCapacity(u32, Duration),
+    /// One machine dies.
+    LostMachine,
+}
+
+/// Draws what happens to the world and when, in order.
+pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
+    let count = if dice.chance(500) { 1 + dice.below(6) } else { 0 };
+    let mut drawn: Vec<_> = (0..count)
+        .map(|_| {
+            let at = dice.between(Duration::ZERO, lasts);
+            let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
+            let calamity = match dice.below(4) {
+                0 => Calamity::Outage(length),
+                1 => Calamity::Shortage,
+                2 => Calamity::NoCapacity(u32::try_from(dice.below(4)).unwrap_or(0), length),
+                _ => Calamity::LostMachine,
+            };
+            (at, calamity)
+        })
+        .collect();
+    drawn.sort_by_key(|(at, _)| *at);
+    drawn
 }
 
 /// One workflow run: when it comes, what it asks for, how it behaves.
@@ -90,7 +132,7 @@ pub fn workflows(
     limits: &Limits,
     lasts: Duration,
 ) -> Vec<Workflow> {
-    let count = 4 + dice.below(9);
+    let count = 6 + dice.below(13);
     (0..count).map(|number| workflow(dice, climate, limits, lasts, number)).collect()
 }
 
@@ -107,9 +149,11 @@ fn workflow(
         on.then_some(awaits)
     };
     let classes = classes();
-    let class = dice.pick(&classes).cloned().expect("there are classes");
+    // Most ask for the same, so that they meet on the same machines.
+    let class = if dice.chance(800) { classes.first() } else { classes.last() };
+    let class = class.cloned().expect("there are classes");
     let patterns: &[&str] = if dice.chance(700) { &["c*", "m*", "r*"] } else { &["m*"] };
-    let spot = dice.chance(300);
+    let spot = dice.chance(200);
     let group = if dice.chance(800) { "octo/main" } else { "octo/other" };
     let request = Request {
         id: RequestId::new(format!("run{number}.1.build")),

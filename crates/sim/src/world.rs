@@ -107,6 +107,8 @@ pub struct Climate {
     pub skew_max: Duration,
     /// Of a thousand processes, how many die.
     pub crash: u32,
+    /// Whether the stores play their weak arm.
+    pub weak: bool,
 }
 
 /// A world in which nothing goes wrong.
@@ -119,11 +121,13 @@ pub const CALM: Climate = Climate {
         register_max: Duration::from_secs(3),
         dies: 0,
         mute: 0,
+        poll: Duration::from_secs(5),
     },
     boot_max: Duration::from_secs(30),
     visible_after_max: Duration::ZERO,
     skew_max: Duration::ZERO,
     crash: 0,
+    weak: false,
 };
 
 const CALM_WEATHER: Weather = Weather {
@@ -160,14 +164,17 @@ impl World {
         let wire = Wire::calm();
         let clock = SimClock::new(wire.clone(), 0);
         let outside = SimPorts {
-            ledger: LedgerModel::weak(wire.clone(), clock.clone()),
-            queues: QueuesModel::weak(wire.clone(), clock.clone()),
-            mailbox: MailboxModel::weak(wire.clone(), clock.clone()),
+            ledger: LedgerModel::new(wire.clone(), clock.clone()),
+            queues: QueuesModel::new(wire.clone(), clock.clone()),
+            mailbox: MailboxModel::new(wire.clone(), clock.clone()),
             fleet: FleetModel::new(wire.clone(), clock.clone()),
             forge: ForgeModel::new(wire),
             clock,
             ids: SimIds { dice: Dice::new(seed, "outside"), process: "outside".into() },
         };
+        outside.ledger.set_weak(climate.weak);
+        outside.queues.set_weak(climate.weak);
+        outside.mailbox.set_weak(climate.weak);
         outside.fleet.set_delays(climate.boot_max, climate.visible_after_max);
         let world = Arc::new(Self {
             seed,

@@ -31,12 +31,14 @@ pub enum Reaction {
     TooLate(Assignment),
     /// Start nothing new; the registered listener goes on until GitHub or a stop ends it.
     Drain(Withdrawal),
+    /// The listener is to end, and a job runs on it: let the job end first, then look again.
+    AwaitJob(Withdrawal),
     /// End the listener if there is one, clean, acknowledge this generation as removed.
     Remove(Withdrawal),
 }
 
-/// Compares what was done with what is wanted.
-pub fn react(acted: &Acted, inbox: Option<&Inbox>, now: Timestamp) -> Reaction {
+/// Compares what was done with what is wanted. `busy` says whether a job runs on the listener now.
+pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -> Reaction {
     let Some(inbox) = inbox else { return Reaction::Wait };
     if acted.rank.is_some_and(|rank| rank >= inbox.order.rank()) {
         return Reaction::Wait;
@@ -53,6 +55,11 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, now: Timestamp) -> Reaction {
         // is nothing to wait for, so the removal can be acknowledged at once.
         Order::Withdrawn(order) if order.mode == Mode::Drain && acted.listener.is_some() => {
             Reaction::Drain(order.clone())
+        }
+        // GitHub's word that no job can start may be missing (it did not answer) or overtaken (it
+        // gave the job first). The agent is the one who sees the job; a hard cap ends the machine.
+        Order::Withdrawn(order) if acted.listener.is_some() && busy => {
+            Reaction::AwaitJob(order.clone())
         }
         Order::Withdrawn(order) => Reaction::Remove(order.clone()),
     }

@@ -34,6 +34,8 @@ pub struct Temper {
     pub dies: u32,
     /// How many of a thousand machines never say anything.
     pub mute: u32,
+    /// How often the inbox is read where no wake-up comes.
+    pub poll: Duration,
 }
 
 /// One machine's agent.
@@ -132,18 +134,21 @@ impl<M: Mailbox> Agent<M> {
                 return process.seq;
             }
             let wait = next_beat.saturating_sub(self.clock.monotonic());
-            self.mailbox.wait(&self.key, wait.max(Duration::from_millis(1))).await;
+            let wait = wait.clamp(Duration::from_millis(1), self.temper.poll);
+            self.mailbox.wait(&self.key, wait).await;
         }
     }
 
     async fn act(&self, process: &mut Process, inbox: Option<&Inbox>) {
-        let reaction = react(&process.acted, inbox, self.clock.now());
+        let listener = process.acted.listener.as_ref();
+        let busy = listener.is_some_and(|listener| self.forge.is_busy(&listener.runner));
+        let reaction = react(&process.acted, inbox, busy, self.clock.now());
         let rank = match inbox {
             Some(inbox) => inbox.order.rank(),
             None => return,
         };
         match reaction {
-            Reaction::Wait => return,
+            Reaction::Wait | Reaction::AwaitJob(_) => return,
             Reaction::Start(assignment) => self.start(process, assignment).await,
             Reaction::Adopt(assignment) => {
                 self.acknowledge(&assignment).await;

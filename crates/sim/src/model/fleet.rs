@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::class::Architecture;
+use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, StopOp, Zone};
 use bullpen_core::ports::{Fault, Fleet, Launched, Machine, MachineState, Started};
@@ -53,8 +53,10 @@ impl Life {
 pub enum FleetEvent {
     /// A machine exists now.
     Launched(Machine),
-    /// A machine was ended.
+    /// A machine was ended because somebody asked.
     Terminated(InstanceId),
+    /// A machine died by itself.
+    Lost(InstanceId),
 }
 
 type Boot = Arc<dyn Fn(Machine, Life) + Send + Sync>;
@@ -135,6 +137,20 @@ impl FleetModel {
     /// Who is told of every launch and end.
     pub fn set_observer(&self, observer: impl FnMut(Timestamp, &FleetEvent) + Send + 'static) {
         self.state().observer = Some(Box::new(observer));
+    }
+
+    /// Everything the cloud offers, whether it has it now or not.
+    pub fn offerings(&self) -> Vec<Offering> {
+        let mut offerings = Vec::new();
+        for (name, ..) in CATALOGUE {
+            for zone in ZONES {
+                for usage in [Usage::Spot, Usage::OnDemand] {
+                    let instance_type = InstanceType::new(name);
+                    offerings.push(Offering { usage, instance_type, zone: Zone::new(zone) });
+                }
+            }
+        }
+        offerings
     }
 
     /// Lever: the cloud is out of this.
@@ -268,9 +284,8 @@ impl FleetState {
         if let Some(life) = entry.life.take() {
             let _ = life.send(true);
         }
-        if asked {
-            self.tell(now, &FleetEvent::Terminated(id.clone()));
-        }
+        let event = if asked { FleetEvent::Terminated } else { FleetEvent::Lost };
+        self.tell(now, &event(id.clone()));
     }
 
     fn visible(&self, now: Timestamp) -> impl Iterator<Item = &Machine> {

@@ -151,11 +151,11 @@ impl ForgeModel {
         self.state().runners.get(name).is_some_and(|entry| entry.online)
     }
 
-    /// Every runner there is, with its machine, seen from outside the world.
-    pub fn snapshot(&self) -> Vec<(RunnerName, InstanceId, bool)> {
+    /// Every listener that is connected: its machine and its label, seen from outside the world.
+    pub fn listeners(&self) -> Vec<(InstanceId, String)> {
         let state = self.state();
-        let runners = state.runners.iter();
-        runners.map(|(name, entry)| (name.clone(), entry.machine.clone(), entry.online)).collect()
+        let online = state.runners.values().filter(|entry| entry.online);
+        online.map(|entry| (entry.machine.clone(), entry.label.clone())).collect()
     }
 
     /// Gives queued jobs to listening runners with their label.

@@ -6,6 +6,7 @@
 //! Not here: the rule an order is accepted by ([`Inbox::accept`]), or what an agent does about it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,10 +30,20 @@ struct Slot {
 }
 
 /// Everything all mailboxes hold.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
     weak: bool,
+    observer: Option<Observer>,
+}
+
+/// Who is told of every order as it lands: what was stored, what is stored now.
+pub type Observer = Box<dyn FnMut(&MailboxKey, Option<&Inbox>, &Inbox) + Send>;
+
+impl fmt::Debug for MailboxState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MailboxState").field("slots", &self.slots).finish_non_exhaustive()
+    }
 }
 
 impl MailboxState {
@@ -62,6 +73,10 @@ impl MailboxState {
     pub fn post(&mut self, now: Timestamp, key: &MailboxKey, order: Order) -> Written<Inbox> {
         match Inbox::accept(self.inbox(key), order) {
             Ok(next) => {
+                if let Some(mut observer) = self.observer.take() {
+                    observer(key, self.inbox(key), &next);
+                    self.observer = Some(observer);
+                }
                 self.put(now, key, next.clone());
                 Written::Won(next)
             }
@@ -141,6 +156,11 @@ impl MailboxModel {
     /// Whether a wait only ever times out.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).weak = weak;
+    }
+
+    /// Who is told of every order.
+    pub fn set_observer(&self, observer: Observer) {
+        locked(&self.state).observer = Some(observer);
     }
 
     /// What is stored for an agent, without a trip.
