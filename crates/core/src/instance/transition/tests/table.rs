@@ -79,17 +79,18 @@ fn section(page: &mut String, record: &Record) -> std::fmt::Result {
                 let fences = if next.generation > record.generation { "+1" } else { "same" };
                 rows.push(format!("| {name} | {} | {fences} |", subject_name(&next.state)));
             }
-            Err(Refusal::Illegal { .. }) => illegal.push(name),
+            Err(Refusal::Illegal { event, .. }) => illegal.push(event),
             Err(refusal) => {
                 rows.push(format!("| {name} | *refused: {}* | |", refusal_name(&refusal)));
             }
         }
     }
+    illegal.dedup(); // A state that knows no such event refuses it from everyone.
     writeln!(page, "\n## {}\n", subject_name(&record.state))?;
     if !rows.is_empty() {
         writeln!(page, "| event | next | generation |\n|---|---|---|\n{}\n", rows.join("\n"))?;
     }
-    writeln!(page, "Illegal: {}.", illegal.join("; "))
+    writeln!(page, "Illegal: {}.", illegal.join(", "))
 }
 
 /// Every state, in every variety that decides differently.
