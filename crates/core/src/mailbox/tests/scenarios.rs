@@ -106,17 +106,19 @@ fn a_stalled_release_does_not_take_the_owners_next_claim() {
     assert!(matches!(second.state, State::Claimed { .. }));
 }
 
-/// A withdrawal overtakes its assignment, which is then refused: the agent has seen nothing that
-/// it could remove, and is asked to confirm its removal all the same.
+/// A withdrawal follows its assignment before the agent has read: the agent sees nothing that it
+/// could remove, and is waited for all the same.
 #[test]
 fn a_withdrawal_that_overtakes_its_assignment_is_acknowledged() {
     for order in [drain(2), stop(2)] {
-        let overtaken = Inbox::accept(None, order.clone()).unwrap();
-        Inbox::accept(Some(&overtaken), assigned(1)).unwrap_err();
+        let (stored, mut report) = (inbox([assigned(1), order]), Report::default());
+        judged(&stored, &report, 2).unwrap_err();
         for agent in [Acted::default(), Acted { rank: Some(stop(0).rank()), listener: None }] {
-            let reaction = react(&agent, Some(&overtaken), at(1));
+            let reaction = react(&agent, Some(&stored), at(1));
             assert!(matches!(reaction, Reaction::Remove(_)), "{reaction:?}");
         }
+        acknowledge(&mut report, 2);
+        assert_eq!(judged(&stored, &report, 2), Ok(Removal::Acknowledged), "a healthy machine");
     }
 }
 
