@@ -275,3 +275,6 @@ fn ceilings(world: &World<'_>) -> Vec<Violation> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,4 +21,6 @@ pub mod pickup;
 pub mod ports;
 pub mod request;
 pub mod sabotage;
+#[cfg(test)]
+mod samples;
 pub mod time;

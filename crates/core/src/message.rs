@@ -52,10 +52,10 @@ pub struct Advert {
 pub enum Decoded {
     /// One of ours.
     Advert(Advert),
-    /// One of a newer version: to be handed back verbatim, never dropped.
+    /// One of another version: to be handed back verbatim, never dropped.
     Newer {
-        /// Which version.
-        version: u64,
+        /// Its `v`, as it was written. A later version may not even be a number.
+        version: String,
     },
 }
 
@@ -84,7 +84,7 @@ pub enum MessageError {
 
 #[derive(Deserialize)]
 struct Versioned {
-    v: Option<u64>,
+    v: Option<serde_json::Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,18 +150,18 @@ pub fn decode(text: &str) -> Result<Decoded, MessageError> {
     }
     let wire: Wire = match serde_json::from_str(text) {
         Ok(wire) => wire,
-        // A newer version may have changed any field; only its number is looked at.
+        // Another version may have changed any field; only its number is looked at.
         Err(error) => {
             return match serde_json::from_str(text) {
-                Ok(Versioned { v: Some(version) }) if version > u64::from(VERSION) => {
-                    Ok(Decoded::Newer { version })
+                Ok(Versioned { v: Some(version) }) if version != VERSION => {
+                    Ok(Decoded::Newer { version: version.to_string() })
                 }
                 _ => Err(MessageError::Malformed(error)),
             };
         }
     };
     match wire.v {
-        Some(version) if version != VERSION => Ok(Decoded::Newer { version: version.into() }),
+        Some(version) if version != VERSION => Ok(Decoded::Newer { version: version.to_string() }),
         _ => advert(wire).map(Decoded::Advert),
     }
 }

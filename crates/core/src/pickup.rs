@@ -145,8 +145,11 @@ pub struct Scan {
     sightings: BTreeMap<String, u32>,
     /// What was already judged to be for somebody else.
     refused: BTreeSet<String>,
-    /// The newest generation read about each machine; `None` while only generation-less messages were.
-    read: BTreeMap<InstanceId, Option<Generation>>,
+    /// The newest generation read about each machine, whatever the verdict was.
+    newest: BTreeMap<InstanceId, Generation>,
+    /// The generation each machine was last offered at; `None` while only generation-less messages
+    /// spoke of it.
+    offered: BTreeMap<InstanceId, Option<Generation>>,
 }
 
 impl Scan {
@@ -171,7 +174,7 @@ impl Scan {
             if *seen > limits.sightings_max {
                 judged.exhausted = Some(Exhausted::Locally);
             }
-            lap &= self.refused.contains(&key);
+            lap &= verdict != Verdict::PassOn && self.refused.contains(&key);
             match verdict {
                 Verdict::PassOn => judged.pass_on.extend(advert),
                 Verdict::Requeue(why) => {
@@ -206,19 +209,34 @@ impl Scan {
             Err(_) => return (body.to_owned(), Verdict::Discard(DiscardWhy::Unreadable), None),
         };
         let key = advert.id.as_str().to_owned();
+        let outdated = self.is_outdated(&advert);
         let verdict = match judge(&advert, request, limits, now) {
-            Verdict::PassOn if !self.is_news(&advert) => Verdict::Discard(DiscardWhy::Outdated),
+            Verdict::PassOn if outdated || !self.is_news(&advert) => {
+                Verdict::Discard(DiscardWhy::Outdated)
+            }
+            // Nobody can claim at a generation that has passed; put back, it would only go round.
+            Verdict::Requeue(_) if outdated => Verdict::Discard(DiscardWhy::Outdated),
             verdict => verdict,
         };
         if verdict == Verdict::PassOn {
-            self.read.insert(advert.id.clone(), advert.generation);
+            self.offered.insert(advert.id.clone(), advert.generation);
+        }
+        if let Some(generation) = advert.generation {
+            let newest = self.newest.entry(advert.id.clone()).or_insert(generation);
+            *newest = generation.max(*newest);
         }
         (key, verdict, Some(advert))
     }
 
     /// A machine offered at some generation is news again only at a later one.
     fn is_news(&self, advert: &Advert) -> bool {
-        self.read.get(&advert.id).is_none_or(|known| advert.generation > *known)
+        self.offered.get(&advert.id).is_none_or(|known| advert.generation > *known)
+    }
+
+    /// Whether something newer was read about the machine. The same message once more is not.
+    fn is_outdated(&self, advert: &Advert) -> bool {
+        let newest = self.newest.get(&advert.id);
+        advert.generation.zip(newest).is_some_and(|(generation, newest)| generation < *newest)
     }
 
     /// The candidates a class directory still holds after the queue was exhausted: those that match
@@ -233,7 +251,7 @@ impl Scan {
         let mut found = Vec::new();
         for advert in directory {
             if judge(&advert, request, limits, now) == Verdict::PassOn && self.is_news(&advert) {
-                self.read.insert(advert.id.clone(), advert.generation);
+                self.offered.insert(advert.id.clone(), advert.generation);
                 found.push(advert);
             }
         }

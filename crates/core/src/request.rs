@@ -13,8 +13,21 @@ use crate::time::Timestamp;
 
 /// One pattern over machine types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "String", into = "String")]
 pub struct TypePattern(String);
+
+// By way of `new`, so that a pattern that was read folds its case like any other.
+impl From<String> for TypePattern {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl From<TypePattern> for String {
+    fn from(pattern: TypePattern) -> Self {
+        pattern.0
+    }
+}
 
 impl TypePattern {
     /// Any text is a pattern; it is folded to lower case once, here.
@@ -133,6 +146,13 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
         }
+    }
+
+    #[test]
+    fn a_pattern_that_was_read_folds_its_case_too() {
+        let pattern: TypePattern = serde_json::from_str("\"C6I.*\"").unwrap();
+        assert!(pattern.matches(&InstanceType::new("c6i.large")));
+        assert_eq!(serde_json::to_string(&pattern).unwrap(), "\"c6i.*\"");
     }
 
     proptest! {

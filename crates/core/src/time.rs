@@ -14,19 +14,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The year 9999 and its mirror: what RFC 3339 can say.
-const MILLIS_MAX: i64 = 253_402_300_799_999;
+/// 9999-12-30T22:00:00Z: the last second that can be written down in every zone, and so
+/// the last one that `jiff` reads back.
+const MILLIS_MAX: i64 = 253_402_207_200_000;
+/// 0001-01-01T00:00:00Z.
+const MILLIS_MIN: i64 = -62_135_596_800_000;
 
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// From milliseconds since the epoch, held inside what RFC 3339 can say.
+    /// From milliseconds since the epoch, held inside what can be written and read back.
     pub const fn from_millis(millis: i64) -> Self {
         if millis > MILLIS_MAX {
             Self(MILLIS_MAX)
-        } else if millis < -62_135_596_800_000 {
-            Self(-62_135_596_800_000)
+        } else if millis < MILLIS_MIN {
+            Self(MILLIS_MIN)
         } else {
             Self(millis)
         }

@@ -1,1 +1,191 @@
-//! Tests.
+//! Tests of the claim protocol: what follows what, each deadline from both sides, and what a failed
+//! check costs.
+//!
+//! Not here: making the calls.
+
+use super::*;
+use crate::mailbox::{Beat, Phase, Signal};
+use crate::samples::{LIMITS, at};
+
+const TIERS: [Tier; 3] = [Tier::Hot, Tier::Released, Tier::Stopped];
+const STEPS: [Step; 4] = [Step::Claim, Step::Assign, Step::Start, Step::Check];
+const G: Generation = Generation(5);
+
+/// A report with these signals of generation 5 and a beat that is always fresh.
+fn report(kinds: &[SignalKind], now: Timestamp) -> Report {
+    let signal = || Signal { generation: G, owner: None, at: now, detail: String::new() };
+    let beat = Beat { seq: 8, at: now, phase: Phase::Waiting, boot: "boot-1".into() };
+    Report { beat: Some(beat), signals: kinds.iter().map(|kind| (*kind, signal())).collect() }
+}
+
+fn watch(kind: Watched) -> Watch {
+    Watch { generation: G, since: at(0), kind, beat_seen: Some(7) }
+}
+
+/// The check of a watch `millis` after it began.
+fn checked(kind: Watched, kinds: &[SignalKind], millis: u64) -> Check {
+    let now = at(0).after(Duration::from_millis(millis));
+    check(&watch(kind), Some(&report(kinds, now)), &LIMITS, now)
+}
+
+fn failed(failure: CheckFailure) -> Check {
+    Check::Failed(failure)
+}
+
+#[test]
+fn each_step_that_went_well_leads_to_the_next() {
+    for tier in TIERS {
+        assert_eq!(next(Step::Claim, tier, Outcome::Done), Next::Go(Step::Assign));
+        assert_eq!(next(Step::Start, tier, Outcome::Done), Next::Go(Step::Check));
+        assert_eq!(next(Step::Check, tier, Outcome::Done), Next::Ready);
+    }
+    for (tier, step) in
+        [(Tier::Hot, Step::Check), (Tier::Released, Step::Check), (Tier::Stopped, Step::Start)]
+    {
+        assert_eq!(next(Step::Assign, tier, Outcome::Done), Next::Go(step), "{tier:?}");
+    }
+}
+
+#[test]
+fn each_failure_leads_to_the_same_from_every_step() {
+    let silent = CheckFailure::Silent;
+    for (outcome, expected) in [
+        (Outcome::Lost, Next::TryAnother),
+        (Outcome::StartRefused, Next::GiveBack),
+        (Outcome::StartFailed, Next::Remove(CheckFailure::NotStarted)),
+        (Outcome::Failed(silent), Next::Remove(silent)),
+        (Outcome::Systemic, Next::CloseAttempt),
+    ] {
+        for step in STEPS {
+            for tier in TIERS {
+                assert_eq!(next(step, tier, outcome), expected, "{step:?} {tier:?}");
+            }
+        }
+    }
+}
+
+/// For each kind of machine: when the acknowledgement and when the registration is overdue.
+fn deadlines() -> [(Watched, u64, u64); 3] {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
+    let (warm, started) = (LIMITS.assignment_acknowledged, LIMITS.first_beat_stopped);
+    let created = LIMITS.fleet_validation;
+    [
+        (Watched::Warm, millis(warm), millis(warm + LIMITS.registration)),
+        (Watched::Started, millis(started), millis(started + LIMITS.registration_stopped)),
+        (Watched::Created, millis(created), millis(created)),
+    ]
+}
+
+#[test]
+fn an_assignment_must_be_acknowledged_in_time() {
+    for (kind, acknowledge, _) in deadlines() {
+        let warm = [SignalKind::WarmUpOk];
+        assert_eq!(checked(kind, &warm, acknowledge - 1), Check::Pending, "{kind:?}");
+        let late = checked(kind, &warm, acknowledge);
+        assert_eq!(late, failed(CheckFailure::NotAcknowledged), "{kind:?}");
+    }
+}
+
+#[test]
+fn an_acknowledged_assignment_must_register_in_time() {
+    for (kind, _, register) in deadlines() {
+        let acknowledged = [SignalKind::WarmUpOk, SignalKind::Acknowledged];
+        assert_eq!(checked(kind, &acknowledged, register - 1), Check::Pending, "{kind:?}");
+        let late = checked(kind, &acknowledged, register);
+        assert_eq!(late, failed(CheckFailure::NotRegistered), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_reports_nothing_at_all_fails_at_the_first_deadline() {
+    for (kind, acknowledge, _) in deadlines() {
+        let silent = |millis| {
+            let now = at(0).after(Duration::from_millis(millis));
+            check(&watch(kind), None, &LIMITS, now)
+        };
+        assert_eq!(silent(acknowledge - 1), Check::Pending, "{kind:?}");
+        let expected = match kind {
+            Watched::Created => CheckFailure::NotWarm,
+            Watched::Warm | Watched::Started => CheckFailure::NotAcknowledged,
+        };
+        assert_eq!(silent(acknowledge), failed(expected), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_listener_that_listens_passes_at_once_and_late() {
+    let listens = [SignalKind::Acknowledged, SignalKind::Registered];
+    for (kind, _, register) in deadlines() {
+        for millis in [0, 1, register - 1, register, 10 * register] {
+            assert_eq!(checked(kind, &listens, millis), Check::Passed, "{kind:?} at {millis}");
+        }
+    }
+}
+
+#[test]
+fn a_listener_on_a_silent_machine_passes_only_when_it_beats_again() {
+    for (kind, _, register) in deadlines() {
+        let listens = report(&[SignalKind::Acknowledged, SignalKind::Registered], at(0));
+        let stale = |seen, millis| {
+            let mut report = listens.clone();
+            report.beat = report.beat.map(|beat| Beat { at: at(90_000), ..beat });
+            let watch = Watch { beat_seen: seen, ..watch(kind) };
+            check(&watch, Some(&report), &LIMITS, at(0).after(Duration::from_millis(millis)))
+        };
+        assert_eq!(stale(Some(8), register - 1), Check::Pending);
+        assert_eq!(stale(Some(8), register), failed(CheckFailure::Silent), "{kind:?}");
+        assert_eq!(stale(None, register), failed(CheckFailure::Silent), "no evidence by its time");
+        assert_eq!(stale(Some(7), register), Check::Passed, "it advanced while watched");
+    }
+}
+
+#[test]
+fn signals_of_another_generation_say_nothing() {
+    let now = at(1);
+    let mut report = report(&[SignalKind::Acknowledged, SignalKind::Registered], now);
+    for signal in report.signals.values_mut() {
+        signal.generation = Generation(4);
+    }
+    assert_eq!(check(&watch(Watched::Warm), Some(&report), &LIMITS, now), Check::Pending);
+    let (_, acknowledge, _) = deadlines()[0];
+    let late = at(0).after(Duration::from_millis(acknowledge));
+    let check = check(&watch(Watched::Warm), Some(&report), &LIMITS, late);
+    assert_eq!(check, failed(CheckFailure::NotAcknowledged));
+}
+
+#[test]
+fn a_failed_registration_fails_at_once() {
+    for (kind, ..) in deadlines() {
+        let kinds = [SignalKind::Acknowledged, SignalKind::RegistrationFailed];
+        assert_eq!(checked(kind, &kinds, 0), failed(CheckFailure::RegistrationFailed));
+    }
+}
+
+#[test]
+fn a_failed_warm_up_fails_a_created_machine_at_once() {
+    let kinds = [SignalKind::WarmUpFailed];
+    assert_eq!(checked(Watched::Created, &kinds, 0), failed(CheckFailure::WarmUpFailed));
+    assert_eq!(checked(Watched::Warm, &kinds, 0), Check::Pending, "it was warm before");
+}
+
+#[test]
+fn a_deleted_runner_ends_its_machine_and_a_busy_one_is_counted() {
+    for register_by in [None, Some(at(10))] {
+        let after = |deletion| after_removal(deletion, register_by, &LIMITS, at(0));
+        assert_eq!(after(Deletion::Deleted), AfterRemoval::End);
+        assert_eq!(after(Deletion::Busy), AfterRemoval::Running);
+        assert_eq!(after(Deletion::Unavailable), AfterRemoval::GiveBack, "never its fault");
+    }
+}
+
+#[test]
+fn a_runner_that_is_not_found_says_nothing_while_it_may_still_register() {
+    let after = |register_by, now| after_removal(Deletion::NotFound, register_by, &LIMITS, now);
+    assert_eq!(after(None, at(0)), AfterRemoval::End, "with a JIT configuration it was there");
+    let judged_at = at(10).after(LIMITS.clock_skew);
+    let just_before = judged_at.before(Duration::from_millis(1));
+    for now in [at(0), at(10), just_before] {
+        assert_eq!(after(Some(at(10)), now), AfterRemoval::AskAgain { at: judged_at });
+    }
+    assert_eq!(after(Some(at(10)), judged_at), AfterRemoval::End);
+}

@@ -48,3 +48,6 @@ pub fn standby_status(record: &Record) -> Option<StandbyStatus> {
         State::Terminating { .. } | State::Terminated { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

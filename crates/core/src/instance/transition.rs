@@ -564,3 +564,6 @@ fn owned_by(actual: &Owner, claimed: &Owner) -> Result<(), Refusal> {
 fn same_claim(actual: &ClaimId, claimed: &ClaimId) -> Result<(), Refusal> {
     if actual == claimed { Ok(()) } else { Err(Refusal::AnotherClaim) }
 }
+
+#[cfg(test)]
+mod tests;

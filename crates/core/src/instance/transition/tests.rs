@@ -1,0 +1,8 @@
+//! Tests of the transitions: each rule, each refusal, random lives, and the table in the documents.
+//!
+//! Not here: the checks on a write, which are the invariants' own.
+
+mod properties;
+mod refusals;
+mod rules;
+mod table;

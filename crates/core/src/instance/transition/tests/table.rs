@@ -1,0 +1,283 @@
+//! The table of transitions, rendered by asking the code and held against the checked-in page.
+//!
+//! Every state meets every event in its most *favourable* form: from the right owner, with the
+//! right generation, nonce and proof, at the right time. What is refused even then is refused always.
+//!
+//! Not here: what an unfavourable event costs (`refusals`).
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::super::{Authority, Event, Refusal, Warm};
+use crate::ids::{ClaimId, StopOp};
+use crate::instance::{EndReason, Record, State, StateName, Tier};
+use crate::mailbox::{Removal, Unexposed};
+use crate::samples::{
+    LIMITS, at, claimed, created, idle, job_owner, nonce, pool, pool_owner, record, releasing,
+    request_owner, running, stop_op, stopping, trust,
+};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/instance-transitions.md");
+
+const INTRODUCTION: &str = "\
+# Instance transitions
+
+What each state of an instance makes of each event. This page is written by a test that asks
+`Record::on`; it fails when the two differ, and `BULLPEN_BLESS=1 cargo test -p bullpen-core` writes it anew.
+
+Every event is given in its most favourable form: from the right owner, at the right generation, with the
+right nonce and proof, at the right time. So what is refused here is refused always; what moves here still
+has to bring that authority, and the ledger still has to find the record as the writer read it.
+
+The names of refusals are those of `Refusal`. *Illegal* means that the state knows no such event at all.
+*Generation* says whether the move fences whoever acted before it.
+";
+
+#[test]
+fn the_page_of_transitions_is_what_the_code_does() {
+    let rendered = page();
+    if blessing() {
+        std::fs::write(PAGE, &rendered).unwrap();
+    }
+    let stored = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        stored == rendered,
+        "docs/instance-transitions.md is not what the code does; \
+         write it anew with `BULLPEN_BLESS=1 cargo test -p bullpen-core` and read the difference"
+    );
+}
+
+#[test]
+fn the_page_leaves_out_no_state_and_no_event() {
+    let states: BTreeSet<_> = subjects().iter().map(|record| record.state.name()).collect();
+    assert_eq!(states, BTreeSet::from(StateName::ALL));
+    for record in subjects() {
+        let events: BTreeSet<_> = events(&record).iter().map(ordinal).collect();
+        assert_eq!(events, (0..EVENTS).collect(), "from {}", subject_name(&record.state));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
+fn blessing() -> bool {
+    std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1")
+}
+
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for record in subjects() {
+        section(&mut page, &record).expect("writing to a string");
+    }
+    page
+}
+
+fn section(page: &mut String, record: &Record) -> std::fmt::Result {
+    let (mut rows, mut illegal) = (Vec::new(), Vec::new());
+    for event in events(record) {
+        let name = event_name(&event);
+        match record.on(&event) {
+            Ok(next) => {
+                let fences = if next.generation > record.generation { "+1" } else { "same" };
+                rows.push(format!("| {name} | {} | {fences} |", subject_name(&next.state)));
+            }
+            Err(Refusal::Illegal { event, .. }) => illegal.push(event),
+            Err(refusal) => {
+                rows.push(format!("| {name} | *refused: {}* | |", refusal_name(&refusal)));
+            }
+        }
+    }
+    illegal.dedup(); // A state that knows no such event refuses it from everyone.
+    writeln!(page, "\n## {}\n", subject_name(&record.state))?;
+    if !rows.is_empty() {
+        writeln!(page, "| event | next | generation |\n|---|---|---|\n{}\n", rows.join("\n"))?;
+    }
+    writeln!(page, "Illegal: {}.", illegal.join(", "))
+}
+
+/// Every state, in every variety that decides differently.
+fn subjects() -> Vec<Record> {
+    [
+        created(pool_owner()),
+        created(request_owner()),
+        idle(Tier::Hot),
+        idle(Tier::Released),
+        idle(Tier::Stopped),
+        claimed(job_owner(), Tier::Hot),
+        claimed(job_owner(), Tier::Stopped),
+        running(job_owner()),
+        releasing(job_owner(), Tier::Hot),
+        releasing(job_owner(), Tier::Released),
+        releasing(job_owner(), Tier::Stopped),
+        stopping(),
+        State::Terminating { why: EndReason::Operator, since: at(0) },
+        State::Terminated { why: EndReason::Operator, at: at(0), forget_at: at(604_800) },
+    ]
+    .map(record)
+    .into()
+}
+
+fn subject_name(state: &State) -> String {
+    let name = state.name().as_str();
+    match state {
+        State::Created { owner, .. } if *owner == pool_owner() => format!("{name} (for a pool)"),
+        State::Created { .. } => format!("{name} (for a request or job)"),
+        State::Idle { tier, .. } => format!("{name} ({})", tier_name(*tier)),
+        State::Claimed { tier, .. } | State::Releasing { tier, .. } => {
+            format!("{name} (was {})", tier_name(*tier))
+        }
+        State::Running { .. }
+        | State::Stopping { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => name.into(),
+    }
+}
+
+fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Hot => "hot",
+        Tier::Released => "released",
+        Tier::Stopped => "stopped",
+    }
+}
+
+/// Every event in its most favourable form for this record.
+fn events(record: &Record) -> Vec<Event> {
+    let generation = record.generation;
+    let mut events = standby_events();
+    events.extend(tenure_events(record));
+    for authority in authorities(record) {
+        events.push(Event::Withdrawn { authority, warm: true, at: at(2), cap: at(86_400) });
+    }
+    for removal in [Removal::NeverAssigned, Removal::Acknowledged, Removal::MachineStopped] {
+        let proof = Unexposed::assumed(generation, removal);
+        events.push(Event::Returned { proof, at: at(3), deadline: at(900), shared: true });
+    }
+    for authority in authorities(record) {
+        events.push(Event::Condemned { authority, why: EndReason::Operator, at: at(4) });
+    }
+    events.push(Event::Gone { at: at(5), forget_at: at(604_800) });
+    events
+}
+
+fn standby_events() -> Vec<Event> {
+    let warmed_up = |into| Event::WarmedUp { pool: pool(), at: at(1), into };
+    let (op, until, deadline) = (StopOp::new("stop-2"), at(120), at(900));
+    vec![
+        warmed_up(Warm::Hot { deadline, shared: true }),
+        warmed_up(Warm::ToStop { op: stop_op(), until, deadline }),
+        Event::FoundRunning { op: op.clone(), until, deadline },
+        Event::StopAgain { op, until },
+        Event::FoundStopped { at: at(60), deadline, shared: true },
+    ]
+}
+
+fn tenure_events(record: &Record) -> Vec<Event> {
+    let generation = record.generation;
+    let owner = record.state.owner().cloned().unwrap_or_else(job_owner);
+    let (again, lease) = (ClaimId::new("claim-2"), at(330));
+    let (claim, cap) = (matches!(record.state, State::Claimed { .. }).then(nonce), at(86_400));
+    let margin = LIMITS.not_claimable_before_deadline;
+    vec![
+        Event::Claimed {
+            owner: owner.clone(),
+            claim: again.clone(),
+            trust: trust(),
+            seen: generation,
+            at: at(1),
+            margin,
+            lease,
+        },
+        Event::TakenOver { owner: owner.clone(), generation, claim: again, lease },
+        Event::Renewed { claim: nonce(), generation, lease },
+        Event::Registered {
+            owner: owner.clone(),
+            generation,
+            claim,
+            at: at(1),
+            deadline: at(900),
+            cap,
+        },
+        Event::Extended { owner: owner.clone(), generation, deadline: at(3_600) },
+        Event::Swapped { from: owner, to: request_owner(), generation },
+    ]
+}
+
+fn authorities(record: &Record) -> [Authority; 6] {
+    let owner = record.state.owner().cloned().unwrap_or_else(job_owner);
+    let generation = record.generation;
+    [
+        Authority::Owner { owner, generation },
+        Authority::Release { generation },
+        Authority::Deadline { at: record.state.deadline() },
+        Authority::Pool { pool: pool() },
+        Authority::Operator,
+        Authority::Cloud,
+    ]
+}
+
+/// A new kind of authority does not compile until it has a name; [`authorities`] must then make it.
+fn authority_name(authority: &Authority) -> &'static str {
+    match authority {
+        Authority::Owner { .. } => "the owner",
+        Authority::Release { .. } => "the release",
+        Authority::Deadline { .. } => "the deadline",
+        Authority::Pool { .. } => "the pool",
+        Authority::Operator => "an operator",
+        Authority::Cloud => "the cloud",
+    }
+}
+
+fn event_name(event: &Event) -> String {
+    let name = event.name();
+    match event {
+        Event::Withdrawn { authority, .. } | Event::Condemned { authority, .. } => {
+            format!("{name} by {}", authority_name(authority))
+        }
+        Event::Returned { proof, .. } => match proof.removal() {
+            Removal::NeverAssigned => format!("{name}, never assigned"),
+            Removal::Acknowledged => format!("{name}, acknowledged"),
+            Removal::MachineStopped => format!("{name}, machine stopped"),
+        },
+        Event::WarmedUp { into: Warm::Hot { .. }, .. } => format!("{name}, to stay hot"),
+        Event::WarmedUp { into: Warm::ToStop { .. }, .. } => format!("{name}, to be stopped"),
+        _ => name.into(),
+    }
+}
+
+fn refusal_name(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Illegal { .. } => "illegal",
+        Refusal::Fenced { .. } => "fenced",
+        Refusal::NotTheOwner => "not the owner",
+        Refusal::AnotherClaim => "another claim",
+        Refusal::Expiring { .. } => "expiring",
+        Refusal::TooEarly { .. } => "too early",
+        Refusal::NotWarm => "not warm",
+        Refusal::UnfitProof => "unfit proof",
+        Refusal::Protected { .. } => "protected",
+    }
+}
+
+const EVENTS: usize = 14;
+
+/// A number for each kind of event. A new kind does not compile until it has one, and then fails
+/// the test above until [`events`] makes it.
+fn ordinal(event: &Event) -> usize {
+    let ordinal = match event {
+        Event::WarmedUp { .. } => 0,
+        Event::FoundRunning { .. } => 1,
+        Event::StopAgain { .. } => 2,
+        Event::FoundStopped { .. } => 3,
+        Event::Claimed { .. } => 4,
+        Event::TakenOver { .. } => 5,
+        Event::Renewed { .. } => 6,
+        Event::Registered { .. } => 7,
+        Event::Extended { .. } => 8,
+        Event::Swapped { .. } => 9,
+        Event::Withdrawn { .. } => 10,
+        Event::Returned { .. } => 11,
+        Event::Condemned { .. } => 12,
+        Event::Gone { .. } => 13,
+    };
+    assert!(ordinal < EVENTS, "raise EVENTS");
+    ordinal
+}
