@@ -17,10 +17,12 @@ use bullpen_core::time::Timestamp;
 
 use crate::wire::{Reply, Wire};
 
+pub mod demand;
 pub mod ledger;
 pub mod mailbox;
 pub mod queues;
 
+pub use demand::DemandModel;
 pub use ledger::{LedgerModel, LedgerWrite};
 pub use mailbox::MailboxModel;
 pub use queues::QueuesModel;
