@@ -8,6 +8,7 @@
 //! the command that runs seeds.
 
 pub mod clock;
+pub mod contract;
 pub mod dice;
 pub mod model;
 pub mod wire;
