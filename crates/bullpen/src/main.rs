@@ -1,2 +1,15 @@
-//! The command.
-fn main() {}
+//! The command: parses arguments, builds what they ask for, prints what came of it.
+//!
+//! Not here: anything that decides. This room reads arguments, environment and files, and makes the
+//! wall clock and entropy that the other rooms are given.
+
+use std::process::ExitCode;
+
+mod cli;
+mod exit;
+mod render;
+mod sim;
+
+fn main() -> ExitCode {
+    cli::main().into()
+}

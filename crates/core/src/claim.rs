@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::ids::Generation;
 use crate::instance::Tier;
 use crate::limits::Limits;
-use crate::mailbox::{Report, SignalKind};
+use crate::mailbox::{Report, SYSTEMIC, SignalKind};
 use crate::time::Timestamp;
 
 /// One step of a claim.
@@ -130,6 +130,8 @@ pub enum Check {
     Pending,
     /// The listener listens and the machine is alive.
     Passed,
+    /// Registration failed for a cause that is not this machine's.
+    Systemic,
     /// It will not come any more.
     Failed(CheckFailure),
 }
@@ -138,8 +140,12 @@ pub enum Check {
 pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Timestamp) -> Check {
     let waited = now.since(watch.since);
     let Some(report) = report else { return overdue(watch, None, waited, limits) };
-    if report.signal(SignalKind::RegistrationFailed, watch.generation).is_some() {
-        return Check::Failed(CheckFailure::RegistrationFailed);
+    if let Some(signal) = report.signal(SignalKind::RegistrationFailed, watch.generation) {
+        return if signal.detail.starts_with(SYSTEMIC) {
+            Check::Systemic
+        } else {
+            Check::Failed(CheckFailure::RegistrationFailed)
+        };
     }
     if watch.kind == Watched::Created && report.signals.contains_key(&SignalKind::WarmUpFailed) {
         return Check::Failed(CheckFailure::WarmUpFailed);

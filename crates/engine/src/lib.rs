@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The engine: use cases over the ports. It observes, asks the core, and executes.
+//!
+//! A *use case* is an `async fn` over a [`Stack`]. It holds no state that matters: everything it
+//! must not lose is in the ledger before it is acted on, so any of these functions may stop at any
+//! await and another process may carry on.
+//!
+//! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
+
+pub mod advertise;
+pub mod mail;
+pub mod patience;
+pub mod provision;
+pub mod reap;
+pub mod reconcile;
+pub mod release;
+pub mod stack;
+pub mod transition;
+
+pub use stack::Stack;

@@ -7,8 +7,12 @@
 //! Not here: anything that production runs. No other room depends on this one, but for tests and
 //! the command that runs seeds.
 
+pub mod checker;
 pub mod clock;
 pub mod contract;
 pub mod dice;
+pub mod kernel;
+pub mod load;
 pub mod model;
 pub mod wire;
+pub mod world;

@@ -151,6 +151,11 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this is the same process's wire.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
     /// The weather now.
     pub fn weather(&self) -> Weather {
         self.state().weather

@@ -247,6 +247,20 @@ impl State {
         }
     }
 
+    /// When a sweep should look at this state: at its deadline, or at once where somebody has to
+    /// carry on until it is done.
+    pub const fn look_at(&self) -> Timestamp {
+        match self {
+            Self::Releasing { since, .. } | Self::Terminating { since, .. } => *since,
+            Self::Created { .. }
+            | Self::Idle { .. }
+            | Self::Claimed { .. }
+            | Self::Running { .. }
+            | Self::Stopping { .. }
+            | Self::Terminated { .. } => self.deadline(),
+        }
+    }
+
     /// Who may act on the machine now. A releasing machine has no owner any more.
     pub const fn owner(&self) -> Option<&Owner> {
         match self {

@@ -58,13 +58,15 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, now: Timestamp) -> Reaction {
     }
 }
 
-/// A second worker of the same owner took the claim over: the same credential means that the
-/// listener which runs already is the one it wants.
+/// The listener that runs already is the one that is wanted: a restarted agent finds it at the same
+/// generation (its credential may be gone from the inbox by then), or a second worker of the same
+/// owner took the claim over with the same credential.
 fn adopts(acted: &Acted, assignment: &Assignment) -> bool {
     acted.listener.as_ref().is_some_and(|current| {
-        current.owner == assignment.owner
-            && current.credential == assignment.credential
-            && current.runner == assignment.runner
+        current.generation == assignment.generation
+            || (current.owner == assignment.owner
+                && current.credential == assignment.credential
+                && current.runner == assignment.runner)
     })
 }
 

@@ -242,6 +242,10 @@ pub enum SignalKind {
     Interrupted,
 }
 
+/// How the detail of a failed registration begins when its cause is not the machine's: GitHub is
+/// down, refuses the credential, or limits the rate.
+pub const SYSTEMIC: &str = "systemic:";
+
 /// One signal: the latest of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {

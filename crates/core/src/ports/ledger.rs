@@ -160,7 +160,8 @@ pub trait Ledger: Send + Sync {
         pool: &PoolName,
     ) -> impl Future<Output = Result<Vec<Record>, Fault>> + Send;
 
-    /// Sweep: live records whose deadline is at or before `before`, earliest first.
+    /// Sweep: live records to be looked at ([`crate::instance::State::look_at`]) by `before`,
+    /// earliest first.
     fn due(
         &self,
         before: Timestamp,

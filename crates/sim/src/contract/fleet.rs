@@ -125,7 +125,6 @@ pub async fn a_launch_may_bring_less_and_never_more<H: FleetHarness>(harness: H)
     let request = harness.request(&IntentId::new("intent-1"), None, 5);
     let launched = answered(harness.port().launch(&request).await);
     assert_eq!(launched.machines.len(), 2, "{launched:?}");
-    assert!(!launched.shortages.is_empty(), "it does not say what was short");
     harness.leave_room_for(100);
     let again = answered(harness.port().launch(&request).await);
     assert_eq!(ids(&again.machines), ids(&launched.machines));

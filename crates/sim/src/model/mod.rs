@@ -17,12 +17,18 @@ use bullpen_core::time::Timestamp;
 
 use crate::wire::{Reply, Wire};
 
+pub mod agent;
 pub mod demand;
+pub mod fleet;
+pub mod forge;
 pub mod ledger;
 pub mod mailbox;
 pub mod queues;
 
+pub use agent::Agent;
 pub use demand::DemandModel;
+pub use fleet::FleetModel;
+pub use forge::ForgeModel;
 pub use ledger::{LedgerModel, LedgerWrite};
 pub use mailbox::MailboxModel;
 pub use queues::QueuesModel;

@@ -62,6 +62,7 @@ macro_rules! ledger_contract {
                 a_burial_that_lost_frees_nothing,
                 sweeps_turn_every_page_once,
                 due_is_in_order_and_ends_in_time,
+                what_is_being_released_is_due_at_once,
                 the_buried_are_not_swept,
                 only_open_intents_are_swept,
                 a_lease_has_one_holder,

@@ -9,7 +9,8 @@ use bullpen_core::ports::Ledger;
 use bullpen_core::time::Timestamp;
 
 use super::stage::{
-    HOUR, all_pages, condemned, gone, intent, moved, newborn, record, reserve, step,
+    HOUR, all_pages, condemned, gone, intent, job, moved, newborn, record, reserve, running, step,
+    withdrawn,
 };
 use crate::contract::{Harness, answered, won};
 
@@ -48,8 +49,8 @@ pub async fn sweeps_turn_every_page_once<H: Harness<Port: Ledger>>(harness: H) {
     assert_eq!((swept.len(), &ids(&swept)), (expected.len(), &expected), "live");
     let swept = due(ledger, now.after(HOUR)).await;
     assert_eq!((swept.len(), &ids(&swept)), (expected.len(), &expected), "due");
-    let deadlines: Vec<_> = swept.iter().map(|record| record.state.deadline()).collect();
-    assert!(deadlines.is_sorted(), "due is not in the order of deadlines");
+    let looks: Vec<_> = swept.iter().map(|record| record.state.look_at()).collect();
+    assert!(looks.is_sorted(), "due is not in the order of looks");
 }
 
 /// Earliest first; a deadline at the given time is due, one after it is not.
@@ -69,13 +70,25 @@ pub async fn due_is_in_order_and_ends_in_time<H: Harness<Port: Ledger>>(harness:
     let order: Vec<_> = swept.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(order, ["i-2", "i-3", "i-1"]);
     assert_eq!(due(ledger, now.before(HOUR)).await, []);
-    // A record that moved on is listed by its new deadline.
+    // A record that moved on is listed by its new time.
     let first = &swept[0];
     let condemned = step(ledger, first, &condemned(now.after(Duration::from_secs(25)))).await;
     harness.settle().await;
     let swept = due(ledger, now.after(Duration::from_secs(25))).await;
     assert_eq!(swept.iter().map(|record| record.id.as_str()).collect::<Vec<_>>(), ["i-3", "i-2"]);
     assert!(swept.contains(&condemned));
+}
+
+/// A release is carried on by whoever sweeps next, not only when its time is over.
+pub async fn what_is_being_released_is_due_at_once<H: Harness<Port: Ledger>>(harness: H) {
+    let running = running(&harness, "i-1", &job("j-1")).await;
+    let (ledger, now) = (harness.port(), harness.now());
+    harness.settle().await;
+    assert_eq!(due(ledger, now).await, []);
+    let leaving = step(ledger, &running, &withdrawn(&running, &job("j-1"), now)).await;
+    assert!(leaving.state.deadline() > now);
+    harness.settle().await;
+    assert_eq!(due(ledger, now).await, [leaving]);
 }
 
 /// A tombstone is found by its id and in no sweep.

@@ -210,8 +210,8 @@ impl LedgerState {
         let revision = before.as_ref().map_or(Revision(1), |before| before.revision.next());
         let after = Arc::new(Record { revision, ..next });
         if let Some(before) = &before {
-            self.by_deadline.remove(&(before.state.deadline(), id.clone()));
-            self.forgettable.remove(&(before.state.deadline(), id.clone()));
+            self.by_deadline.remove(&(before.state.look_at(), id.clone()));
+            self.forgettable.remove(&(before.state.look_at(), id.clone()));
         }
         self.directories.change(now, before.as_deref(), &after);
         if let State::Terminated { forget_at, .. } = after.state {
@@ -219,7 +219,7 @@ impl LedgerState {
             self.forgettable.insert((forget_at, id.clone()));
             self.tombstones.insert(id.clone(), Arc::clone(&after));
         } else {
-            self.by_deadline.insert((after.state.deadline(), id.clone()));
+            self.by_deadline.insert((after.state.look_at(), id.clone()));
             self.live.insert(id.clone(), Arc::clone(&after));
         }
         self.tell(&LedgerWrite::Record { at: now, before: before.as_deref(), after: &after, kind });

@@ -92,8 +92,8 @@ impl LedgerState {
         let past = was
             .values()
             .flatten()
-            .filter(|record| record.state.is_live() && record.state.deadline() <= before)
-            .map(|record| ((record.state.deadline(), record.id.clone()), Record::clone(record)))
+            .filter(|record| record.state.is_live() && record.state.look_at() <= before)
+            .map(|record| ((record.state.look_at(), record.id.clone()), Record::clone(record)))
             .filter(|(place, _)| after.is_none_or(|after| place > after));
         page(present, past, cursor)
     }

@@ -1,0 +1,57 @@
+//! The command line: what can be said, and which part of the house answers.
+//!
+//! Not here: doing it.
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::{render, sim};
+
+/// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
+#[derive(Debug, Parser)]
+#[command(name = "bullpen", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the main job on this machine, without an account anywhere
+    Demo,
+    /// Run simulated worlds
+    #[command(subcommand)]
+    Sim(SimCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum SimCommand {
+    /// Run a range of seeds and check every invariant in each
+    Run(sim::RunArgs),
+}
+
+/// Parses the arguments and does what they say.
+pub(crate) fn main() -> Exit {
+    match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => {
+            // Help and version are not errors; clap knows which stream each belongs to.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let printed = error.print();
+            if printed.is_err() { Exit::Failed } else { exit }
+        }
+    }
+}
+
+fn run(command: Command) -> Exit {
+    match command {
+        Command::Demo => {
+            render::error(
+                "the demo is not there yet: it comes with `provision` and `release`",
+                Some("`bullpen sim run --seeds 0..100` runs the engine in simulated worlds"),
+            );
+            Exit::Failed
+        }
+        Command::Sim(SimCommand::Run(args)) => sim::run(&args),
+    }
+}

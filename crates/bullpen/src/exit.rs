@@ -1,0 +1,23 @@
+//! Exit codes are API: scripts match on them. Add, never renumber.
+//!
+//! Not here: the messages that go with them.
+
+use std::process::ExitCode;
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed, with the reason.
+    Failed = 1,
+    /// The arguments are off.
+    Usage = 64,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

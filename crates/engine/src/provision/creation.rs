@@ -1,0 +1,232 @@
+//! Creation, in its plainest form: intent → launch → record → validate.
+//!
+//! The intent is durable before the launch, and the launch is idempotent on it, so a lost answer is
+//! asked for again and never launches twice. Ids are recorded the moment they are known. What never
+//! came is given back; what came and could not be recorded is ended.
+//!
+//! Not here: finding what a crash left between launch and record ([`crate::reconcile`]).
+
+use bullpen_core::claim::{Outcome, Watched};
+use bullpen_core::class::Usage;
+use bullpen_core::creation::{CeilingReached, Intent, LaunchRequest};
+use bullpen_core::ids::{IntentId, Revision};
+use bullpen_core::instance::{Facts, Record};
+use bullpen_core::ports::{
+    Fault, Fleet, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written,
+};
+use futures_util::future::join_all;
+
+use super::worker::{self, Attempt, Held, How, Terms};
+use crate::Stack;
+use crate::patience::{Waits, patiently};
+
+/// Why nothing more can be created now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreationError {
+    /// A ceiling is reached.
+    #[error(transparent)]
+    Ceiling(#[from] CeilingReached),
+    /// A port gave up.
+    #[error("could not {what}")]
+    Port {
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        source: Fault,
+    },
+}
+
+/// What one launch came to.
+#[derive(Debug)]
+pub struct Created {
+    /// The runners that listen.
+    pub ready: Vec<Held>,
+    /// Whether the cloud gave any machine at all.
+    pub any_came: bool,
+}
+
+/// Launches up to `count` machines for the request and waits until they listen.
+pub async fn create<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    usage: Usage,
+    count: u32,
+    attempt: u32,
+) -> Result<Created, CreationError> {
+    let intent = intend(stack, terms, usage, count, attempt);
+    let intent = reserve(stack, &intent).await?;
+    let launched = launch(stack, terms, &intent, count).await?;
+    let records = record_all(stack, &intent, &launched).await;
+    return_rest(stack, &intent).await;
+    let any_came = !launched.machines.is_empty();
+    let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
+    let ready = validated.await.into_iter().flatten().collect();
+    Ok(Created { ready, any_came })
+}
+
+/// The intent's id is derived from what is asked for: a replay is the same launch, a retry a new one.
+fn intend<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    usage: Usage,
+    count: u32,
+    attempt: u32,
+) -> Intent {
+    let request = terms.request;
+    let id = format!("{}.{}.{attempt}.{}.{count}", request.id, request.incarnation, usage.as_str());
+    Intent {
+        id: IntentId::new(id),
+        owner: terms.owner.clone(),
+        trust: Some(request.trust.clone()),
+        class: request.class.name.clone(),
+        pool: None,
+        usage,
+        spec_hash: stack.spec_hash.clone(),
+        outstanding: count,
+        deadline: request.deadline,
+        revision: Revision(1),
+    }
+}
+
+async fn reserve<P: Ports>(stack: &Stack<P>, intent: &Intent) -> Result<Intent, CreationError> {
+    let port = |source| CreationError::Port { what: "reserve machines", source };
+    let mut waits = Waits::default();
+    loop {
+        match stack.ports.ledger().reserve(intent, &stack.ceilings).await {
+            Ok(Written::Won(Reserved::Granted)) => return Ok(intent.clone()),
+            // Ours already: an answer that was lost, or an earlier run of the same request.
+            Ok(Written::Won(Reserved::Known(known))) => return Ok(known),
+            Ok(Written::Won(Reserved::Short(ceiling))) => return Err(ceiling.into()),
+            // Asking again is safe: it is idempotent on the intent.
+            Ok(Written::Lost | Written::Unknown) => {}
+            Err(fault) if fault.is_transient() => {}
+            Err(fault) => return Err(port(fault)),
+        }
+        if stack.now() >= intent.deadline {
+            return Err(port(Fault::Unavailable));
+        }
+        waits.wait(stack).await;
+    }
+}
+
+async fn launch<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    intent: &Intent,
+    count: u32,
+) -> Result<Launched, CreationError> {
+    let now = stack.now();
+    let request = LaunchRequest {
+        intent: intent.id.clone(),
+        class: terms.request.class.clone(),
+        pool: None,
+        usage: intent.usage,
+        allowed_types: terms.request.allowed_types.clone(),
+        avoid: stack.shortages().at(now),
+        spec_hash: stack.spec_hash.clone(),
+        count,
+    };
+    let launched =
+        match patiently(stack, intent.deadline, || stack.ports.fleet().launch(&request)).await {
+            Ok(launched) => launched,
+            Err(Fault::NoCapacity) => Launched::default(),
+            // It may have launched. The intent stays, and reconciliation accounts for it.
+            Err(source) => return Err(CreationError::Port { what: "launch machines", source }),
+        };
+    for offering in &launched.shortages {
+        tracing::info!(%offering, "shortage");
+        stack.shortages().remember(offering.clone(), &stack.limits, now);
+    }
+    Ok(launched)
+}
+
+async fn record_all<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    launched: &Launched,
+) -> Vec<Record> {
+    let recorded = launched.machines.iter().map(|machine| record(stack, intent, machine));
+    join_all(recorded).await.into_iter().flatten().collect()
+}
+
+/// Stores one machine's first record. `None`: it is nobody's, and is being ended.
+async fn record<P: Ports>(stack: &Stack<P>, intent: &Intent, machine: &Machine) -> Option<Record> {
+    let born = Record::born(
+        machine.id.clone(),
+        facts(intent, machine),
+        intent.owner.clone(),
+        intent.trust.clone(),
+        machine.launched_at.after(stack.limits.warm_up),
+    );
+    let mut waits = Waits::default();
+    while stack.now() < intent.deadline.after(stack.limits.reconcile_grace) {
+        match stack.ports.ledger().record(&born).await {
+            Ok(Written::Won(Recorded::Stored(record) | Recorded::Known(record))) => {
+                return Some(record);
+            }
+            Ok(Written::Won(Recorded::Refused)) => {
+                let _ = stack.ports.fleet().terminate(std::slice::from_ref(&machine.id)).await;
+                return None;
+            }
+            // Idempotent on the instance id.
+            Ok(Written::Lost | Written::Unknown) => {}
+            Err(fault) if fault.is_transient() => {}
+            Err(_) => return None,
+        }
+        waits.wait(stack).await;
+    }
+    None
+}
+
+fn facts(intent: &Intent, machine: &Machine) -> Facts {
+    Facts {
+        class: intent.class.clone(),
+        instance_type: machine.instance_type.clone(),
+        vcpu: machine.vcpu,
+        memory_mib: machine.memory_mib,
+        zone: machine.zone.clone(),
+        usage: machine.usage,
+        architecture: machine.architecture,
+        spec_hash: intent.spec_hash.clone(),
+        pool: intent.pool.clone(),
+        mailbox: machine.mailbox.clone(),
+        intent: intent.id.clone(),
+        launched_at: machine.launched_at,
+    }
+}
+
+/// The launch has answered for good, so what is still outstanding will never come. If this does
+/// not land, reconciliation gives it back after the intent's deadline.
+async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
+    let ledger = stack.ports.ledger();
+    let Ok(Some(intent)) = patiently(stack, intent.deadline, || ledger.intent(&intent.id)).await
+    else {
+        return;
+    };
+    if intent.outstanding > 0
+        && let Err(fault) = ledger.give_back(&intent).await
+    {
+        tracing::info!(%fault, "left for reconciliation to give back");
+    }
+}
+
+/// Assigns a created machine to its request and waits until it listens.
+async fn validate<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record) -> Option<Held> {
+    let register_by = worker::register_by(stack, stack.now(), Watched::Created);
+    let mut outcome = worker::assign(stack, terms, &record, register_by).await;
+    if outcome == Outcome::Done {
+        outcome = worker::watch(stack, &record, Watched::Created).await;
+    }
+    let held = Held { record, claim: None, how: How::Created };
+    match outcome {
+        Outcome::Done => Some(held),
+        Outcome::Failed(failure) => {
+            match worker::remove(stack, terms, held, register_by, failure).await {
+                Attempt::Ready(held) => Some(held),
+                Attempt::TryAnother | Attempt::Closed(_) => None,
+            }
+        }
+        // Left as it is: the request's failure, or the reaper, takes it back.
+        Outcome::Lost | Outcome::StartRefused | Outcome::StartFailed | Outcome::Systemic => None,
+    }
+}

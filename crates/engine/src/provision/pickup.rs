@@ -1,0 +1,155 @@
+//! The pickup manager: one per attempt, shared by its claim workers.
+//!
+//! It receives as many messages as workers wait for, deletes them at once so that concurrent
+//! requests do not meet on them, and judges them in memory. When the queue is exhausted it asks the
+//! class directory once, and then it is closed.
+//!
+//! A crash loses the messages it holds, never a machine: their records are still idle, the
+//! directory still lists them, and they are advertised again.
+//!
+//! Not here: judging (`core::pickup`), claiming ([`super::worker`]).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
+use bullpen_core::message::{self, Advert};
+use bullpen_core::pickup::{Judged, Scan};
+use bullpen_core::ports::{Fault, Ledger, Outgoing, Ports, Queues};
+use bullpen_core::request::Request;
+use bullpen_core::sabotage;
+
+use crate::Stack;
+use crate::patience::patiently;
+
+/// Hands candidates to the workers of one attempt.
+#[derive(Debug)]
+pub struct PickupManager<'s, P> {
+    stack: &'s Stack<P>,
+    request: &'s Request,
+    waiting: AtomicUsize,
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    scan: Scan,
+    ready: VecDeque<Candidate>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    advert: Advert,
+    /// Taken off the queue; goes back there if nobody needs it.
+    from_queue: bool,
+}
+
+impl<'s, P: Ports> PickupManager<'s, P> {
+    /// A manager for one attempt.
+    pub fn new(stack: &'s Stack<P>, request: &'s Request) -> Self {
+        let state = tokio::sync::Mutex::new(State::default());
+        Self { stack, request, waiting: AtomicUsize::new(0), state }
+    }
+
+    /// The next candidate, or none: then none of the attempt's workers will get another.
+    pub async fn candidate(&self) -> Result<Option<Advert>, Fault> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let answer = self.next(&mut *self.state.lock().await).await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    async fn next(&self, state: &mut State) -> Result<Option<Advert>, Fault> {
+        loop {
+            if let Some(candidate) = state.ready.pop_front() {
+                return Ok(Some(candidate.advert));
+            }
+            if state.closed {
+                return Ok(None);
+            }
+            let judged = self.judge_batch(state).await?;
+            self.send_back(judged.requeue.into_iter().map(|(body, _)| body), true).await;
+            state.ready.extend(
+                judged.pass_on.into_iter().map(|advert| Candidate { advert, from_queue: true }),
+            );
+            if judged.exhausted.is_some() {
+                self.confirm(state).await?;
+                state.closed = true;
+            }
+        }
+    }
+
+    async fn judge_batch(&self, state: &mut State) -> Result<Judged, Fault> {
+        let queue = self.stack.queue_of(&self.request.class.name);
+        let wanted = self.waiting.load(Ordering::Relaxed).clamp(1, MESSAGES_PER_CALL_MAX);
+        let queues = self.stack.ports.queues();
+        let received = match queues.receive(&queue, wanted, Duration::ZERO).await {
+            Ok(received) => received,
+            // The directory has what an unreachable queue would have said.
+            Err(fault) => {
+                tracing::info!(%fault, "the resource pool is not readable");
+                Vec::new()
+            }
+        };
+        if !received.is_empty() {
+            let receipts: Vec<_> =
+                received.iter().map(|delivery| delivery.receipt.clone()).collect();
+            // Should this fail the messages come back later; the ledger decides about them then.
+            if let Err(fault) = queues.delete(&queue, &receipts).await {
+                tracing::debug!(%fault, "received messages were not deleted");
+            }
+        }
+        let bodies = received.into_iter().map(|delivery| delivery.body).collect();
+        let judged = state.scan.batch(bodies, self.request, &self.stack.limits, self.stack.now());
+        for (why, count) in &judged.discarded {
+            tracing::debug!(%why, count, "messages discarded");
+        }
+        for (_, why) in &judged.requeue {
+            tracing::debug!(%why, "message re-queued");
+        }
+        Ok(judged)
+    }
+
+    /// An empty poll can be false, and another request's re-queue hides a machine for a while.
+    async fn confirm(&self, state: &mut State) -> Result<(), Fault> {
+        if sabotage!("skip-directory-confirmation") {
+            return Ok(());
+        }
+        let class = &self.request.class.name;
+        let directory = patiently(self.stack, self.request.deadline, || {
+            self.stack.ports.ledger().idle_in(class)
+        })
+        .await?;
+        let found =
+            state.scan.confirm(directory, self.request, &self.stack.limits, self.stack.now());
+        state.ready.extend(found.into_iter().map(|advert| Candidate { advert, from_queue: false }));
+        Ok(())
+    }
+
+    /// Puts back what no worker needed, at once and without delay.
+    pub async fn close(self) {
+        let state = self.state.into_inner();
+        let surplus: Vec<_> = state
+            .ready
+            .iter()
+            .filter(|candidate| candidate.from_queue)
+            .map(|candidate| message::encode(&candidate.advert))
+            .collect();
+        let manager = Self { state: tokio::sync::Mutex::default(), ..self };
+        manager.send_back(surplus.into_iter(), false).await;
+    }
+
+    async fn send_back(&self, bodies: impl Iterator<Item = String>, delayed: bool) {
+        let delay = if delayed { self.stack.limits.requeue_delay } else { Duration::ZERO };
+        let messages: Vec<_> = bodies.map(|body| Outgoing { body, delay, fifo: None }).collect();
+        let queue = self.stack.queue_of(&self.request.class.name);
+        for batch in messages.chunks(MESSAGES_PER_CALL_MAX) {
+            if let Err(fault) = self.stack.ports.queues().send(&queue, batch).await {
+                // The machines are advertised again when the queue runs short of them.
+                tracing::info!(%fault, count = batch.len(), "messages were not put back");
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Claim workers: turning one idle machine into one of the request's runners, at most once.
+//!
+//! Losing the race for a machine is ordinary. A machine that does not do its part is withdrawn,
+//! its runner deleted, and only then ended; one whose failure has a cause elsewhere goes back
+//! unharmed. The success path calls neither the cloud nor GitHub.
+//!
+//! Not here: choosing candidates ([`super::pickup`]), the protocol's rules (`core::claim`).
+
+use std::time::Duration;
+
+use bullpen_core::claim::{
+    AfterRemoval, Check, CheckFailure, Next, Outcome, Step, Watch, Watched, after_removal, check,
+    next,
+};
+use bullpen_core::ids::{ClaimId, InstanceId};
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
+use bullpen_core::message::Advert;
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Mailbox, Ports, Started};
+use bullpen_core::request::Request;
+use bullpen_core::time::Timestamp;
+
+use super::pickup::PickupManager;
+use crate::Stack;
+use crate::mail::{self, Posted};
+use crate::transition::{self, Moved};
+
+/// How a runner was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// It was running and idle.
+    Reused,
+    /// It was stopped.
+    Started,
+    /// It was launched for this request.
+    Created,
+}
+
+/// A runner that listens for this request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its record when it was last seen.
+    pub record: Record,
+    /// The claim it was taken by; a created one was not claimed.
+    pub claim: Option<ClaimId>,
+    /// How it was come by.
+    pub how: How,
+}
+
+/// What one attempt at one machine came to.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It listens.
+    Ready(Held),
+    /// Not this one.
+    TryAnother,
+    /// No other would do either; this is why.
+    Closed(Fault),
+}
+
+/// What a worker needs to know of its request.
+#[derive(Debug)]
+pub struct Terms<'s> {
+    /// The request.
+    pub request: &'s Request,
+    /// Its owner name.
+    pub owner: Owner,
+    /// The label its jobs ask for.
+    pub label: String,
+    /// What its runners register with; minted before anything is claimed.
+    pub credential: Credential,
+}
+
+/// Takes candidates until one is ready, none is left, or the attempt is closed.
+pub async fn work<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    manager: &PickupManager<'_, P>,
+) -> Result<Option<Held>, Fault> {
+    while stack.now() < terms.request.deadline {
+        let Some(advert) = manager.candidate().await? else { return Ok(None) };
+        match attempt(stack, terms, &advert).await {
+            Attempt::Ready(held) => return Ok(Some(held)),
+            Attempt::TryAnother => {}
+            Attempt::Closed(fault) => return Err(fault),
+        }
+    }
+    Ok(None)
+}
+
+async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert) -> Attempt {
+    let claim = stack.ports.ids().claim();
+    let record = match take(stack, terms, advert, &claim).await {
+        Ok(Some(record)) => record,
+        Ok(None) => return Attempt::TryAnother,
+        Err(fault) => return Attempt::Closed(fault),
+    };
+    let how = if advert.tier == Tier::Stopped { How::Started } else { How::Reused };
+    let held = Held { record, claim: Some(claim), how };
+    prepare(stack, terms, held, advert.tier).await
+}
+
+/// The conditional write. A message of the first generation names none, so the record is read.
+async fn take<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    advert: &Advert,
+    claim: &ClaimId,
+) -> Result<Option<Record>, Fault> {
+    let until = terms.request.deadline;
+    let seen = match advert.generation {
+        Some(generation) => generation,
+        None => match transition::read(stack, &advert.id, until).await? {
+            Some(record) if terms.request.trusts(record.trust.as_ref()) => record.generation,
+            _ => return Ok(None),
+        },
+    };
+    let now = stack.now();
+    let write = ClaimWrite {
+        id: advert.id.clone(),
+        seen,
+        owner: terms.owner.clone(),
+        claim: claim.clone(),
+        trust: terms.request.trust.clone(),
+        at: now,
+        margin: stack.limits.not_claimable_before_deadline,
+        lease: now.after(stack.limits.claim_lease),
+    };
+    transition::claim(stack, &write, until).await
+}
+
+/// Walks the claimed machine through the protocol's steps.
+async fn prepare<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held, tier: Tier) -> Attempt {
+    let register_by = register_by(stack, stack.now(), watched(held.how));
+    let mut step = Step::Assign;
+    loop {
+        let outcome = match step {
+            Step::Claim => Outcome::Done,
+            Step::Assign => assign(stack, terms, &held.record, register_by).await,
+            Step::Start => start(stack, &held.record.id).await,
+            Step::Check => watch(stack, &held.record, watched(held.how)).await,
+        };
+        match next(step, tier, outcome) {
+            Next::Go(following) => step = following,
+            Next::Ready => return Attempt::Ready(held),
+            Next::TryAnother => return Attempt::TryAnother,
+            Next::GiveBack => {
+                give_back(stack, &terms.owner, &held.record).await;
+                return Attempt::TryAnother;
+            }
+            Next::CloseAttempt => {
+                give_back(stack, &terms.owner, &held.record).await;
+                return Attempt::Closed(Fault::Unavailable);
+            }
+            Next::Remove(failure) => {
+                return remove(stack, terms, held, register_by, failure).await;
+            }
+        }
+    }
+}
+
+const fn watched(how: How) -> Watched {
+    match how {
+        How::Reused => Watched::Warm,
+        How::Started => Watched::Started,
+        How::Created => Watched::Created,
+    }
+}
+
+/// When an unregistered listener must be given up: the checks are over by then.
+pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: Watched) -> Timestamp {
+    let limits = &stack.limits;
+    now.after(match kind {
+        Watched::Warm => limits.assignment_acknowledged + limits.registration,
+        Watched::Started => limits.first_beat_stopped + limits.registration_stopped,
+        Watched::Created => limits.fleet_validation,
+    })
+}
+
+/// Stores the assignment; `Lost` means that somebody has fenced us since.
+pub async fn assign<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    record: &Record,
+    register_by: Timestamp,
+) -> Outcome {
+    let order = Order::Assigned(Assignment {
+        generation: record.generation,
+        owner: terms.owner.clone(),
+        runner: stack.runner_name(&record.id, record.generation),
+        label: terms.label.clone(),
+        credential: Some(terms.credential.clone()),
+        register_by: Some(register_by),
+        hard_cap: stack.now().after(stack.limits.hard_cap),
+    });
+    match mail::post(stack, &record.facts.mailbox, &order, register_by).await {
+        Ok(Posted::Stored(_)) => Outcome::Done,
+        Ok(Posted::Overtaken(_)) => Outcome::Lost,
+        Err(_) => Outcome::Systemic,
+    }
+}
+
+async fn start<P: Ports>(stack: &Stack<P>, id: &InstanceId) -> Outcome {
+    match stack.ports.fleet().start(std::slice::from_ref(id)).await {
+        Ok(answers) => match answers.into_iter().next() {
+            Some((_, Started::Starting)) => Outcome::Done,
+            Some((_, Started::NoCapacity)) => Outcome::StartRefused,
+            Some((_, Started::Failed(_))) | None => Outcome::StartFailed,
+        },
+        // It may have landed. The checks will tell; a machine that never beats fails them.
+        Err(Fault::Unavailable) => Outcome::Done,
+        Err(_) => Outcome::StartRefused,
+    }
+}
+
+/// Waits until the agent has done its part, or will not. Only what was really read is judged: a
+/// store that does not answer says nothing about the machine.
+pub async fn watch<P: Ports>(stack: &Stack<P>, record: &Record, kind: Watched) -> Outcome {
+    /// Long enough to cost little, short enough to notice at once where no wake-up comes.
+    const LOOK_AGAIN: Duration = Duration::from_millis(500);
+    let mailbox = stack.ports.mailbox();
+    let key = &record.facts.mailbox;
+    let since = stack.now();
+    let give_up = register_by(stack, since, kind).after(stack.limits.clock_skew);
+    let mut watch = Watch { generation: record.generation, since, kind, beat_seen: None };
+    let mut first = true;
+    loop {
+        if let Ok(reports) = mailbox.reports(std::slice::from_ref(key)).await {
+            let report = reports.into_iter().next().flatten();
+            if first {
+                first = false;
+                watch.beat_seen = report.as_ref().and_then(|r| r.beat.as_ref()).map(|b| b.seq);
+            }
+            match check(&watch, report.as_ref(), &stack.limits, stack.now()) {
+                Check::Passed => return Outcome::Done,
+                Check::Systemic => return Outcome::Systemic,
+                Check::Failed(failure) => return Outcome::Failed(failure),
+                Check::Pending => {}
+            }
+        } else if stack.now() >= give_up {
+            return Outcome::Systemic;
+        }
+        mailbox.wait(key, LOOK_AGAIN).await;
+    }
+}
+
+/// Withdraws the assignment, has the runner deleted, and lets GitHub's answer decide.
+pub async fn remove<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    held: Held,
+    register_by: Timestamp,
+    failure: CheckFailure,
+) -> Attempt {
+    let record = &held.record;
+    tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
+    let now = stack.now();
+    let drain = Order::Withdrawn(Withdrawal {
+        generation: record.generation,
+        mode: Mode::Drain,
+        at: now,
+        idle_deadline: now.after(stack.limits.idle_released),
+        removal_token: None,
+    });
+    let until = now.after(stack.limits.claim_lease);
+    match mail::post(stack, &record.facts.mailbox, &drain, until).await {
+        Ok(Posted::Stored(_)) => {}
+        // Fenced, or the store is away: whoever fenced us, or the reaper, carries on.
+        Ok(Posted::Overtaken(_)) | Err(_) => return Attempt::TryAnother,
+    }
+    let runner = stack.runner_name(&record.id, record.generation);
+    loop {
+        let deletion = stack.ports.forge().delete(&runner).await;
+        match after_removal(deletion, Some(register_by), &stack.limits, stack.now()) {
+            AfterRemoval::AskAgain { at } => {
+                let wait = at.since(stack.now()).max(Duration::from_millis(1));
+                stack.ports.clock().sleep(wait).await;
+            }
+            AfterRemoval::End => {
+                condemn(stack, &terms.owner, record, EndReason::FailedChecks).await;
+                return Attempt::TryAnother;
+            }
+            AfterRemoval::Running => return Attempt::Ready(held),
+            AfterRemoval::GiveBack => {
+                give_back(stack, &terms.owner, record).await;
+                return Attempt::Closed(Fault::Unavailable);
+            }
+        }
+    }
+}
+
+/// Ends a machine in its owner's name. If this does not land, the claim's lease ends it.
+async fn condemn<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record, why: EndReason) {
+    let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
+    let event = Event::Condemned { authority, why, at: stack.now() };
+    let until = stack.now().after(stack.limits.claim_lease);
+    if let Err(fault) = latest(stack, record, &event, until).await {
+        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to end");
+    }
+}
+
+/// Takes a machine back in its owner's name; the release handshake goes on from there.
+async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
+    let now = stack.now();
+    let event = Event::Withdrawn {
+        authority: Authority::Owner { owner: owner.clone(), generation: record.generation },
+        warm: true,
+        at: now,
+        cap: now.after(stack.limits.hard_cap),
+    };
+    let until = now.after(stack.limits.claim_lease);
+    if let Err(fault) = latest(stack, record, &event, until).await {
+        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
+    }
+}
+
+/// Applies an owner's event to the record as it is now: a renewal in between is no obstacle, and
+/// the event's own generation and nonce keep a fenced owner out.
+pub async fn latest<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    event: &Event,
+    until: Timestamp,
+) -> Result<Moved, Fault> {
+    let mut seen = record.clone();
+    loop {
+        match transition::apply(stack, &seen, event, until).await? {
+            Moved::Overtaken if stack.now() < until => {
+                match transition::read(stack, &record.id, until).await? {
+                    Some(fresh) if is_same_tenure(&fresh, record) => seen = fresh,
+                    _ => return Ok(Moved::Overtaken),
+                }
+            }
+            moved => return Ok(moved),
+        }
+    }
+}
+
+fn is_same_tenure(fresh: &Record, known: &Record) -> bool {
+    fresh.generation == known.generation
+        && matches!(
+            fresh.state,
+            State::Created { .. } | State::Claimed { .. } | State::Running { .. }
+        )
+}

@@ -1,0 +1,180 @@
+//! Reconciliation by tag, in both directions: machines without a record, records without a
+//! machine, intents whose launch nobody accounted for.
+//!
+//! The order of reading makes it safe: for machines without a record the machines are listed first
+//! and the ledger is read second, so a record written meanwhile is seen; for records without a
+//! machine it is the reverse. Both have a grace, because a launch and its visibility take time.
+//!
+//! Not here: deadlines of records ([`crate::reap`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bullpen_core::creation::Intent;
+use bullpen_core::ids::{InstanceId, IntentId};
+use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports};
+
+use crate::Stack;
+use crate::patience::patiently;
+use crate::transition::{self, Moved};
+
+/// What one pass found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// Machines without a record that were ended.
+    pub orphans_ended: usize,
+    /// Records without a machine that were condemned.
+    pub records_condemned: usize,
+    /// Intents whose outstanding part was given back.
+    pub intents_given_back: usize,
+}
+
+/// One pass in both directions.
+pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> {
+    let mut done = Reconciled::default();
+    records_without_machines(stack, &mut done).await?;
+    let machines = list(stack).await?;
+    machines_without_records(stack, &machines, &mut done).await?;
+    abandoned_intents(stack, &machines, &mut done).await?;
+    Ok(done)
+}
+
+async fn list<P: Ports>(stack: &Stack<P>) -> Result<Vec<Machine>, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    patiently(stack, until, || stack.ports.fleet().list()).await
+}
+
+async fn records_without_machines<P: Ports>(
+    stack: &Stack<P>,
+    done: &mut Reconciled,
+) -> Result<(), Fault> {
+    let records = live_records(stack).await?;
+    let machines: BTreeMap<InstanceId, MachineState> =
+        list(stack).await?.into_iter().map(|machine| (machine.id, machine.state)).collect();
+    for record in records {
+        let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
+        let gone = match machines.get(&record.id) {
+            Some(state) => *state == MachineState::Gone,
+            None => !young,
+        };
+        if !gone || matches!(record.state, State::Terminating { .. }) {
+            continue;
+        }
+        let now = stack.now();
+        let event =
+            Event::Condemned { authority: Authority::Cloud, why: EndReason::MachineGone, at: now };
+        let until = now.after(stack.limits.release_retry);
+        if let Moved::To(_) = transition::apply(stack, &record, &event, until).await? {
+            tracing::info!(instance_id = %record.id, "its machine is gone");
+            done.records_condemned += 1;
+        }
+    }
+    Ok(())
+}
+
+async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fault> {
+    let mut records = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let until = stack.now().after(stack.limits.release_retry);
+        let page = patiently(stack, until, || stack.ports.ledger().live(cursor.as_deref())).await?;
+        records.extend(page.items);
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(records),
+        }
+    }
+}
+
+async fn machines_without_records<P: Ports>(
+    stack: &Stack<P>,
+    machines: &[Machine],
+    done: &mut Reconciled,
+) -> Result<(), Fault> {
+    let mut orphans = Vec::new();
+    for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
+        if is_orphan(stack, machine).await? {
+            tracing::warn!(instance_id = %machine.id, "a machine without a record is ended");
+            orphans.push(machine.id.clone());
+        }
+    }
+    for batch in orphans.chunks(IDS_PER_CALL_MAX) {
+        let until = stack.now().after(stack.limits.release_retry);
+        patiently(stack, until, || stack.ports.fleet().terminate(batch)).await?;
+        done.orphans_ended += batch.len();
+    }
+    Ok(())
+}
+
+async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    match transition::read(stack, &machine.id, until).await? {
+        // A tombstone whose machine still runs: it is ended again.
+        Some(record) => Ok(!record.state.is_live()),
+        None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
+        None => {
+            let ledger = stack.ports.ledger();
+            let intent = patiently(stack, until, || ledger.intent(&machine.intent)).await?;
+            Ok(!intent.is_some_and(|intent| is_alive(stack, &intent)))
+        }
+    }
+}
+
+/// An intent that its creator may still be recording under.
+fn is_alive<P: Ports>(stack: &Stack<P>, intent: &Intent) -> bool {
+    let end = intent.deadline.after(stack.limits.clock_skew);
+    intent.outstanding > 0 && stack.now() < end
+}
+
+async fn abandoned_intents<P: Ports>(
+    stack: &Stack<P>,
+    machines: &[Machine],
+    done: &mut Reconciled,
+) -> Result<(), Fault> {
+    let launched: BTreeSet<&IntentId> = machines
+        .iter()
+        .filter(|machine| machine.state != MachineState::Gone)
+        .map(|machine| &machine.intent)
+        .collect();
+    let mut cursor: Option<String> = None;
+    loop {
+        let until = stack.now().after(stack.limits.release_retry);
+        let page =
+            patiently(stack, until, || stack.ports.ledger().intents(cursor.as_deref())).await?;
+        for intent in page.items {
+            let ended = intent.deadline.after(stack.limits.reconcile_grace);
+            // A machine of it that has no record is still counted by it; it ends first.
+            if stack.now() < ended
+                || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
+            {
+                continue;
+            }
+            if let Ok(bullpen_core::ports::Written::Won(())) =
+                stack.ports.ledger().give_back(&intent).await
+            {
+                done.intents_given_back += 1;
+            }
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn has_orphans<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    machines: &[Machine],
+) -> Result<bool, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    for machine in machines.iter().filter(|machine| machine.intent == intent.id) {
+        if machine.state != MachineState::Gone
+            && transition::read(stack, &machine.id, until).await?.is_none()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,336 @@
+//! Release: taking machines back from an owner, and the handshake that makes them idle again.
+//!
+//! [`withdraw_all`] fences the owner in the ledger. [`finish`] is one pass of the handshake for one
+//! releasing record; it is idempotent, and whoever comes next (a second release, the reaper) makes
+//! the next pass: the withdrawal is stored as `drain`, GitHub is asked to delete the runner, the
+//! same generation becomes `stop`, the agent acknowledges, and only then the machine is idle.
+//!
+//! A job is never interrupted: GitHub's 422 means wait.
+//!
+//! Not here: deciding that nobody listens (`core::mailbox::prove_unexposed`).
+
+use std::time::Duration;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{
+    Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
+};
+use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::time::Timestamp;
+use futures_util::future::join_all;
+
+use crate::Stack;
+use crate::advertise::advertise;
+use crate::mail::{self, Posted};
+use crate::patience::patiently;
+use crate::transition::{self, Moved};
+
+/// Where a release stands after one pass.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The machine is idle again.
+    Returned(Box<Record>),
+    /// The machine is ending.
+    Ended,
+    /// The agent, or a job, is waited for.
+    Waiting,
+    /// Somebody else is further.
+    Overtaken,
+}
+
+/// What a release came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Machines that are idle again.
+    pub returned: usize,
+    /// Machines that are ending.
+    pub ended: usize,
+    /// Machines still waited for; the reaper carries on with them.
+    pub waiting: usize,
+}
+
+/// Releases everything an owner holds and waits, until `until`, for the machines to be idle.
+pub async fn release<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    until: Timestamp,
+) -> Result<Released, Fault> {
+    let records = withdraw_all(stack, owner).await?;
+    let outcomes = join_all(records.into_iter().map(|record| see_through(stack, record, until)));
+    let mut released = Released::default();
+    for progress in outcomes.await {
+        match progress {
+            Progress::Returned(_) => released.returned += 1,
+            Progress::Ended | Progress::Overtaken => released.ended += 1,
+            Progress::Waiting => released.waiting += 1,
+        }
+    }
+    Ok(released)
+}
+
+/// Makes passes over one releasing machine until it is done or time is up.
+async fn see_through<P: Ports>(stack: &Stack<P>, record: Record, until: Timestamp) -> Progress {
+    /// How often a pass is made while nothing wakes us.
+    const LOOK_AGAIN: Duration = Duration::from_secs(2);
+    loop {
+        match finish(stack, &record).await {
+            Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
+                stack.ports.mailbox().wait(&record.facts.mailbox, LOOK_AGAIN).await;
+            }
+            Ok(progress) => return progress,
+            Err(_) => return Progress::Waiting,
+        }
+    }
+}
+
+/// Fences an owner out of everything it holds; returns what is releasing now.
+///
+/// The owner directory never misses, so what a cancelled provision has just claimed is found.
+pub async fn withdraw_all<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    let until = stack.now().after(stack.limits.release_acknowledgement);
+    let held = patiently(stack, until, || stack.ports.ledger().owned_by(owner)).await?;
+    let withdrawn = held.into_iter().map(|record| withdraw(stack, owner, record, until));
+    let mut releasing = Vec::new();
+    for outcome in join_all(withdrawn).await {
+        releasing.extend(outcome?);
+    }
+    Ok(releasing)
+}
+
+async fn withdraw<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    listed: Record,
+    until: Timestamp,
+) -> Result<Option<Record>, Fault> {
+    let mut record = listed;
+    loop {
+        if record.state.listed_under() != Some(owner) {
+            return Ok(None);
+        }
+        if let State::Releasing { .. } = record.state {
+            return Ok(Some(record));
+        }
+        let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
+        let event = give_up_event(stack, &record, authority, until).await?;
+        match transition::apply(stack, &record, &event, until).await? {
+            Moved::To(moved) => {
+                return Ok(matches!(moved.state, State::Releasing { .. }).then_some(moved));
+            }
+            Moved::Refused(_) => return Ok(None),
+            // A renewal, or another release: look again.
+            Moved::Overtaken => match transition::read(stack, &record.id, until).await? {
+                Some(fresh) => record = fresh,
+                None => return Ok(None),
+            },
+        }
+    }
+}
+
+/// A machine that never completed its warm-up cannot be reused; it ends.
+pub(crate) async fn give_up_event<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    authority: Authority,
+    until: Timestamp,
+) -> Result<Event, Fault> {
+    let now = stack.now();
+    if let State::Created { .. } = record.state {
+        let report = report(stack, record, until).await?;
+        if !report.signals.contains_key(&SignalKind::WarmUpOk) {
+            return Ok(Event::Condemned { authority, why: EndReason::RequestFailed, at: now });
+        }
+    }
+    let cap = match record.state {
+        State::Running { cap, .. } => cap,
+        _ => now.after(stack.limits.hard_cap),
+    };
+    Ok(Event::Withdrawn { authority, warm: true, at: now, cap })
+}
+
+async fn report<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    until: Timestamp,
+) -> Result<Report, Fault> {
+    let keys = std::slice::from_ref(&record.facts.mailbox);
+    let reports = patiently(stack, until, || stack.ports.mailbox().reports(keys)).await?;
+    Ok(reports.into_iter().next().flatten().unwrap_or_default())
+}
+
+/// One pass of the handshake over one releasing record.
+pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progress, Fault> {
+    let State::Releasing { tier, since, cap, .. } = record.state else {
+        return Ok(Progress::Overtaken);
+    };
+    let until = stack.now().after(stack.limits.release_retry);
+    let inbox = match drain(stack, record, until).await? {
+        Posted::Stored(inbox) | Posted::Overtaken(Some(inbox)) => inbox,
+        Posted::Overtaken(None) => return Ok(Progress::Overtaken),
+    };
+    let report = report(stack, record, until).await?;
+    let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
+    if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
+        return settle(stack, record, proof, until).await;
+    }
+    let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(Progress::Overtaken) };
+    if withdrawal.generation != record.generation {
+        return Ok(Progress::Overtaken);
+    }
+    if stack.now() >= cap {
+        return end(stack, record, EndReason::DeadlinePassed, until).await;
+    }
+    match withdrawal.mode {
+        Mode::Drain => {
+            if may_stop(stack, record, &inbox, &report, since).await {
+                // Overtaken only by a pass of somebody else's, which is just as good.
+                let _ = post_stop(stack, record, until).await?;
+            }
+            Ok(Progress::Waiting)
+        }
+        Mode::Stop => unacknowledged(stack, record, &inbox, withdrawal, until).await,
+    }
+}
+
+async fn drain<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    until: Timestamp,
+) -> Result<Posted, Fault> {
+    let order = withdrawal(stack, record, Mode::Drain);
+    mail::post(stack, &record.facts.mailbox, &order, until).await
+}
+
+async fn post_stop<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    until: Timestamp,
+) -> Result<Posted, Fault> {
+    let order = withdrawal(stack, record, Mode::Stop);
+    mail::post(stack, &record.facts.mailbox, &order, until).await
+}
+
+fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: Mode) -> Order {
+    let now = stack.now();
+    Order::Withdrawn(Withdrawal {
+        generation: record.generation,
+        mode,
+        at: now,
+        idle_deadline: now.after(stack.limits.idle_released),
+        removal_token: None,
+    })
+}
+
+async fn is_stopped<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<bool, Fault> {
+    let machines = stack.ports.fleet().describe(std::slice::from_ref(&record.id)).await?;
+    Ok(machines.iter().any(|machine| machine.state == MachineState::Stopped))
+}
+
+/// Whether the listener may be stopped: GitHub can give it no job any more.
+async fn may_stop<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    inbox: &Inbox,
+    report: &Report,
+    since: Timestamp,
+) -> bool {
+    let runner = stack.runner_name(&record.id, inbox.assigned);
+    let registered = report.signal(SignalKind::Registered, inbox.assigned).is_some();
+    match stack.ports.forge().delete(&runner).await {
+        Deletion::Deleted => true,
+        // Not there, and never seen there: it may be registering this very moment.
+        Deletion::NotFound => registered || stack.now() >= last_registration(stack, since),
+        Deletion::Busy => false,
+        Deletion::Unavailable => {
+            report.is_fresh(stack.now(), stack.limits.heartbeat_stale, None)
+                && report.beat.as_ref().is_some_and(|beat| beat.phase != Phase::Busy)
+                && registered
+        }
+    }
+}
+
+/// When an assignment made before the withdrawal can no longer be registered, on any clock.
+fn last_registration<P: Ports>(stack: &Stack<P>, since: Timestamp) -> Timestamp {
+    let limits = &stack.limits;
+    let longest = limits
+        .fleet_validation
+        .max(limits.first_beat_stopped + limits.registration_stopped)
+        .max(limits.assignment_acknowledged + limits.registration);
+    since.after(longest + limits.clock_skew)
+}
+
+/// The agent has been told to stop and has not said so. Before the machine ends for that, GitHub
+/// is asked once more whether a job runs there.
+async fn unacknowledged<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    inbox: &Inbox,
+    stop: &Withdrawal,
+    until: Timestamp,
+) -> Result<Progress, Fault> {
+    let patience = stack.limits.release_acknowledgement + stack.limits.clock_skew;
+    if stack.now().since(stop.at) < patience {
+        return Ok(Progress::Waiting);
+    }
+    let runner = stack.runner_name(&record.id, inbox.assigned);
+    match stack.ports.forge().delete(&runner).await {
+        Deletion::Deleted | Deletion::NotFound => {
+            end(stack, record, EndReason::NotAcknowledged, until).await
+        }
+        Deletion::Busy | Deletion::Unavailable => Ok(Progress::Waiting),
+    }
+}
+
+/// Nobody listens: back to idle, or to its end if it has served its time.
+async fn settle<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    proof: Unexposed,
+    until: Timestamp,
+) -> Result<Progress, Fault> {
+    if let Some(why) = unfit(stack, record) {
+        return end(stack, record, why, until).await;
+    }
+    let now = stack.now();
+    let State::Releasing { tier, .. } = record.state else { return Ok(Progress::Overtaken) };
+    let lifetime = match tier {
+        Tier::Stopped => stack.limits.idle_stopped,
+        Tier::Hot => stack.limits.hot_lifetime,
+        Tier::Released => stack.limits.idle_released,
+    };
+    let event = Event::Returned { proof, at: now, deadline: now.after(lifetime), shared: true };
+    match transition::apply(stack, record, &event, until).await? {
+        Moved::To(idle) => {
+            advertise(stack, &idle).await;
+            Ok(Progress::Returned(Box::new(idle)))
+        }
+        Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),
+    }
+}
+
+fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
+    let age = stack.now().since(record.facts.launched_at);
+    if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
+        Some(EndReason::WornOut)
+    } else if record.facts.spec_hash != stack.spec_hash {
+        Some(EndReason::Outdated)
+    } else {
+        None
+    }
+}
+
+async fn end<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    why: EndReason,
+    until: Timestamp,
+) -> Result<Progress, Fault> {
+    let authority = Authority::Release { generation: record.generation };
+    let event = Event::Condemned { authority, why, at: stack.now() };
+    match transition::apply(stack, record, &event, until).await? {
+        Moved::To(_) => Ok(Progress::Ended),
+        Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),
+    }
+}

@@ -1,0 +1,133 @@
+//! Moving a record: the pure transition, then the conditional write, settled until its answer is known.
+//!
+//! An unknown answer is settled by reading: the write is ours if what is stored is exactly what we
+//! wrote. If nothing was written at all, the same write is made again; it can land once at most,
+//! because both carry the same revision.
+//!
+//! Not here: which event to write.
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::{Event, Record, Refusal, State};
+use bullpen_core::ports::{ClaimWrite, Fault, Ledger, Ports, Written};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::patience::{Waits, patiently};
+
+/// What became of an attempt to move a record.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// It moved; this is what is stored.
+    To(Record),
+    /// Somebody else wrote first. Look again before doing anything else.
+    Overtaken,
+    /// The transition is not allowed from what was read.
+    Refused(Refusal),
+}
+
+impl Moved {
+    /// The new record, if it moved.
+    pub fn record(self) -> Option<Record> {
+        match self {
+            Self::To(record) => Some(record),
+            Self::Overtaken | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Applies `event` to a record as it was read.
+pub async fn apply<P: Ports>(
+    stack: &Stack<P>,
+    seen: &Record,
+    event: &Event,
+    until: Timestamp,
+) -> Result<Moved, Fault> {
+    let next = match seen.on(event) {
+        Ok(next) => next,
+        Err(refusal) => {
+            tracing::debug!(instance_id = %seen.id, event = event.name(), %refusal, "refused");
+            return Ok(Moved::Refused(refusal));
+        }
+    };
+    let ledger = stack.ports.ledger();
+    let expected = Record { revision: seen.revision.next(), ..next.clone() };
+    let mut waits = Waits::default();
+    let mut unsure = false;
+    loop {
+        let answer = match next.state {
+            State::Terminated { .. } => ledger.bury(seen, &next).await,
+            _ => ledger.replace(seen, &next).await,
+        };
+        match answer {
+            Ok(Written::Won(record)) => return Ok(Moved::To(record)),
+            Ok(Written::Lost) if !unsure => return Ok(Moved::Overtaken),
+            Ok(Written::Lost | Written::Unknown) => {
+                unsure = true;
+                let stored = read(stack, &seen.id, until).await?;
+                if stored.as_ref() == Some(&expected) {
+                    return Ok(Moved::To(expected));
+                }
+                if stored.is_none_or(|stored| stored.revision != seen.revision) {
+                    return Ok(Moved::Overtaken);
+                }
+            }
+            Err(fault) if fault.is_transient() && stack.now() < until => {}
+            Err(fault) => return Err(fault),
+        }
+        if stack.now() >= until {
+            return Err(Fault::Unavailable);
+        }
+        waits.wait(stack).await;
+    }
+}
+
+/// One record, patiently.
+pub async fn read<P: Ports>(
+    stack: &Stack<P>,
+    id: &InstanceId,
+    until: Timestamp,
+) -> Result<Option<Record>, Fault> {
+    patiently(stack, until, || stack.ports.ledger().read(id)).await
+}
+
+/// Claims an idle instance on what was seen of it. `None`: somebody else has it, or nobody may.
+///
+/// A lost answer is settled by the claim's nonce: an equal owner proves nothing, because a second
+/// worker of the same owner may have won.
+pub async fn claim<P: Ports>(
+    stack: &Stack<P>,
+    write: &ClaimWrite,
+    until: Timestamp,
+) -> Result<Option<Record>, Fault> {
+    let mut waits = Waits::default();
+    let mut unsure = false;
+    loop {
+        match stack.ports.ledger().claim(write).await {
+            Ok(Written::Won(record)) => return Ok(Some(record)),
+            Ok(Written::Lost) if !unsure => return Ok(None),
+            Ok(Written::Lost | Written::Unknown) => {
+                unsure = true;
+                match read(stack, &write.id, until).await? {
+                    Some(record) if holds(&record, write) => return Ok(Some(record)),
+                    Some(record) if still_idle(&record, write) => {}
+                    _ => return Ok(None),
+                }
+            }
+            Err(fault) if fault.is_transient() && stack.now() < until => {}
+            Err(fault) => return Err(fault),
+        }
+        if stack.now() >= until {
+            return Err(Fault::Unavailable);
+        }
+        waits.wait(stack).await;
+    }
+}
+
+fn holds(record: &Record, write: &ClaimWrite) -> bool {
+    matches!(&record.state, State::Claimed { claim, .. } if *claim == write.claim)
+}
+
+fn still_idle(record: &Record, write: &ClaimWrite) -> bool {
+    matches!(record.state, State::Idle { .. }) && record.generation == write.seen
+}

@@ -1,0 +1,338 @@
+//! The kernel: one seed, one world, from its first fault to its last machine.
+//!
+//! First safety under faults, then the faults stop and the world must become quiet: every machine
+//! ended, every record a tombstone, nothing reserved. The seed decides everything; the same seed
+//! gives the same digest.
+//!
+//! Not here: what is checked ([`crate::checker`]), or what the seed draws ([`crate::load`]).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::instance::Owner;
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::limits::Limits;
+use bullpen_core::ports::{Ports, QueueKind, QueueSpec, Queues};
+use bullpen_engine::Stack;
+use bullpen_engine::advertise::{self, readvertise};
+use bullpen_engine::provision::worker::How;
+use bullpen_engine::provision::{Provisioned, provision};
+use bullpen_engine::reap::reap;
+use bullpen_engine::reconcile::reconcile;
+use bullpen_engine::release::release;
+use futures_util::future::join_all;
+
+use crate::checker::Checker;
+use crate::clock::pass;
+use crate::dice::Dice;
+use crate::load::{self, Workflow};
+use crate::wire::Counts;
+use crate::world::{SimPorts, World};
+
+/// How long faults go on.
+const FAULTY: Duration = Duration::from_secs(20 * 60);
+/// How long the world may take to become quiet after its last workflow: the longest deadline that
+/// can still be running, and the graces after it.
+const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
+/// How often upkeep runs: reaping, reconciling, advertising again.
+const UPKEEP: Duration = Duration::from_secs(30);
+/// How often everything is checked at once.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What happened in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Simulated time.
+    pub simulated: Duration,
+    /// Ledger writes.
+    pub writes: u64,
+    /// Workflow runs.
+    pub workflows: u64,
+    /// Requests that were fulfilled.
+    pub fulfilled: u64,
+    /// Runners that were reused.
+    pub reused: u64,
+    /// Runners that were created.
+    pub created: u64,
+    /// Jobs that ran to their end.
+    pub jobs: u64,
+    /// Troubles that really happened.
+    pub troubles: Counts,
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.simulated += other.simulated;
+        self.writes += other.writes;
+        self.workflows += other.workflows;
+        self.fulfilled += other.fulfilled;
+        self.reused += other.reused;
+        self.created += other.created;
+        self.jobs += other.jobs;
+        self.troubles += other.troubles;
+    }
+}
+
+/// A run in which every invariant held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// Equal for equal seeds.
+    pub digest: u64,
+    /// What happened.
+    pub stats: Stats,
+    /// Every line, if they were asked for.
+    pub trace: Vec<String>,
+}
+
+/// A run in which one did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was violated.
+    pub violation: Violation,
+    /// The last lines about the machine concerned.
+    pub history: Vec<String>,
+    /// Every line, if they were asked for.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.violation)?;
+        for line in &self.history {
+            writeln!(f, "  {line}")?;
+        }
+        write!(
+            f,
+            "repeat: cargo run --profile sim -p bullpen -- sim run --seeds {0}..{1} --trace",
+            self.seed,
+            self.seed + 1
+        )
+    }
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing that can be missing");
+    runtime.block_on(simulate(seed, trace))
+}
+
+async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
+    let dice = Dice::new(seed, "world");
+    let limits = Limits::DEFAULT;
+    let climate = load::climate(&dice);
+    let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
+    let world = World::new(seed, limits, load::ceilings(&dice), climate);
+    let checker = Checker::watch(&world, trace);
+    let lived = tokio::select! {
+        biased;
+        () = checker.violated() => None,
+        never = look_forever(&world, &checker) => match never {},
+        stats = live(&world, &checker, workflows) => Some(stats),
+    };
+    checker.look(&world);
+    if let Some((violation, history)) = checker.verdict() {
+        let trace = checker.take_trace();
+        return Err(Box::new(Failure { seed, violation, history, trace }));
+    }
+    let mut stats = lived.unwrap_or_default();
+    stats.simulated = world.outside.clock().elapsed();
+    stats.writes = checker.writes();
+    stats.jobs = world.outside.forge().completed();
+    stats.troubles = world.counts();
+    Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
+}
+
+async fn look_forever(world: &World, checker: &Checker) -> std::convert::Infallible {
+    loop {
+        pass(LOOK).await;
+        checker.look(world);
+    }
+}
+
+/// The world's whole life.
+async fn live(world: &Arc<World>, checker: &Checker, workflows: Vec<Workflow>) -> Stats {
+    make_queues(world).await;
+    let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
+    let work = async {
+        let ((), runs) = tokio::join!(heal_later(world), runs);
+        let mut stats = Stats::default();
+        for run in runs {
+            stats += run;
+        }
+        become_quiet(world, checker).await;
+        stats
+    };
+    tokio::select! {
+        biased;
+        stats = work => stats,
+        never = keep_up(world) => match never {},
+    }
+}
+
+async fn heal_later(world: &World) {
+    pass(FAULTY).await;
+    world.heal();
+}
+
+async fn make_queues(world: &World) {
+    for class in load::classes() {
+        let spec = QueueSpec {
+            name: bullpen_core::ids::QueueName::new(format!("sim-{}", class.name)),
+            kind: QueueKind::Standard,
+            visibility: Duration::from_secs(30),
+            retention: world.limits.pool_queue_retention,
+            dead_letters: None,
+        };
+        world.outside.queues().ensure(&spec).await.expect("the outside's wire is calm");
+    }
+}
+
+/// One workflow run: provision, jobs, release.
+async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> Stats {
+    pass(workflow.arrives).await;
+    let began = world.outside.clock().true_now();
+    let mut request = workflow.request.clone();
+    request.deadline = began.after(world.limits.request_deadline);
+    let owner = Owner::Request(request.id.clone());
+    let label = format!("warm-{}", request.id);
+    if workflow.eager {
+        submit(world, &label, &workflow.jobs);
+    }
+    checker.attempt_begins(owner.clone(), request.clone(), began);
+    let name = format!("provision {}", request.id);
+    let provisioned = world
+        .run(&name, workflow.provision_fuse, async |stack| provision(stack, &request).await)
+        .await;
+    let mut stats = Stats { workflows: 1, ..Stats::default() };
+    let fulfilled = matches!(provisioned, Some(Ok(_)));
+    if let Some(Ok(provisioned)) = &provisioned {
+        count(&mut stats, provisioned);
+        if !workflow.eager {
+            submit(world, &label, &workflow.jobs);
+        }
+        while world.outside.forge().is_pending(&label) {
+            pass(Duration::from_secs(5)).await;
+        }
+    } else {
+        // The jobs that depend on a failed provision are skipped.
+        world.outside.forge().cancel(&label);
+    }
+    if fulfilled || workflow.releases_after_failure {
+        let name = format!("release {}", request.id);
+        let until = world.outside.clock().true_now().after(Duration::from_secs(600));
+        let _ = world
+            .run(&name, workflow.release_fuse, async |stack| release(stack, &owner, until).await)
+            .await;
+    }
+    stats
+}
+
+fn submit(world: &World, label: &str, jobs: &[Duration]) {
+    for lasts in jobs {
+        world.outside.forge().submit(label, *lasts);
+    }
+}
+
+fn count(stats: &mut Stats, provisioned: &Provisioned) {
+    stats.fulfilled += 1;
+    for runner in &provisioned.runners {
+        match runner.how {
+            How::Reused | How::Started => stats.reused += 1,
+            How::Created => stats.created += 1,
+        }
+    }
+}
+
+/// What `refresh` does, again and again, in processes that die like all others.
+async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
+    let dice = Dice::new(world.seed, "upkeep");
+    let mut memory = advertise::Memory::default();
+    let mut pass_number = 0_u64;
+    loop {
+        pass(UPKEEP).await;
+        pass_number += 1;
+        let dies = dice.chance(world.climate().crash / 4);
+        let awaits = dice.below(200);
+        let name = format!("upkeep {pass_number}");
+        world
+            .run(&name, dies.then_some(awaits), async |stack| upkeep(stack, &mut memory).await)
+            .await;
+    }
+}
+
+/// Every step is independent: one that fails does not stop the others.
+async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
+    let _ = reap(stack).await;
+    let _ = reconcile(stack).await;
+    for class in load::classes() {
+        let _ = readvertise(stack, &class.name, memory).await;
+    }
+}
+
+/// The faults have stopped and nobody wants anything: everything must go.
+async fn become_quiet(world: &World, checker: &Checker) {
+    let began = world.outside.clock().elapsed();
+    while let Some(left) = unquiet(world) {
+        if world.outside.clock().elapsed() > began + QUIET_WITHIN {
+            checker.report(left);
+            // The run is over; the checker's word ends it.
+            std::future::pending::<()>().await;
+        }
+        pass(Duration::from_secs(60)).await;
+    }
+}
+
+/// The first thing that is still there.
+fn unquiet(world: &World) -> Option<Violation> {
+    let left = |instance, what: String| Violation {
+        invariant: Invariant::Conservation,
+        instance,
+        what: format!("not quiet: {what}"),
+    };
+    let (records, intents) = world.outside.ledger().snapshot();
+    if let Some(record) = records.iter().find(|record| record.state.is_live()) {
+        let state = record.state.name().as_str();
+        return Some(left(Some(record.id.clone()), format!("a record is {state}")));
+    }
+    let machines = world.outside.fleet().snapshot();
+    let alive =
+        |m: &&bullpen_core::ports::Machine| m.state != bullpen_core::ports::MachineState::Gone;
+    if let Some(machine) = machines.iter().find(alive) {
+        return Some(left(Some(machine.id.clone()), "a machine runs".into()));
+    }
+    let intent = intents.iter().find(|intent| intent.outstanding > 0)?;
+    Some(left(None, format!("{} machines are reserved by {}", intent.outstanding, intent.id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_seeds_are_clean() {
+        for seed in 0..20 {
+            if let Err(failure) = run(seed, false) {
+                panic!("{failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        for seed in [3, 7] {
+            let (first, second) = (run(seed, true).unwrap(), run(seed, true).unwrap());
+            assert_eq!(first.digest, second.digest);
+            assert_eq!(first, second);
+            assert!(!first.trace.is_empty());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a seed's world is made of: which troubles there are and how bad, and who asks for what.
+//!
+//! Each kind of trouble is on in about half of all seeds, so that some worlds have only one and its
+//! consequences are not drowned by the others.
+//!
+//! Not here: running it ([`crate::kernel`]).
+
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::ids::{RequestId, TrustGroup};
+use bullpen_core::limits::Limits;
+use bullpen_core::request::{OnPartial, Request, TypePattern};
+use bullpen_core::time::Timestamp;
+
+use crate::dice::Dice;
+use crate::model::agent::Temper;
+use crate::wire::Weather;
+use crate::world::{CALM, Climate};
+
+/// The classes requests ask for.
+pub fn classes() -> Vec<RunnerClass> {
+    RunnerClass::defaults().into_iter().take(2).collect()
+}
+
+/// Draws a climate.
+pub fn climate(dice: &Dice) -> Climate {
+    let odds = |most: u64| {
+        let on = dice.chance(500);
+        let strength = u32::try_from(dice.below(most)).unwrap_or(0) + 1;
+        if on { strength } else { 0 }
+    };
+    let time = |most: Duration| {
+        let on = dice.chance(500);
+        let length = dice.between(Duration::ZERO, most);
+        if on { length } else { Duration::ZERO }
+    };
+    let control = Weather {
+        latency_max: dice.between(Duration::from_millis(1), Duration::from_millis(120)),
+        throttle: odds(60),
+        refuse: odds(40),
+        lose_answer: odds(60),
+        land_late: odds(25),
+        late_max: Duration::from_secs(20),
+        false_empty: odds(400),
+        deliver_twice: odds(200),
+        lag_max: time(Duration::from_secs(10)),
+    };
+    Climate {
+        agents: Weather { lose_answer: 0, land_late: 0, ..control },
+        control,
+        temper: Temper { warm_up_fails: odds(120), dies: odds(4), mute: odds(60), ..CALM.temper },
+        boot_max: CALM.boot_max,
+        visible_after_max: time(Duration::from_secs(30)),
+        skew_max: time(Duration::from_secs(10)),
+        crash: odds(600),
+    }
+}
+
+/// Draws ceilings: low enough to be met in some worlds.
+pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
+    let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
+    vec![Ceiling { scope: Scope::Stack, max }]
+}
+
+/// One workflow run: when it comes, what it asks for, how it behaves.
+#[derive(Clone, Debug)]
+pub struct Workflow {
+    /// When it starts.
+    pub arrives: Duration,
+    /// What it asks for; its deadline is set when it starts.
+    pub request: Request,
+    /// Whether its jobs are already queued while it provisions.
+    pub eager: bool,
+    /// How long each job runs.
+    pub jobs: Vec<Duration>,
+    /// At which await its provision dies, if it does.
+    pub provision_fuse: Option<u64>,
+    /// At which await its release dies, if it does.
+    pub release_fuse: Option<u64>,
+    /// Whether a release follows at all when provision did not succeed, or died.
+    pub releases_after_failure: bool,
+}
+
+/// Draws the workflow runs of a world that lasts this long under faults.
+pub fn workflows(
+    dice: &Dice,
+    climate: &Climate,
+    limits: &Limits,
+    lasts: Duration,
+) -> Vec<Workflow> {
+    let count = 4 + dice.below(9);
+    (0..count).map(|number| workflow(dice, climate, limits, lasts, number)).collect()
+}
+
+fn workflow(
+    dice: &Dice,
+    climate: &Climate,
+    limits: &Limits,
+    lasts: Duration,
+    number: u64,
+) -> Workflow {
+    let fuse = |most| {
+        let on = dice.chance(climate.crash);
+        let awaits = dice.below(most);
+        on.then_some(awaits)
+    };
+    let classes = classes();
+    let class = dice.pick(&classes).cloned().expect("there are classes");
+    let patterns: &[&str] = if dice.chance(700) { &["c*", "m*", "r*"] } else { &["m*"] };
+    let spot = dice.chance(300);
+    let group = if dice.chance(800) { "octo/main" } else { "octo/other" };
+    let request = Request {
+        id: RequestId::new(format!("run{number}.1.build")),
+        incarnation: 0,
+        class,
+        count: 1 + u32::try_from(dice.below(4)).unwrap_or(0),
+        usage: if spot { Usage::Spot } else { Usage::OnDemand },
+        allowed_types: patterns.iter().map(|pattern| TypePattern::new(pattern)).collect(),
+        trust: TrustGroup::new(group),
+        deadline: Timestamp::EPOCH.after(limits.request_deadline),
+        on_partial: OnPartial::TopUp,
+        on_demand_fallback: true,
+    };
+    let jobs = dice.below(6);
+    let job = || dice.between(Duration::from_secs(5), Duration::from_secs(300));
+    Workflow {
+        arrives: dice.between(Duration::ZERO, lasts),
+        eager: dice.chance(300),
+        jobs: (0..jobs).map(|_| job()).collect(),
+        request,
+        provision_fuse: fuse(400),
+        release_fuse: fuse(120),
+        releases_after_failure: dice.chance(600),
+    }
+}

@@ -1,0 +1,273 @@
+//! A model of GitHub: credentials, runners, and jobs that it gives to any listening runner with the
+//! right label, at any moment it likes.
+//!
+//! A job that dies with its machine, or is stopped under its feet, is remembered: that must never
+//! be our doing.
+//!
+//! Not here: webhooks, runs, checks, rate limits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::{InstanceId, RunnerName};
+use bullpen_core::mailbox::{Credential, Secret};
+use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec};
+
+use crate::clock::pass;
+use crate::wire::{Reply, Wire, detach};
+
+/// A job of the model's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Which one.
+    pub number: u64,
+    /// The label it asks for.
+    pub label: String,
+    /// How long it runs.
+    pub lasts: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    label: String,
+    machine: InstanceId,
+    online: bool,
+    job: Option<u64>,
+}
+
+/// The model's state, shared by all processes and all agents.
+#[derive(Debug, Default)]
+pub struct ForgeState {
+    runners: BTreeMap<RunnerName, Entry>,
+    queued: VecDeque<Job>,
+    serial: u64,
+    outage: bool,
+    completed: u64,
+    interrupted: Vec<(InstanceId, u64)>,
+}
+
+/// One process's view of GitHub.
+#[derive(Clone, Debug)]
+pub struct ForgeModel {
+    state: Arc<Mutex<ForgeState>>,
+    wire: Wire,
+}
+
+impl ForgeModel {
+    /// A GitHub without runners.
+    pub fn new(wire: Wire) -> Self {
+        Self { state: Arc::default(), wire }
+    }
+
+    /// The same GitHub for another process.
+    #[must_use]
+    pub fn for_process(&self, wire: Wire) -> Self {
+        Self { state: Arc::clone(&self.state), wire }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ForgeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lever: GitHub is down, or up again. While it is down it starts no jobs either.
+    pub fn set_outage(&self, outage: bool) {
+        self.state().outage = outage;
+        self.assign();
+    }
+
+    /// Queues a job and returns its number.
+    pub fn submit(&self, label: &str, lasts: Duration) -> u64 {
+        let mut state = self.state();
+        state.serial += 1;
+        let number = state.serial;
+        state.queued.push_back(Job { number, label: label.to_owned(), lasts });
+        drop(state);
+        self.assign();
+        number
+    }
+
+    /// Takes the jobs of a label off the queue, as cancelling a run does.
+    pub fn cancel(&self, label: &str) {
+        self.state().queued.retain(|job| job.label != label);
+    }
+
+    /// Whether any job of this label is queued or running.
+    pub fn is_pending(&self, label: &str) -> bool {
+        let state = self.state();
+        state.queued.iter().any(|job| job.label == label)
+            || state.runners.values().any(|runner| runner.label == label && runner.job.is_some())
+    }
+
+    /// How many jobs ran to their end.
+    pub fn completed(&self) -> u64 {
+        self.state().completed
+    }
+
+    /// Jobs that were interrupted, with the machine they ran on; each is reported once.
+    pub fn take_interrupted(&self) -> Vec<(InstanceId, u64)> {
+        std::mem::take(&mut self.state().interrupted)
+    }
+
+    /// An agent's listener registers and listens. `Err` is GitHub's doing, not the machine's.
+    pub fn register(
+        &self,
+        name: &RunnerName,
+        label: &str,
+        machine: &InstanceId,
+    ) -> Result<(), Fault> {
+        let mut state = self.state();
+        if state.outage {
+            return Err(Fault::Unavailable);
+        }
+        let entry =
+            Entry { label: label.to_owned(), machine: machine.clone(), online: true, job: None };
+        state.runners.insert(name.clone(), entry);
+        drop(state);
+        self.assign();
+        Ok(())
+    }
+
+    /// A listener's connection ends. A job it was running is interrupted.
+    pub fn disconnect(&self, name: &RunnerName) {
+        let mut state = self.state();
+        let Some(entry) = state.runners.get_mut(name) else { return };
+        entry.online = false;
+        if let Some(job) = entry.job.take() {
+            let machine = entry.machine.clone();
+            state.interrupted.push((machine, job));
+        }
+    }
+
+    /// Whether a runner of this name runs a job.
+    pub fn is_busy(&self, name: &RunnerName) -> bool {
+        self.state().runners.get(name).is_some_and(|entry| entry.job.is_some())
+    }
+
+    /// Whether a runner of this name is connected.
+    pub fn is_online(&self, name: &RunnerName) -> bool {
+        self.state().runners.get(name).is_some_and(|entry| entry.online)
+    }
+
+    /// Every runner there is, with its machine, seen from outside the world.
+    pub fn snapshot(&self) -> Vec<(RunnerName, InstanceId, bool)> {
+        let state = self.state();
+        let runners = state.runners.iter();
+        runners.map(|(name, entry)| (name.clone(), entry.machine.clone(), entry.online)).collect()
+    }
+
+    /// Gives queued jobs to listening runners with their label.
+    fn assign(&self) {
+        let mut started = Vec::new();
+        let mut state = self.state();
+        if state.outage {
+            return;
+        }
+        let mut waiting = VecDeque::new();
+        while let Some(job) = state.queued.pop_front() {
+            let free = state.runners.iter_mut().find(|(_, runner)| {
+                runner.online && runner.job.is_none() && runner.label == job.label
+            });
+            match free {
+                Some((name, runner)) => {
+                    runner.job = Some(job.number);
+                    started.push((name.clone(), job));
+                }
+                None => waiting.push_back(job),
+            }
+        }
+        state.queued = waiting;
+        drop(state);
+        for (name, job) in started {
+            let model = self.clone();
+            detach(async move {
+                pass(job.lasts).await;
+                model.finish(&name, job.number);
+            });
+        }
+    }
+
+    fn finish(&self, name: &RunnerName, job: u64) {
+        let mut state = self.state();
+        if let Some(entry) = state.runners.get_mut(name)
+            && entry.job == Some(job)
+        {
+            entry.job = None;
+            state.completed += 1;
+        }
+        drop(state);
+        self.assign();
+    }
+}
+
+impl ForgeState {
+    fn delete(&mut self, name: &RunnerName) -> Deletion {
+        if self.outage {
+            return Deletion::Unavailable;
+        }
+        match self.runners.get(name) {
+            None => Deletion::NotFound,
+            Some(entry) if entry.job.is_some() => Deletion::Busy,
+            Some(_) => {
+                self.runners.remove(name);
+                Deletion::Deleted
+            }
+        }
+    }
+}
+
+impl Forge for ForgeModel {
+    fn credential(
+        &self,
+        runner: &RunnerSpec,
+    ) -> impl Future<Output = Result<Credential, Fault>> + Send {
+        let (model, name) = (self.clone(), runner.name.clone());
+        async move {
+            let state = model.state;
+            let reply = model.wire.call(move || {
+                let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                if state.outage {
+                    return Err(Fault::Unavailable);
+                }
+                Ok(Credential::RegistrationToken(Secret::new(&format!("token-for-{name}"))))
+            });
+            reply.await.or_unavailable()?
+        }
+    }
+
+    fn delete(&self, runner: &RunnerName) -> impl Future<Output = Deletion> + Send {
+        let (model, name) = (self.clone(), runner.clone());
+        async move {
+            let state = model.state;
+            let reply = model
+                .wire
+                .call(move || state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name));
+            match reply.await {
+                Reply::Answered(deletion) => deletion,
+                Reply::Refused(_) | Reply::Lost => Deletion::Unavailable,
+            }
+        }
+    }
+
+    fn runners(&self) -> impl Future<Output = Result<Vec<Runner>, Fault>> + Send {
+        let model = self.clone();
+        async move {
+            let state = model.state;
+            let reply = model.wire.call(move || {
+                let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state
+                    .runners
+                    .iter()
+                    .map(|(name, entry)| Runner {
+                        name: name.clone(),
+                        online: entry.online,
+                        busy: entry.job.is_some(),
+                    })
+                    .collect()
+            });
+            reply.await.or_unavailable()
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A world: all models on one virtual time, and the processes and agents that live in it.
+//!
+//! A *process* is one run of the production engine with its own wire and its own clock skew. It can
+//! die at any await ([`World::run`]), and what it had on the wire may still land.
+//!
+//! Not here: what processes do ([`crate::kernel`]), or whether the world is right
+//! ([`crate::checker`]).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::creation::Ceiling;
+use bullpen_core::ids::{ClaimId, HolderId, SpecHash, StopOp};
+use bullpen_core::limits::Limits;
+use bullpen_core::ports::{Ids, Ports};
+use bullpen_engine::Stack;
+
+use crate::clock::SimClock;
+use crate::dice::Dice;
+use crate::model::agent::{Agent, Temper};
+use crate::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
+use crate::wire::{Counts, Weather, Wire, detach};
+
+/// Ids drawn from the process's own stream.
+#[derive(Debug)]
+pub struct SimIds {
+    dice: Dice,
+    process: String,
+}
+
+impl Ids for SimIds {
+    fn claim(&self) -> ClaimId {
+        ClaimId::new(format!("{}-{:016x}", self.process, self.dice.any()))
+    }
+
+    fn stop_op(&self) -> StopOp {
+        StopOp::new(format!("{}-{:016x}", self.process, self.dice.any()))
+    }
+
+    fn holder(&self) -> HolderId {
+        HolderId::new(&self.process)
+    }
+
+    fn jitter(&self, bound: u64) -> u64 {
+        self.dice.below(bound)
+    }
+}
+
+/// One process's ports: all of them models.
+#[derive(Debug)]
+pub struct SimPorts {
+    ledger: LedgerModel,
+    queues: QueuesModel,
+    mailbox: MailboxModel,
+    fleet: FleetModel,
+    forge: ForgeModel,
+    clock: SimClock,
+    ids: SimIds,
+}
+
+impl Ports for SimPorts {
+    type Ledger = LedgerModel;
+    type Queues = QueuesModel;
+    type Mailbox = MailboxModel;
+    type Fleet = FleetModel;
+    type Forge = ForgeModel;
+    type Clock = SimClock;
+    type Ids = SimIds;
+
+    fn ledger(&self) -> &LedgerModel {
+        &self.ledger
+    }
+    fn queues(&self) -> &QueuesModel {
+        &self.queues
+    }
+    fn mailbox(&self) -> &MailboxModel {
+        &self.mailbox
+    }
+    fn fleet(&self) -> &FleetModel {
+        &self.fleet
+    }
+    fn forge(&self) -> &ForgeModel {
+        &self.forge
+    }
+    fn clock(&self) -> &SimClock {
+        &self.clock
+    }
+    fn ids(&self) -> &SimIds {
+        &self.ids
+    }
+}
+
+/// What a world is made of; drawn from its seed.
+#[derive(Clone, Debug)]
+pub struct Climate {
+    /// What happens to the control plane's calls.
+    pub control: Weather,
+    /// What happens to the agents' calls.
+    pub agents: Weather,
+    /// How agents behave.
+    pub temper: Temper,
+    /// The longest a boot takes.
+    pub boot_max: Duration,
+    /// The longest a new id stays invisible.
+    pub visible_after_max: Duration,
+    /// The largest skew of a clock, either way.
+    pub skew_max: Duration,
+    /// Of a thousand processes, how many die.
+    pub crash: u32,
+}
+
+/// A world in which nothing goes wrong.
+pub const CALM: Climate = Climate {
+    control: CALM_WEATHER,
+    agents: CALM_WEATHER,
+    temper: Temper {
+        warm_up_max: Duration::from_secs(20),
+        warm_up_fails: 0,
+        register_max: Duration::from_secs(3),
+        dies: 0,
+        mute: 0,
+    },
+    boot_max: Duration::from_secs(30),
+    visible_after_max: Duration::ZERO,
+    skew_max: Duration::ZERO,
+    crash: 0,
+};
+
+const CALM_WEATHER: Weather = Weather {
+    latency_max: Duration::from_millis(8),
+    throttle: 0,
+    refuse: 0,
+    lose_answer: 0,
+    land_late: 0,
+    late_max: Duration::ZERO,
+    false_empty: 0,
+    deliver_twice: 0,
+    lag_max: Duration::ZERO,
+};
+
+/// All models, and what is needed to run processes on them.
+#[derive(Debug)]
+pub struct World {
+    /// Everything is drawn from this.
+    pub seed: u64,
+    /// The numbers every process runs with.
+    pub limits: Limits,
+    /// The ceilings every process runs with.
+    pub ceilings: Vec<Ceiling>,
+    /// The view from outside, on a wire where nothing happens.
+    pub outside: SimPorts,
+    climate: Mutex<Climate>,
+    counts: Mutex<Counts>,
+    wires: Mutex<Vec<Wire>>,
+}
+
+impl World {
+    /// A world of this seed and climate; its agents live as soon as machines boot.
+    pub fn new(seed: u64, limits: Limits, ceilings: Vec<Ceiling>, climate: Climate) -> Arc<Self> {
+        let wire = Wire::calm();
+        let clock = SimClock::new(wire.clone(), 0);
+        let outside = SimPorts {
+            ledger: LedgerModel::weak(wire.clone(), clock.clone()),
+            queues: QueuesModel::weak(wire.clone(), clock.clone()),
+            mailbox: MailboxModel::weak(wire.clone(), clock.clone()),
+            fleet: FleetModel::new(wire.clone(), clock.clone()),
+            forge: ForgeModel::new(wire),
+            clock,
+            ids: SimIds { dice: Dice::new(seed, "outside"), process: "outside".into() },
+        };
+        outside.fleet.set_delays(climate.boot_max, climate.visible_after_max);
+        let world = Arc::new(Self {
+            seed,
+            limits,
+            ceilings,
+            outside,
+            climate: Mutex::new(climate),
+            counts: Mutex::default(),
+            wires: Mutex::default(),
+        });
+        world.raise_agents();
+        world
+    }
+
+    /// Every machine that boots gets an agent with its own wire, clock and temper.
+    fn raise_agents(self: &Arc<Self>) {
+        let world = Arc::downgrade(self);
+        self.outside.fleet.on_boot(move |machine, life| {
+            let Some(world) = world.upgrade() else { return };
+            let climate = world.climate();
+            let name = format!("agent {}", machine.id);
+            let wire = world.wire(&name, climate.agents);
+            let dice = Dice::new(world.seed, &name);
+            let skew = draw_skew(&dice, climate.skew_max);
+            let clock = world.outside.clock.for_process(wire.clone(), skew);
+            let mailbox = world.outside.mailbox.for_process(wire.clone(), clock.clone());
+            let forge = world.outside.forge.for_process(wire);
+            let agent = Agent::new(
+                machine,
+                mailbox,
+                forge,
+                clock,
+                dice,
+                climate.temper,
+                world.limits.heartbeat,
+            );
+            detach(Arc::new(agent).live(life));
+        });
+    }
+
+    /// The climate now.
+    pub fn climate(&self) -> Climate {
+        self.climate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on nothing goes wrong any more, for those who live now too.
+    pub fn heal(&self) {
+        let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
+        let healed = Climate { boot_max: climate.boot_max, temper: climate.temper, ..CALM.clone() };
+        *climate = Climate {
+            temper: Temper { warm_up_fails: 0, dies: 0, mute: 0, ..healed.temper },
+            ..healed
+        };
+        drop(climate);
+        for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
+            wire.set_weather(CALM_WEATHER);
+        }
+        self.outside.fleet.replenish();
+        self.outside.forge.set_outage(false);
+    }
+
+    fn wire(&self, name: &str, weather: Weather) -> Wire {
+        let wire = Wire::new(self.seed, name, weather);
+        self.wires.lock().unwrap_or_else(PoisonError::into_inner).push(wire.clone());
+        wire
+    }
+
+    /// How often each kind of trouble happened, in all processes so far.
+    pub fn counts(&self) -> Counts {
+        let mut total = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
+            total += wire.counts();
+        }
+        total
+    }
+
+    /// Runs one process of the engine to its end, or to its death at some await.
+    pub async fn run<T, F>(self: &Arc<Self>, name: &str, fuse: Option<u64>, body: F) -> Option<T>
+    where
+        F: AsyncFnOnce(&Stack<SimPorts>) -> T,
+    {
+        let climate = self.climate();
+        let wire = self.wire(name, climate.control);
+        if let Some(awaits) = fuse {
+            wire.die_after(awaits);
+        }
+        let stack = self.stack(name, &wire, &climate);
+        let ended = tokio::select! {
+            biased;
+            () = wire.died() => None,
+            ended = body(&stack) => Some(ended),
+        };
+        self.retire(&wire);
+        ended
+    }
+
+    /// A process that has ended makes no more calls; only its counts are kept.
+    fn retire(&self, wire: &Wire) {
+        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        wires.retain(|other| !other.is_same(wire));
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) += wire.counts();
+    }
+
+    fn stack(&self, name: &str, wire: &Wire, climate: &Climate) -> Stack<SimPorts> {
+        let dice = Dice::new(self.seed, name);
+        let skew = draw_skew(&dice, climate.skew_max);
+        let clock = self.outside.clock.for_process(wire.clone(), skew);
+        let ports = SimPorts {
+            ledger: self.outside.ledger.for_process(wire.clone(), clock.clone()),
+            queues: self.outside.queues.for_process(wire.clone(), clock.clone()),
+            mailbox: self.outside.mailbox.for_process(wire.clone(), clock.clone()),
+            fleet: self.outside.fleet.for_process(wire.clone(), clock.clone()),
+            forge: self.outside.forge.for_process(wire.clone()),
+            clock,
+            ids: SimIds { dice, process: name.to_owned() },
+        };
+        Stack::new(ports, "sim", self.limits.clone(), self.ceilings.clone(), SpecHash::new("1:sim"))
+    }
+}
+
+fn draw_skew(dice: &Dice, most: Duration) -> i64 {
+    let most = i64::try_from(most.as_millis()).unwrap_or(i64::MAX / 4);
+    let span = u64::try_from(2 * most + 1).unwrap_or(1);
+    i64::try_from(dice.below(span)).unwrap_or(0) - most
+}
