@@ -13,7 +13,7 @@ use bullpen_core::ports::{Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
 use futures_util::future::{join, join_all};
 
-use super::{Harness, answered, landed, lost, while_time_passes, won};
+use super::{Harness, answered, landed, lost, while_this_happens, while_time_passes, won};
 
 /// One test per case of the mailbox's contract.
 #[macro_export]
@@ -356,16 +356,14 @@ async fn waited<H: Harness<Port: Mailbox>>(
     change: impl Future<Output = ()>,
 ) -> Duration {
     let (key, began) = (key(), harness.now());
-    let waiting = async {
-        let wait = harness.port().wait(&key, LONG);
-        while_time_passes(harness, LONG * 2, wait).await.expect("a wait ends by itself");
-        harness.now().since(began)
-    };
+    let waiting = harness.port().wait(&key, LONG);
     let changing = async {
         harness.pass(Duration::from_secs(2)).await;
         change.await;
     };
-    join(waiting, changing).await.0
+    let done = while_this_happens(harness, LONG * 2, waiting, changing).await;
+    assert!(done.is_some(), "a wait ends by itself");
+    harness.now().since(began)
 }
 
 /// An agent that waits hears of its order at once, where the adapter can.

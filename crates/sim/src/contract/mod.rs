@@ -59,7 +59,8 @@ pub trait Harness: Sized {
     fn another_process(&self) -> Self::Port;
     /// The time, as the adapter's clock says it.
     fn now(&self) -> Timestamp;
-    /// Lets time pass. Whatever waits meanwhile must get its turn.
+    /// Lets time pass. Whatever waits meanwhile must get its turn: where the clock is turned by hand,
+    /// some real time has to pass as well.
     fn pass(&self, wait: Duration) -> impl Future<Output = ()>;
     /// Lets everything that may lag catch up.
     fn settle(&self) -> impl Future<Output = ()> {
@@ -122,6 +123,23 @@ pub(crate) fn landed<T: Debug>(result: Result<Written<T>, Fault>, answer_lost: b
     match (answered(result), answer_lost) {
         (Written::Unknown, true) | (Written::Won(_), false) => {}
         (other, _) => panic!("a write that landed answered {other:?}"),
+    }
+}
+
+/// Awaits `work`, which `change` is to end: no time passes but what the change takes, until it is
+/// made; then as in [`while_time_passes`].
+pub(crate) async fn while_this_happens<H: Harness, T>(
+    harness: &H,
+    at_most: Duration,
+    work: impl Future<Output = T>,
+    change: impl Future<Output = ()>,
+) -> Option<T> {
+    match select(pin!(work), pin!(change)).await {
+        Either::Left((done, change)) => {
+            change.await;
+            Some(done)
+        }
+        Either::Right(((), work)) => while_time_passes(harness, at_most, work).await,
     }
 }
 

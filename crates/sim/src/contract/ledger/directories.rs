@@ -121,7 +121,7 @@ pub async fn a_pool_finds_everything_it_launched<H: Harness<Port: Ledger>>(harne
 
 /// Directories have no pages: they list everything.
 pub async fn directories_list_more_than_a_page<H: Harness<Port: Ledger>>(harness: H) {
-    const MANY: u32 = 120;
+    const MANY: u32 = 250;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let under = intent("many", MANY, now.after(HOUR));
     reserve(ledger, &under).await;

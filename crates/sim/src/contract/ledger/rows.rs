@@ -108,7 +108,7 @@ pub async fn rows_wait_by_lane_and_repository<H: Harness<Port: Ledger>>(harness:
 
 /// A long queue of one repository is listed whole, in the order of job ids.
 pub async fn waiting_rows_turn_every_page_in_order<H: Harness<Port: Ledger>>(harness: H) {
-    const MANY: u32 = 120;
+    const MANY: u32 = 420;
     let (ledger, now) = (harness.port(), harness.now());
     let place = at("pool/linux", "octo/repo");
     for number in (0..MANY).rev() {
@@ -123,7 +123,7 @@ pub async fn waiting_rows_turn_every_page_in_order<H: Harness<Port: Ledger>>(har
 
 /// Rows are swept by the time they are to be looked at, earliest first, equal times included.
 pub async fn rows_are_listed_by_their_next_look<H: Harness<Port: Ledger>>(harness: H) {
-    const MANY: u32 = 100;
+    const MANY: u32 = 450;
     let (ledger, now) = (harness.port(), harness.now());
     for number in 0..MANY {
         let seconds = Duration::from_secs(u64::from(number % 4) * 10);

@@ -109,7 +109,7 @@ pub async fn the_buried_are_not_swept<H: Harness<Port: Ledger>>(harness: H) {
 
 /// Intents are swept while something is outstanding, however many there are.
 pub async fn only_open_intents_are_swept<H: Harness<Port: Ledger>>(harness: H) {
-    const MANY: usize = 60;
+    const MANY: usize = 660;
     let (ledger, now) = (harness.port(), harness.now());
     let mut open = BTreeSet::new();
     for number in 0..MANY {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bullpen_core::ids::{QueueName, Receipt};
 use bullpen_core::message::{Decoded, decode};
 use bullpen_core::ports::{Depth, Fault, Outgoing, QueueKind, QueueSpec, Queues};
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 
 use super::{
     MOMENT, VISIBILITY, bodies, dead, is_empty, name, plain, receive, receive_one, send, sorted,
     spec, with_dead_letters,
 };
-use crate::contract::{Harness, answered, while_time_passes};
+use crate::contract::{Harness, answered, while_this_happens, while_time_passes};
 
 async fn ensure(queues: &impl Queues) {
     answered(queues.ensure(&spec(name(), QueueKind::Standard)).await);
@@ -60,7 +60,9 @@ pub async fn a_delayed_message_is_not_seen_before_its_time<H: Harness<Port: Queu
     // Delayed is delayed in every weather: nothing delivers what was never shown.
     assert_eq!(bodies(&receive(&harness, &name(), 1).await), ["now"]);
     harness.pass(delay + MOMENT).await;
-    assert_eq!(sorted(&receive(&harness, &name(), 1).await), ["later"]);
+    // A double of the first may come with it.
+    let received = receive(&harness, &name(), 2).await;
+    assert!(bodies(&received).contains(&"later"), "{received:?}");
 }
 
 /// While one receiver has a message nobody else gets it; if it is not deleted it comes back.
@@ -255,8 +257,8 @@ pub async fn a_wait_ends_when_a_message_comes<H: Harness<Port: Queues>>(harness:
         harness.pass(later).await;
         send(&sender, &plain(&["one"])).await;
     };
-    let receiving = while_time_passes(&harness, long * 2, harness.port().receive(&queue, 1, long));
-    let (received, ()) = join(receiving, sending).await;
+    let receiving = harness.port().receive(&queue, 1, long);
+    let received = while_this_happens(&harness, long * 2, receiving, sending).await;
     assert_eq!(bodies(&answered(received.expect("it returned"))), ["one"]);
     let waited = harness.now().since(began);
     assert!(waited < long, "it slept on for {waited:?}");
