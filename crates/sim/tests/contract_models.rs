@@ -3,18 +3,29 @@
 //! A strong world is calm. A weak one has every liberty its port allows, but loses no answers and
 //! refuses no calls by chance: the suites pull those levers themselves.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bullpen_core::ids::{ClaimId, HolderId, StopOp};
-use bullpen_core::ports::{Demand, Ids};
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{
+    ClaimId, HolderId, InstanceId, IntentId, PoolName, RunnerName, SpecHash, StopOp,
+};
+use bullpen_core::mailbox::Credential;
+use bullpen_core::ports::{Demand, Ids, RunnerSpec};
+use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::{SimClock, pass};
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::demand::DemandHarness;
+use bullpen_sim::contract::fleet::FleetHarness;
+use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::dice::Dice;
-use bullpen_sim::model::{DemandModel, LedgerModel, MailboxModel, QueuesModel};
+use bullpen_sim::model::{
+    DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
+};
 use bullpen_sim::wire::{Weather, Wire};
 
 const LAG_MAX: Duration = Duration::from_secs(2);
@@ -153,6 +164,83 @@ impl DemandHarness for WeakDemand {
     }
 }
 
+world!(StrongFleet, FleetModel, false, fleet, FleetModel::for_process);
+world!(WeakFleet, FleetModel, true, weak_fleet, FleetModel::for_process);
+world!(
+    CalmForge,
+    ForgeModel,
+    false,
+    |wire, _| ForgeModel::new(wire),
+    |forge: &ForgeModel, wire, _| forge.for_process(wire)
+);
+
+fn fleet(wire: Wire, clock: SimClock) -> FleetModel {
+    let fleet = FleetModel::new(wire, clock);
+    // Without agents: a machine that has booted just runs.
+    fleet.on_boot(|_, _| {});
+    fleet
+}
+
+fn weak_fleet(wire: Wire, clock: SimClock) -> FleetModel {
+    let fleet = fleet(wire, clock);
+    fleet.set_delays(Duration::from_secs(40), LAG_MAX);
+    fleet
+}
+
+macro_rules! catalogue {
+    ($($harness:ident),+) => {$(
+        impl FleetHarness for $harness {
+            fn request(
+                &self,
+                intent: &IntentId,
+                pool: Option<PoolName>,
+                count: u32,
+            ) -> LaunchRequest {
+                LaunchRequest {
+                    intent: intent.clone(),
+                    class: RunnerClass::defaults().remove(0),
+                    pool,
+                    usage: Usage::Spot,
+                    allowed_types: vec![TypePattern::new("c6i.*"), TypePattern::new("m*")],
+                    avoid: BTreeSet::new(),
+                    spec_hash: SpecHash::new("1:abc"),
+                    count,
+                }
+            }
+
+            fn leave_room_for(&self, machines: u32) -> bool {
+                self.port.limit_capacity(Some(machines));
+                true
+            }
+        }
+    )+};
+}
+
+catalogue!(StrongFleet, WeakFleet);
+
+/// How long a job of the model's lasts here.
+const JOB: Duration = Duration::from_secs(600);
+
+impl ForgeHarness for CalmForge {
+    async fn listen(&self, runner: &RunnerSpec, _: &Credential) -> bool {
+        let machine = InstanceId::new(runner.name.as_str());
+        self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
+    }
+
+    async fn give_job(&self, runner: &RunnerName) {
+        // The suite gives each runner a label of its own, by which the forge finds it.
+        self.port.submit(&format!("warm-{runner}"), JOB);
+    }
+
+    async fn end_job(&self, _: &RunnerName) {
+        pass(JOB).await;
+    }
+
+    fn name(&self, stem: &str) -> RunnerName {
+        RunnerName::new(stem)
+    }
+}
+
 /// The plainest ids there are, to hold the suite itself to something.
 struct Counted {
     process: u64,
@@ -201,6 +289,12 @@ mod strong {
     mod demand {
         bullpen_sim::demand_contract!(crate::StrongDemand);
     }
+    mod fleet {
+        bullpen_sim::fleet_contract!(crate::StrongFleet);
+    }
+    mod forge {
+        bullpen_sim::forge_contract!(crate::CalmForge);
+    }
     mod clock {
         bullpen_sim::clock_contract!(crate::VirtualClock);
     }
@@ -221,5 +315,8 @@ mod weak {
     }
     mod demand {
         bullpen_sim::demand_contract!(crate::WeakDemand);
+    }
+    mod fleet {
+        bullpen_sim::fleet_contract!(crate::WeakFleet);
     }
 }
