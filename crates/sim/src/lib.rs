@@ -9,6 +9,7 @@
 
 pub mod checker;
 pub mod clock;
+pub mod contract;
 pub mod dice;
 pub mod kernel;
 pub mod load;

@@ -18,6 +18,7 @@ use bullpen_core::time::Timestamp;
 use crate::wire::{Reply, Wire};
 
 pub mod agent;
+pub mod demand;
 pub mod fleet;
 pub mod forge;
 pub mod ledger;
@@ -25,6 +26,7 @@ pub mod mailbox;
 pub mod queues;
 
 pub use agent::Agent;
+pub use demand::DemandModel;
 pub use fleet::FleetModel;
 pub use forge::ForgeModel;
 pub use ledger::{LedgerModel, LedgerWrite};

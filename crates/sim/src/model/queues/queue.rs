@@ -231,14 +231,11 @@ impl Queue {
         let Some(message) = self.messages.get_mut(&number) else { return };
         // One that is visible again is nobody's to hide.
         let Some(until) = message.hidden else { return };
-        if hidden.is_zero() {
-            self.show(number);
-        } else {
-            let later = now.after(hidden);
-            message.hidden = Some(later);
-            self.hidden.remove(&(until, number));
-            self.hidden.insert((later, number));
-        }
+        // One that is hidden until now is shown to whoever looks next.
+        let later = now.after(hidden);
+        message.hidden = Some(later);
+        self.hidden.remove(&(until, number));
+        self.hidden.insert((later, number));
         self.changed.notify_waiters();
     }
 

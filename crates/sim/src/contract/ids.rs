@@ -1,0 +1,52 @@
+//! What the `Ids` port promises.
+//!
+//! Not here: what an id looks like.
+
+use std::collections::BTreeSet;
+
+use bullpen_core::ports::Ids;
+
+use super::Harness;
+
+/// One test per case of the ids' contract.
+#[macro_export]
+macro_rules! ids_contract {
+    ($harness:ty) => {
+        $crate::contract_cases!(
+            $harness,
+            ids,
+            [no_id_is_given_twice, a_process_is_one_holder, jitter_stays_below_its_bound]
+        );
+    };
+}
+
+/// No two processes ever get the same claim or stop call.
+#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
+    const EACH: usize = 1_000;
+    let other = harness.another_process();
+    let (mut claims, mut stops) = (BTreeSet::new(), BTreeSet::new());
+    for ids in [harness.port(), &other] {
+        claims.extend((0..EACH).map(|_| ids.claim()));
+        stops.extend((0..EACH).map(|_| ids.stop_op()));
+    }
+    assert_eq!((claims.len(), stops.len()), (2 * EACH, 2 * EACH));
+}
+
+/// A process is always the same holder, and never another's.
+#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+pub async fn a_process_is_one_holder<H: Harness<Port: Ids>>(harness: H) {
+    let other = harness.another_process();
+    assert_eq!(harness.port().holder(), harness.port().holder());
+    assert_ne!(harness.port().holder(), other.holder());
+}
+
+/// Jitter stays below its bound, and moves.
+#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+pub async fn jitter_stays_below_its_bound<H: Harness<Port: Ids>>(harness: H) {
+    let ids = harness.port();
+    let drawn: BTreeSet<u64> = (0..1_000).map(|_| ids.jitter(10)).collect();
+    assert!(drawn.iter().all(|jitter| *jitter < 10), "{drawn:?}");
+    assert!(drawn.len() > 1, "jitter that does not jitter");
+    assert_eq!(ids.jitter(1), 0);
+}

@@ -1,0 +1,84 @@
+//! What the `Ledger` port promises.
+//!
+//! Not here: which writes make sense. The suite writes what the engine would, through
+//! `Record::on`, and checks that the ledger keeps to its own part.
+
+mod claims;
+mod directories;
+mod leases;
+mod reservations;
+mod rows;
+mod stage;
+mod swaps;
+mod sweeps;
+mod writes;
+
+pub use claims::*;
+pub use directories::*;
+pub use leases::*;
+pub use reservations::*;
+pub use rows::*;
+pub use swaps::*;
+pub use sweeps::*;
+pub use writes::*;
+
+/// One test per case of the ledger's contract.
+#[macro_export]
+macro_rules! ledger_contract {
+    ($harness:ty) => {
+        $crate::contract_cases!(
+            $harness,
+            ledger,
+            [
+                exactly_one_of_many_claimers_wins,
+                a_claim_whose_answer_was_lost_is_settled_by_its_nonce,
+                a_claim_stays_clear_of_the_deadline_by_its_margin,
+                a_claim_of_a_stale_generation_loses,
+                a_claim_of_what_is_not_idle_loses,
+                a_claim_writes_all_that_a_claim_says,
+                a_fenced_worker_can_write_nothing,
+                a_stalled_claimer_cannot_write_over_a_newer_owner,
+                every_state_is_read_back_as_it_was_written,
+                of_many_writers_who_read_the_same_one_wins,
+                a_write_whose_answer_was_lost_is_settled_by_reading,
+                every_write_raises_the_revision,
+                what_is_not_there_is_not_written_over,
+                directories_never_miss_while_everything_moves,
+                what_is_being_released_is_still_its_owners,
+                the_class_directory_lists_the_oldest_first,
+                an_advert_says_what_the_record_says,
+                a_pool_finds_everything_it_launched,
+                directories_list_more_than_a_page,
+                reservations_never_exceed_a_ceiling,
+                a_reservation_is_made_once,
+                a_reservation_that_does_not_fit_leaves_nothing,
+                a_reservation_whose_answer_was_lost_is_known,
+                a_machine_is_recorded_once,
+                no_more_machines_are_recorded_than_were_reserved,
+                nothing_is_recorded_after_giving_back,
+                giving_back_frees_what_never_came,
+                recording_and_giving_back_do_not_both_happen,
+                a_burial_frees_its_place,
+                a_burial_that_lost_frees_nothing,
+                sweeps_turn_every_page_once,
+                due_is_in_order_and_ends_in_time,
+                what_is_being_released_is_due_at_once,
+                the_buried_are_not_swept,
+                only_open_intents_are_swept,
+                a_lease_has_one_holder,
+                a_fencing_token_rises_with_every_holder,
+                a_stale_renewal_loses,
+                a_lease_whose_answer_was_lost_is_settled_by_reading,
+                a_row_is_written_only_over_what_was_read,
+                of_many_first_rows_one_is_stored,
+                a_row_is_read_back_as_it_was_written,
+                rows_wait_by_lane_and_repository,
+                waiting_rows_turn_every_page_in_order,
+                rows_are_listed_by_their_next_look,
+                a_swap_exchanges_owners_and_rows,
+                a_swap_changes_nothing_if_any_part_has_moved,
+                a_swap_needs_two_running_records,
+            ]
+        );
+    };
+}

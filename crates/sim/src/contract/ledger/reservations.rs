@@ -1,0 +1,252 @@
+//! Reservations: counted from the intent to the burial, once, under every ceiling.
+
+use bullpen_core::creation::{Ceiling, Intent, Scope};
+use bullpen_core::ids::{ClassName, PoolName};
+use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
+use futures_util::future::{join, join_all};
+
+use super::stage::{
+    HOUR, condemned, gone, intent, job, moved, newborn, record, reserve, step, stored, winners,
+};
+use crate::contract::{Harness, answered, landed, lost, won};
+
+fn at_most(scope: Scope, max: u32) -> Ceiling {
+    Ceiling { scope, max }
+}
+
+fn stack(max: u32) -> [Ceiling; 1] {
+    [at_most(Scope::Stack, max)]
+}
+
+async fn outstanding(ledger: &impl Ledger, intent: &Intent) -> u32 {
+    answered(ledger.intent(&intent.id).await).expect("the intent is there").outstanding
+}
+
+/// Whether exactly this many more machines fit under a ceiling on the whole stack.
+async fn fits(ledger: &impl Ledger, like: &Intent, max: u32, more: u32) {
+    for (wanted, granted) in [(more + 1, false), (more, true)] {
+        if wanted == 0 {
+            continue;
+        }
+        let name = format!("probe-{max}-{wanted}");
+        let probe = Intent { outstanding: wanted, ..intent(&name, wanted, like.deadline) };
+        let answer = won(ledger.reserve(&probe, &stack(max)).await);
+        assert_eq!(answer == Reserved::Granted, granted, "{wanted} more: {answer:?}");
+        if granted {
+            let seen = answered(ledger.intent(&probe.id).await).expect("it was granted");
+            won(ledger.give_back(&seen).await);
+        }
+    }
+}
+
+/// Fifty at once, of two classes, with and without a pool: no ceiling is ever broken, and nobody is
+/// refused who would have fit.
+pub async fn reservations_never_exceed_a_ceiling<H: Harness<Port: Ledger>>(harness: H) {
+    let deadline = harness.now().after(HOUR);
+    let ceilings = [
+        at_most(Scope::Stack, 60),
+        at_most(Scope::Class(ClassName::new("large")), 25),
+        at_most(Scope::Class(ClassName::new("small")), 40),
+        at_most(Scope::Pool(PoolName::new("linux")), 11),
+    ];
+    let intents: Vec<Intent> = (0..50_u32)
+        .map(|number| {
+            let class = ClassName::new(if number % 2 == 0 { "large" } else { "small" });
+            let pool = (number % 3 == 0).then(|| PoolName::new("linux"));
+            let wanted = number % 4 + 1;
+            Intent { class, pool, ..intent(&format!("intent-{number:02}"), wanted, deadline) }
+        })
+        .collect();
+    let handles: Vec<_> = intents.iter().map(|_| harness.another_process()).collect();
+    let writes = handles.iter().zip(&intents).map(|(ledger, it)| ledger.reserve(it, &ceilings));
+    let answers: Vec<_> = join_all(writes).await.into_iter().map(won).collect();
+    let granted: Vec<&Intent> = (intents.iter().zip(&answers))
+        .filter(|(_, answer)| **answer == Reserved::Granted)
+        .map(|(intent, _)| intent)
+        .collect();
+    let used = |scope: &Scope| -> u32 {
+        let counted = granted.iter().filter(|it| scope.counts(&it.class, it.pool.as_ref()));
+        counted.map(|it| it.outstanding).sum()
+    };
+    for ceiling in &ceilings {
+        let used = used(&ceiling.scope);
+        assert!(used <= ceiling.max, "{} holds {used} of {}", ceiling.scope, ceiling.max);
+    }
+    for (intent, answer) in intents.iter().zip(&answers) {
+        let Reserved::Short(short) = answer else { continue };
+        assert!(short.scope.counts(&intent.class, intent.pool.as_ref()), "{short}");
+        // Nothing was returned since, so what did not fit then does not fit now.
+        assert!(used(&short.scope) + intent.outstanding > short.max, "{short}");
+        assert_eq!(answered(harness.port().intent(&intent.id).await), None);
+    }
+    assert!(answers.iter().any(|answer| matches!(answer, Reserved::Short(_))), "nothing was short");
+}
+
+/// The same intent again counts nothing and says what is stored.
+pub async fn a_reservation_is_made_once<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 3, now.after(HOUR));
+    assert_eq!(won(ledger.reserve(&mine, &stack(5)).await), Reserved::Granted);
+    record(ledger, &newborn("i-1", &mine, now)).await;
+    for max in [5, 1] {
+        match won(harness.another_process().reserve(&mine, &stack(max)).await) {
+            Reserved::Known(known) => {
+                assert_eq!(known, answered(ledger.intent(&mine.id).await).expect("it is stored"));
+                assert_eq!(known.outstanding, 2, "one has come meanwhile");
+            }
+            other => panic!("the same intent again was {other:?}"),
+        }
+    }
+    fits(ledger, &mine, 5, 2).await;
+}
+
+/// What breaks one ceiling is not counted under the others.
+pub async fn a_reservation_that_does_not_fit_leaves_nothing<H: Harness<Port: Ledger>>(harness: H) {
+    let ledger = harness.port();
+    let large = intent("large", 3, harness.now().after(HOUR));
+    let ceilings = [at_most(Scope::Stack, 3), at_most(Scope::Class(large.class.clone()), 2)];
+    match won(ledger.reserve(&large, &ceilings).await) {
+        Reserved::Short(short) => {
+            assert_eq!((short.scope, short.max), (Scope::Class(large.class.clone()), 2));
+            assert_eq!((short.used, short.wanted), (0, 3));
+        }
+        other => panic!("three under a ceiling of two was {other:?}"),
+    }
+    assert_eq!(answered(ledger.intent(&large.id).await), None);
+    fits(ledger, &large, 3, 3).await;
+}
+
+/// A reservation that landed without an answer is found by asking again.
+pub async fn a_reservation_whose_answer_was_lost_is_known<H: Harness<Port: Ledger>>(harness: H) {
+    let ledger = harness.port();
+    let mine = intent("mine", 2, harness.now().after(HOUR));
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.reserve(&mine, &stack(3)).await, answer_lost);
+    assert_eq!(outstanding(ledger, &mine).await, 2);
+    let again = won(ledger.reserve(&mine, &stack(3)).await);
+    assert!(matches!(again, Reserved::Known(_)), "{again:?}");
+    fits(ledger, &mine, 3, 1).await;
+}
+
+/// The same machine again is known, as it is now, and takes nothing from its intent.
+pub async fn a_machine_is_recorded_once<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 3, now.after(HOUR));
+    reserve(ledger, &mine).await;
+    let born = newborn("i-1", &mine, now);
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.record(&born).await, answer_lost);
+    let created = stored(ledger, &born.id).await;
+    assert_eq!((&created.state, &created.facts), (&born.state, &born.facts));
+    assert_eq!(won(ledger.record(&born).await), Recorded::Known(created.clone()));
+    let ending = step(ledger, &created, &condemned(now)).await;
+    assert_eq!(won(ledger.record(&born).await), Recorded::Known(ending));
+    assert_eq!(outstanding(ledger, &mine).await, 2);
+    let seen = answered(ledger.intent(&mine.id).await).expect("it is stored");
+    assert_eq!(seen.deadline, mine.deadline);
+    fits(ledger, &mine, 4, 1).await;
+}
+
+/// A machine too many is nobody's, and so is one under an intent that does not exist.
+pub async fn no_more_machines_are_recorded_than_were_reserved<H: Harness<Port: Ledger>>(
+    harness: H,
+) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 2, now.after(HOUR));
+    let unknown = intent("unknown", 1, now.after(HOUR));
+    reserve(ledger, &mine).await;
+    let born: Vec<_> = (0..8).map(|number| newborn(&format!("i-{number}"), &mine, now)).collect();
+    let handles: Vec<_> = born.iter().map(|_| harness.another_process()).collect();
+    let writes = handles.iter().zip(&born).map(|(ledger, born)| ledger.record(born));
+    let answers: Vec<_> = join_all(writes).await.into_iter().map(won).collect();
+    let stored = answers.iter().filter(|answer| matches!(answer, Recorded::Stored(_))).count();
+    let refused = answers.iter().filter(|answer| **answer == Recorded::Refused).count();
+    assert_eq!((stored, refused), (2, 6), "{answers:?}");
+    assert_eq!(won(ledger.record(&newborn("i-9", &unknown, now)).await), Recorded::Refused);
+    assert_eq!(outstanding(ledger, &mine).await, 0);
+    fits(ledger, &mine, 4, 2).await;
+}
+
+/// Once what is outstanding was given back, nothing more is recorded under the intent.
+pub async fn nothing_is_recorded_after_giving_back<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = Intent { owner: job("j-1"), ..intent("mine", 2, now.after(HOUR)) };
+    reserve(ledger, &mine).await;
+    record(ledger, &newborn("i-1", &mine, now)).await;
+    let seen = answered(ledger.intent(&mine.id).await).expect("it is stored");
+    assert_eq!(seen.owner, mine.owner);
+    won(ledger.give_back(&seen).await);
+    lost(ledger.give_back(&seen).await);
+    let late = newborn("i-2", &mine, now);
+    assert_eq!(won(ledger.record(&late).await), Recorded::Refused);
+    assert_eq!(answered(ledger.read(&late.id).await), None);
+    assert_eq!(outstanding(ledger, &mine).await, 0, "still there, with nothing outstanding");
+}
+
+/// Giving back returns the part that never came, and only that.
+pub async fn giving_back_frees_what_never_came<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 5, now.after(HOUR));
+    reserve(ledger, &mine).await;
+    let stale = answered(ledger.intent(&mine.id).await).expect("it is stored");
+    record(ledger, &newborn("i-1", &mine, now)).await;
+    record(ledger, &newborn("i-2", &mine, now)).await;
+    lost(ledger.give_back(&stale).await);
+    fits(ledger, &mine, 6, 1).await;
+    let seen = answered(ledger.intent(&mine.id).await).expect("it is stored");
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.give_back(&seen).await, answer_lost);
+    fits(ledger, &mine, 7, 5).await;
+}
+
+/// A late machine and whoever gives up on it: one of them wins, and the count is right either way.
+pub async fn recording_and_giving_back_do_not_both_happen<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let other = harness.another_process();
+    for round in 0..H::ROUNDS.min(50) {
+        let mine = intent(&format!("mine-{round}"), 1, now.after(HOUR));
+        reserve(ledger, &mine).await;
+        let seen = answered(ledger.intent(&mine.id).await).expect("it is stored");
+        let born = newborn(&format!("i-{round}"), &mine, now);
+        let (recorded, back) = join(ledger.record(&born), other.give_back(&seen)).await;
+        match (won(recorded), answered(back)) {
+            (Recorded::Stored(_), Written::Lost) | (Recorded::Refused, Written::Won(())) => {}
+            both => panic!("round {round}: {both:?}"),
+        }
+        assert_eq!(outstanding(ledger, &mine).await, 0, "round {round}");
+    }
+}
+
+/// A burial returns the machine's place, once, and leaves a tombstone.
+pub async fn a_burial_frees_its_place<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 2, now.after(HOUR));
+    reserve(ledger, &mine).await;
+    record(ledger, &newborn("i-1", &mine, now)).await;
+    let created = record(ledger, &newborn("i-2", &mine, now)).await;
+    let ending = step(ledger, &created, &condemned(now)).await;
+    fits(ledger, &mine, 2, 0).await;
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.bury(&ending, &moved(&ending, &gone(now))).await, answer_lost);
+    fits(ledger, &mine, 3, 2).await;
+    let tombstone = stored(ledger, &created.id).await;
+    assert!(!tombstone.state.is_live());
+    let again = won(ledger.record(&newborn("i-2", &mine, now)).await);
+    assert_eq!(again, Recorded::Known(tombstone), "the dead are not recorded anew");
+}
+
+/// A burial over a stale revision changes nothing, of many at once one frees one place.
+pub async fn a_burial_that_lost_frees_nothing<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let mine = intent("mine", 3, now.after(HOUR));
+    reserve(ledger, &mine).await;
+    let created = record(ledger, &newborn("i-1", &mine, now)).await;
+    let ending = step(ledger, &created, &condemned(now)).await;
+    let tombstone = moved(&ending, &gone(now));
+    lost(ledger.bury(&created, &tombstone).await);
+    fits(ledger, &mine, 3, 0).await;
+    let handles: Vec<_> = (0..8).map(|_| harness.another_process()).collect();
+    let burials = handles.iter().map(|ledger| ledger.bury(&ending, &tombstone));
+    assert_eq!(winners(join_all(burials).await).len(), 1);
+    fits(ledger, &mine, 4, 2).await;
+}

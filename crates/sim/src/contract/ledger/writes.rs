@@ -1,0 +1,133 @@
+//! Ordinary writes: conditional on the revision that was read, stored as they are.
+
+use std::time::Duration;
+
+use bullpen_core::ids::{ClaimId, InstanceId};
+use bullpen_core::instance::{Event, Record, StateName};
+use bullpen_core::ports::Ledger;
+use futures_util::future::join_all;
+
+use super::stage::{
+    HOUR, claim, condemned, gone, idle, intent, job, moved, newborn, record, registered, reserve,
+    returned, stored, to_stop, warmed, winners, withdrawn,
+};
+use crate::contract::{Harness, landed, lost, won};
+
+/// Checks that a write's answer is what is stored, and that nothing but the revision differs from
+/// what was to be written.
+async fn is_stored(ledger: &impl Ledger, meant: &Record, answer: &Record) {
+    assert_eq!(stored(ledger, &answer.id).await, *answer);
+    assert_eq!(Record { revision: answer.revision, ..meant.clone() }, *answer);
+}
+
+/// A life through every state, read back after every step.
+pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
+    let under = intent("life", 2, now.after(HOUR));
+    reserve(ledger, &under).await;
+    let mut seen = record(ledger, &newborn("i-1", &under, now)).await;
+    let mut names = vec![seen.state.name()];
+    let later = now.after(Duration::from_secs(61));
+    let stop = to_stop(now);
+    let stopped = Event::FoundStopped { at: later, deadline: later.after(HOUR), shared: true };
+    for event in [&stop, &stopped] {
+        let next = moved(&seen, event);
+        let answer = won(ledger.replace(&seen, &next).await);
+        is_stored(ledger, &next, &answer).await;
+        names.push(answer.state.name());
+        seen = answer;
+    }
+    seen = won(ledger.claim(&claim(&seen, &owner, "n-1", now)).await);
+    names.push(seen.state.name());
+    let steps: [&dyn Fn(&Record) -> Event; 4] = [
+        &|seen| registered(seen, &owner, "n-1", now),
+        &|seen| withdrawn(seen, &owner, now),
+        &|seen| returned(seen.generation, now),
+        &|_| condemned(now),
+    ];
+    for event in steps {
+        let next = moved(&seen, &event(&seen));
+        let answer = won(ledger.replace(&seen, &next).await);
+        is_stored(ledger, &next, &answer).await;
+        names.push(answer.state.name());
+        seen = answer;
+    }
+    let tombstone = moved(&seen, &gone(now));
+    let buried = won(ledger.bury(&seen, &tombstone).await);
+    is_stored(ledger, &tombstone, &buried).await;
+    names.push(buried.state.name());
+    for state in StateName::ALL {
+        assert!(names.contains(&state), "the case misses {}", state.as_str());
+    }
+}
+
+/// Of many that write over the same revision, one wins.
+pub async fn of_many_writers_who_read_the_same_one_wins<H: Harness<Port: Ledger>>(harness: H) {
+    const WRITERS: u64 = 32;
+    let idle = idle(&harness, "i-1").await;
+    let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
+    let writers: Vec<_> = (0..WRITERS).map(|_| harness.another_process()).collect();
+    let mut seen = won(ledger.claim(&claim(&idle, &owner, "n-1", now)).await);
+    for round in 0..5_u32 {
+        let nexts: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let lease = now.after(HOUR * (round + 1) + Duration::from_millis(writer));
+                let (claim, generation) = (ClaimId::new("n-1"), seen.generation);
+                moved(&seen, &Event::Renewed { claim, generation, lease })
+            })
+            .collect();
+        let replacing =
+            writers.iter().zip(&nexts).map(|(ledger, next)| ledger.replace(&seen, next));
+        let winners = winners(join_all(replacing).await);
+        assert_eq!(winners.len(), 1, "round {round}");
+        let (winner, answer) = &winners[0];
+        is_stored(ledger, &nexts[*winner], answer).await;
+        seen = answer.clone();
+    }
+}
+
+/// A write that landed without an answer is found by reading, and cannot land again.
+pub async fn a_write_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port: Ledger>>(
+    harness: H,
+) {
+    let idle = idle(&harness, "i-1").await;
+    let (ledger, now) = (harness.port(), harness.now());
+    let next = moved(&idle, &condemned(now));
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.replace(&idle, &next).await, answer_lost);
+    let found = stored(ledger, &idle.id).await;
+    assert_eq!(Record { revision: found.revision, ..next.clone() }, found);
+    assert!(found.revision > idle.revision);
+    lost(ledger.replace(&idle, &next).await);
+    let tombstone = moved(&found, &gone(now));
+    let answer_lost = harness.lose_next_answer();
+    landed(ledger.bury(&found, &tombstone).await, answer_lost);
+    assert_eq!(stored(ledger, &idle.id).await.state, tombstone.state);
+    lost(ledger.bury(&found, &tombstone).await);
+}
+
+/// The ledger raises the revision itself, whatever the writer put there.
+pub async fn every_write_raises_the_revision<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    let under = intent("revisions", 1, now.after(HOUR));
+    reserve(ledger, &under).await;
+    let created = record(ledger, &newborn("i-1", &under, now)).await;
+    assert_eq!(stored(ledger, &created.id).await, created);
+    let mut next = moved(&created, &warmed(now, now.after(HOUR)));
+    next.revision = bullpen_core::ids::Revision(0);
+    let idle = won(ledger.replace(&created, &next).await);
+    assert!(idle.revision > created.revision);
+    let claimed = won(ledger.claim(&claim(&idle, &job("j-1"), "n", now)).await);
+    assert!(claimed.revision > idle.revision);
+}
+
+/// A write to what was never recorded loses.
+pub async fn what_is_not_there_is_not_written_over<H: Harness<Port: Ledger>>(harness: H) {
+    let idle = idle(&harness, "i-1").await;
+    let (ledger, now) = (harness.port(), harness.now());
+    let unknown = Record { id: InstanceId::new("i-unknown"), ..idle };
+    lost(ledger.replace(&unknown, &moved(&unknown, &condemned(now))).await);
+    let ending = moved(&unknown, &condemned(now));
+    lost(ledger.bury(&ending, &moved(&ending, &gone(now))).await);
+    assert_eq!(ledger.read(&unknown.id).await, Ok(None));
+}

@@ -1,0 +1,392 @@
+//! What the `Mailbox` port promises.
+//!
+//! Not here: what an agent does about an order, or how exposure is judged; those are the core's.
+
+use std::time::Duration;
+
+use bullpen_core::ids::{Generation, JobId, MailboxKey, RunnerName};
+use bullpen_core::instance::Owner;
+use bullpen_core::mailbox::{
+    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Secret, Signal, SignalKind, Withdrawal,
+};
+use bullpen_core::ports::{Mailbox, Read, Written};
+use bullpen_core::time::Timestamp;
+use futures_util::future::{join, join_all};
+
+use super::{Harness, answered, landed, lost, while_this_happens, while_time_passes, won};
+
+/// One test per case of the mailbox's contract.
+#[macro_export]
+macro_rules! mailbox_contract {
+    ($harness:ty) => {
+        $crate::contract_cases!(
+            $harness,
+            mailbox,
+            [
+                an_order_is_read_back_as_it_was_posted,
+                only_a_newer_order_is_stored,
+                a_drain_becomes_a_stop_and_never_the_reverse,
+                a_withdrawal_never_erases_what_was_assigned,
+                a_stalled_claimer_cannot_overwrite_a_newer_assignment,
+                of_many_orders_at_once_the_newest_remains,
+                an_order_whose_answer_was_lost_is_settled_by_reading,
+                redacting_removes_only_its_own_credential,
+                a_redacted_assignment_is_not_posted_again,
+                eventual_reads_catch_up,
+                signals_do_not_overwrite_each_other,
+                a_signal_of_an_earlier_generation_is_dropped,
+                an_older_beat_is_dropped,
+                beats_and_signals_leave_each_other_alone,
+                reports_come_in_the_order_they_were_asked_for,
+                mailboxes_are_apart,
+                a_wait_ends_when_an_order_comes,
+                a_wait_ends_when_a_report_comes,
+                a_wait_ends_by_itself,
+            ]
+        );
+    };
+}
+
+fn key() -> MailboxKey {
+    MailboxKey::new("AROA:i-1")
+}
+
+fn start() -> Timestamp {
+    "2026-01-05T08:00:00.125Z".parse().expect("it is RFC 3339")
+}
+
+fn assignment(generation: u64) -> Assignment {
+    Assignment {
+        generation: Generation(generation),
+        owner: Owner::Job(JobId::new(format!("j-{generation}"))),
+        runner: RunnerName::new(format!("stack-j-{generation}-1")),
+        label: "warm ☃ \"quoted\"".into(),
+        credential: Some(Credential::Jit(Secret::new("not a real one"))),
+        register_by: Some(start()),
+        hard_cap: start().after(Duration::from_secs(86_400)),
+    }
+}
+
+fn assigned(generation: u64) -> Order {
+    Order::Assigned(assignment(generation))
+}
+
+fn withdrawn(generation: u64, mode: Mode) -> Order {
+    Order::Withdrawn(Withdrawal {
+        generation: Generation(generation),
+        mode,
+        at: start(),
+        idle_deadline: start().after(Duration::from_secs(420)),
+        removal_token: Some(Secret::new("not a real one either")),
+    })
+}
+
+fn beat(seq: u64) -> Beat {
+    let at = start().after(Duration::from_secs(seq));
+    Beat { seq, at, phase: Phase::Waiting, boot: "boot-1".into() }
+}
+
+fn signal(generation: u64, detail: &str) -> Signal {
+    let owner = Some(Owner::Job(JobId::new("j-1")));
+    Signal { generation: Generation(generation), owner, at: start(), detail: detail.into() }
+}
+
+async fn inbox(mailbox: &impl Mailbox) -> Option<Inbox> {
+    answered(mailbox.inbox(&key(), Read::Consistent).await)
+}
+
+async fn report(mailbox: &impl Mailbox) -> bullpen_core::mailbox::Report {
+    let mut reports = answered(mailbox.reports(&[key()]).await);
+    reports.pop().flatten().expect("the report is there")
+}
+
+/// An order and the memory of what was assigned come back whole, to any process.
+pub async fn an_order_is_read_back_as_it_was_posted<H: Harness<Port: Mailbox>>(harness: H) {
+    let other = harness.another_process();
+    assert_eq!(inbox(&other).await, None);
+    for (order, remembers) in
+        [(assigned(1), 1), (withdrawn(2, Mode::Drain), 1), (withdrawn(2, Mode::Stop), 1)]
+    {
+        let stored = won(harness.port().post(&key(), &order).await);
+        assert_eq!(stored, Inbox { assigned: Generation(remembers), order });
+        assert_eq!(inbox(&other).await, Some(stored));
+    }
+}
+
+/// Equal or older orders lose and change nothing.
+pub async fn only_a_newer_order_is_stored<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    let stored = won(mailbox.post(&key(), &assigned(5)).await);
+    for order in [assigned(5), assigned(4), withdrawn(4, Mode::Stop), withdrawn(1, Mode::Drain)] {
+        lost(mailbox.post(&key(), &order).await);
+    }
+    assert_eq!(inbox(mailbox).await, Some(stored));
+    won(mailbox.post(&key(), &assigned(6)).await);
+    // Generations need not be dense, and are numbers: ten is more than nine.
+    won(mailbox.post(&key(), &assigned(9)).await);
+    won(mailbox.post(&key(), &assigned(10)).await);
+}
+
+/// Within one generation: assignment, drain, stop, in this order only.
+pub async fn a_drain_becomes_a_stop_and_never_the_reverse<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    won(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    lost(mailbox.post(&key(), &assigned(3)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    let stop = won(mailbox.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    assert_eq!(inbox(mailbox).await, Some(stop));
+}
+
+/// However many withdrawals follow, the last assignment is remembered.
+pub async fn a_withdrawal_never_erases_what_was_assigned<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    let first = won(mailbox.post(&key(), &withdrawn(1, Mode::Drain)).await);
+    assert_eq!(first.assigned, Generation(0), "nothing was ever assigned");
+    won(mailbox.post(&key(), &assigned(2)).await);
+    for (generation, mode) in [(2, Mode::Drain), (2, Mode::Stop), (4, Mode::Drain), (7, Mode::Stop)]
+    {
+        let stored = won(mailbox.post(&key(), &withdrawn(generation, mode)).await);
+        assert_eq!(stored.assigned, Generation(2), "after {generation}, {mode:?}");
+    }
+    assert_eq!(inbox(mailbox).await.map(|inbox| inbox.assigned), Some(Generation(2)));
+}
+
+/// Fencing reaches the agent: a claimer that slept cannot put its assignment over a newer one.
+pub async fn a_stalled_claimer_cannot_overwrite_a_newer_assignment<H: Harness<Port: Mailbox>>(
+    harness: H,
+) {
+    let (stalled, others) = (harness.port(), harness.another_process());
+    won(others.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    let newer = won(others.post(&key(), &assigned(4)).await);
+    lost(stalled.post(&key(), &assigned(2)).await);
+    lost(stalled.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    assert_eq!(inbox(stalled).await, Some(newer));
+}
+
+/// Many writers at once: the newest order remains, and what each winner was told was true.
+pub async fn of_many_orders_at_once_the_newest_remains<H: Harness<Port: Mailbox>>(harness: H) {
+    let orders: Vec<Order> = (1..=24_u64)
+        .map(|number| match number * 7 % 24 + 1 {
+            generation if number % 2 == 0 => assigned(generation),
+            generation => withdrawn(generation, Mode::Drain),
+        })
+        .collect();
+    let newest = orders.iter().max_by_key(|order| order.rank()).expect("there are some");
+    let handles: Vec<_> = orders.iter().map(|_| harness.another_process()).collect();
+    let key = key();
+    let posts = handles.iter().zip(&orders).map(|(mailbox, order)| mailbox.post(&key, order));
+    let answers = join_all(posts).await;
+    let stored = inbox(harness.port()).await.expect("something was stored");
+    assert_eq!(stored.order, *newest);
+    let mut assigned = Generation(0);
+    for (order, answer) in orders.iter().zip(answers) {
+        if let (Written::Won(_), Order::Assigned(assignment)) = (answered(answer), order) {
+            assigned = assigned.max(assignment.generation);
+        }
+    }
+    assert_eq!(stored.assigned, assigned, "an assignment that won is remembered");
+}
+
+/// An order that landed without an answer is there, once.
+pub async fn an_order_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port: Mailbox>>(
+    harness: H,
+) {
+    let answer_lost = harness.lose_next_answer();
+    landed(harness.port().post(&key(), &assigned(1)).await, answer_lost);
+    assert_eq!(inbox(harness.port()).await.map(|inbox| inbox.order), Some(assigned(1)));
+    lost(harness.port().post(&key(), &assigned(1)).await);
+}
+
+/// The credential of the latest assignment is removed by its own generation and by no other.
+pub async fn redacting_removes_only_its_own_credential<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    answered(mailbox.redact(&key(), Generation(1)).await);
+    assert_eq!(inbox(mailbox).await, None, "redacting makes nothing");
+    let stored = won(mailbox.post(&key(), &assigned(2)).await);
+    for other in [1, 3] {
+        answered(mailbox.redact(&key(), Generation(other)).await);
+    }
+    assert_eq!(inbox(mailbox).await, Some(stored));
+    for _ in 0..2 {
+        answered(mailbox.redact(&key(), Generation(2)).await);
+        let order = Order::Assigned(Assignment { credential: None, ..assignment(2) });
+        assert_eq!(inbox(mailbox).await, Some(Inbox { assigned: Generation(2), order }));
+    }
+    let withdrawn = won(mailbox.post(&key(), &withdrawn(2, Mode::Drain)).await);
+    answered(mailbox.redact(&key(), Generation(2)).await);
+    assert_eq!(inbox(mailbox).await, Some(withdrawn), "a withdrawal keeps its token");
+}
+
+/// A redacted assignment keeps its rank: the same again cannot bring the credential back.
+pub async fn a_redacted_assignment_is_not_posted_again<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    won(mailbox.post(&key(), &assigned(2)).await);
+    answered(mailbox.redact(&key(), Generation(2)).await);
+    lost(mailbox.post(&key(), &assigned(2)).await);
+    let stored = inbox(mailbox).await.expect("it is there");
+    assert!(matches!(stored.order, Order::Assigned(Assignment { credential: None, .. })));
+}
+
+/// An eventual read shows some value that was there, and in the end the last.
+pub async fn eventual_reads_catch_up<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    for generation in 1..=10_u64 {
+        won(mailbox.post(&key(), &assigned(generation)).await);
+        let seen = answered(mailbox.inbox(&key(), Read::Eventual).await);
+        let seen = seen.map_or(0, |inbox| inbox.assigned.0);
+        assert!(seen <= generation, "{seen} was never posted");
+        assert!(H::WEAK || seen == generation);
+        harness.pass(Duration::from_millis(200)).await;
+    }
+    harness.settle().await;
+    let seen = answered(mailbox.inbox(&key(), Read::Eventual).await);
+    assert_eq!(seen, inbox(mailbox).await);
+    assert_eq!(seen.map(|inbox| inbox.assigned), Some(Generation(10)));
+}
+
+const KINDS: [SignalKind; 9] = [
+    SignalKind::WarmUpOk,
+    SignalKind::WarmUpFailed,
+    SignalKind::Acknowledged,
+    SignalKind::Registered,
+    SignalKind::RegistrationFailed,
+    SignalKind::JobStarted,
+    SignalKind::ListenerEnded,
+    SignalKind::Removed,
+    SignalKind::Interrupted,
+];
+
+/// All kinds written at once are all there.
+pub async fn signals_do_not_overwrite_each_other<H: Harness<Port: Mailbox>>(harness: H) {
+    let handles: Vec<_> = KINDS.iter().map(|_| harness.another_process()).collect();
+    for round in 1..=5 {
+        let key = key();
+        let signals: Vec<_> =
+            KINDS.iter().map(|kind| signal(round, &format!("{kind:?}"))).collect();
+        let writes = (handles.iter().zip(KINDS).zip(&signals))
+            .map(|((mailbox, kind), signal)| mailbox.signal(&key, kind, signal));
+        join_all(writes).await.into_iter().for_each(answered);
+        let stored = report(harness.port()).await;
+        for (kind, signal) in KINDS.into_iter().zip(&signals) {
+            assert_eq!(stored.signals.get(&kind), Some(signal), "round {round}");
+        }
+    }
+}
+
+/// A signal that speaks of an earlier owner never hides one of a later.
+pub async fn a_signal_of_an_earlier_generation_is_dropped<H: Harness<Port: Mailbox>>(harness: H) {
+    let (mailbox, kind) = (harness.port(), SignalKind::Removed);
+    answered(mailbox.signal(&key(), kind, &signal(10, "later")).await);
+    answered(mailbox.signal(&key(), kind, &signal(9, "earlier")).await);
+    assert_eq!(report(mailbox).await.signals.get(&kind), Some(&signal(10, "later")));
+    // The same generation may say more.
+    answered(mailbox.signal(&key(), kind, &signal(10, "more")).await);
+    assert_eq!(report(mailbox).await.signals.get(&kind), Some(&signal(10, "more")));
+    // Another kind is not held back by this one.
+    answered(mailbox.signal(&key(), SignalKind::WarmUpOk, &signal(0, "warm")).await);
+    assert_eq!(report(mailbox).await.removed(), Generation(10));
+    assert!(report(mailbox).await.signals.contains_key(&SignalKind::WarmUpOk));
+}
+
+/// A beat that was overtaken on the way is dropped.
+pub async fn an_older_beat_is_dropped<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    for (sent, stored) in [(1, 1), (10, 10), (9, 10), (2, 10), (11, 11)] {
+        answered(mailbox.beat(&key(), &beat(sent)).await);
+        assert_eq!(report(mailbox).await.beat, Some(beat(stored)), "after beat {sent}");
+    }
+}
+
+/// Beats and signals at once: neither is lost.
+pub async fn beats_and_signals_leave_each_other_alone<H: Harness<Port: Mailbox>>(harness: H) {
+    let (mailbox, other) = (harness.port(), harness.another_process());
+    for round in 1..=20 {
+        let (key, beat) = (key(), beat(round));
+        let signal = signal(round, "");
+        let writes =
+            join(mailbox.beat(&key, &beat), other.signal(&key, SignalKind::JobStarted, &signal));
+        let (first, second) = writes.await;
+        answered(first);
+        answered(second);
+        let stored = report(mailbox).await;
+        assert_eq!(stored.beat, Some(beat));
+        assert_eq!(stored.signals.get(&SignalKind::JobStarted), Some(&signal));
+    }
+}
+
+/// One answer per key, in the keys' order; none where nobody has reported.
+pub async fn reports_come_in_the_order_they_were_asked_for<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    let keys: Vec<_> =
+        (0..120_u64).map(|number| MailboxKey::new(format!("key-{number}"))).collect();
+    for (seq, key) in (0..).zip(&keys).filter(|(seq, _)| seq % 3 != 0) {
+        answered(mailbox.beat(key, &beat(seq)).await);
+    }
+    // An order makes no report.
+    won(mailbox.post(&keys[0], &assigned(1)).await);
+    let asked: Vec<_> = keys.iter().rev().cloned().collect();
+    let reports = answered(mailbox.reports(&asked).await);
+    let seqs: Vec<_> = reports
+        .iter()
+        .map(|report| report.as_ref().and_then(|report| Some(report.beat.as_ref()?.seq)))
+        .collect();
+    let expected: Vec<_> = (0..120).rev().map(|seq| (seq % 3 != 0).then_some(seq)).collect();
+    assert_eq!(seqs, expected);
+    assert_eq!(answered(mailbox.reports(&[]).await), []);
+}
+
+/// What is written under one key is seen under no other.
+pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
+    let mailbox = harness.port();
+    won(mailbox.post(&key(), &assigned(7)).await);
+    answered(mailbox.beat(&key(), &beat(7)).await);
+    let other = MailboxKey::new("AROA:i-12");
+    assert_eq!(answered(mailbox.inbox(&other, Read::Consistent).await), None);
+    assert_eq!(answered(mailbox.reports(std::slice::from_ref(&other)).await), [None]);
+    won(mailbox.post(&other, &assigned(1)).await);
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// How long a wait took that another process was to end after two seconds.
+async fn waited<H: Harness<Port: Mailbox>>(
+    harness: &H,
+    change: impl Future<Output = ()>,
+) -> Duration {
+    let (key, began) = (key(), harness.now());
+    let waiting = harness.port().wait(&key, LONG);
+    let changing = async {
+        harness.pass(Duration::from_secs(2)).await;
+        change.await;
+    };
+    let done = while_this_happens(harness, LONG * 2, waiting, changing).await;
+    assert!(done.is_some(), "a wait ends by itself");
+    harness.now().since(began)
+}
+
+/// An agent that waits hears of its order at once, where the adapter can.
+pub async fn a_wait_ends_when_an_order_comes<H: Harness<Port: Mailbox>>(harness: H) {
+    let other = harness.another_process();
+    let change = async { drop(won(other.post(&key(), &assigned(1)).await)) };
+    let waited = waited(&harness, change).await;
+    assert!(H::WEAK || waited < LONG / 2, "it slept on for {waited:?}");
+}
+
+/// Whoever waits for an agent hears of its report at once, where the adapter can.
+pub async fn a_wait_ends_when_a_report_comes<H: Harness<Port: Mailbox>>(harness: H) {
+    let other = harness.another_process();
+    let change = async {
+        answered(other.signal(&key(), SignalKind::Registered, &signal(1, "")).await);
+    };
+    let waited = waited(&harness, change).await;
+    assert!(H::WEAK || waited < LONG / 2, "it slept on for {waited:?}");
+}
+
+/// Without a change a wait ends in its time.
+pub async fn a_wait_ends_by_itself<H: Harness<Port: Mailbox>>(harness: H) {
+    let (key, wait) = (key(), Duration::from_secs(3));
+    let done = while_time_passes(&harness, wait * 3, harness.port().wait(&key, wait)).await;
+    assert!(done.is_some(), "it waits for ever");
+}

@@ -1,0 +1,322 @@
+//! The models pass the contract suites, strong and weak. Until they do, a simulation proves nothing.
+//!
+//! A strong world is calm. A weak one has every liberty its port allows, but loses no answers and
+//! refuses no calls by chance: the suites pull those levers themselves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{
+    ClaimId, HolderId, InstanceId, IntentId, PoolName, RunnerName, SpecHash, StopOp,
+};
+use bullpen_core::mailbox::Credential;
+use bullpen_core::ports::{Demand, Ids, RunnerSpec};
+use bullpen_core::request::TypePattern;
+use bullpen_core::time::Timestamp;
+use bullpen_sim::clock::{SimClock, pass};
+use bullpen_sim::contract::Harness;
+use bullpen_sim::contract::demand::DemandHarness;
+use bullpen_sim::contract::fleet::FleetHarness;
+use bullpen_sim::contract::forge::ForgeHarness;
+use bullpen_sim::dice::Dice;
+use bullpen_sim::model::{
+    DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
+};
+use bullpen_sim::wire::{Weather, Wire};
+
+const LAG_MAX: Duration = Duration::from_secs(2);
+
+/// What every harness here has: a wire, a clock and a number for the next process.
+struct Ground {
+    wire: Wire,
+    clock: SimClock,
+    processes: AtomicU64,
+}
+
+impl Ground {
+    fn new(weak: bool) -> Self {
+        let weather = if weak {
+            Weather {
+                latency_max: Duration::from_millis(3),
+                false_empty: 200,
+                deliver_twice: 150,
+                lag_max: LAG_MAX,
+                ..Weather::default()
+            }
+        } else {
+            Weather::default()
+        };
+        let wire = Wire::new(7, "contract", weather);
+        let clock = SimClock::new(wire.clone(), 0);
+        Self { wire, clock, processes: AtomicU64::new(0) }
+    }
+
+    fn another(&self) -> (Wire, SimClock) {
+        let process = self.processes.fetch_add(1, Ordering::SeqCst);
+        let wire = Wire::new(process, "another", self.wire.weather());
+        let clock = self.clock.for_process(wire.clone(), 0);
+        (wire, clock)
+    }
+}
+
+fn paused<F: Future>(case: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without input and output can always be built");
+    runtime.block_on(case)
+}
+
+macro_rules! world {
+    ($harness:ident, $model:ty, $weak:literal, $make:expr, $another:expr) => {
+        struct $harness {
+            ground: Ground,
+            port: $model,
+        }
+
+        impl Harness for $harness {
+            type Port = $model;
+            const WEAK: bool = $weak;
+
+            fn block_on<F: Future>(case: F) -> F::Output {
+                paused(case)
+            }
+
+            async fn fresh() -> Self {
+                let ground = Ground::new($weak);
+                let port = $make(ground.wire.clone(), ground.clock.clone());
+                Self { ground, port }
+            }
+
+            fn port(&self) -> &$model {
+                &self.port
+            }
+
+            fn another_process(&self) -> $model {
+                let (wire, clock) = self.ground.another();
+                $another(&self.port, wire, clock)
+            }
+
+            fn now(&self) -> Timestamp {
+                self.ground.clock.true_now()
+            }
+
+            async fn pass(&self, wait: Duration) {
+                pass(wait).await;
+            }
+
+            async fn settle(&self) {
+                pass(LAG_MAX + Duration::from_millis(1)).await;
+            }
+
+            fn lose_next_answer(&self) -> bool {
+                self.ground.wire.lose_next_answer();
+                true
+            }
+        }
+    };
+}
+
+world!(StrongLedger, LedgerModel, false, LedgerModel::new, LedgerModel::for_process);
+world!(WeakLedger, LedgerModel, true, LedgerModel::weak, LedgerModel::for_process);
+world!(StrongQueues, QueuesModel, false, QueuesModel::new, QueuesModel::for_process);
+world!(WeakQueues, QueuesModel, true, QueuesModel::weak, QueuesModel::for_process);
+world!(StrongMailbox, MailboxModel, false, MailboxModel::new, MailboxModel::for_process);
+world!(WeakMailbox, MailboxModel, true, MailboxModel::weak, MailboxModel::for_process);
+world!(
+    StrongDemand,
+    DemandModel,
+    false,
+    |wire, _| DemandModel::new(wire),
+    |source: &DemandModel, wire, _| source.for_process(wire)
+);
+world!(
+    WeakDemand,
+    DemandModel,
+    true,
+    |wire, _| DemandModel::weak(wire),
+    |source: &DemandModel, wire, _| source.for_process(wire)
+);
+world!(VirtualClock, SimClock, false, |_, clock| clock, |clock: &SimClock, wire, _| clock
+    .for_process(wire, 0));
+world!(
+    CountedIds,
+    Counted,
+    false,
+    |_, _| Counted::new(0, Arc::default()),
+    |ids: &Counted, _, _| Counted::new(1, Arc::clone(&ids.next))
+);
+
+impl DemandHarness for StrongDemand {
+    async fn announce(&self, demand: Demand) {
+        self.port.announce(demand);
+    }
+}
+
+impl DemandHarness for WeakDemand {
+    async fn announce(&self, demand: Demand) {
+        self.port.announce(demand);
+    }
+}
+
+world!(StrongFleet, FleetModel, false, fleet, FleetModel::for_process);
+world!(WeakFleet, FleetModel, true, weak_fleet, FleetModel::for_process);
+world!(
+    CalmForge,
+    ForgeModel,
+    false,
+    |wire, _| ForgeModel::new(wire),
+    |forge: &ForgeModel, wire, _| forge.for_process(wire)
+);
+
+fn fleet(wire: Wire, clock: SimClock) -> FleetModel {
+    let fleet = FleetModel::new(wire, clock);
+    // Without agents: a machine that has booted just runs.
+    fleet.on_boot(|_, _| {});
+    fleet
+}
+
+fn weak_fleet(wire: Wire, clock: SimClock) -> FleetModel {
+    let fleet = fleet(wire, clock);
+    fleet.set_delays(Duration::from_secs(40), LAG_MAX);
+    fleet
+}
+
+macro_rules! catalogue {
+    ($($harness:ident),+) => {$(
+        impl FleetHarness for $harness {
+            fn request(
+                &self,
+                intent: &IntentId,
+                pool: Option<PoolName>,
+                count: u32,
+            ) -> LaunchRequest {
+                LaunchRequest {
+                    intent: intent.clone(),
+                    class: RunnerClass::defaults().remove(0),
+                    pool,
+                    usage: Usage::Spot,
+                    allowed_types: vec![TypePattern::new("c6i.*"), TypePattern::new("m*")],
+                    avoid: BTreeSet::new(),
+                    spec_hash: SpecHash::new("1:abc"),
+                    count,
+                }
+            }
+
+            fn leave_room_for(&self, machines: u32) -> bool {
+                self.port.limit_capacity(Some(machines));
+                true
+            }
+        }
+    )+};
+}
+
+catalogue!(StrongFleet, WeakFleet);
+
+/// How long a job of the model's lasts here.
+const JOB: Duration = Duration::from_secs(600);
+
+impl ForgeHarness for CalmForge {
+    async fn listen(&self, runner: &RunnerSpec, _: &Credential) -> bool {
+        let machine = InstanceId::new(runner.name.as_str());
+        self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
+    }
+
+    async fn give_job(&self, runner: &RunnerName) {
+        // The suite gives each runner a label of its own, by which the forge finds it.
+        self.port.submit(&format!("warm-{runner}"), JOB);
+    }
+
+    async fn end_job(&self, _: &RunnerName) {
+        pass(JOB).await;
+    }
+
+    fn name(&self, stem: &str) -> RunnerName {
+        RunnerName::new(stem)
+    }
+}
+
+/// The plainest ids there are, to hold the suite itself to something.
+struct Counted {
+    process: u64,
+    next: Arc<AtomicU64>,
+    dice: Dice,
+}
+
+impl Counted {
+    fn new(process: u64, next: Arc<AtomicU64>) -> Self {
+        Self { process, next, dice: Dice::new(process, "ids") }
+    }
+
+    fn next(&self) -> String {
+        self.next.fetch_add(1, Ordering::SeqCst).to_string()
+    }
+}
+
+impl Ids for Counted {
+    fn claim(&self) -> ClaimId {
+        ClaimId::new(self.next())
+    }
+
+    fn stop_op(&self) -> StopOp {
+        StopOp::new(self.next())
+    }
+
+    fn holder(&self) -> HolderId {
+        HolderId::new(self.process.to_string())
+    }
+
+    fn jitter(&self, bound: u64) -> u64 {
+        self.dice.below(bound)
+    }
+}
+
+mod strong {
+    mod ledger {
+        bullpen_sim::ledger_contract!(crate::StrongLedger);
+    }
+    mod queues {
+        bullpen_sim::queues_contract!(crate::StrongQueues);
+    }
+    mod mailbox {
+        bullpen_sim::mailbox_contract!(crate::StrongMailbox);
+    }
+    mod demand {
+        bullpen_sim::demand_contract!(crate::StrongDemand);
+    }
+    mod fleet {
+        bullpen_sim::fleet_contract!(crate::StrongFleet);
+    }
+    mod forge {
+        bullpen_sim::forge_contract!(crate::CalmForge);
+    }
+    mod clock {
+        bullpen_sim::clock_contract!(crate::VirtualClock);
+    }
+    mod ids {
+        bullpen_sim::ids_contract!(crate::CountedIds);
+    }
+}
+
+mod weak {
+    mod ledger {
+        bullpen_sim::ledger_contract!(crate::WeakLedger);
+    }
+    mod queues {
+        bullpen_sim::queues_contract!(crate::WeakQueues);
+    }
+    mod mailbox {
+        bullpen_sim::mailbox_contract!(crate::WeakMailbox);
+    }
+    mod demand {
+        bullpen_sim::demand_contract!(crate::WeakDemand);
+    }
+    mod fleet {
+        bullpen_sim::fleet_contract!(crate::WeakFleet);
+    }
+}
