@@ -49,6 +49,7 @@ fn idle() -> Record {
         revision: Revision(9),
         uses: 3,
         trust: Some(TrustGroup::new("acme/app")),
+        tainted: false,
     }
 }
 
@@ -151,7 +152,7 @@ fn mailboxes(c: &mut Criterion) {
         Acted { rank: Some(Order::Assigned(assignment(5)).rank()), listener: Some(assignment(5)) };
     let removed = Acted { rank: Some(inbox.order.rank()), listener: None };
     for (name, acted) in [("react, remove", &listening), ("react, wait", &removed)] {
-        c.bench_function(name, |b| b.iter(|| react(black_box(acted), Some(&inbox), at(20))));
+        c.bench_function(name, |b| b.iter(|| react(black_box(acted), Some(&inbox), false, at(20))));
     }
 }
 

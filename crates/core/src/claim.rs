@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::ids::Generation;
 use crate::instance::Tier;
 use crate::limits::Limits;
-use crate::mailbox::{Report, SYSTEMIC, SignalKind};
+use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind};
 use crate::time::Timestamp;
 
 /// One step of a claim.
@@ -108,8 +108,8 @@ pub struct Watch {
     pub since: Timestamp,
     /// What kind of machine it is.
     pub kind: Watched,
-    /// The beat's number when the watch began.
-    pub beat_seen: Option<u64>,
+    /// The beat that was there when the watch began.
+    pub beat_seen: Option<Beat>,
 }
 
 /// What kind of machine a watch is on; each has its own deadlines.
@@ -147,11 +147,11 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
             Check::Failed(CheckFailure::RegistrationFailed)
         };
     }
-    if watch.kind == Watched::Created && report.signals.contains_key(&SignalKind::WarmUpFailed) {
+    if has_failed_warm_up(watch, report, limits) {
         return Check::Failed(CheckFailure::WarmUpFailed);
     }
     if report.signal(SignalKind::Registered, watch.generation).is_some() {
-        if report.is_fresh(now, limits.heartbeat_stale, watch.beat_seen) {
+        if report.is_fresh(now, limits.heartbeat_stale, watch.beat_seen.as_ref()) {
             return Check::Passed;
         }
         return match overdue(watch, Some(report), waited, limits) {
@@ -160,6 +160,16 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
         };
     }
     overdue(watch, Some(report), waited, limits)
+}
+
+/// A started machine runs its `prerun` anew; only what it said since it was started counts.
+fn has_failed_warm_up(watch: &Watch, report: &Report, limits: &Limits) -> bool {
+    let failed = report.signals.get(&SignalKind::WarmUpFailed);
+    failed.is_some_and(|signal| match watch.kind {
+        Watched::Created => true,
+        Watched::Started => signal.at >= watch.since.before(limits.clock_skew),
+        Watched::Warm => false,
+    })
 }
 
 /// Which deadline has passed, if any.

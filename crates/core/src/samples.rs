@@ -11,7 +11,7 @@ use crate::ids::{
 };
 use crate::instance::{Facts, Owner, Record, State, Tier};
 use crate::limits::Limits;
-use crate::mailbox::{Assignment, Credential, Inbox, Mode, Order, Secret, Withdrawal};
+use crate::mailbox::{Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Secret, Withdrawal};
 use crate::message::Advert;
 use crate::request::{OnPartial, Request, TypePattern};
 use crate::time::Timestamp;
@@ -81,7 +81,13 @@ pub(crate) fn record(state: State) -> Record {
         revision: Revision(9),
         uses: 3,
         trust: Some(trust()),
+        tainted: false,
     }
+}
+
+/// A beat of the boot `boot-1`.
+pub(crate) fn beat(seq: u64, at: Timestamp) -> Beat {
+    Beat { seq, at, phase: Phase::Waiting, boot: "boot-1".into() }
 }
 
 pub(crate) fn created(owner: Owner) -> State {

@@ -312,7 +312,9 @@ async fn settle<P: Ports>(
 
 fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
     let age = stack.now().since(record.facts.launched_at);
-    if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
+    if record.tainted {
+        Some(EndReason::Untrusted)
+    } else if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
         Some(EndReason::WornOut)
     } else if record.facts.spec_hash != stack.spec_hash {
         Some(EndReason::Outdated)

@@ -10,7 +10,7 @@ use bullpen_core::ids::{
     ClaimId, ClassName, InstanceId, InstanceType, IntentId, JobId, MailboxKey, PoolName, QueueName,
     Revision, SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::transition::Warm;
+use bullpen_core::instance::Warm;
 use bullpen_core::instance::{Event, Facts, Owner, Record};
 use bullpen_core::invariants::on_write;
 use bullpen_core::mailbox::{Mode, Order, Withdrawal};

@@ -4,8 +4,8 @@
 //! Not here: making the calls.
 
 use super::*;
-use crate::mailbox::{Beat, Phase, Signal};
-use crate::samples::{LIMITS, at};
+use crate::mailbox::{Beat, Signal};
+use crate::samples::{LIMITS, at, beat};
 
 const TIERS: [Tier; 3] = [Tier::Hot, Tier::Released, Tier::Stopped];
 const STEPS: [Step; 4] = [Step::Claim, Step::Assign, Step::Start, Step::Check];
@@ -14,12 +14,14 @@ const G: Generation = Generation(5);
 /// A report with these signals of generation 5 and a beat that is always fresh.
 fn report(kinds: &[SignalKind], now: Timestamp) -> Report {
     let signal = || Signal { generation: G, owner: None, at: now, detail: String::new() };
-    let beat = Beat { seq: 8, at: now, phase: Phase::Waiting, boot: "boot-1".into() };
-    Report { beat: Some(beat), signals: kinds.iter().map(|kind| (*kind, signal())).collect() }
+    Report {
+        beat: Some(beat(8, now)),
+        signals: kinds.iter().map(|kind| (*kind, signal())).collect(),
+    }
 }
 
 fn watch(kind: Watched) -> Watch {
-    Watch { generation: G, since: at(0), kind, beat_seen: Some(7) }
+    Watch { generation: G, since: at(0), kind, beat_seen: Some(beat(7, at(0))) }
 }
 
 /// The check of a watch `millis` after it began.
@@ -126,10 +128,10 @@ fn a_listener_that_listens_passes_at_once_and_late() {
 fn a_listener_on_a_silent_machine_passes_only_when_it_beats_again() {
     for (kind, _, register) in deadlines() {
         let listens = report(&[SignalKind::Acknowledged, SignalKind::Registered], at(0));
-        let stale = |seen, millis| {
+        let stale = |seen: Option<u64>, millis| {
             let mut report = listens.clone();
             report.beat = report.beat.map(|beat| Beat { at: at(90_000), ..beat });
-            let watch = Watch { beat_seen: seen, ..watch(kind) };
+            let watch = Watch { beat_seen: seen.map(|seq| beat(seq, at(0))), ..watch(kind) };
             check(&watch, Some(&report), &LIMITS, at(0).after(Duration::from_millis(millis)))
         };
         assert_eq!(stale(Some(8), register - 1), Check::Pending);

@@ -19,10 +19,11 @@ use crate::ids::{
 use crate::message::Advert;
 use crate::time::Timestamp;
 
+pub mod event;
 pub mod standby;
 pub mod transition;
 
-pub use transition::{Authority, Event, Refusal};
+pub use event::{Authority, Event, Refusal, Warm};
 
 /// Who holds an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -342,6 +343,9 @@ pub struct Record {
     pub uses: u32,
     /// Whose code may have run on it last; nobody's yet if absent.
     pub trust: Option<TrustGroup>,
+    /// Whether code from outside that group may have run on it too. It is never used again.
+    #[serde(default)]
+    pub tainted: bool,
 }
 
 impl Record {
@@ -361,6 +365,7 @@ impl Record {
             revision: Revision(1),
             uses: 0,
             trust,
+            tainted: false,
         }
     }
 

@@ -1,7 +1,8 @@
 //! What an agent does about its inbox: the pure half of its life.
 //!
 //! [`Acted`] is what the agent remembers having done; [`react`] compares it with the inbox. The
-//! agent's process does what the [`Reaction`] says and then remembers it.
+//! agent's process does what the [`Reaction`] says and then remembers it. A restarted agent finds
+//! its predecessor's listener, if one lives, before it reacts to anything.
 //!
 //! Not here: warm-up, running a listener, cleaning, or reading the mailbox (`bullpen-agent`).
 

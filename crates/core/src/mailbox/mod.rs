@@ -210,6 +210,14 @@ pub struct Beat {
     pub boot: String,
 }
 
+impl Beat {
+    /// Whether this one came after `other`. A new boot counts from the beginning again, and there
+    /// is only ever one boot alive.
+    pub fn follows(&self, other: &Self) -> bool {
+        self.boot != other.boot || self.seq > other.seq
+    }
+}
+
 /// The kinds of signal. Their text is what the seeds' scripts called them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SignalKind {
@@ -275,10 +283,10 @@ impl Report {
     }
 
     /// Whether the machine is known to be alive now. A beat from the future is no evidence by its
-    /// time; one that advanced while it was watched always is.
-    pub fn is_fresh(&self, now: Timestamp, stale: Duration, watched: Option<u64>) -> bool {
+    /// time; one that advanced since `watched` was seen always is.
+    pub fn is_fresh(&self, now: Timestamp, stale: Duration, watched: Option<&Beat>) -> bool {
         self.beat.as_ref().is_some_and(|beat| {
-            now.distance(beat.at) <= stale || watched.is_some_and(|seq| beat.seq > seq)
+            now.distance(beat.at) <= stale || watched.is_some_and(|seen| beat.follows(seen))
         })
     }
 

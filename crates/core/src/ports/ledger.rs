@@ -117,9 +117,13 @@ pub struct RowSwap {
 /// - Every write is atomic and conditional, and answers [`Written`]. An `Err` means that it
 ///   certainly did not land; [`Written::Unknown`] means that it may have.
 /// - Reads by key (`read`, `intent`, `lease`, `row`) and the directories (`owned_by`, `idle_in`,
-///   `standing_by`) are strongly consistent: they see every write that was answered before.
-/// - Directories never miss. They may list too much: an entry whose record has moved on. Callers
-///   judge what they get, and the conditional write decides.
+///   `standing_by`, `waiting_repositories`, `waiting`) are strongly consistent: they see every write
+///   that was answered before.
+/// - Directories never miss. They may list too much: an entry whose record has moved on, shown as
+///   it is now (`owned_by`, `standing_by`) or as it was advertised (`idle_in`). Callers judge what
+///   they get, and the conditional write decides.
+/// - `reserve` and `record` answer what they found inside [`Written::Won`]; they are never lost.
+/// - `replace` never stores a tombstone; only `bury` does, because it also returns a reservation.
 /// - A record's reservation is counted from [`Ledger::reserve`] until [`Ledger::bury`], or until
 ///   [`Ledger::give_back`] returns the part that never came.
 ///
@@ -191,6 +195,7 @@ pub trait Ledger: Send + Sync {
         record: &Record,
     ) -> impl Future<Output = Result<Written<Recorded>, Fault>> + Send;
     /// Returns what is still outstanding of an intent: nothing of it will be recorded any more.
+    /// Lost if anything was recorded under it since it was read.
     fn give_back(&self, seen: &Intent) -> impl Future<Output = Result<Written<()>, Fault>> + Send;
 
     /// A lease as it is stored.

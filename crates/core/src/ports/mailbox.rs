@@ -20,8 +20,8 @@ pub enum Read {
 ///
 /// Contract: `post` stores an order exactly if [`Inbox::accept`] takes it, atomically. A report's
 /// attributes (the beat, each kind of signal) are written one by one and never overwrite another;
-/// a beat or signal that is older than the stored one of its kind (by `seq`, by generation) is
-/// dropped. `wait` returns early when the inbox changes, where the adapter can.
+/// a beat that does not follow the stored one ([`Beat::follows`]), and a signal of an earlier
+/// generation than the stored one of its kind, is dropped. `wait` returns early when the inbox changes, where the adapter can.
 ///
 /// Weak arm: an eventual read may show any earlier value; `wait` may only ever time out.
 pub trait Mailbox: Send + Sync {

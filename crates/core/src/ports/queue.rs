@@ -100,7 +100,8 @@ pub trait Queues: Send + Sync {
     fn ensure(&self, spec: &QueueSpec) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Deletes a queue and what is in it.
     fn remove(&self, queue: &QueueName) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Sends; one answer per message, in order. An `Err` means that none was sent.
+    /// Sends; one answer per message, in order. An `Err` means that none was sent; without an answer
+    /// from the service each message's own answer is [`Fault::Unavailable`].
     fn send(
         &self,
         queue: &QueueName,

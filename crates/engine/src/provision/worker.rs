@@ -16,6 +16,7 @@ use bullpen_core::ids::{ClaimId, InstanceId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
+use bullpen_core::pickup::{Verdict, judge};
 use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Mailbox, Ports, Started};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
@@ -111,7 +112,7 @@ async fn take<P: Ports>(
     let seen = match advert.generation {
         Some(generation) => generation,
         None => match transition::read(stack, &advert.id, until).await? {
-            Some(record) if terms.request.trusts(record.trust.as_ref()) => record.generation,
+            Some(record) if is_wanted(stack, terms, &record) => record.generation,
             _ => return Ok(None),
         },
     };
@@ -127,6 +128,13 @@ async fn take<P: Ports>(
         lease: now.after(stack.limits.claim_lease),
     };
     transition::claim(stack, &write, until).await
+}
+
+/// A message of the first generation says too little; the record is judged in its place.
+fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> bool {
+    record.advert().is_some_and(|advert| {
+        judge(&advert, terms.request, &stack.limits, stack.now()) == Verdict::PassOn
+    })
 }
 
 /// Walks the claimed machine through the protocol's steps.
@@ -229,7 +237,7 @@ pub async fn watch<P: Ports>(stack: &Stack<P>, record: &Record, kind: Watched) -
             let report = reports.into_iter().next().flatten();
             if first {
                 first = false;
-                watch.beat_seen = report.as_ref().and_then(|r| r.beat.as_ref()).map(|b| b.seq);
+                watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
             }
             match check(&watch, report.as_ref(), &stack.limits, stack.now()) {
                 Check::Passed => return Outcome::Done,

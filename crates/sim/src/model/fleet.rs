@@ -259,12 +259,6 @@ impl FleetState {
 
     /// Pending → running: the agent starts.
     fn boot(&mut self, id: &InstanceId) {
-        let Some(boot) = self.on_boot.clone() else {
-            if let Some(entry) = self.entries.get_mut(id) {
-                entry.machine.state = MachineState::Running;
-            }
-            return;
-        };
         let Some(entry) = self.entries.get_mut(id) else { return };
         if entry.machine.state != MachineState::Pending {
             return;
@@ -272,7 +266,9 @@ impl FleetState {
         entry.machine.state = MachineState::Running;
         let (over, life) = watch::channel(false);
         entry.life = Some(over);
-        boot(entry.machine.clone(), Life(life));
+        if let Some(boot) = self.on_boot.clone() {
+            boot(entry.machine.clone(), Life(life));
+        }
     }
 
     fn end(&mut self, id: &InstanceId, now: Timestamp, asked: bool) {

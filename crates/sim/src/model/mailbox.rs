@@ -106,10 +106,10 @@ impl MailboxState {
         self.slots.get(key)?.report.as_ref()
     }
 
-    /// Stores a beat, unless a later one is there.
+    /// Stores a beat, unless it does not follow the one that is there.
     pub fn beat(&mut self, key: &MailboxKey, beat: Beat) {
         let report = self.slot(key).report.get_or_insert_default();
-        if report.beat.as_ref().is_none_or(|stored| stored.seq < beat.seq) {
+        if report.beat.as_ref().is_none_or(|stored| beat.follows(stored)) {
             report.beat = Some(beat);
             self.wake(key);
         }

@@ -294,8 +294,8 @@ impl World {
     fn agent_reads(&self, inbox: &Inbox, broken: Broken) -> Option<Self> {
         let mut next = self.clone();
         next.just_started = false;
-        match react(&self.agent, Some(inbox), at(2)) {
-            Reaction::Wait => return self.just_started.then_some(next),
+        match react(&self.agent, Some(inbox), false, at(2)) {
+            Reaction::Wait | Reaction::AwaitJob(_) => return self.just_started.then_some(next),
             Reaction::Start(assignment) | Reaction::Adopt(assignment) => {
                 next.listener = Some(assignment.clone());
                 next.agent.listener = Some(assignment);

@@ -5,10 +5,8 @@
 use std::time::Duration;
 
 use crate::ids::Generation;
-use crate::mailbox::{
-    Beat, Exposed, Inbox, Phase, Removal, Report, Signal, SignalKind, prove_unexposed,
-};
-use crate::samples::{LIMITS, assigned, at, drain, inbox, stop};
+use crate::mailbox::{Beat, Exposed, Inbox, Removal, Report, Signal, SignalKind, prove_unexposed};
+use crate::samples::{LIMITS, assigned, at, beat, drain, inbox, stop};
 
 const G3: Generation = Generation(3);
 
@@ -93,27 +91,29 @@ fn exposure_is_the_same_whoever_asks_and_however_often() {
     assert_eq!(proof, Err(Exposed::Unacknowledged { assigned, removed }));
 }
 
-fn beat(seq: u64, seconds: u64) -> Report {
-    let beat = Beat { seq, at: at(seconds), phase: Phase::Waiting, boot: "boot-1".into() };
-    Report { beat: Some(beat), signals: [].into() }
+fn beating(seq: u64, seconds: u64) -> Report {
+    Report { beat: Some(beat(seq, at(seconds))), signals: [].into() }
 }
 
 #[test]
 fn a_beat_is_fresh_for_three_intervals_of_either_clock() {
-    let fresh = |beat_at, now| beat(7, beat_at).is_fresh(at(now), LIMITS.heartbeat_stale, None);
+    let fresh = |beat_at, now| beating(7, beat_at).is_fresh(at(now), LIMITS.heartbeat_stale, None);
     for (beat_at, now, expected) in
         [(100, 100, true), (100, 115, true), (100, 116, false), (115, 100, true), (116, 100, false)]
     {
         assert_eq!(fresh(beat_at, now), expected, "beat at {beat_at}, read at {now}");
     }
     let just_stale = at(115).after(Duration::from_millis(1));
-    assert!(!beat(7, 100).is_fresh(just_stale, LIMITS.heartbeat_stale, None));
+    assert!(!beating(7, 100).is_fresh(just_stale, LIMITS.heartbeat_stale, None));
 }
 
 #[test]
 fn a_beat_from_the_future_is_no_evidence_until_it_advances_while_watched() {
-    let future = beat(7, 9_000);
-    let fresh = |watched| future.is_fresh(at(100), LIMITS.heartbeat_stale, watched);
+    let future = beating(7, 9_000);
+    let fresh = |watched: Option<u64>| {
+        let watched = watched.map(|seq| beat(seq, at(0)));
+        future.is_fresh(at(100), LIMITS.heartbeat_stale, watched.as_ref())
+    };
     assert!(!fresh(None));
     assert!(!fresh(Some(7)), "it stands still");
     assert!(!fresh(Some(8)));
@@ -121,9 +121,18 @@ fn a_beat_from_the_future_is_no_evidence_until_it_advances_while_watched() {
 }
 
 #[test]
+fn a_new_boot_counts_from_the_beginning_and_is_still_news() {
+    let rebooted = Beat { boot: "boot-2".into(), ..beat(1, at(9_000)) };
+    assert!(rebooted.follows(&beat(7, at(8_000))));
+    assert!(!beat(7, at(9_000)).follows(&beat(7, at(8_000))));
+    let report = Report { beat: Some(rebooted), signals: [].into() };
+    assert!(report.is_fresh(at(100), LIMITS.heartbeat_stale, Some(&beat(7, at(0)))));
+}
+
+#[test]
 fn a_report_without_a_beat_is_never_fresh() {
     assert!(!Report::default().is_fresh(at(0), LIMITS.heartbeat_stale, None));
-    assert!(!removed(3).is_fresh(at(12), LIMITS.heartbeat_stale, Some(0)));
+    assert!(!removed(3).is_fresh(at(12), LIMITS.heartbeat_stale, Some(&beat(0, at(0)))));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_reaper_whose_withdrawal_is_refused_still_sees_the_listener() {
     assert_eq!(judged(&stored, &report, 2), exposed, "exposure is remembered in the inbox");
 
     let removal = Reaction::Remove(withdrawal(2, Mode::Stop));
-    assert_eq!(react(&agent, Some(&stored), at(1)), removal);
+    assert_eq!(react(&agent, Some(&stored), false, at(1)), removal);
     acknowledge(&mut report, 2);
     assert_eq!(judged(&stored, &report, 2), Ok(Removal::Acknowledged));
 }
@@ -114,7 +114,7 @@ fn a_withdrawal_that_overtakes_its_assignment_is_acknowledged() {
         let (stored, mut report) = (inbox([assigned(1), order]), Report::default());
         judged(&stored, &report, 2).unwrap_err();
         for agent in [Acted::default(), Acted { rank: Some(stop(0).rank()), listener: None }] {
-            let reaction = react(&agent, Some(&stored), at(1));
+            let reaction = react(&agent, Some(&stored), false, at(1));
             assert!(matches!(reaction, Reaction::Remove(_)), "{reaction:?}");
         }
         acknowledge(&mut report, 2);
@@ -130,5 +130,9 @@ fn a_stalled_assignment_does_not_reach_the_agent_of_the_next_owner() {
     Inbox::accept(Some(&next), assigned(2)).unwrap_err();
     let agent = Acted { rank: Some(assigned(4).rank()), listener: Some(assignment(4)) };
     let stale = inbox([assigned(2)]);
-    assert_eq!(react(&agent, Some(&stale), at(1)), Reaction::Wait, "not even by a stale read");
+    assert_eq!(
+        react(&agent, Some(&stale), false, at(1)),
+        Reaction::Wait,
+        "not even by a stale read"
+    );
 }

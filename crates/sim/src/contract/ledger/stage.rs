@@ -11,7 +11,7 @@ use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     PoolName, Revision, SpecHash, StopOp, TrustGroup, Zone,
 };
-use bullpen_core::instance::transition::Warm;
+use bullpen_core::instance::Warm;
 use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record};
 use bullpen_core::mailbox::{Inbox, Mode, Order, Withdrawal, prove_unexposed};
 use bullpen_core::ports::{ClaimWrite, Fault, JobRow, Ledger, Page, Recorded, Reserved, Written};

@@ -29,7 +29,12 @@ pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>
     let mut names = vec![seen.state.name()];
     let later = now.after(Duration::from_secs(61));
     let stop = to_stop(now);
-    let stopped = Event::FoundStopped { at: later, deadline: later.after(HOUR), shared: true };
+    let stopped = Event::FoundStopped {
+        at: later,
+        skew: Duration::ZERO,
+        deadline: later.after(HOUR),
+        shared: true,
+    };
     for event in [&stop, &stopped] {
         let next = moved(&seen, event);
         let answer = won(ledger.replace(&seen, &next).await);

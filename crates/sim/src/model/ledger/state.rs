@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bullpen_core::creation::{Intent, Scope};
 use bullpen_core::ids::{InstanceId, IntentId, LeaseName, Revision};
-use bullpen_core::instance::{Event, Owner, Record, State};
+use bullpen_core::instance::{Event, Record, State};
 use bullpen_core::invariants::WriteKind;
 use bullpen_core::lease::Lease;
 use bullpen_core::ports::{ClaimWrite, JobRow, Swap, Written};
@@ -181,8 +181,7 @@ impl LedgerState {
     /// `record` with `other`'s owner, if it is still as it was read.
     fn swapped(&self, record: &Record, other: &Record) -> Option<Record> {
         let stored = self.stored(&record.id).filter(|stored| stored.revision == record.revision)?;
-        let (from, to) = (running_owner(record)?.clone(), running_owner(other)?.clone());
-        stored.on(&Event::Swapped { from, to, generation: record.generation }).ok()
+        stored.swapped_with(other).ok()
     }
 
     fn is_at(&self, id: &InstanceId, seen: Revision) -> bool {
@@ -242,12 +241,5 @@ impl LedgerState {
         if let Some(observer) = &mut self.observer {
             observer(write);
         }
-    }
-}
-
-const fn running_owner(record: &Record) -> Option<&Owner> {
-    match &record.state {
-        State::Running { owner, .. } => Some(owner),
-        _ => None,
     }
 }

@@ -158,7 +158,7 @@ impl Resolved<'_> {
             }
             1 => Event::FoundRunning { op: self.op(), until: deadline, deadline },
             2 => Event::StopAgain { op: self.op(), until: deadline },
-            3 => Event::FoundStopped { at, deadline, shared },
+            3 => Event::FoundStopped { at, skew: Duration::ZERO, deadline, shared },
             4..=9 => self.tenure_event(),
             10 => {
                 let (authority, warm) = (self.authority(), self.odd());
@@ -193,7 +193,7 @@ impl Resolved<'_> {
                 Event::Registered { owner, generation, claim, at, deadline, cap }
             }
             8 => Event::Extended { owner, generation, deadline },
-            _ => Event::Swapped { from: owner, to: request_owner(), generation },
+            _ => Event::Swapped { from: owner, to: request_owner(), trust: None, generation },
         }
     }
 }
@@ -266,7 +266,7 @@ fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec
             cap,
         },
         Event::Extended { owner: owner(), generation, deadline },
-        Event::Swapped { from: owner(), to: request_owner(), generation },
+        Event::Swapped { from: owner(), to: request_owner(), trust: None, generation },
         Event::Withdrawn { authority: authority.clone(), warm: true, at: at(1), cap },
         Event::Condemned { authority, why: EndReason::Dumped, at: at(1) },
     ]

@@ -60,7 +60,10 @@ fn owners_events(owner: &Owner, generation: Generation) -> [(State, Event); 6] {
         (ours(), registered(name(), generation, Some(nonce()))),
         (ours(), condemned(mine())),
         (running(job_owner()), Event::Extended { owner: name(), generation, deadline }),
-        (running(job_owner()), Event::Swapped { from: name(), to: request_owner(), generation }),
+        (
+            running(job_owner()),
+            Event::Swapped { from: name(), to: request_owner(), trust: None, generation },
+        ),
         (running(job_owner()), withdrawn(mine())),
     ]
 }
@@ -113,7 +116,8 @@ fn a_machine_within_the_margin_of_its_deadline_is_not_claimed() {
 
 #[test]
 fn a_machine_is_not_called_stopped_while_a_stop_call_may_land() {
-    let event = Event::FoundStopped { at: at(59), deadline: at(900), shared: true };
+    let event =
+        Event::FoundStopped { at: at(59), skew: Duration::ZERO, deadline: at(900), shared: true };
     assert_eq!(refusal(stopping(), &event), Refusal::TooEarly { until: at(60) });
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Not here: what does not move (`refusals`).
 
-use super::super::{Authority, Event, Warm};
+use std::time::Duration;
+
 use crate::ids::{ClaimId, Generation, InstanceId, Revision, StopOp, TrustGroup};
+use crate::instance::{Authority, Event, Warm};
 use crate::instance::{EndReason, Owner, Record, State, Tier};
 use crate::mailbox::{Removal, Unexposed};
 use crate::samples::{
@@ -94,7 +96,12 @@ fn stopping_again_keeps_the_later_of_both_fences() {
 
 #[test]
 fn a_stopped_machine_is_idle_once_no_stop_call_can_land_any_more() {
-    let event = Event::FoundStopped { at: at(60), deadline: at(604_860), shared: true };
+    let event = Event::FoundStopped {
+        at: at(60),
+        skew: Duration::ZERO,
+        deadline: at(604_860),
+        shared: true,
+    };
     let next = after(stopping(), &event);
     let (tier, deadline) = (Tier::Stopped, at(604_860));
     assert_eq!(next.state, State::Idle { tier, since: at(60), deadline, shared: true });
@@ -174,9 +181,21 @@ fn an_extension_moves_the_deadline_forward_and_stops_at_the_cap() {
 #[test]
 fn a_swap_changes_the_owner_and_keeps_the_generation() {
     let (from, to) = (job_owner(), request_owner());
-    let event = Event::Swapped { from, to: to.clone(), generation: GENERATION };
+    let trust = Some(trust());
+    let event = Event::Swapped { from, to: to.clone(), trust, generation: GENERATION };
     let next = after(running(job_owner()), &event);
-    assert_eq!((next.state, next.generation), (running(to), GENERATION));
+    assert_eq!((next.state, next.generation, next.tainted), (running(to), GENERATION, false));
+}
+
+#[test]
+fn a_machine_that_ran_another_groups_code_by_a_swap_is_tainted_for_good() {
+    let mine = record(running(job_owner()));
+    let theirs =
+        Record { trust: Some(TrustGroup::new("acme/other")), ..record(running(request_owner())) };
+    let swapped = mine.swapped_with(&theirs).unwrap();
+    assert_eq!(swapped.state, running(request_owner()));
+    assert!(swapped.tainted);
+    assert!(swapped.swapped_with(&mine).unwrap().tainted, "swapping back cleans nothing");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::super::{Authority, Event, Refusal, Warm};
 use crate::ids::{ClaimId, StopOp};
@@ -166,7 +167,7 @@ fn standby_events() -> Vec<Event> {
         warmed_up(Warm::ToStop { op: stop_op(), until, deadline }),
         Event::FoundRunning { op: op.clone(), until, deadline },
         Event::StopAgain { op, until },
-        Event::FoundStopped { at: at(60), deadline, shared: true },
+        Event::FoundStopped { at: at(60), skew: Duration::ZERO, deadline, shared: true },
     ]
 }
 
@@ -197,7 +198,7 @@ fn tenure_events(record: &Record) -> Vec<Event> {
             cap,
         },
         Event::Extended { owner: owner.clone(), generation, deadline: at(3_600) },
-        Event::Swapped { from: owner, to: request_owner(), generation },
+        Event::Swapped { from: owner, to: request_owner(), trust: None, generation },
     ]
 }
 
