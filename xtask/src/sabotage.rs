@@ -16,13 +16,12 @@ use crate::place::{succeed, variable};
 const FLAG: &str = "--cfg sabotage";
 
 /// The step.
-#[expect(dead_code, reason = "joins `steps::ALL` with the first planted bug")]
 pub(crate) const STEP: Step =
     Step { name: "sabotage", what: "every planted bug is found by the simulator", run };
 
 fn run(gate: &Context<'_>) -> Result<()> {
     let mut test = gate.place.command("cargo");
-    test.args(["test", "--profile", "sim", "-p", "bullpen-sim"])
+    test.args(["test", "--profile", "sim", "-p", "bullpen-sim", "--test", "planted_bugs"])
         .env("CARGO_TARGET_DIR", gate.place.target.join("sabotage"))
         .env("RUSTFLAGS", with_flag(variable("RUSTFLAGS")));
     succeed(&mut test)

@@ -15,7 +15,6 @@ use crate::gate::{Context, Step};
 const SEEDS: Range<u64> = 0..1_000;
 
 /// The step.
-#[expect(dead_code, reason = "joins `steps::ALL` with the command `bullpen sim run`")]
 pub(crate) const STEP: Step =
     Step { name: "seeds", what: "the simulator on the gate's seeds", run };
 

@@ -3,9 +3,9 @@
 //! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
 
 use crate::gate::Step;
-use crate::{clean_tree, deny, tidy, tools};
+use crate::{clean_tree, deny, sabotage, seeds, tidy, tools};
 
-/// Every step. `seeds::STEP` and `sabotage::STEP` belong before `clean_tree::STEP`.
+/// Every step.
 pub(crate) const ALL: &[Step] = &[
     Step { name: "tools", what: "install what is missing", run: |gate| tools::install(gate.place) },
     Step {
@@ -31,6 +31,8 @@ pub(crate) const ALL: &[Step] = &[
         what: "cargo test --workspace",
         run: |gate| gate.place.cargo(&["test", "--workspace"]),
     },
+    seeds::STEP,
+    sabotage::STEP,
     clean_tree::STEP,
 ];
 

@@ -241,7 +241,8 @@ async fn heal_later(world: &World) {
     world.heal();
 }
 
-async fn make_queues(world: &World) {
+/// Makes the queues that the load's classes are advertised in.
+pub async fn make_queues(world: &World) {
     for class in load::classes() {
         let spec = QueueSpec {
             name: bullpen_core::ids::QueueName::new(format!("sim-{}", class.name)),
@@ -321,7 +322,7 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
 }
 
 /// What `refresh` does, again and again, in processes that die like all others.
-async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
+pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
     let dice = Dice::new(world.seed, "upkeep");
     let mut memory = advertise::Memory::default();
     let mut pass_number = 0_u64;
@@ -338,7 +339,7 @@ async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
 }
 
 /// Every step is independent: one that fails does not stop the others.
-async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
+pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
     let _ = reap(stack).await;
     let _ = reconcile(stack).await;
     for class in load::classes() {
@@ -347,7 +348,7 @@ async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
 }
 
 /// The faults have stopped and nobody wants anything: everything must go.
-async fn become_quiet(world: &World, checker: &Checker) {
+pub async fn become_quiet(world: &World, checker: &Checker) {
     let began = world.outside.clock().elapsed();
     while let Some(left) = unquiet(world) {
         if world.outside.clock().elapsed() > began + QUIET_WITHIN {
@@ -360,7 +361,7 @@ async fn become_quiet(world: &World, checker: &Checker) {
 }
 
 /// The first thing that is still there.
-fn unquiet(world: &World) -> Option<Violation> {
+pub fn unquiet(world: &World) -> Option<Violation> {
     let left = |instance, what: String| Violation {
         invariant: Invariant::Conservation,
         instance,

@@ -14,5 +14,6 @@ pub mod dice;
 pub mod kernel;
 pub mod load;
 pub mod model;
+pub mod stage;
 pub mod wire;
 pub mod world;

@@ -10,7 +10,7 @@
 //!
 //! Not here: what the calls do (`model`), or restarting what died (`kernel`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,7 +84,11 @@ struct State {
     fuse: Option<u64>,
     awaits: u64,
     counts: Counts,
+    calls: Calls,
 }
+
+/// How many calls each port received.
+pub type Calls = BTreeMap<&'static str, u64>;
 
 /// How often each thing happened, to show that it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +143,7 @@ impl Wire {
             fuse: None,
             awaits: 0,
             counts: Counts::default(),
+            calls: Calls::new(),
         };
         Self {
             dice: Arc::new(Dice::new(seed, name)),
@@ -169,6 +174,11 @@ impl Wire {
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.state().counts
+    }
+
+    /// How many calls this process made so far, by port.
+    pub fn calls(&self) -> Calls {
+        self.state().calls.clone()
     }
 
     /// This wire's own dice, for a model's other choices.
@@ -236,13 +246,14 @@ impl Wire {
     }
 
     /// Makes one call: time passes, the effect happens or not, time passes, the answer comes or not.
-    pub async fn call<T, F>(&self, effect: F) -> Reply<T>
+    pub async fn call<T, F>(&self, port: &'static str, effect: F) -> Reply<T>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
         self.step().await;
         self.travel().await;
+        *self.state().calls.entry(port).or_default() += 1;
         let fate = self.draw_fate();
         let answer = match fate {
             Fate::Refuse(fault) => return Reply::Refused(fault),
@@ -323,7 +334,7 @@ mod tests {
         let wire = Wire::calm();
         wire.lose_next_answer();
         let (count, effect) = counting();
-        assert_eq!(wire.call(effect).await, Reply::Lost);
+        assert_eq!(wire.call("test", effect).await, Reply::Lost);
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 
@@ -332,7 +343,7 @@ mod tests {
         let wire = Wire::calm();
         wire.land_next_late(Duration::from_secs(5));
         let (count, effect) = counting();
-        assert_eq!(wire.call(effect).await, Reply::Lost);
+        assert_eq!(wire.call("test", effect).await, Reply::Lost);
         assert_eq!(count.load(Ordering::SeqCst), 0);
         pass(Duration::from_secs(6)).await;
         assert_eq!(count.load(Ordering::SeqCst), 1);
@@ -347,7 +358,7 @@ mod tests {
             tokio::select! {
                 biased;
                 () = wire.died() => {}
-                reply = wire.call(effect) => panic!("a dead process got {reply:?}"),
+                reply = wire.call("test", effect) => panic!("a dead process got {reply:?}"),
             }
             assert_eq!(count.load(Ordering::SeqCst), happened, "after {awaits} awaits");
             assert_eq!(wire.counts().crashes, 1);

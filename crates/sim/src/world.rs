@@ -256,12 +256,10 @@ impl World {
     where
         F: AsyncFnOnce(&Stack<SimPorts>) -> T,
     {
-        let climate = self.climate();
-        let wire = self.wire(name, climate.control);
+        let (wire, stack) = self.process(name);
         if let Some(awaits) = fuse {
             wire.die_after(awaits);
         }
-        let stack = self.stack(name, &wire, &climate);
         let ended = tokio::select! {
             biased;
             () = wire.died() => None,
@@ -269,6 +267,14 @@ impl World {
         };
         self.retire(&wire);
         ended
+    }
+
+    /// A process of this name: its wire, and its engine's stack.
+    pub fn process(&self, name: &str) -> (Wire, Stack<SimPorts>) {
+        let climate = self.climate();
+        let wire = self.wire(name, climate.control);
+        let stack = self.stack(name, &wire, &climate);
+        (wire, stack)
     }
 
     /// A process that has ended makes no more calls; only its counts are kept.

@@ -4,6 +4,7 @@
 //! clean, which the gate's seeds show.
 
 #[cfg(sabotage)]
+#[expect(clippy::print_stdout, reason = "how soon each bug is found is worth seeing")]
 mod with_bugs {
     use bullpen_core::invariants::Invariant;
     use bullpen_core::sabotage;

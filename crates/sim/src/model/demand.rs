@@ -72,7 +72,10 @@ impl DemandModel {
 impl DemandSource for DemandModel {
     async fn demands(&self, max: usize) -> Result<Vec<Demand>, Fault> {
         let (state, wire) = (Arc::clone(&self.state), self.wire.clone());
-        self.wire.call(move || locked(&state).demands(max, wire.dice())).await.or_unavailable()
+        self.wire
+            .call("demand", move || locked(&state).demands(max, wire.dice()))
+            .await
+            .or_unavailable()
     }
 
     async fn settle(&self, jobs: &[JobId]) -> Result<(), Fault> {
@@ -83,6 +86,6 @@ impl DemandSource for DemandModel {
                 state.open.remove(job);
             }
         };
-        self.wire.call(settle).await.or_unavailable()
+        self.wire.call("demand", settle).await.or_unavailable()
     }
 }

@@ -307,7 +307,7 @@ impl Fleet for FleetModel {
         let (model, request) = (self.clone(), request.clone());
         async move {
             let (shared, wire, clock) = (model.state, model.wire.clone(), model.clock);
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let before = state.serial;
                 let launched = state.launch(&request, clock.true_now(), &wire);
@@ -333,7 +333,7 @@ impl Fleet for FleetModel {
         let (model, ids) = (self.clone(), ids.to_vec());
         async move {
             let (shared, wire) = (model.state, model.wire.clone());
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 ids.into_iter()
                     .map(|id| {
                         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -365,7 +365,7 @@ impl Fleet for FleetModel {
         let (model, ops) = (self.clone(), ops.to_vec());
         async move {
             let shared = model.state;
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 for (id, _) in ops {
                     if let Some(entry) = state.entries.get_mut(&id)
@@ -386,7 +386,7 @@ impl Fleet for FleetModel {
         let (model, ids) = (self.clone(), ids.to_vec());
         async move {
             let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 for id in &ids {
                     state.end(id, clock.true_now(), true);
@@ -400,7 +400,7 @@ impl Fleet for FleetModel {
         let model = self.clone();
         async move {
             let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 let state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 state.visible(clock.true_now()).cloned().collect()
             });
@@ -415,7 +415,7 @@ impl Fleet for FleetModel {
         let (model, ids) = (self.clone(), ids.to_vec());
         async move {
             let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("fleet", move || {
                 let state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = clock.true_now();
                 ids.iter()

@@ -226,7 +226,7 @@ impl Forge for ForgeModel {
         let (model, name) = (self.clone(), runner.name.clone());
         async move {
             let state = model.state;
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("forge", move || {
                 let state = state.lock().unwrap_or_else(PoisonError::into_inner);
                 if state.outage {
                     return Err(Fault::Unavailable);
@@ -241,9 +241,9 @@ impl Forge for ForgeModel {
         let (model, name) = (self.clone(), runner.clone());
         async move {
             let state = model.state;
-            let reply = model
-                .wire
-                .call(move || state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name));
+            let reply = model.wire.call("forge", move || {
+                state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name)
+            });
             match reply.await {
                 Reply::Answered(deletion) => deletion,
                 Reply::Refused(_) | Reply::Lost => Deletion::Unavailable,
@@ -255,7 +255,7 @@ impl Forge for ForgeModel {
         let model = self.clone();
         async move {
             let state = model.state;
-            let reply = model.wire.call(move || {
+            let reply = model.wire.call("forge", move || {
                 let state = state.lock().unwrap_or_else(PoisonError::into_inner);
                 state
                     .runners

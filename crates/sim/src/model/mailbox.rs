@@ -178,7 +178,7 @@ impl MailboxModel {
         effect: impl FnOnce(&mut MailboxState, Timestamp) -> T + Send + 'static,
     ) -> Reply<T> {
         let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
-        self.wire.call(move || effect(&mut locked(&state), clock.true_now())).await
+        self.wire.call("mailbox", move || effect(&mut locked(&state), clock.true_now())).await
     }
 }
 

@@ -97,7 +97,7 @@ impl LedgerModel {
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
     ) -> Reply<T> {
         let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
-        self.wire.call(move || effect(&mut locked(&state), clock.true_now())).await
+        self.wire.call("ledger", move || effect(&mut locked(&state), clock.true_now())).await
     }
 
     async fn write<T: Send + 'static>(

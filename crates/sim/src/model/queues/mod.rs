@@ -67,6 +67,11 @@ impl QueuesModel {
         locked(&self.state).twice_next = true;
     }
 
+    /// How many messages were received so far, from all queues.
+    pub fn delivered(&self) -> u64 {
+        locked(&self.state).delivered
+    }
+
     /// How full a queue is, exactly, without a trip.
     pub fn depth_now(&self, queue: &QueueName) -> Option<Depth> {
         locked(&self.state).depth(self.clock.true_now(), queue).ok()
@@ -77,7 +82,7 @@ impl QueuesModel {
         effect: impl FnOnce(&mut QueuesState, Timestamp) -> T + Send + 'static,
     ) -> Reply<T> {
         let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
-        self.wire.call(move || effect(&mut locked(&state), clock.true_now())).await
+        self.wire.call("queues", move || effect(&mut locked(&state), clock.true_now())).await
     }
 
     async fn ask<T: Send + 'static>(

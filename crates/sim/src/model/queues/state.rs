@@ -20,6 +20,7 @@ pub struct QueuesState {
     pub(super) weak: bool,
     pub(super) empty_next: bool,
     pub(super) twice_next: bool,
+    pub(super) delivered: u64,
 }
 
 impl QueuesState {
@@ -97,6 +98,7 @@ impl QueuesState {
         terms.any_order &= queue.spec.kind == QueueKind::Standard;
         let (received, dead) = queue.receive(now, max, &mut terms);
         self.twice_next = terms.twice_next;
+        self.delivered += u64::try_from(received.len()).unwrap_or(u64::MAX);
         if let Some((letters, _)) = dead_letters
             && let Ok(letters) = self.queue(now, &letters)
         {

@@ -1,0 +1,77 @@
+//! What a warm request costs: messages read and calls made. Counts, never durations.
+
+#![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
+
+use std::time::Duration;
+
+use bullpen_core::class::Usage;
+use bullpen_core::ports::Ports;
+use bullpen_engine::provision::provision;
+use bullpen_engine::provision::worker::How;
+use bullpen_sim::clock::pass;
+use bullpen_sim::stage;
+
+/// Runs one request against idle machines of both usages; returns reused, created, messages read
+/// and calls by port.
+fn cost(count: u32, matching: u32, others: u32) -> (usize, usize, u64, Vec<(&'static str, u64)>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing that can be missing");
+    runtime.block_on(async {
+        let world = stage::calm(7, matching + others + count).await;
+        stage::idle(&world, Usage::Spot, others).await;
+        stage::idle(&world, Usage::OnDemand, matching).await;
+        let request = stage::request("run1.1.build", count, world.outside.clock().true_now());
+        let (wire, stack) = world.process("provision");
+        let provisioned = provision(&stack, &request).await.expect("the stage is calm");
+        let reused = provisioned.runners.iter().filter(|held| held.how == How::Reused).count();
+        let created = provisioned.runners.len() - reused;
+        let calls = wire.calls().into_iter().collect();
+        (reused, created, world.outside.queues().delivered(), calls)
+    })
+}
+
+#[test]
+fn fifty_runners_from_a_thousand_idle_machines_of_which_half_mismatch() {
+    let (reused, created, read, calls) = cost(50, 500, 500);
+    println!("50 of 1,000, half mismatching: {read} messages read, calls {calls:?}");
+    assert_eq!((reused, created), (50, 0));
+    // Every mismatch is read once at most, and what matches once each.
+    assert!(read <= 550, "{read} messages were read");
+    let of = |port| calls.iter().find(|(name, _)| *name == port).map_or(0, |(_, count)| *count);
+    assert_eq!(of("fleet"), 0, "the success path does not call the cloud");
+    assert_eq!(of("forge"), 1, "one credential, and nothing else of GitHub");
+    // Claim and mark as running: two writes a runner, and nothing is read before it is claimed.
+    assert!(of("ledger") <= 2 * 50 + 1, "{calls:?}");
+}
+
+/// D4: a request that re-queues what it cannot use must not hide it from one that can.
+#[test]
+fn a_mismatched_request_never_costs_a_simultaneous_matching_one_its_machines() {
+    for apart in [0, 1, 20, 200, 500, 2_000] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime without I/O needs nothing that can be missing");
+        let reused = runtime.block_on(async {
+            let world = stage::calm(apart, 30).await;
+            stage::idle(&world, Usage::Spot, 10).await;
+            let now = world.outside.clock().true_now();
+            let mismatched = stage::request("run1.1.build", 4, now);
+            let mut matching = stage::request("run2.1.build", 4, now);
+            matching.usage = Usage::Spot;
+            let (_, one) = world.process("provision run1");
+            let (_, other) = world.process("provision run2");
+            let (_, provisioned) = tokio::join!(provision(&one, &mismatched), async {
+                pass(Duration::from_millis(apart)).await;
+                provision(&other, &matching).await
+            });
+            let runners = provisioned.expect("the stage is calm").runners;
+            runners.iter().filter(|held| held.how == How::Reused).count()
+        });
+        assert_eq!(reused, 4, "{apart} ms apart");
+    }
+}

@@ -1,0 +1,82 @@
+//! A process dies at every await it makes, one after the other, and nothing is left behind.
+//!
+//! Not here: other faults beside the crash, which the seeds bring.
+
+use bullpen_core::class::Usage;
+use bullpen_core::instance::Owner;
+use bullpen_core::ports::Ports;
+use bullpen_engine::provision::provision;
+use bullpen_engine::release::release;
+use bullpen_sim::checker::Checker;
+use bullpen_sim::stage;
+use std::time::Duration;
+
+/// What dies.
+#[derive(Clone, Copy, PartialEq)]
+enum Dies {
+    Provision,
+    Release,
+}
+
+/// Provisions two runners, one of them reused and one created, then releases them, with one of the
+/// two processes dying at its await number `fuse`. Returns whether it died.
+fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing that can be missing");
+    runtime.block_on(async {
+        let world = stage::calm(1, 10).await;
+        let checker = Checker::watch(&world, false);
+        stage::idle(&world, Usage::OnDemand, 1).await;
+        let now = world.outside.clock().true_now();
+        let request = stage::request("run1.1.build", 2, now);
+        let owner = Owner::Request(request.id.clone());
+        checker.attempt_begins(owner.clone(), request.clone(), now);
+        let own = |process| (dies == process).then_some(fuse);
+        let provisioned = world
+            .run("provision", own(Dies::Provision), async |stack| provision(stack, &request).await)
+            .await;
+        let mut has_died = provisioned.is_none();
+        if dies == Dies::Release || release_follows {
+            let until = world.outside.clock().true_now().after(Duration::from_secs(600));
+            let released = world
+                .run("release", own(Dies::Release), async |stack| {
+                    release(stack, &owner, until).await
+                })
+                .await;
+            has_died |= released.is_none();
+        }
+        stage::end(&world, &checker).await?;
+        Ok(has_died)
+    })
+}
+
+fn dies_everywhere(dies: Dies, release_follows: bool) -> u64 {
+    let mut fuse = 0;
+    loop {
+        match one_life(dies, fuse, release_follows) {
+            Ok(true) => fuse += 1,
+            Ok(false) => return fuse,
+            Err(violation) => panic!("died at await {fuse}: {violation}"),
+        }
+    }
+}
+
+#[test]
+fn a_provision_that_dies_at_any_await_leaves_nothing() {
+    let awaits = dies_everywhere(Dies::Provision, false);
+    assert!(awaits > 20, "only {awaits} awaits: the provision did nothing");
+}
+
+#[test]
+fn a_provision_that_dies_at_any_await_and_is_released_leaves_nothing() {
+    dies_everywhere(Dies::Provision, true);
+}
+
+#[test]
+fn a_release_that_dies_at_any_await_leaves_nothing() {
+    let awaits = dies_everywhere(Dies::Release, true);
+    assert!(awaits > 10, "only {awaits} awaits: the release did nothing");
+}
