@@ -25,6 +25,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::open::{MAILBOX, OpenError};
 use crate::store::{Store, Writing};
 use crate::trouble::{Trouble, decode, unreadable};
+use crate::turn::PATIENCE_MAX;
 use crate::wait::{First, first};
 use crate::wake::{Listener, Topic};
 
@@ -53,7 +54,7 @@ impl<C: Clock> SqliteMailbox<C> {
     /// Opens the file at `path`, making or migrating it if need be. The clock tells how long to
     /// wait, and what may be forgotten.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
-        let store = Store::open(path, &MAILBOX)?;
+        let store = Store::open(path, &MAILBOX, PATIENCE_MAX)?;
         Ok(Self { store, listener: Listener::new(path)?, clock, seen: Mutex::default() })
     }
 

@@ -15,11 +15,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::turn::{Door, Patience, Shut};
+use crate::turn::{Door, PATIENCE_MAX, Patience, Shut};
 
 mod error;
 
@@ -76,7 +77,8 @@ impl Schema {
 
     /// Makes sure that `path` is a database of this kind and of the present version.
     pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
-        let mut door = Door::open(path).map_err(|source| OpenError::io(path, source))?;
+        let mut door =
+            Door::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
         match door.pass(|| self.settle(path)) {
             Ok(settled) => settled,
             Err(Shut::Busy) => Err(OpenError::Busy { path: path.into() }),
@@ -84,13 +86,14 @@ impl Schema {
         }
     }
 
-    /// A connection to a database that [`Schema::prepare`] has been at.
-    pub(crate) fn connect(&self, path: &Path) -> Result<Connection, OpenError> {
+    /// A connection to a database that [`Schema::prepare`] has been at; it waits for locks as long
+    /// as `patience`.
+    pub(crate) fn connect(&self, path: &Path, patience: Duration) -> Result<Connection, OpenError> {
         let broken = |source| OpenError::broken(path, source);
         // Without `CREATE`: a file that has gone meanwhile must not come back empty.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(path, flags).map_err(broken)?;
-        let mut patience = Patience::new();
+        let mut patience = Patience::new(patience);
         db.busy_handler(Some(move |attempt| patience.nap(attempt))).map_err(broken)?;
         db.execute_batch(self.pragmas).map_err(broken)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -110,7 +113,7 @@ impl Schema {
         }
         self.not_newer(path, header.version)?;
         check_pages(path)?;
-        let db = self.connect(path)?;
+        let db = self.connect(path, PATIENCE_MAX)?;
         // Until it is clear that the file is ours to write, closing it must not move anything.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| OpenError::broken(path, source))?;

@@ -13,6 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bullpen_core::ports::Fault;
 use rusqlite::Connection;
@@ -56,17 +57,22 @@ impl Writing<'_> {
 
 impl Store {
     /// Opens the database at `path`, making or migrating it if need be.
-    pub(crate) fn open(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
+    /// A write waits for its turn as long as `patience`, and is refused then.
+    pub(crate) fn open(
+        path: &Path,
+        schema: &'static Schema,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.into(), source };
         let ringer = Ringer::new(path)?;
         schema.prepare(path)?;
         let mut writer = Writer {
             schema,
-            db: schema.connect(path)?,
-            door: Door::open(path).map_err(io)?,
+            db: schema.connect(path, patience)?,
+            door: Door::open(path, patience).map_err(io)?,
             ringer,
         };
-        let reader = schema.connect(path)?;
+        let reader = schema.connect(path, patience)?;
         let (write_sender, write_jobs) = mpsc::sync_channel::<Box<dyn Job>>(QUEUED_MAX);
         let (read_sender, read_jobs) = mpsc::sync_channel::<ReadJob>(QUEUED_MAX);
         let threads = vec![

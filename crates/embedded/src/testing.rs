@@ -41,10 +41,12 @@ impl Clock for ManualClock {
         self.now().since(START)
     }
 
-    async fn sleep(&self, wait: Duration) {
-        let until = self.now().after(wait);
-        let mut moved = self.0.subscribe();
-        moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
+    /// Counts from the call, not from the first poll.
+    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        let (until, mut moved) = (self.now().after(wait), self.0.subscribe());
+        async move {
+            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
+        }
     }
 }
 

@@ -53,11 +53,13 @@ impl Jitter {
 pub(crate) struct Patience {
     jitter: Jitter,
     slept: Duration,
+    max: Duration,
 }
 
 impl Patience {
-    pub(crate) fn new() -> Self {
-        Self { jitter: Jitter::new(), slept: Duration::ZERO }
+    /// A waiter that naps for `max` in all.
+    pub(crate) fn new(max: Duration) -> Self {
+        Self { jitter: Jitter::new(), slept: Duration::ZERO, max }
     }
 
     /// Naps before another attempt; false, without a nap, when there have been enough. `attempt`
@@ -66,7 +68,7 @@ impl Patience {
         if attempt == 0 {
             self.slept = Duration::ZERO;
         }
-        if self.slept >= PATIENCE_MAX {
+        if self.slept >= self.max {
             return false;
         }
         let nap = Duration::from_micros(self.jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX));
@@ -93,7 +95,7 @@ pub(crate) enum Shut {
 
 impl Door {
     /// The door of the database at `database`; each one opened is a waiter of its own.
-    pub(crate) fn open(database: &Path) -> io::Result<Self> {
+    pub(crate) fn open(database: &Path, patience: Duration) -> io::Result<Self> {
         let mut path = database.as_os_str().to_owned();
         path.push("-door");
         let file = OpenOptions::new()
@@ -103,7 +105,7 @@ impl Door {
             .truncate(false)
             .mode(0o600)
             .open(path)?;
-        Ok(Self { file, patience: Patience::new() })
+        Ok(Self { file, patience: Patience::new(patience) })
     }
 
     /// Runs `inside` while holding the door.

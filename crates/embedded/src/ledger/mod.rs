@@ -26,6 +26,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::open::{LEDGER, OpenError};
 use crate::store::Store;
+use crate::turn::PATIENCE_MAX;
 
 mod creation;
 mod leases;
@@ -46,7 +47,7 @@ impl<C: Clock> SqliteLedger<C> {
     /// Opens the file at `path`, making or migrating it if need be. The clock says what may be
     /// forgotten, and nothing else.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
-        Ok(Self { store: Arc::new(Store::open(path, &LEDGER)?), clock })
+        Ok(Self { store: Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?), clock })
     }
 
     /// The open file, for the queues in it.

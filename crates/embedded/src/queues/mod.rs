@@ -24,6 +24,7 @@ use crate::SqliteLedger;
 use crate::open::{LEDGER, OpenError};
 use crate::store::Store;
 use crate::trouble::Outcome;
+use crate::turn::PATIENCE_MAX;
 use crate::wait::{First, first};
 use crate::wake::{Listener, Topic, Watch};
 
@@ -50,7 +51,7 @@ impl<C: Clock> SqliteQueues<C> {
     /// Opens the ledger's file at `path`, making or migrating it if need be. The clock tells when
     /// messages are due and when they are over.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
-        let store = Arc::new(Store::open(path, &LEDGER)?);
+        let store = Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?);
         Ok(Self { listener: Listener::new(path)?, store, clock })
     }
 
