@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The embedded engine's stores: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports.
+//!
+//! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
+//! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
+//! Any number of processes of one host may use both files at once. The directory `wake` beside them
+//! is how one process wakes another ([`wake`]); the `-door` files are how they take turns
+//! ([`turn`]).
+//!
+//! Not here: deciding anything (`bullpen-core` does, inside the transactions), machines, or several
+//! hosts: SQLite's locks do not reach across a network.
+
+mod ledger;
+mod mailbox;
+mod open;
+mod page;
+mod queues;
+mod store;
+mod trouble;
+mod turn;
+mod wait;
+mod wake;
+
+#[cfg(test)]
+mod testing;
+
+pub use ledger::SqliteLedger;
+pub use mailbox::SqliteMailbox;
+pub use open::OpenError;
+pub use queues::SqliteQueues;

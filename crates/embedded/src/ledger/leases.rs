@@ -1,0 +1,41 @@
+//! Leases, compared by revision.
+//!
+//! Not here: whether one has expired; only its observer can tell (`bullpen_core::lease`).
+
+use bullpen_core::ids::{LeaseName, Revision};
+use bullpen_core::lease::Lease;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::trouble::{Trouble, decode};
+
+pub(super) fn load(db: &Connection, name: &LeaseName) -> Result<Option<Lease>, Trouble> {
+    db.prepare_cached("SELECT body FROM leases WHERE name = ?1")?
+        .query_row([name.as_str()], |row| row.get::<_, String>(0))
+        .optional()?
+        .map(|body| decode("leases", name.as_str(), &body))
+        .transpose()
+}
+
+/// Stores `next` as it is if the stored lease is still the one that was seen, or still absent.
+pub(super) fn write(
+    db: &Connection,
+    seen: Option<Revision>,
+    next: Lease,
+) -> Result<Option<Lease>, Trouble> {
+    let body = serde_json::to_string(&next).expect("a lease has string keys only");
+    let (name, revision) = (next.name.as_str(), next.revision.0);
+    let changed = match seen {
+        None => db
+            .prepare_cached(
+                "INSERT INTO leases (name, revision, body) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![name, revision, body])?,
+        Some(seen) => db
+            .prepare_cached(
+                "UPDATE leases SET revision = ?2, body = ?3 WHERE name = ?1 AND revision = ?4",
+            )?
+            .execute(params![name, revision, body, seen.0])?,
+    };
+    Ok((changed == 1).then_some(next))
+}

@@ -1,0 +1,195 @@
+//! The ledger in SQLite.
+//!
+//! Every port method is one transaction or one read, in the module of the table it is about. A
+//! listing's columns are written together with the document they are taken from, so directories
+//! neither miss nor list too much here.
+//!
+//! What may be forgotten goes a few rows at a time with each row that is added to the same table:
+//! no table grows faster than it shrinks, and nothing is scanned for.
+//!
+//! Not here: whether an event moves a record (`Record::on`), or queues ([`crate::queues`]).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::ids::{
+    ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
+};
+use bullpen_core::instance::{Owner, Record};
+use bullpen_core::lease::Lease;
+use bullpen_core::message::Advert;
+use bullpen_core::ports::{
+    ClaimWrite, Clock, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
+};
+use bullpen_core::time::Timestamp;
+
+use crate::open::{LEDGER, OpenError};
+use crate::store::Store;
+use crate::turn::PATIENCE_MAX;
+
+mod creation;
+mod leases;
+mod records;
+mod rows;
+mod swap;
+
+/// Rows that one added row may make forgotten: more than one, so that a backlog shrinks.
+const FORGOTTEN_PER_WRITE_MAX: i64 = 4;
+
+/// The ledger in one SQLite file.
+pub struct SqliteLedger<C> {
+    store: Arc<Store>,
+    clock: Arc<C>,
+}
+
+impl<C: Clock> SqliteLedger<C> {
+    /// Opens the file at `path`, making or migrating it if need be. The clock says what may be
+    /// forgotten, and nothing else.
+    pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
+        Ok(Self { store: Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?), clock })
+    }
+
+    /// The open file, for the queues in it.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<C> {
+        &self.clock
+    }
+}
+
+impl<C: Clock> Ledger for SqliteLedger<C> {
+    async fn read(&self, id: &InstanceId) -> Result<Option<Record>, Fault> {
+        let id = id.clone();
+        self.store.read(move |db| records::load(db, &id)).await
+    }
+
+    async fn claim(&self, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
+        let write = write.clone();
+        self.store.write(move |writing| records::claim(writing.db, &write)).await.written()
+    }
+
+    async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
+        let (seen, next) = (seen.revision, next.clone());
+        self.store.write(move |writing| records::replace(writing.db, seen, next)).await.written()
+    }
+
+    /// The reservation is the live record itself: storing the tombstone returns it.
+    async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
+        self.replace(seen, tombstone).await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
+        let swap = swap.clone();
+        self.store.write(move |writing| swap::swap(writing.db, &swap)).await.written()
+    }
+
+    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+        let owner = owner.clone();
+        self.store.read(move |db| records::owned_by(db, &owner)).await
+    }
+
+    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+        let class = class.clone();
+        self.store.read(move |db| records::idle_in(db, &class)).await
+    }
+
+    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+        let pool = pool.clone();
+        self.store.read(move |db| records::standing_by(db, &pool)).await
+    }
+
+    async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        let after = after.map(str::to_owned);
+        self.store.read(move |db| records::due(db, before, after.as_deref())).await
+    }
+
+    async fn live(&self, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        let after = after.unwrap_or_default().to_owned();
+        self.store.read(move |db| records::live(db, &after)).await
+    }
+
+    async fn reserve(
+        &self,
+        intent: &Intent,
+        ceilings: &[Ceiling],
+    ) -> Result<Written<Reserved>, Fault> {
+        let (intent, ceilings, now) = (intent.clone(), ceilings.to_vec(), self.clock.now());
+        self.store
+            .write(move |writing| creation::reserve(writing.db, intent, &ceilings, now))
+            .await
+            .written()
+    }
+
+    async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
+        let id = id.clone();
+        self.store.read(move |db| creation::load(db, &id)).await
+    }
+
+    async fn intents(&self, after: Option<&str>) -> Result<Page<Intent>, Fault> {
+        let after = after.unwrap_or_default().to_owned();
+        self.store.read(move |db| creation::open(db, &after)).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<Written<Recorded>, Fault> {
+        let (record, now) = (record.clone(), self.clock.now());
+        self.store.write(move |writing| creation::record(writing.db, record, now)).await.written()
+    }
+
+    async fn give_back(&self, seen: &Intent) -> Result<Written<()>, Fault> {
+        let (seen, now) = (seen.clone(), self.clock.now());
+        self.store.write(move |writing| creation::give_back(writing.db, seen, now)).await.written()
+    }
+
+    async fn lease(&self, name: &LeaseName) -> Result<Option<Lease>, Fault> {
+        let name = name.clone();
+        self.store.read(move |db| leases::load(db, &name)).await
+    }
+
+    async fn write_lease(
+        &self,
+        seen: Option<&Lease>,
+        next: &Lease,
+    ) -> Result<Written<Lease>, Fault> {
+        let (seen, next) = (seen.map(|lease| lease.revision), next.clone());
+        self.store.write(move |writing| leases::write(writing.db, seen, next)).await.written()
+    }
+
+    async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {
+        let job = job.clone();
+        self.store.read(move |db| rows::load(db, &job)).await
+    }
+
+    async fn write_row(
+        &self,
+        seen: Option<Revision>,
+        row: &JobRow,
+    ) -> Result<Written<JobRow>, Fault> {
+        let (row, now) = (row.clone(), self.clock.now());
+        self.store.write(move |writing| rows::write(writing.db, seen, row, now)).await.written()
+    }
+
+    async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
+        let lane = lane.to_owned();
+        self.store.read(move |db| rows::repositories(db, &lane)).await
+    }
+
+    async fn waiting(&self, at: &WaitingAt, after: Option<&str>) -> Result<Page<JobRow>, Fault> {
+        let (at, after) = (at.clone(), after.unwrap_or_default().to_owned());
+        self.store.read(move |db| rows::waiting(db, &at, &after)).await
+    }
+
+    async fn rows_due(
+        &self,
+        before: Timestamp,
+        after: Option<&str>,
+    ) -> Result<Page<JobRow>, Fault> {
+        let after = after.map(str::to_owned);
+        self.store.read(move |db| rows::due(db, before, after.as_deref())).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

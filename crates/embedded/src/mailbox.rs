@@ -1,0 +1,313 @@
+//! The mailbox in SQLite: orders to agents, beats and signals from them.
+//!
+//! A beat and each kind of signal is a row of its own, so writing one never touches another. A beat
+//! is older than the stored one by its `seq`; across boots, where `seq` begins anew, by its time.
+//!
+//! `wait` returns at once if something was written since this handle last read it, so a caller that
+//! reads and then waits misses nothing in between. Two tasks that watch one mailbox through one
+//! handle share that memory; the slower of them may have to wait for its time to pass.
+//!
+//! Not here: whether an order is newer (`Inbox::accept`), or what agents do about it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::ids::{Generation, MailboxKey};
+use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind, wire};
+use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
+use bullpen_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::open::{MAILBOX, OpenError};
+use crate::store::{Store, Writing};
+use crate::trouble::{Trouble, decode, unreadable};
+use crate::turn::PATIENCE_MAX;
+use crate::wait::{First, first};
+use crate::wake::{Listener, Topic};
+
+/// Mailboxes whose last reading is remembered; the memory of the others only saves a read.
+const REMEMBERED_MAX: usize = 4096;
+/// Mailboxes past their time that one order may make forgotten.
+const FORGOTTEN_PER_WRITE_MAX: i64 = 4;
+const HOUR_MILLIS: i64 = 3_600_000;
+
+/// The mailboxes in one SQLite file.
+pub struct SqliteMailbox<C> {
+    store: Store,
+    listener: Listener,
+    clock: Arc<C>,
+    seen: Mutex<BTreeMap<MailboxKey, Changes>>,
+}
+
+/// How often each record of a mailbox has been written, as far as it was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    inbox: Option<i64>,
+    report: Option<i64>,
+}
+
+impl<C: Clock> SqliteMailbox<C> {
+    /// Opens the file at `path`, making or migrating it if need be. The clock tells how long to
+    /// wait, and what may be forgotten.
+    pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
+        let store = Store::open(path, &MAILBOX, PATIENCE_MAX)?;
+        Ok(Self { store, listener: Listener::new(path)?, clock, seen: Mutex::default() })
+    }
+
+    fn remember(&self, key: &MailboxKey, read: Changes) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED_MAX && !seen.contains_key(key) {
+            seen.clear();
+        }
+        let entry = seen.entry(key.clone()).or_default();
+        entry.inbox = read.inbox.or(entry.inbox);
+        entry.report = read.report.or(entry.report);
+    }
+
+    fn remembered(&self, key: &MailboxKey) -> Changes {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(key).copied().unwrap_or_default()
+    }
+
+    async fn changes(&self, key: &MailboxKey) -> Result<Changes, Fault> {
+        let key = key.clone();
+        self.store.read(move |db| changes(db, &key)).await
+    }
+
+    async fn write(
+        &self,
+        key: &MailboxKey,
+        work: impl FnOnce(&mut Writing<'_>, &MailboxKey) -> Result<(), Trouble> + Send + 'static,
+    ) -> Result<(), Fault> {
+        let (key, now) = (key.clone(), self.clock.now());
+        self.store
+            .write(move |writing| {
+                keep(writing.db, &key, now)?;
+                writing.wake(topic(&key));
+                work(writing, &key)
+            })
+            .await
+            .plain()
+    }
+}
+
+fn topic(key: &MailboxKey) -> Topic {
+    Topic::new("mailbox", key.as_str())
+}
+
+impl<C: Clock> Mailbox for SqliteMailbox<C> {
+    async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
+        let (key, order, now) = (key.clone(), order.clone(), self.clock.now());
+        self.store
+            .write(move |writing| {
+                let stored = load_inbox(writing.db, &key)?.map(|(_, inbox)| inbox);
+                let Ok(inbox) = Inbox::accept(stored.as_ref(), order) else { return Ok(None) };
+                forget(writing.db, now)?;
+                keep(writing.db, &key, now)?;
+                store_inbox(writing.db, &key, &inbox)?;
+                writing.wake(topic(&key));
+                Ok(Some(inbox))
+            })
+            .await
+            .written()
+    }
+
+    async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {
+        self.write(key, move |writing, key| {
+            let stored = load_inbox(writing.db, key)?.map(|(_, inbox)| inbox);
+            match stored.and_then(|inbox| inbox.redacted(generation)) {
+                Some(inbox) => store_inbox(writing.db, key, &inbox),
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Every read here is consistent; the weaker one costs the same.
+    async fn inbox(&self, key: &MailboxKey, _read: Read) -> Result<Option<Inbox>, Fault> {
+        let wanted = key.clone();
+        let stored = self.store.read(move |db| load_inbox(db, &wanted)).await?;
+        let change = stored.as_ref().map_or(0, |(change, _)| *change);
+        self.remember(key, Changes { inbox: Some(change), report: None });
+        Ok(stored.map(|(_, inbox)| inbox))
+    }
+
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+        let wanted = keys.to_vec();
+        let stored: Vec<Option<(i64, Report)>> = self
+            .store
+            .read(move |db| wanted.iter().map(|key| load_report(db, key)).collect())
+            .await?;
+        for (key, stored) in keys.iter().zip(&stored) {
+            let change = stored.as_ref().map_or(0, |(change, _)| *change);
+            self.remember(key, Changes { inbox: None, report: Some(change) });
+        }
+        Ok(stored.into_iter().map(|stored| stored.map(|(_, report)| report)).collect())
+    }
+
+    async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
+        let beat = beat.clone();
+        self.write(key, move |writing, key| store_beat(writing.db, key, &beat)).await
+    }
+
+    async fn signal(
+        &self,
+        key: &MailboxKey,
+        kind: SignalKind,
+        signal: &Signal,
+    ) -> Result<(), Fault> {
+        let signal = signal.clone();
+        self.write(key, move |writing, key| store_signal(writing.db, key, kind, &signal)).await
+    }
+
+    async fn wait(&self, key: &MailboxKey, at_most: Duration) {
+        let mut end = pin!(self.clock.sleep(at_most));
+        // Registered before the first look: what is written after that look wakes this one up.
+        let watch = match self.listener.watch(topic(key)) {
+            Ok(watch) => watch,
+            Err(error) => {
+                tracing::warn!(%error, "cannot be woken; waiting for the whole time");
+                return end.await;
+            }
+        };
+        let mut known = self.remembered(key);
+        // A failed look says nothing; whoever waits will look for themselves.
+        while let Ok(found) = self.changes(key).await {
+            // What this handle has never read counts from now on.
+            known.inbox = known.inbox.or(found.inbox);
+            known.report = known.report.or(found.report);
+            if known != found || first(pin!(watch.rung()), end.as_mut()).await == First::Right {
+                return;
+            }
+        }
+    }
+}
+
+fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>, Trouble> {
+    let stored = db
+        .prepare_cached("SELECT change, body FROM inboxes WHERE key = ?1")?
+        .query_row([key.as_str()], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    let Some((change, body)) = stored else { return Ok(None) };
+    let inbox = wire::decode_inbox(body.as_bytes())
+        .map_err(|error| unreadable("inboxes", key.as_str(), &error))?;
+    Ok(Some((change, inbox)))
+}
+
+fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), Trouble> {
+    db.prepare_cached(
+        "INSERT INTO inboxes (key, change, body) VALUES (?1, 1, ?2) \
+         ON CONFLICT DO UPDATE SET change = change + 1, body = excluded.body",
+    )?
+    .execute(params![key.as_str(), wire::encode_inbox(inbox)])?;
+    Ok(())
+}
+
+fn load_report(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Report)>, Trouble> {
+    let stored = db
+        .prepare_cached("SELECT change, beat FROM reports WHERE key = ?1")?
+        .query_row([key.as_str()], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?)))
+        .optional()?;
+    let Some((change, beat)) = stored else { return Ok(None) };
+    let beat = beat.map(|text| decode("reports", key.as_str(), &text)).transpose()?;
+    let mut report = Report { beat, signals: BTreeMap::new() };
+    let mut statement = db.prepare_cached("SELECT kind, body FROM signals WHERE key = ?1")?;
+    let mut rows = statement.query([key.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let (kind, body): (String, String) = (row.get(0)?, row.get(1)?);
+        let name = format!("{key}/{kind}");
+        report.signals.insert(decode("signals", &name, &kind)?, decode("signals", &name, &body)?);
+    }
+    Ok(Some((change, report)))
+}
+
+fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), Trouble> {
+    let text = serde_json::to_string(beat).expect("a beat has string keys only");
+    db.prepare_cached(
+        "INSERT INTO reports (key, change, boot, seq, at, beat) VALUES (?1, 1, ?2, ?3, ?4, ?5) \
+         ON CONFLICT DO UPDATE SET change = change + 1, boot = excluded.boot, \
+         seq = excluded.seq, at = excluded.at, beat = excluded.beat \
+         WHERE beat IS NULL OR (boot = excluded.boot AND seq <= excluded.seq) \
+         OR (boot <> excluded.boot AND at <= excluded.at)",
+    )?
+    .execute(params![key.as_str(), beat.boot, beat.seq, beat.at.as_millis(), text,])?;
+    Ok(())
+}
+
+fn store_signal(
+    db: &Connection,
+    key: &MailboxKey,
+    kind: SignalKind,
+    signal: &Signal,
+) -> Result<(), Trouble> {
+    let kind = serde_json::to_string(&kind).expect("a kind is a string");
+    let body = serde_json::to_string(signal).expect("a signal has string keys only");
+    let stored = db
+        .prepare_cached(
+            "INSERT INTO signals (key, kind, generation, body) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT DO UPDATE SET generation = excluded.generation, body = excluded.body \
+             WHERE generation <= excluded.generation",
+        )?
+        .execute(params![key.as_str(), kind, signal.generation.0, body,])?;
+    if stored == 1 {
+        db.prepare_cached(
+            "INSERT INTO reports (key, change) VALUES (?1, 1) \
+             ON CONFLICT DO UPDATE SET change = change + 1",
+        )?
+        .execute([key.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Both counters; zero for what is not there.
+fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, Trouble> {
+    let changes = db
+        .prepare_cached(
+            "SELECT ifnull((SELECT change FROM inboxes WHERE key = ?1), 0), \
+             ifnull((SELECT change FROM reports WHERE key = ?1), 0)",
+        )?
+        .query_row([key.as_str()], |row| Ok(Changes { inbox: row.get(0)?, report: row.get(1)? }))?;
+    Ok(changes)
+}
+
+/// Every write keeps a mailbox for its whole time again.
+fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), Trouble> {
+    let until = now.after(Limits::DEFAULT.mailbox_ttl).as_millis() / HOUR_MILLIS + 1;
+    db.prepare_cached(
+        "INSERT INTO keepings (key, keep_until) VALUES (?1, ?2) \
+         ON CONFLICT DO UPDATE SET keep_until = excluded.keep_until \
+         WHERE keep_until <> excluded.keep_until",
+    )?
+    .execute(params![key.as_str(), until])?;
+    Ok(())
+}
+
+/// Removes a few mailboxes that nobody has written to for their whole time.
+fn forget(db: &Connection, now: Timestamp) -> Result<(), Trouble> {
+    let over: Vec<String> = db
+        .prepare_cached(
+            "SELECT key FROM keepings WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2",
+        )?
+        .query_map(params![now.as_millis() / HOUR_MILLIS, FORGOTTEN_PER_WRITE_MAX], |row| {
+            row.get(0)
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    for key in over {
+        for sql in [
+            "DELETE FROM inboxes WHERE key = ?1",
+            "DELETE FROM reports WHERE key = ?1",
+            "DELETE FROM signals WHERE key = ?1",
+            "DELETE FROM keepings WHERE key = ?1",
+        ] {
+            db.prepare_cached(sql)?.execute([&key])?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! Opening a database: making it, bringing an older one up to date, or refusing it untouched.
+//!
+//! A file is *ours* if its header carries our application id, and *of version n* after n numbered
+//! migrations (`PRAGMA user_version`). Everything stored is covered by that one number: a document
+//! whose shape changes is a new migration, and a program refuses a file newer than itself.
+//!
+//! The header is read as bytes before SQLite sees the file, and a new file is built under another
+//! name and moved into place whole. So a file is either absent or complete, and one that is refused
+//! has not been written to, not even by SQLite's own recovery. The door of the database
+//! ([`crate::turn`]) is held meanwhile: of several processes that start at once, one does the work.
+//!
+//! Not here: statements of any table, or waiting for a write ([`crate::store`]).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::turn::{Door, PATIENCE_MAX, Patience, Shut};
+
+mod error;
+
+pub use error::OpenError;
+
+/// What a database is and how it came to be.
+pub(crate) struct Schema {
+    /// What it is called in messages.
+    pub(crate) name: &'static str,
+    /// In the header of every file of this kind.
+    application_id: u32,
+    /// The steps that make it; their number is its version. Steps are added, never changed.
+    migrations: &'static [&'static str],
+    /// What one connection sets before anything else.
+    pragmas: &'static str,
+}
+
+/// `BPLG`. Every answered write survives a power cut.
+pub(crate) const LEDGER: Schema = Schema {
+    name: "ledger",
+    application_id: 0x4250_4C47,
+    migrations: &[
+        include_str!("../migrations/ledger/0001_records.sql"),
+        include_str!("../migrations/ledger/0002_queues.sql"),
+        include_str!("../migrations/ledger/0003_job_rows.sql"),
+    ],
+    pragmas: "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
+};
+
+/// `BPMB`. Every answered write survives the death of a process; a power cut may cost the last few
+/// beats. Credentials pass through it, so what is deleted is overwritten.
+pub(crate) const MAILBOX: Schema = Schema {
+    name: "mailbox",
+    application_id: 0x4250_4D42,
+    migrations: &[include_str!("../migrations/mailbox/0001_mailbox.sql")],
+    pragmas: "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; \
+              PRAGMA secure_delete = ON;",
+};
+
+/// SQLite's own fixed header.
+const HEADER_BYTES: usize = 100;
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Up to this size a file is checked page by page when it is opened, which takes some ten
+/// milliseconds; the pages of a larger one are checked when they are read.
+const CHECKED_WHOLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Statements one connection keeps prepared: more than there are.
+const STATEMENTS_MAX: usize = 128;
+
+impl Schema {
+    /// The version this program reads and writes.
+    pub(crate) const fn version(&self) -> usize {
+        self.migrations.len()
+    }
+
+    /// Makes sure that `path` is a database of this kind and of the present version.
+    pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
+        let mut door =
+            Door::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
+        match door.pass(|| self.settle(path)) {
+            Ok(settled) => settled,
+            Err(Shut::Busy) => Err(OpenError::Busy { path: path.into() }),
+            Err(Shut::Io(source)) => Err(OpenError::io(path, source)),
+        }
+    }
+
+    /// A connection to a database that [`Schema::prepare`] has been at; it waits for locks as long
+    /// as `patience`.
+    pub(crate) fn connect(&self, path: &Path, patience: Duration) -> Result<Connection, OpenError> {
+        let broken = |source| OpenError::broken(path, source);
+        // Without `CREATE`: a file that has gone meanwhile must not come back empty.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut db = Connection::open_with_flags(path, flags).map_err(broken)?;
+        let mut patience = Patience::new(patience);
+        db.busy_handler(Some(move |attempt| patience.nap(attempt))).map_err(broken)?;
+        db.execute_batch(self.pragmas).map_err(broken)?;
+        db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        Ok(db)
+    }
+
+    fn settle(&self, path: &Path) -> Result<(), OpenError> {
+        let Some(header) = read_header(path)? else {
+            return self.create(path, self.version());
+        };
+        if header.application_id != self.application_id {
+            return Err(OpenError::Foreign {
+                path: path.into(),
+                wanted: self.name,
+                application_id: header.application_id,
+            });
+        }
+        self.not_newer(path, header.version)?;
+        check_pages(path)?;
+        let db = self.connect(path, PATIENCE_MAX)?;
+        // Until it is clear that the file is ours to write, closing it must not move anything.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map_err(|source| OpenError::broken(path, source))?;
+        let version = version_of(&db).map_err(|source| OpenError::broken(path, source))?;
+        self.not_newer(path, version)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(|source| OpenError::broken(path, source))?;
+        if version < self.version() { self.migrate(path, &db, version) } else { Ok(()) }
+    }
+
+    fn not_newer(&self, path: &Path, found: usize) -> Result<(), OpenError> {
+        if found > self.version() {
+            Err(OpenError::Newer { path: path.into(), found, known: self.version() })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Builds the first `version` steps under another name and moves the result into place.
+    fn create(&self, path: &Path, version: usize) -> Result<(), OpenError> {
+        let failed = |source| OpenError::io(path, source);
+        let draft = beside(path, "-new");
+        remove_if_there(&draft).map_err(failed)?;
+        // Readable by its owner only: credentials and other people's job names are in it.
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
+        self.fill(&draft, version).map_err(|source| OpenError::Migration {
+            path: path.into(),
+            version,
+            source,
+        })?;
+        fs::rename(&draft, path).map_err(failed)?;
+        sync_directory(path).map_err(failed)
+    }
+
+    fn fill(&self, draft: &Path, version: usize) -> rusqlite::Result<()> {
+        let db = Connection::open(draft)?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.execute_batch("BEGIN")?;
+        for step in &self.migrations[..version] {
+            db.execute_batch(step)?;
+        }
+        db.pragma_update(None, "application_id", self.application_id)?;
+        db.pragma_update(None, "user_version", version)?;
+        db.execute_batch("COMMIT; PRAGMA journal_mode = WAL")?;
+        db.close().map_err(|(_, error)| error)
+    }
+
+    /// All missing steps in one transaction.
+    fn migrate(&self, path: &Path, db: &Connection, found: usize) -> Result<(), OpenError> {
+        let version = self.version();
+        let run = || {
+            db.execute_batch("BEGIN IMMEDIATE")?;
+            for step in &self.migrations[found..] {
+                db.execute_batch(step)?;
+            }
+            db.pragma_update(None, "user_version", version)?;
+            // The checkpoint brings the new version into the header, where an older program that
+            // knows nothing of this one looks for it first.
+            db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+        };
+        run().map_err(|source| OpenError::Migration { path: path.into(), version, source })?;
+        tracing::info!(path = %path.display(), from = found, to = version, "database migrated");
+        Ok(())
+    }
+}
+
+/// The number of migrations a database has seen.
+pub(crate) fn version_of(db: &Connection) -> rusqlite::Result<usize> {
+    db.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
+}
+
+struct Header {
+    version: usize,
+    application_id: u32,
+}
+
+/// The header as it is on disk; nothing if the file is absent or empty.
+fn read_header(path: &Path) -> Result<Option<Header>, OpenError> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    match File::open(path) {
+        Ok(file) => file.take(HEADER_BYTES as u64).read_to_end(&mut bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => Err(error),
+    }
+    .map_err(|source| OpenError::io(path, source))?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>().filter(|it| it.starts_with(MAGIC))
+    else {
+        return Err(OpenError::NotADatabase { path: path.into() });
+    };
+    let number = |at: usize| {
+        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    Ok(Some(Header {
+        version: usize::try_from(number(60)).unwrap_or(usize::MAX),
+        application_id: number(68),
+    }))
+}
+
+/// Looks at every page of a small file. While nobody has the file open (there is no write-ahead
+/// log) it is read as immutable, so that looking leaves no trace.
+fn check_pages(path: &Path) -> Result<(), OpenError> {
+    let broken = |source| OpenError::broken(path, source);
+    let size = fs::metadata(path).map_err(|source| OpenError::io(path, source))?.len();
+    if size > CHECKED_WHOLE_BYTES_MAX || beside(path, "-wal").exists() {
+        return Ok(());
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let db = Connection::open_with_flags(immutable_uri(path), flags).map_err(broken)?;
+    let verdict: String =
+        db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(broken)?;
+    if verdict == "ok" {
+        Ok(())
+    } else {
+        Err(OpenError::Damaged { path: path.into(), finding: verdict })
+    }
+}
+
+/// The characters that mean something in a URI are written as their codes.
+fn immutable_uri(path: &Path) -> String {
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                uri.push(char::from(*byte));
+            }
+            other => write!(uri, "%{other:02X}").expect("a string takes everything"),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// `path` with something after its name, as SQLite names its own companions.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// A rename is durable once its directory is.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Pages: how long one is, and where the next begins.
+//!
+//! A cursor names the last entry of its page by everything the listing is ordered by, key included.
+//! So entries that share a deadline are never skipped, however many there are.
+//!
+//! Not here: the statements that list.
+
+use bullpen_core::ports::{Fault, Page};
+
+use crate::trouble::Trouble;
+
+/// Entries on one page.
+pub(crate) const PAGE_MAX: usize = 200;
+/// What a statement asks for: one more than fits, to know whether there is another page.
+pub(crate) const LIMIT: usize = PAGE_MAX + 1;
+
+/// A page of up to [`LIMIT`] entries in order, where `cursor` names one of them.
+pub(crate) fn page<T>(mut items: Vec<T>, cursor: impl FnOnce(&T) -> String) -> Page<T> {
+    let more = items.len() > PAGE_MAX;
+    items.truncate(PAGE_MAX);
+    let next = if more { items.last().map(cursor) } else { None };
+    Page { items, next }
+}
+
+/// A cursor into a listing by time, then key.
+pub(crate) fn timed(millis: i64, key: &str) -> String {
+    format!("{millis}/{key}")
+}
+
+/// What [`timed`] wrote; without a cursor, what comes before everything.
+pub(crate) fn parse_timed(cursor: Option<&str>) -> Result<(i64, String), Trouble> {
+    let Some(cursor) = cursor else { return Ok((i64::MIN, String::new())) };
+    cursor
+        .split_once('/')
+        .and_then(|(millis, key)| Some((millis.parse().ok()?, key.to_owned())))
+        .ok_or_else(|| Fault::Unreadable(format!("{cursor:?} is no cursor of this listing")).into())
+}

@@ -1,0 +1,302 @@
+//! One database of one process: a thread that writes, a thread that reads.
+//!
+//! SQLite blocks, so neither happens on the caller's thread. All writes of a process go through its
+//! one writer, so that processes compete for the file and tasks do not. The writer takes what has
+//! queued up while it waited for its turn into one transaction, each write under a savepoint of its
+//! own with its own condition and its own answer: one disk flush pays for all of them.
+//!
+//! A write that was handed to the writer happens whole or not at all, whether or not its future is
+//! still there. Answers go out after the commit. A commit that fails leaves open whether it landed.
+//!
+//! Not here: what a write does (`ledger`, `queues`, `mailbox`), or whose turn it is ([`crate::turn`]).
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bullpen_core::ports::Fault;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::open::{OpenError, Schema, version_of};
+use crate::trouble::{Outcome, Trouble, classify};
+use crate::turn::{Door, Shut};
+use crate::wake::{Ringer, Topic};
+
+/// Writes, or reads, that may wait inside one process; beyond that callers are told to come back.
+const QUEUED_MAX: usize = 4096;
+/// Writes in one transaction: enough that the flush is cheap for each, few enough that the first
+/// does not wait long for the last.
+const BATCH_MAX: usize = 64;
+
+/// A database, open in this process.
+pub(crate) struct Store {
+    path: PathBuf,
+    // Both are taken away to end the threads.
+    writes: Option<SyncSender<Box<dyn Job>>>,
+    reads: Option<SyncSender<ReadJob>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
+
+/// What a write works with.
+pub(crate) struct Writing<'a> {
+    /// The connection, inside the transaction.
+    pub(crate) db: &'a Connection,
+    wakes: &'a mut Vec<Topic>,
+}
+
+impl Writing<'_> {
+    /// Wakes whoever waits for this, once the write is in the file.
+    pub(crate) fn wake(&mut self, topic: Topic) {
+        self.wakes.push(topic);
+    }
+}
+
+impl Store {
+    /// Opens the database at `path`, making or migrating it if need be.
+    /// A write waits for its turn as long as `patience`, and is refused then.
+    pub(crate) fn open(
+        path: &Path,
+        schema: &'static Schema,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { path: path.into(), source };
+        let ringer = Ringer::new(path)?;
+        schema.prepare(path)?;
+        let mut writer = Writer {
+            schema,
+            db: schema.connect(path, patience)?,
+            door: Door::open(path, patience).map_err(io)?,
+            ringer,
+        };
+        let reader = schema.connect(path, patience)?;
+        let (write_sender, write_jobs) = mpsc::sync_channel::<Box<dyn Job>>(QUEUED_MAX);
+        let (read_sender, read_jobs) = mpsc::sync_channel::<ReadJob>(QUEUED_MAX);
+        let threads = vec![
+            spawn(schema.name, "writer", move || writer.serve(&write_jobs)).map_err(io)?,
+            spawn(schema.name, "reader", move || {
+                while let Ok(job) = read_jobs.recv() {
+                    job(&reader);
+                }
+            })
+            .map_err(io)?,
+        ];
+        Ok(Self {
+            path: path.into(),
+            writes: Some(write_sender),
+            reads: Some(read_sender),
+            threads,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has `work` done in a transaction, and says how that ended. An error undoes what it did.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send + 'static,
+    ) -> Outcome<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Task { work: Some(work), result: None, reply };
+        let writes = self.writes.as_ref().expect("only `drop` takes it away");
+        match writes.try_send(Box::new(job)) {
+            Ok(()) => answer.await.unwrap_or(Outcome::Unknown),
+            Err(TrySendError::Full(_)) => Outcome::Refused(Fault::Throttled),
+            Err(TrySendError::Disconnected(_)) => Outcome::Refused(Fault::Unavailable),
+        }
+    }
+
+    /// Has `work` done by the reader. It sees every write that was answered before.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (reply, answer) = oneshot::channel();
+        let job: ReadJob = Box::new(move |db| {
+            // Nobody waits for the answer of a future that was dropped.
+            let _ = reply.send(work(db).map_err(|Trouble(fault)| fault));
+        });
+        let reads = self.reads.as_ref().expect("only `drop` takes it away");
+        match reads.try_send(job) {
+            Ok(()) => answer.await.unwrap_or(Err(Fault::Unavailable)),
+            Err(TrySendError::Full(_)) => Err(Fault::Throttled),
+            Err(TrySendError::Disconnected(_)) => Err(Fault::Unavailable),
+        }
+    }
+}
+
+impl Drop for Store {
+    /// Everything handed over is still written; then both connections are closed.
+    fn drop(&mut self) {
+        drop((self.writes.take(), self.reads.take()));
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(path = %self.path.display(), "database thread had panicked");
+            }
+        }
+    }
+}
+
+fn spawn(
+    database: &str,
+    role: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(format!("{database}-{role}")).spawn(body)
+}
+
+/// One caller's write, whatever its type.
+trait Job: Send {
+    /// Does the work; false if it must be undone.
+    fn run(&mut self, writing: &mut Writing<'_>) -> bool;
+    /// Tells the caller.
+    fn answer(self: Box<Self>, fate: &Fate);
+}
+
+/// What became of a transaction.
+enum Fate {
+    Committed,
+    Never(Fault),
+    Unknown,
+}
+
+struct Task<T, W> {
+    work: Option<W>,
+    result: Option<Result<T, Fault>>,
+    reply: oneshot::Sender<Outcome<T>>,
+}
+
+impl<T, W> Job for Task<T, W>
+where
+    T: Send,
+    W: FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send,
+{
+    fn run(&mut self, writing: &mut Writing<'_>) -> bool {
+        let work = self.work.take().expect("a job is run once");
+        let result = work(writing).map_err(|Trouble(fault)| fault);
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn answer(self: Box<Self>, fate: &Fate) {
+        let outcome = match (self.result, fate) {
+            // Its own fault, and undone on its own.
+            (Some(Err(fault)), _) => Outcome::Refused(fault),
+            (Some(Ok(value)), Fate::Committed) => Outcome::Done(value),
+            (Some(Ok(_)), Fate::Unknown) => Outcome::Unknown,
+            (_, Fate::Never(fault)) => Outcome::Refused(fault.clone()),
+            (None, Fate::Committed | Fate::Unknown) => Outcome::Refused(Fault::Unavailable),
+        };
+        // Nobody waits for the answer of a future that was dropped.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+struct Writer {
+    schema: &'static Schema,
+    db: Connection,
+    door: Door,
+    ringer: Ringer,
+}
+
+impl Writer {
+    fn serve(&mut self, jobs: &Receiver<Box<dyn Job>>) {
+        while let Ok(first) = jobs.recv() {
+            let entered = self.enter();
+            // Whoever came while the turn was waited for comes along.
+            let mut batch = vec![first];
+            batch.extend(jobs.try_iter().take(BATCH_MAX - 1));
+            let mut wakes = Vec::new();
+            let fate = match entered {
+                Ok(()) => self.run(&mut batch, &mut wakes),
+                Err(fault) => Fate::Never(fault),
+            };
+            for job in batch {
+                job.answer(&fate);
+            }
+            self.ringer.ring(wakes);
+        }
+    }
+
+    /// Waits for the turn and begins a transaction.
+    fn enter(&mut self) -> Result<(), Fault> {
+        let db = &self.db;
+        let begun = self.door.pass(|| statement(db, "BEGIN IMMEDIATE"));
+        match begun {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(classify(&error)),
+            Err(Shut::Busy) => return Err(Fault::Throttled),
+            Err(Shut::Io(error)) => return Err(Fault::Denied(error.to_string())),
+        }
+        // A newer program may have migrated the file since it was opened. It knows how to read what
+        // this one wrote, but this one does not know what it may still write.
+        match version_of(db) {
+            Ok(version) if version == self.schema.version() => Ok(()),
+            Ok(version) => {
+                self.leave();
+                Err(Fault::Denied(format!(
+                    "the {} was brought to version {version} by a newer program; start this one anew",
+                    self.schema.name
+                )))
+            }
+            Err(error) => {
+                self.leave();
+                Err(classify(&error))
+            }
+        }
+    }
+
+    fn run(&self, batch: &mut [Box<dyn Job>], wakes: &mut Vec<Topic>) -> Fate {
+        for job in batch {
+            if let Err(error) = self.run_one(job.as_mut(), wakes) {
+                wakes.clear();
+                self.leave();
+                return Fate::Never(classify(&error));
+            }
+        }
+        match statement(&self.db, "COMMIT") {
+            Ok(()) => Fate::Committed,
+            Err(error) => {
+                tracing::warn!(database = self.schema.name, %error, "commit failed");
+                wakes.clear();
+                self.leave();
+                Fate::Unknown
+            }
+        }
+    }
+
+    /// One write under its own savepoint. An error is the whole transaction's.
+    fn run_one(&self, job: &mut dyn Job, wakes: &mut Vec<Topic>) -> rusqlite::Result<()> {
+        let woken = wakes.len();
+        statement(&self.db, "SAVEPOINT job")?;
+        if !job.run(&mut Writing { db: &self.db, wakes }) {
+            wakes.truncate(woken);
+            statement(&self.db, "ROLLBACK TO job")?;
+        }
+        // Fails if SQLite gave the whole transaction up, as it does when the disk is full.
+        statement(&self.db, "RELEASE job")
+    }
+
+    /// Gives the transaction up, if there still is one.
+    fn leave(&self) {
+        if !self.db.is_autocommit()
+            && let Err(error) = statement(&self.db, "ROLLBACK")
+        {
+            tracing::error!(database = self.schema.name, %error, "rollback failed");
+        }
+    }
+}
+
+fn statement(db: &Connection, sql: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests;

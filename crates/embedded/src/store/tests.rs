@@ -1,0 +1,153 @@
+//! Writes that fail alone, fail together, or lose their caller.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use rusqlite::params;
+use tempfile::TempDir;
+
+use super::*;
+use crate::open::LEDGER;
+use crate::turn::PATIENCE_MAX;
+
+struct World {
+    store: Store,
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+fn world() -> World {
+    patient(PATIENCE_MAX)
+}
+
+fn patient(patience: Duration) -> World {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("ledger.db");
+    let store = Store::open(&path, &LEDGER, patience).unwrap();
+    World { store, path, _directory: directory }
+}
+
+fn put(writing: &mut Writing<'_>, name: &str) -> Result<(), Trouble> {
+    let sql = "INSERT INTO leases (name, revision, body) VALUES (?1, 1, '')";
+    writing.db.prepare_cached(sql)?.execute(params![name])?;
+    Ok(())
+}
+
+async fn names(store: &Store) -> Vec<String> {
+    store
+        .read(|db| {
+            let mut statement = db.prepare_cached("SELECT name FROM leases ORDER BY name")?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            Ok(names.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_write_that_fails_takes_nothing_else_with_it() {
+    let World { store, path, .. } = &world();
+    // Held, so that the three come into one transaction.
+    let other = Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let release = async { other.execute_batch("COMMIT").unwrap() };
+    let (first, failed, second, ()) = tokio::join!(
+        store.write(|writing| put(writing, "a")),
+        store.write(|writing| {
+            put(writing, "b")?;
+            Err::<(), _>(Fault::NotFound.into())
+        }),
+        store.write(|writing| put(writing, "c")),
+        release,
+    );
+    assert!(matches!(first, Outcome::Done(())));
+    assert!(matches!(failed, Outcome::Refused(Fault::NotFound)));
+    assert!(matches!(second, Outcome::Done(())));
+    assert_eq!(names(store).await, ["a", "c"]);
+}
+
+#[tokio::test]
+async fn a_write_happens_whole_although_its_future_is_dropped() {
+    let World { store, .. } = &world();
+    {
+        let mut write = pin!(store.write(|writing| {
+            put(writing, "a")?;
+            put(writing, "b")
+        }));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(write.as_mut().poll(&mut context).is_pending());
+    }
+    drop(store.write(|writing| put(writing, "never polled")));
+    assert!(matches!(store.write(|writing| put(writing, "c")).await, Outcome::Done(())));
+    assert_eq!(names(store).await, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_leaves_open_whether_it_landed() {
+    let World { store, .. } = &world();
+    // A commit that SQLite itself refuses: a deferred reference to nothing.
+    let outcome = store
+        .write(|writing| {
+            writing.db.execute_batch(
+                "CREATE TABLE a (x PRIMARY KEY); \
+                 CREATE TABLE b (x REFERENCES a DEFERRABLE INITIALLY DEFERRED); \
+                 INSERT INTO b VALUES (1)",
+            )?;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(outcome, Outcome::Unknown));
+    assert!(matches!(store.write(|writing| put(writing, "a")).await, Outcome::Done(())));
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_gave_up_did_not_land() {
+    let World { store, .. } = &world();
+    let outcome = store
+        .write(|writing| {
+            put(writing, "a")?;
+            writing.db.execute_batch("ROLLBACK")?;
+            Ok(())
+        })
+        .await;
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert!(names(store).await.is_empty());
+    assert!(matches!(store.write(|writing| put(writing, "b")).await, Outcome::Done(())));
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_file_that_a_newer_program_migrated() {
+    let World { store, path, .. } = &world();
+    let newer = Connection::open(path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    let outcome = store.write(|writing| put(writing, "a")).await;
+    let Outcome::Refused(Fault::Denied(text)) = outcome else { panic!("{outcome:?}") };
+    assert!(text.contains("version 99"), "{text}");
+    assert!(names(store).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lock_that_is_never_released_costs_an_error_and_nothing_else() {
+    let World { store, path, .. } = &patient(Duration::from_millis(5));
+    let other = Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let outcome = store.write(|writing| put(writing, "a")).await;
+    assert!(matches!(outcome, Outcome::Refused(Fault::Throttled)), "{outcome:?}");
+    assert!(names(store).await.is_empty(), "reading needs no lock");
+    other.execute_batch("COMMIT").unwrap();
+    assert!(matches!(store.write(|writing| put(writing, "b")).await, Outcome::Done(())));
+    assert_eq!(names(store).await, ["b"]);
+}
+
+#[tokio::test]
+async fn what_was_handed_over_is_written_before_the_file_is_closed() {
+    let World { store, path, _directory } = world();
+    {
+        let mut write = pin!(store.write(|writing| put(writing, "a")));
+        assert!(write.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    drop(store);
+    let again = Store::open(&path, &LEDGER, PATIENCE_MAX).unwrap();
+    assert_eq!(names(&again).await, ["a"]);
+}

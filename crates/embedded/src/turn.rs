@@ -1,0 +1,126 @@
+//! Taking turns at a file that several processes write.
+//!
+//! SQLite has one write lock and no queue in front of it: whoever asks at the right moment gets it,
+//! and a process that writes without pause asks at every right moment. So each writer first takes
+//! the *door*, an advisory lock on a file beside the database, waits for the write lock while
+//! holding it, and lets go of the door once inside. Whoever leaves finds the door taken by the next
+//! one, and cannot overtake. The kernel drops the lock of a process that dies.
+//!
+//! [`Patience`] is how anyone here waits: short random naps, added up, until too many. Naps and not
+//! a blocking lock call, because a stopped process that holds the lock must cost the others an
+//! error and not forever.
+//!
+//! Not here: transactions ([`crate::store`]).
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{io, process, thread};
+
+/// How long one lock is waited for, in naps, before the caller is told to come back later.
+pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(5);
+/// The shortest nap: about what one commit without a disk flush takes.
+const NAP_MICROS_MIN: u64 = 50;
+/// The longest nap: short against one commit with a flush, so that little time is lost between one
+/// writer's end and the next one's start.
+const NAP_MICROS_MAX: u64 = 400;
+
+/// A stream of numbers for naps. Nothing depends on their quality, only on two waiters not moving
+/// in step, so the seed is what tells waiters apart: no entropy of the system is asked for.
+struct Jitter(u64);
+
+impl Jitter {
+    fn new() -> Self {
+        static WAITERS: AtomicU64 = AtomicU64::new(1);
+        let waiter = WAITERS.fetch_add(1, Ordering::Relaxed);
+        let seed = (u64::from(process::id()) << 32) ^ waiter;
+        // An odd multiplier spreads neighbouring seeds; zero would stay zero for ever.
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// xorshift64: a number from `low` to `high`.
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        low + self.0 % (high - low + 1)
+    }
+}
+
+/// One waiter's naps for one lock at a time.
+pub(crate) struct Patience {
+    jitter: Jitter,
+    slept: Duration,
+    max: Duration,
+}
+
+impl Patience {
+    /// A waiter that naps for `max` in all.
+    pub(crate) fn new(max: Duration) -> Self {
+        Self { jitter: Jitter::new(), slept: Duration::ZERO, max }
+    }
+
+    /// Naps before another attempt; false, without a nap, when there have been enough. `attempt`
+    /// counts from zero for each lock, as SQLite's busy handler does.
+    pub(crate) fn nap(&mut self, attempt: i32) -> bool {
+        if attempt == 0 {
+            self.slept = Duration::ZERO;
+        }
+        if self.slept >= self.max {
+            return false;
+        }
+        let nap = Duration::from_micros(self.jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX));
+        thread::sleep(nap);
+        self.slept += nap;
+        true
+    }
+}
+
+/// The lock in front of one database's write lock.
+pub(crate) struct Door {
+    file: File,
+    patience: Patience,
+}
+
+/// Why the door stayed shut.
+#[derive(Debug)]
+pub(crate) enum Shut {
+    /// Somebody else held it for too long.
+    Busy,
+    /// The lock file cannot be used.
+    Io(io::Error),
+}
+
+impl Door {
+    /// The door of the database at `database`; each one opened is a waiter of its own.
+    pub(crate) fn open(database: &Path, patience: Duration) -> io::Result<Self> {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-door");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self { file, patience: Patience::new(patience) })
+    }
+
+    /// Runs `inside` while holding the door.
+    pub(crate) fn pass<T>(&mut self, inside: impl FnOnce() -> T) -> Result<T, Shut> {
+        for attempt in 0.. {
+            match self.file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if self.patience.nap(attempt) => {}
+                Err(TryLockError::WouldBlock) => return Err(Shut::Busy),
+                Err(TryLockError::Error(error)) => return Err(Shut::Io(error)),
+            }
+        }
+        let passed = inside();
+        // An unlock can only fail for a descriptor that is not open; ours is.
+        self.file.unlock().map_err(Shut::Io)?;
+        Ok(passed)
+    }
+}

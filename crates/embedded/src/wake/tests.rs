@@ -1,0 +1,125 @@
+//! Being woken: by topic, from before the first look, and in spite of the dead and the deaf.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+
+struct World {
+    ringer: Ringer,
+    listener: Listener,
+    wake: PathBuf,
+    database: PathBuf,
+    _directory: TempDir,
+}
+
+fn world() -> World {
+    let directory = TempDir::new().unwrap();
+    let database = directory.path().join("ledger.db");
+    World {
+        ringer: Ringer::new(&database).unwrap(),
+        listener: Listener::new(&database).unwrap(),
+        wake: directory.path().join("wake"),
+        database,
+        _directory: directory,
+    }
+}
+
+fn is_rung(watch: &Watch) -> bool {
+    pin!(watch.rung()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// A test that fails by hanging is no use; nothing here takes this long.
+async fn rung(watch: &Watch) {
+    tokio::time::timeout(Duration::from_secs(30), watch.rung()).await.expect("nobody rang");
+}
+
+#[tokio::test]
+async fn a_ring_before_the_wait_is_kept_and_others_are_left_alone() {
+    let World { ringer, listener, .. } = &world();
+    let (one, two) = (Topic::new("queue", "one"), Topic::new("queue", "two"));
+    let watches = [listener.watch(one).unwrap(), listener.watch(one).unwrap()];
+    let other = listener.watch(two).unwrap();
+    ringer.ring(vec![one, one]);
+    rung(&watches[0]).await;
+    rung(&watches[1]).await;
+    assert!(!is_rung(&watches[0]), "once each");
+    assert!(!is_rung(&other));
+}
+
+#[tokio::test]
+async fn whoever_has_left_leaves_nothing_behind() {
+    let World { ringer, listener, wake, .. } = world();
+    let topic = Topic::new("queue", "one");
+    ringer.ring(vec![topic]);
+    assert!(!wake.exists(), "nobody has waited yet");
+    let (first, second) = (listener.watch(topic).unwrap(), listener.watch(topic).unwrap());
+    drop(first);
+    ringer.ring(vec![topic]);
+    rung(&second).await;
+    drop(second);
+    assert!(!topic.directory(&wake).exists());
+    assert_eq!(fs::read_dir(&wake).unwrap().count(), 1, "the socket");
+    drop(listener);
+    assert_eq!(fs::read_dir(&wake).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn the_dead_are_removed_by_whoever_finds_them() {
+    let World { ringer, wake, database, .. } = &world();
+    let topic = Topic::new("queue", "one");
+    let entry = topic.directory(wake).join("1-1");
+    for finder in ["ringer", "sweep"] {
+        fs::create_dir_all(topic.directory(wake)).unwrap();
+        // A socket without a process: bound, then closed without being removed.
+        drop(UnixDatagram::bind(wake.join("1-1")).unwrap());
+        File::create(&entry).unwrap();
+        if finder == "ringer" {
+            ringer.ring(vec![topic]);
+        } else {
+            let living = Listener::new(database).unwrap();
+            drop(living.watch(Topic::new("queue", "another")).unwrap());
+        }
+        assert!(!wake.join("1-1").exists(), "{finder}");
+        assert!(!entry.exists(), "{finder}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_socket_loses_no_wake_up() {
+    let World { ringer, wake, .. } = &world();
+    fs::create_dir_all(wake).unwrap();
+    let path = wake.join("1-1");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let (loud, quiet) = (Topic::new("queue", "loud"), Topic::new("queue", "quiet"));
+    for topic in [loud, quiet] {
+        register(&topic.directory(wake).join("1-1")).unwrap();
+    }
+    while !overflow_mark(&path).exists() {
+        ringer.ring(vec![loud]);
+    }
+    fs::remove_file(overflow_mark(&path)).unwrap();
+    ringer.ring(vec![quiet]);
+    // Nobody has listened so far. Now somebody does, and hears of the quiet one too.
+    let shared = Arc::new(Shared::default());
+    let woken = Arc::new(Notify::new());
+    lock(&shared.watches).insert(quiet, vec![Arc::clone(&woken)]);
+    let heard = Arc::clone(&shared);
+    let thread = thread::spawn(move || listen(&socket, &overflow_mark(&path), &heard));
+    tokio::time::timeout(Duration::from_secs(30), woken.notified()).await.expect("lost");
+    shared.ended.store(true, Ordering::Release);
+    ringer.ring(vec![loud]);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_path_that_no_socket_can_have_is_refused_with_a_hint() {
+    let deep = Path::new("/").join("d".repeat(90)).join("ledger.db");
+    let Err(error) = Ringer::new(&deep) else { panic!("accepted") };
+    assert!(matches!(error, OpenError::PathTooLong { .. }), "{error}");
+    assert_eq!(error.hint(), "name a state directory with a shorter path");
+}
