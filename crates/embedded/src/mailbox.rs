@@ -1,7 +1,7 @@
 //! The mailbox in SQLite: orders to agents, beats and signals from them.
 //!
-//! A beat and each kind of signal is a row of its own, so writing one never touches another. A beat
-//! is older than the stored one by its `seq`; across boots, where `seq` begins anew, by its time.
+//! A beat and each kind of signal is a row of its own, so writing one never touches another. Whether
+//! a beat follows the stored one is `Beat::follows`, said in SQL.
 //!
 //! `wait` returns at once if something was written since this handle last read it, so a caller that
 //! reads and then waits misses nothing in between. Two tasks that watch one mailbox through one
@@ -231,8 +231,7 @@ fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), Trou
         "INSERT INTO reports (key, change, boot, seq, at, beat) VALUES (?1, 1, ?2, ?3, ?4, ?5) \
          ON CONFLICT DO UPDATE SET change = change + 1, boot = excluded.boot, \
          seq = excluded.seq, at = excluded.at, beat = excluded.beat \
-         WHERE beat IS NULL OR (boot = excluded.boot AND seq <= excluded.seq) \
-         OR (boot <> excluded.boot AND at <= excluded.at)",
+         WHERE beat IS NULL OR boot <> excluded.boot OR seq < excluded.seq",
     )?
     .execute(params![key.as_str(), beat.boot, beat.seq, beat.at.as_millis(), text,])?;
     Ok(())

@@ -62,7 +62,7 @@ pub(super) fn replace(
             next.state.is_live(),
             next.state.listed_under().map(owner_key),
             idle_since(&next),
-            next.state.deadline().as_millis(),
+            next.state.look_at().as_millis(),
             encode(&next),
             seen.0,
         ])?;
@@ -90,7 +90,7 @@ pub(super) fn insert(db: &Connection, record: &Record, now: Timestamp) -> Result
         record.facts.pool.as_ref().map(PoolName::as_str),
         record.state.listed_under().map(owner_key),
         idle_since(record),
-        record.state.deadline().as_millis(),
+        record.state.look_at().as_millis(),
         encode(record),
     ])?;
     Ok(())
@@ -132,7 +132,7 @@ pub(super) fn due(
          AND (deadline, id) > (?2, ?3) ORDER BY deadline, id LIMIT ?4",
         params![before.as_millis(), millis, id, LIMIT],
     )?;
-    Ok(page(records, |last| timed(last.state.deadline().as_millis(), last.id.as_str())))
+    Ok(page(records, |last| timed(last.state.look_at().as_millis(), last.id.as_str())))
 }
 
 pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, Trouble> {

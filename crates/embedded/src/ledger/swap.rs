@@ -4,7 +4,7 @@
 //!
 //! Not here: noticing that GitHub exchanged two jobs.
 
-use bullpen_core::instance::{Event, Record};
+use bullpen_core::instance::Record;
 use bullpen_core::ports::Swap;
 use rusqlite::Connection;
 
@@ -18,21 +18,17 @@ pub(super) fn swap(db: &Connection, swap: &Swap) -> Result<Option<()>, Trouble> 
         return Ok(None);
     }
     let Some((left, right)) = stored(db, left)?.zip(stored(db, right)?) else { return Ok(None) };
-    let Some(moved) = exchange(&left, &right).zip(exchange(&right, &left)) else { return Ok(None) };
-    for (seen, next) in [(left, moved.0), (right, moved.1)] {
+    let (Ok(moved_left), Ok(moved_right)) = (left.swapped_with(&right), right.swapped_with(&left))
+    else {
+        return Ok(None);
+    };
+    for (seen, next) in [(left, moved_left), (right, moved_right)] {
         records::replace(db, seen.revision, next)?;
     }
     for part in &swap.rows {
         rows::update(db, part.seen, part.row.clone())?;
     }
     Ok(Some(()))
-}
-
-/// `record` in the hands of `other`'s owner.
-fn exchange(record: &Record, other: &Record) -> Option<Record> {
-    let from = record.state.owner()?.clone();
-    let to = other.state.owner()?.clone();
-    record.on(&Event::Swapped { from, to, generation: record.generation }).ok()
 }
 
 /// The record as it is, if nobody has written it since it was seen.

@@ -107,7 +107,7 @@ async fn older_beats_are_dropped_and_a_new_boot_begins_anew() {
         (beat(4, "one", START.after(secs(5))), 5),
         (beat(6, "one", START), 6),
         (beat(1, "two", START.after(secs(90))), 1),
-        (beat(7, "one", START.after(secs(5))), 1),
+        (beat(1, "two", START.after(secs(91))), 1),
         (beat(2, "two", START.after(secs(95))), 2),
     ];
     for (beat, expected) in beats {

@@ -28,7 +28,8 @@ use crate::patience::patiently;
 pub struct PickupManager<'s, P> {
     stack: &'s Stack<P>,
     request: &'s Request,
-    waiting: AtomicUsize,
+    /// Workers without a candidate; it decides how many messages are worth receiving.
+    unserved: AtomicUsize,
     state: tokio::sync::Mutex<State>,
 }
 
@@ -50,15 +51,20 @@ impl<'s, P: Ports> PickupManager<'s, P> {
     /// A manager for one attempt.
     pub fn new(stack: &'s Stack<P>, request: &'s Request) -> Self {
         let state = tokio::sync::Mutex::new(State::default());
-        Self { stack, request, waiting: AtomicUsize::new(0), state }
+        let unserved = AtomicUsize::new(usize::try_from(request.count).unwrap_or(usize::MAX));
+        Self { stack, request, unserved, state }
     }
 
     /// The next candidate, or none: then none of the attempt's workers will get another.
     pub async fn candidate(&self) -> Result<Option<Advert>, Fault> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let answer = self.next(&mut *self.state.lock().await).await;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        answer
+        let candidate = self.next(&mut *self.state.lock().await).await?;
+        self.unserved.fetch_sub(usize::from(candidate.is_some()), Ordering::Relaxed);
+        Ok(candidate)
+    }
+
+    /// The candidate came to nothing; its worker will ask for another.
+    pub fn came_to_nothing(&self) {
+        self.unserved.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn next(&self, state: &mut State) -> Result<Option<Advert>, Fault> {
@@ -83,7 +89,7 @@ impl<'s, P: Ports> PickupManager<'s, P> {
 
     async fn judge_batch(&self, state: &mut State) -> Result<Judged, Fault> {
         let queue = self.stack.queue_of(&self.request.class.name);
-        let wanted = self.waiting.load(Ordering::Relaxed).clamp(1, MESSAGES_PER_CALL_MAX);
+        let wanted = self.unserved.load(Ordering::Relaxed).clamp(1, MESSAGES_PER_CALL_MAX);
         let queues = self.stack.ports.queues();
         let received = match queues.receive(&queue, wanted, Duration::ZERO).await {
             Ok(received) => received,

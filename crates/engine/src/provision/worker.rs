@@ -82,7 +82,7 @@ pub async fn work<P: Ports>(
         let Some(advert) = manager.candidate().await? else { return Ok(None) };
         match attempt(stack, terms, &advert).await {
             Attempt::Ready(held) => return Ok(Some(held)),
-            Attempt::TryAnother => {}
+            Attempt::TryAnother => manager.came_to_nothing(),
             Attempt::Closed(fault) => return Err(fault),
         }
     }

@@ -1,0 +1,127 @@
+//! SQLite passes the same contract suites as the models, on real files, with a second handle on the
+//! file in the place of a second process.
+//!
+//! Not here: real processes (`processes`), or what SQLite does beyond the ports.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::ports::Clock;
+use bullpen_core::time::Timestamp;
+use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
+use bullpen_sim::clock::world_begins;
+use bullpen_sim::contract::Harness;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// A clock that stands until it is moved.
+struct ManualClock(watch::Sender<Timestamp>);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.0.borrow()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.now().since(world_begins())
+    }
+
+    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        let (until, mut moved) = (self.now().after(wait), self.0.subscribe());
+        async move {
+            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
+        }
+    }
+}
+
+/// What every harness here has: a directory of its own and a clock.
+struct Ground {
+    directory: TempDir,
+    clock: Arc<ManualClock>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("the system has room for temporary files");
+        Self { directory, clock: Arc::new(ManualClock(watch::Sender::new(world_begins()))) }
+    }
+
+    /// Moves the clock, and lets the database's threads get their turn at what that woke.
+    async fn pass(&self, wait: Duration) {
+        const TURN: Duration = Duration::from_millis(5);
+        self.clock.0.send_modify(|now| *now = now.after(wait));
+        #[expect(clippy::disallowed_methods, reason = "the threads below run on real time")]
+        tokio::time::sleep(TURN).await;
+    }
+}
+
+fn real<F: Future>(case: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .expect("the system has room for two threads");
+    runtime.block_on(case)
+}
+
+macro_rules! sqlite {
+    ($harness:ident, $adapter:ident, $file:literal) => {
+        struct $harness {
+            port: $adapter<ManualClock>,
+            ground: Ground,
+        }
+
+        impl $harness {
+            fn open(ground: &Ground) -> $adapter<ManualClock> {
+                let path = ground.directory.path().join($file);
+                $adapter::open(&path, Arc::clone(&ground.clock)).expect("the file is ours alone")
+            }
+        }
+
+        impl Harness for $harness {
+            type Port = $adapter<ManualClock>;
+
+            fn block_on<F: Future>(case: F) -> F::Output {
+                real(case)
+            }
+
+            async fn fresh() -> Self {
+                let ground = Ground::new();
+                Self { port: Self::open(&ground), ground }
+            }
+
+            fn port(&self) -> &Self::Port {
+                &self.port
+            }
+
+            fn another_process(&self) -> Self::Port {
+                Self::open(&self.ground)
+            }
+
+            fn now(&self) -> Timestamp {
+                self.ground.clock.now()
+            }
+
+            async fn pass(&self, wait: Duration) {
+                self.ground.pass(wait).await;
+            }
+        }
+    };
+}
+
+sqlite!(LedgerOnDisk, SqliteLedger, "ledger.db");
+sqlite!(QueuesOnDisk, SqliteQueues, "ledger.db");
+sqlite!(MailboxOnDisk, SqliteMailbox, "mailbox.db");
+
+mod ledger {
+    bullpen_sim::ledger_contract!(super::LedgerOnDisk);
+}
+
+mod queues {
+    bullpen_sim::queues_contract!(super::QueuesOnDisk);
+}
+
+mod mailbox {
+    bullpen_sim::mailbox_contract!(super::MailboxOnDisk);
+}
