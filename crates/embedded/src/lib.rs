@@ -3,8 +3,8 @@
 //! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
 //! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
 //! Any number of processes of one host may use both files at once. The directory `wake` beside them
-//! is how one process wakes another ([`wake`]); the `-door` files are how they take turns
-//! ([`turn`]).
+//! is how one process wakes another (module `wake`); the `-door` files are how they take turns
+//! (module `turn`).
 //!
 //! Not here: deciding anything (`bullpen-core` does, inside the transactions), machines, or several
 //! hosts: SQLite's locks do not reach across a network.

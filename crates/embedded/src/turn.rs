@@ -8,7 +8,8 @@
 //!
 //! [`Patience`] is how anyone here waits: short random naps, added up, until too many. Naps and not
 //! a blocking lock call, because a stopped process that holds the lock must cost the others an
-//! error and not forever.
+//! error and not forever. Random and not SQLite's own ladder, whose steps grow to a tenth of a
+//! second while others come and go.
 //!
 //! Not here: transactions ([`crate::store`]).
 
@@ -26,6 +27,10 @@ const NAP_MICROS_MIN: u64 = 50;
 /// The longest nap: short against one commit with a flush, so that little time is lost between one
 /// writer's end and the next one's start.
 const NAP_MICROS_MAX: u64 = 400;
+
+/// Attempts before the first nap, which only let others run. The shortest nap takes the kernel as
+/// long as a third of a commit on a good disk, and that would be lost between any two turns.
+const YIELDS_MAX: i32 = 64;
 
 /// A stream of numbers for naps. Nothing depends on their quality, only on two waiters not moving
 /// in step, so the seed is what tells waiters apart: no entropy of the system is asked for.
@@ -70,6 +75,10 @@ impl Patience {
         }
         if self.slept >= self.max {
             return false;
+        }
+        if attempt < YIELDS_MAX {
+            thread::yield_now();
+            return true;
         }
         let nap = Duration::from_micros(self.jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX));
         thread::sleep(nap);
@@ -122,5 +131,46 @@ impl Door {
         // An unlock can only fail for a descriptor that is not open; ours is.
         self.file.unlock().map_err(Shut::Io)?;
         Ok(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn waiters_do_not_move_in_step_and_stay_within_bounds() {
+        let naps = |mut jitter: Jitter| -> Vec<u64> {
+            (0..100).map(|_| jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX)).collect()
+        };
+        let (one, two) = (naps(Jitter::new()), naps(Jitter::new()));
+        assert_ne!(one, two);
+        for nap in one.iter().chain(&two) {
+            assert!((NAP_MICROS_MIN..=NAP_MICROS_MAX).contains(nap), "{nap}");
+        }
+        assert!(one.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn patience_ends_and_begins_anew_with_each_lock() {
+        let mut patience = Patience::new(Duration::from_micros(2 * NAP_MICROS_MAX));
+        for _ in 0..2 {
+            let attempts = (0..1000).take_while(|attempt| patience.nap(*attempt)).count();
+            let naps = attempts - usize::try_from(YIELDS_MAX).unwrap();
+            assert!((2..=16).contains(&naps), "{naps}");
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_passes_a_door() {
+        let directory = TempDir::new().unwrap();
+        let database = directory.path().join("ledger.db");
+        let mut first = Door::open(&database, PATIENCE_MAX).unwrap();
+        let mut second = Door::open(&database, Duration::from_micros(1)).unwrap();
+        let blocked = first.pass(|| second.pass(|| ())).unwrap();
+        assert!(matches!(blocked, Err(Shut::Busy)));
+        assert!(second.pass(|| ()).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 -- Who owns what. `body` is the whole record as JSON; the columns beside it exist to be listed by.
--- Deadlines and other times are milliseconds since the Unix epoch.
+-- Deadlines and other times are milliseconds since the Unix epoch. Tables of documents keep their
+-- rowid: a document of a kilobyte would not fit into the pages of a table without.
 CREATE TABLE records (
     id         TEXT PRIMARY KEY,
     revision   INTEGER NOT NULL,
@@ -11,10 +12,10 @@ CREATE TABLE records (
     idle_since INTEGER,           -- set only while idle and shared
     deadline   INTEGER NOT NULL,  -- of a tombstone: when it may be forgotten
     body       TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Every index but the last leaves tombstones out, so no listing and no count ever passes over them.
-CREATE INDEX records_by_owner ON records (owner) WHERE owner IS NOT NULL;
+CREATE INDEX records_by_owner ON records (owner, id) WHERE owner IS NOT NULL;
 CREATE INDEX records_idle ON records (class, idle_since, id) WHERE idle_since IS NOT NULL;
 CREATE INDEX records_by_pool ON records (pool, id) WHERE pool IS NOT NULL AND live = 1;
 CREATE INDEX records_by_class ON records (class) WHERE live = 1;
@@ -32,7 +33,7 @@ CREATE TABLE intents (
     outstanding INTEGER NOT NULL,
     forget_at   INTEGER,          -- set when nothing is outstanding any more
     body        TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE INDEX intents_open ON intents (id, outstanding) WHERE outstanding > 0;
 CREATE INDEX intents_open_by_class ON intents (class, outstanding) WHERE outstanding > 0;

@@ -8,7 +8,7 @@ CREATE TABLE job_rows (
     next_look  INTEGER,
     forget_at  INTEGER NOT NULL,
     CHECK ((lane IS NULL) = (repository IS NULL))
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE INDEX job_rows_waiting ON job_rows (lane, repository, job) WHERE lane IS NOT NULL;
 CREATE INDEX job_rows_due ON job_rows (next_look, job) WHERE next_look IS NOT NULL;

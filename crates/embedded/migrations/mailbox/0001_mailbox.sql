@@ -4,7 +4,7 @@ CREATE TABLE inboxes (
     key    TEXT PRIMARY KEY,
     change INTEGER NOT NULL,
     body   TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- The agent's record: the beat here, each kind of signal in a row of its own.
 CREATE TABLE reports (
@@ -22,7 +22,7 @@ CREATE TABLE signals (
     generation INTEGER NOT NULL,
     body       TEXT NOT NULL,
     PRIMARY KEY (key, kind)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Until when a mailbox is kept, in whole hours since the epoch: a beat every few seconds then
 -- touches this table but once an hour.
