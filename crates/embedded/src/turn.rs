@@ -81,6 +81,10 @@ impl Patience {
             return true;
         }
         let nap = Duration::from_micros(self.jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a thread of our own waits for another process"
+        )]
         thread::sleep(nap);
         self.slept += nap;
         true
