@@ -8,40 +8,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::instance::{EndReason, Owner};
+use bullpen_core::instance::EndReason;
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::limits::Limits;
-use bullpen_core::ports::{Ports, QueueKind, QueueSpec, Queues};
-use bullpen_engine::Stack;
-use bullpen_engine::advertise::{self, readvertise};
-use bullpen_engine::provision::worker::How;
-use bullpen_engine::provision::{Provisioned, provision};
-use bullpen_engine::reap::reap;
-use bullpen_engine::reconcile::reconcile;
-use bullpen_engine::release::release;
-use futures_util::future::join_all;
+use bullpen_core::ports::Ports;
 
 use crate::checker::Checker;
 use crate::clock::pass;
 use crate::dice::Dice;
-use crate::load::{self, Calamity, Workflow};
+use crate::life::{FAULTY, live};
+use crate::load;
 use crate::wire::Counts;
-use crate::world::{SimPorts, World};
+use crate::world::World;
 
-/// How long faults go on.
-const FAULTY: Duration = Duration::from_secs(20 * 60);
-/// How long the world may take to become quiet after its last workflow: the longest deadline that
-/// can still be running, and the graces after it.
-const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
-/// When a run whose jobs do not end is cancelled.
-const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
 /// No world lasts longer than this; one that does is waiting for something that never comes.
 const WORLD_ENDS: Duration = Duration::from_secs(8 * 3_600);
-/// How often upkeep runs: reaping, reconciling, advertising again.
-const UPKEEP: Duration = Duration::from_secs(30);
 /// How often everything is checked at once.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -173,213 +156,6 @@ async fn look_until_the_end(world: &World, checker: &Checker) {
         instance: None,
         what: format!("the world still waits for something after {WORLD_ENDS:?}"),
     });
-}
-
-/// The world's whole life.
-async fn live(
-    world: &Arc<World>,
-    checker: &Checker,
-    workflows: Vec<Workflow>,
-    calamities: Vec<(Duration, Calamity)>,
-) -> Stats {
-    make_queues(world).await;
-    let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
-    let work = async {
-        let ((), (), runs) = tokio::join!(heal_later(world), strike(world, calamities), runs);
-        let mut stats = Stats::default();
-        for run in runs {
-            stats += run;
-        }
-        become_quiet(world, checker).await;
-        stats
-    };
-    tokio::select! {
-        biased;
-        stats = work => stats,
-        never = keep_up(world) => match never {},
-    }
-}
-
-/// Lets calamities happen at their times; each is over, at the latest, when the world heals.
-async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
-    let dice = Dice::new(world.seed, "calamities");
-    let strikes = calamities.into_iter().map(|(at, calamity)| {
-        let dice = &dice;
-        async move {
-            pass(at).await;
-            let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
-            match calamity {
-                Calamity::Outage(length) => {
-                    forge.set_outage(true);
-                    pass(length).await;
-                    forge.set_outage(false);
-                }
-                Calamity::Shortage => {
-                    if let Some(offering) = dice.pick(&fleet.offerings()) {
-                        fleet.deplete(offering.clone());
-                    }
-                }
-                Calamity::NoCapacity(left, length) => {
-                    fleet.limit_capacity(Some(left));
-                    pass(length).await;
-                    fleet.limit_capacity(None);
-                }
-                Calamity::LostMachine => {
-                    let machines = fleet.snapshot();
-                    if let Some(machine) = dice.pick(&machines) {
-                        fleet.lose(&machine.id);
-                    }
-                }
-            }
-        }
-    });
-    join_all(strikes).await;
-}
-
-async fn heal_later(world: &World) {
-    pass(FAULTY).await;
-    world.heal();
-}
-
-/// Makes the queues that the load's classes are advertised in.
-pub async fn make_queues(world: &World) {
-    for class in load::classes() {
-        let spec = QueueSpec {
-            name: bullpen_core::ids::QueueName::new(format!("sim-{}", class.name)),
-            kind: QueueKind::Standard,
-            visibility: Duration::from_secs(30),
-            retention: world.limits.pool_queue_retention,
-            dead_letters: None,
-        };
-        world.outside.queues().ensure(&spec).await.expect("the outside's wire is calm");
-    }
-}
-
-/// One workflow run: provision, jobs, release.
-async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> Stats {
-    pass(workflow.arrives).await;
-    let began = world.outside.clock().true_now();
-    let mut request = workflow.request.clone();
-    request.deadline = began.after(world.limits.request_deadline);
-    let owner = Owner::Request(request.id.clone());
-    let label = format!("warm-{}", request.id);
-    if workflow.eager {
-        submit(world, &label, &workflow.jobs);
-    }
-    checker.attempt_begins(owner.clone(), request.clone(), began);
-    let name = format!("provision {}", request.id);
-    let provisioned = world
-        .run(&name, workflow.provision_fuse, async |stack| provision(stack, &request).await)
-        .await;
-    let mut stats = Stats { workflows: 1, ..Stats::default() };
-    let fulfilled = matches!(provisioned, Some(Ok(_)));
-    if let Some(Ok(provisioned)) = &provisioned {
-        count(&mut stats, provisioned);
-        if !workflow.eager {
-            submit(world, &label, &workflow.jobs);
-        }
-        await_jobs(world, &label).await;
-    } else {
-        // The jobs that depend on a failed provision are skipped.
-        world.outside.forge().cancel(&label);
-    }
-    if fulfilled || workflow.releases_after_failure {
-        let name = format!("release {}", request.id);
-        let until = world.outside.clock().true_now().after(Duration::from_secs(600));
-        let _ = world
-            .run(&name, workflow.release_fuse, async |stack| release(stack, &owner, until).await)
-            .await;
-    }
-    stats
-}
-
-/// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever
-/// watches it cancels it.
-async fn await_jobs(world: &World, label: &str) {
-    let give_up = world.outside.clock().elapsed() + CANCEL_AFTER;
-    while world.outside.forge().is_pending(label) {
-        if world.outside.clock().elapsed() > give_up {
-            world.outside.forge().cancel(label);
-        }
-        pass(Duration::from_secs(5)).await;
-    }
-}
-
-fn submit(world: &World, label: &str, jobs: &[Duration]) {
-    for lasts in jobs {
-        world.outside.forge().submit(label, *lasts);
-    }
-}
-
-fn count(stats: &mut Stats, provisioned: &Provisioned) {
-    stats.fulfilled += 1;
-    for runner in &provisioned.runners {
-        match runner.how {
-            How::Reused | How::Started => stats.reused += 1,
-            How::Created => stats.created += 1,
-        }
-    }
-}
-
-/// What `refresh` does, again and again, in processes that die like all others.
-pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
-    let dice = Dice::new(world.seed, "upkeep");
-    let mut memory = advertise::Memory::default();
-    let mut pass_number = 0_u64;
-    loop {
-        pass(UPKEEP).await;
-        pass_number += 1;
-        let dies = dice.chance(world.climate().crash / 4);
-        let awaits = dice.below(200);
-        let name = format!("upkeep {pass_number}");
-        world
-            .run(&name, dies.then_some(awaits), async |stack| upkeep(stack, &mut memory).await)
-            .await;
-    }
-}
-
-/// Every step is independent: one that fails does not stop the others.
-pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
-    let _ = reap(stack).await;
-    let _ = reconcile(stack).await;
-    for class in load::classes() {
-        let _ = readvertise(stack, &class.name, memory).await;
-    }
-}
-
-/// The faults have stopped and nobody wants anything: everything must go.
-pub async fn become_quiet(world: &World, checker: &Checker) {
-    let began = world.outside.clock().elapsed();
-    while let Some(left) = unquiet(world) {
-        if world.outside.clock().elapsed() > began + QUIET_WITHIN {
-            checker.report(left);
-            // The run is over; the checker's word ends it.
-            std::future::pending::<()>().await;
-        }
-        pass(Duration::from_secs(60)).await;
-    }
-}
-
-/// The first thing that is still there.
-pub fn unquiet(world: &World) -> Option<Violation> {
-    let left = |instance, what: String| Violation {
-        invariant: Invariant::Conservation,
-        instance,
-        what: format!("not quiet: {what}"),
-    };
-    let (records, intents) = world.outside.ledger().snapshot();
-    if let Some(record) = records.iter().find(|record| record.state.is_live()) {
-        let state = record.state.name().as_str();
-        return Some(left(Some(record.id.clone()), format!("a record is {state}")));
-    }
-    let machines = world.outside.fleet().snapshot();
-    let alive =
-        |m: &&bullpen_core::ports::Machine| m.state != bullpen_core::ports::MachineState::Gone;
-    if let Some(machine) = machines.iter().find(alive) {
-        return Some(left(Some(machine.id.clone()), "a machine runs".into()));
-    }
-    let intent = intents.iter().find(|intent| intent.outstanding > 0)?;
-    Some(left(None, format!("{} machines are reserved by {}", intent.outstanding, intent.id)))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod contract;
 pub mod dice;
 pub mod kernel;
+pub mod life;
 pub mod load;
 pub mod model;
 pub mod stage;

@@ -19,7 +19,7 @@ use bullpen_engine::advertise::advertise;
 
 use crate::checker::Checker;
 use crate::clock::pass;
-use crate::kernel::{become_quiet, keep_up, make_queues};
+use crate::life::{become_quiet, keep_up, make_queues};
 use crate::load;
 use crate::world::{CALM, Climate, SimPorts, World};
 
