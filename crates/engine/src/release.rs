@@ -166,7 +166,7 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
         return Ok(Progress::Overtaken);
     };
     let until = stack.now().after(stack.limits.release_retry);
-    let inbox = match drain(stack, record, until).await? {
+    let inbox = match post(stack, record, Mode::Drain, until).await? {
         Posted::Stored(inbox) | Posted::Overtaken(Some(inbox)) => inbox,
         Posted::Overtaken(None) => return Ok(Progress::Overtaken),
     };
@@ -186,7 +186,7 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
         Mode::Drain => {
             if may_stop(stack, record, &inbox, &report, since).await {
                 // Overtaken only by a pass of somebody else's, which is just as good.
-                let _ = post_stop(stack, record, until).await?;
+                let _ = post(stack, record, Mode::Stop, until).await?;
             }
             Ok(Progress::Waiting)
         }
@@ -194,21 +194,14 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
     }
 }
 
-async fn drain<P: Ports>(
+/// Stores the withdrawal; an equal or higher one is just as good.
+async fn post<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
+    mode: Mode,
     until: Timestamp,
 ) -> Result<Posted, Fault> {
-    let order = withdrawal(stack, record, Mode::Drain);
-    mail::post(stack, &record.facts.mailbox, &order, until).await
-}
-
-async fn post_stop<P: Ports>(
-    stack: &Stack<P>,
-    record: &Record,
-    until: Timestamp,
-) -> Result<Posted, Fault> {
-    let order = withdrawal(stack, record, Mode::Stop);
+    let order = withdrawal(stack, record, mode);
     mail::post(stack, &record.facts.mailbox, &order, until).await
 }
 

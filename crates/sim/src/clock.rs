@@ -63,6 +63,17 @@ pub async fn pass(wait: Duration) {
     tokio::time::sleep(wait).await;
 }
 
+/// Runs a future to its end on virtual time: the runtime's clock is paused and moves on when nobody
+/// has anything left to do.
+pub fn on_virtual_time<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without input and output needs nothing that can be missing")
+        .block_on(future)
+}
+
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.true_now().as_millis() + self.skew_millis)

@@ -16,7 +16,7 @@ use bullpen_core::limits::Limits;
 use bullpen_core::ports::Ports;
 
 use crate::checker::Checker;
-use crate::clock::pass;
+use crate::clock::{on_virtual_time, pass};
 use crate::dice::Dice;
 use crate::life::{FAULTY, live};
 use crate::load;
@@ -110,12 +110,7 @@ impl fmt::Display for Failure {
 
 /// Runs one seed.
 pub fn run(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without I/O needs nothing that can be missing");
-    runtime.block_on(simulate(seed, trace))
+    on_virtual_time(simulate(seed, trace))
 }
 
 async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {

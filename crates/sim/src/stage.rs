@@ -97,20 +97,7 @@ async fn reserve(stack: &Stack<SimPorts>, usage: Usage, count: u32) -> Intent {
 }
 
 async fn warm(stack: &Stack<SimPorts>, intent: &Intent, machine: &Machine) -> Record {
-    let facts = Facts {
-        class: intent.class.clone(),
-        instance_type: machine.instance_type.clone(),
-        vcpu: machine.vcpu,
-        memory_mib: machine.memory_mib,
-        zone: machine.zone.clone(),
-        usage: machine.usage,
-        architecture: machine.architecture,
-        spec_hash: intent.spec_hash.clone(),
-        pool: intent.pool.clone(),
-        mailbox: machine.mailbox.clone(),
-        intent: intent.id.clone(),
-        launched_at: machine.launched_at,
-    };
+    let facts = Facts::of(machine, intent);
     let now = stack.now();
     let deadline = now.after(Duration::from_secs(600));
     let born = Record::born(machine.id.clone(), facts, intent.owner.clone(), None, deadline);

@@ -17,7 +17,7 @@ use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Demand, Ids, RunnerSpec};
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
-use bullpen_sim::clock::{SimClock, pass};
+use bullpen_sim::clock::{SimClock, on_virtual_time, pass};
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::demand::DemandHarness;
 use bullpen_sim::contract::fleet::FleetHarness;
@@ -63,15 +63,6 @@ impl Ground {
     }
 }
 
-fn paused<F: Future>(case: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without input and output can always be built");
-    runtime.block_on(case)
-}
-
 macro_rules! world {
     ($harness:ident, $model:ty, $weak:literal, $make:expr, $another:expr) => {
         struct $harness {
@@ -84,7 +75,7 @@ macro_rules! world {
             const WEAK: bool = $weak;
 
             fn block_on<F: Future>(case: F) -> F::Output {
-                paused(case)
+                on_virtual_time(case)
             }
 
             async fn fresh() -> Self {

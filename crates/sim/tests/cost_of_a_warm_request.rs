@@ -8,18 +8,13 @@ use bullpen_core::class::Usage;
 use bullpen_core::ports::Ports;
 use bullpen_engine::provision::provision;
 use bullpen_engine::provision::worker::How;
-use bullpen_sim::clock::pass;
+use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage;
 
 /// Runs one request against idle machines of both usages; returns reused, created, messages read
 /// and calls by port.
 fn cost(count: u32, matching: u32, others: u32) -> (usize, usize, u64, Vec<(&'static str, u64)>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without I/O needs nothing that can be missing");
-    runtime.block_on(async {
+    on_virtual_time(async {
         let world = stage::calm(7, matching + others + count).await;
         stage::idle(&world, Usage::Spot, others).await;
         stage::idle(&world, Usage::OnDemand, matching).await;
@@ -51,12 +46,7 @@ fn fifty_runners_from_a_thousand_idle_machines_of_which_half_mismatch() {
 #[test]
 fn a_mismatched_request_never_costs_a_simultaneous_matching_one_its_machines() {
     for apart in [0, 1, 20, 200, 500, 2_000] {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime without I/O needs nothing that can be missing");
-        let reused = runtime.block_on(async {
+        let reused = on_virtual_time(async {
             let world = stage::calm(apart, 30).await;
             stage::idle(&world, Usage::Spot, 10).await;
             let now = world.outside.clock().true_now();

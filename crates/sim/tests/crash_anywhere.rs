@@ -8,6 +8,7 @@ use bullpen_core::ports::Ports;
 use bullpen_engine::provision::provision;
 use bullpen_engine::release::release;
 use bullpen_sim::checker::Checker;
+use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
 use std::time::Duration;
 
@@ -21,12 +22,7 @@ enum Dies {
 /// Provisions two runners, one of them reused and one created, then releases them, with one of the
 /// two processes dying at its await number `fuse`. Returns whether it died.
 fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without I/O needs nothing that can be missing");
-    runtime.block_on(async {
+    on_virtual_time(async {
         let world = stage::calm(1, 10).await;
         let checker = Checker::watch(&world, false);
         stage::idle(&world, Usage::OnDemand, 1).await;

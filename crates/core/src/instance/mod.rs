@@ -12,11 +12,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Architecture, Usage};
+use crate::creation::Intent;
 use crate::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     PoolName, RequestId, Revision, SpecHash, StopOp, TrustGroup, Zone,
 };
 use crate::message::Advert;
+use crate::ports::Machine;
 use crate::time::Timestamp;
 
 pub mod event;
@@ -324,6 +326,27 @@ pub struct Facts {
     pub intent: IntentId,
     /// When it was launched.
     pub launched_at: Timestamp,
+}
+
+impl Facts {
+    /// The facts of a machine that was launched under an intent: the cloud's word for what it is,
+    /// the intent's for what it is for.
+    pub fn of(machine: &Machine, intent: &Intent) -> Self {
+        Self {
+            class: intent.class.clone(),
+            instance_type: machine.instance_type.clone(),
+            vcpu: machine.vcpu,
+            memory_mib: machine.memory_mib,
+            zone: machine.zone.clone(),
+            usage: machine.usage,
+            architecture: machine.architecture,
+            spec_hash: intent.spec_hash.clone(),
+            pool: intent.pool.clone(),
+            mailbox: machine.mailbox.clone(),
+            intent: intent.id.clone(),
+            launched_at: machine.launched_at,
+        }
+    }
 }
 
 /// One row of the ledger: the only truth about who owns what.

@@ -153,7 +153,7 @@ async fn record_all<P: Ports>(
 async fn record<P: Ports>(stack: &Stack<P>, intent: &Intent, machine: &Machine) -> Option<Record> {
     let born = Record::born(
         machine.id.clone(),
-        facts(intent, machine),
+        Facts::of(machine, intent),
         intent.owner.clone(),
         intent.trust.clone(),
         machine.launched_at.after(stack.limits.warm_up),
@@ -176,23 +176,6 @@ async fn record<P: Ports>(stack: &Stack<P>, intent: &Intent, machine: &Machine) 
         waits.wait(stack).await;
     }
     None
-}
-
-fn facts(intent: &Intent, machine: &Machine) -> Facts {
-    Facts {
-        class: intent.class.clone(),
-        instance_type: machine.instance_type.clone(),
-        vcpu: machine.vcpu,
-        memory_mib: machine.memory_mib,
-        zone: machine.zone.clone(),
-        usage: machine.usage,
-        architecture: machine.architecture,
-        spec_hash: intent.spec_hash.clone(),
-        pool: intent.pool.clone(),
-        mailbox: machine.mailbox.clone(),
-        intent: intent.id.clone(),
-        launched_at: machine.launched_at,
-    }
 }
 
 /// The launch has answered for good, so what is still outstanding will never come. If this does
