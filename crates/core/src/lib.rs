@@ -23,4 +23,7 @@ pub mod request;
 pub mod sabotage;
 #[cfg(test)]
 mod samples;
+pub mod schedule;
+pub mod severity;
+pub mod spelling;
 pub mod time;
