@@ -25,5 +25,6 @@ pub mod sabotage;
 mod samples;
 pub mod schedule;
 pub mod severity;
+pub mod spec_hash;
 pub mod spelling;
 pub mod time;
