@@ -13,6 +13,7 @@ pub mod creation;
 pub mod ids;
 pub mod instance;
 pub mod invariants;
+pub mod labels;
 pub mod lease;
 pub mod limits;
 pub mod mailbox;
