@@ -21,6 +21,7 @@ pub mod message;
 pub mod pickup;
 pub mod ports;
 pub mod request;
+pub mod route;
 pub mod sabotage;
 #[cfg(test)]
 mod samples;
