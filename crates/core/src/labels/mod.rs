@@ -19,6 +19,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 pub mod value;
+pub mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,7 +33,8 @@ use crate::request::TypePattern;
 use crate::severity::Severity;
 use finding::Findings;
 use split::{Pair, Split};
-use value::{Amounts, Extra, Retry, Spot, Sticky, ValueError, Volume, short};
+use value::{Amounts, Extra, Retry, Spot, ValueError, short};
+use volume::{Sticky, Volume};
 
 /// More labels than this are not read: a runner cannot be registered with more.
 pub const LABELS_MAX: usize = 100;

@@ -141,10 +141,10 @@ const WRONG: &[(&str, &str)] = &[
     ("cpu=1e3", "cpu: \"1e3\" is not an amount above 0 such as 4, 0.5 or 4+16"),
     ("cpu=4+", "cpu: \"\" is not an amount above 0 such as 4, 0.5 or 4+16"),
     ("cpu=.5", "cpu: \".5\" is not an amount above 0 such as 4, 0.5 or 4+16"),
-    ("ram=99999", "ram: 99999 is more than there is; the most is 65536"),
+    ("ram=99999", "ram: \"99999\" is more than there is; the most is 65536"),
     (
         "ram=99999999999999999999",
-        "ram: 99999999999999999999 is more than there is; the most is 65536",
+        "ram: \"99999999999999999999\" is more than there is; the most is 65536",
     ),
     (
         "family=c7a.",
@@ -189,8 +189,8 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("volume=80gb:90gb", "volume: \"90gb\" says a second time what the volume's size is"),
     ("volume=gp3:io2", "volume: \"io2\" says a second time what the volume's type is"),
-    ("volume=99999gb", "volume: 99999gb is more than there is; the most is 65536"),
-    ("volume=9999999iops", "volume: 9999999iops is more than there is; the most is 1000000"),
+    ("volume=99999gb", "volume: \"99999gb\" is more than there is; the most is 65536"),
+    ("volume=9999999iops", "volume: \"9999999iops\" is more than there is; the most is 1000000"),
     ("sticky=cache", "sticky: a volume that is kept needs a size such as 40gb"),
     (
         "sticky=40gb:cache",

@@ -1,10 +1,10 @@
-//! The values of labels: amounts, families, volumes, and the other forms that are more than a name.
+//! The values of labels: names, yes or no, amounts, families, and words of closed sets.
 //!
 //! Each reads one text and either is a value or says why it is none; a runner's configuration is
 //! written in the same forms. Each writes itself in one fixed order, so that equal values are equal
 //! texts.
 //!
-//! Not here: names and yes or no (the parent module), or how much of it is allowed (`policy`).
+//! Not here: volumes (`volume`), or how much of it is allowed (`policy`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,10 +14,6 @@ use crate::spelling;
 
 /// Beyond any machine there is, in vCPUs and in GiB; what is asked for above it is a slip.
 pub const AMOUNT_MAX: u32 = 65_536;
-/// The largest volume there is, in GB.
-pub const VOLUME_GB_MAX: u32 = 65_536;
-/// Beyond what any volume does, in MiB or operations a second.
-pub const VOLUME_RATE_MAX: u32 = 1_000_000;
 /// More items than this in one list are refused: nobody means that many.
 pub const LIST_ITEMS_MAX: usize = 32;
 
@@ -28,7 +24,7 @@ pub enum ValueError {
     #[error("{0:?} is not an amount above 0 such as 4, 0.5 or 4+16")]
     Amount(String),
     /// Larger than anything there is.
-    #[error("{asked} is more than there is; the most is {most}")]
+    #[error("{asked:?} is more than there is; the most is {most}")]
     TooLarge {
         /// What was asked for.
         asked: String,
@@ -69,7 +65,7 @@ pub enum ValueError {
 }
 
 impl ValueError {
-    fn word(text: &str, known: &[&'static str]) -> Self {
+    pub(super) fn word(text: &str, known: &[&'static str]) -> Self {
         let suggestions = spelling::nearest(text, known.iter().copied());
         Self::Word { text: short(text), known: known.to_vec(), suggestions }
     }
@@ -169,6 +165,7 @@ pub fn parse_families(text: &str) -> Result<Vec<TypePattern>, ValueError> {
     Ok(families)
 }
 
+/// A closed set of words, each with the ways to write it; the first is how it is written back.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $first:literal $(| $other:literal)*),+ $(,)? }) => {
         $(#[$meta])*
@@ -197,6 +194,8 @@ macro_rules! words {
         }
     };
 }
+
+pub(super) use words;
 
 words! {
     /// Whether to bid for cheap capacity that may be taken away, and how it is chosen.
@@ -238,139 +237,9 @@ words! {
     }
 }
 
-words! {
-    /// A kind of volume.
-    VolumeKind {
-        /// General purpose, third generation.
-        Gp3 = "gp3",
-        /// General purpose, second generation.
-        Gp2 = "gp2",
-        /// Provisioned, first generation.
-        Io1 = "io1",
-        /// Provisioned, second generation.
-        Io2 = "io2",
-        /// Throughput on disks that turn.
-        St1 = "st1",
-        /// Cold.
-        Sc1 = "sc1",
-        /// The oldest.
-        Standard = "standard",
-    }
-}
-
 /// Reads a list of additions.
 pub fn parse_extras(text: &str) -> Result<BTreeSet<Extra>, ValueError> {
     items(text)?.into_iter().map(Extra::parse).collect()
-}
-
-/// A volume; what is not said is for the stack to decide.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Volume {
-    /// Its size in GB.
-    pub size_gb: Option<u32>,
-    /// Its kind.
-    pub kind: Option<VolumeKind>,
-    /// Its throughput in MiB a second.
-    pub throughput_mibps: Option<u32>,
-    /// Its operations a second.
-    pub iops: Option<u32>,
-}
-
-impl Volume {
-    /// Reads the parts of a volume, in any order, each at most once.
-    pub fn parse(text: &str) -> Result<Self, ValueError> {
-        let mut volume = Self::default();
-        text.split(':').try_for_each(|part| volume.take(part))?;
-        Ok(volume)
-    }
-
-    fn take(&mut self, part: &str) -> Result<(), ValueError> {
-        let wrong = || ValueError::VolumePart(short(part));
-        let lower = part.to_ascii_lowercase();
-        if let Ok(kind) = VolumeKind::parse(&lower) {
-            return once(&mut self.kind, kind, part, "type");
-        }
-        let unit_at = lower.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, unit) = lower.split_at(unit_at);
-        if number.is_empty() {
-            return Err(wrong());
-        }
-        let most = if unit == "gb" { VOLUME_GB_MAX } else { VOLUME_RATE_MAX };
-        let number = match number.parse::<u32>() {
-            Ok(0) => return Err(wrong()),
-            Ok(number) if number <= most => number,
-            _ => return Err(ValueError::TooLarge { asked: short(part), most }),
-        };
-        match unit {
-            "gb" => once(&mut self.size_gb, number, part, "size"),
-            "mibps" | "mbps" | "mbs" => {
-                once(&mut self.throughput_mibps, number, part, "throughput")
-            }
-            "iops" => once(&mut self.iops, number, part, "iops"),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-fn once<T>(
-    slot: &mut Option<T>,
-    value: T,
-    part: &str,
-    what: &'static str,
-) -> Result<(), ValueError> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(ValueError::VolumeTwice(short(part), what)),
-    }
-}
-
-impl fmt::Display for Volume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [
-            self.size_gb.map(|size| format!("{size}gb")),
-            self.kind.map(|kind| kind.as_str().to_owned()),
-            self.throughput_mibps.map(|rate| format!("{rate}mibps")),
-            self.iops.map(|iops| format!("{iops}iops")),
-        ];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(":"))
-    }
-}
-
-/// A volume that outlives the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sticky {
-    /// Which of several.
-    pub name: Option<String>,
-    /// What it is; its size is always said.
-    pub volume: Volume,
-    /// Whether its blocks are read only when they are asked for.
-    pub lazy_init: bool,
-}
-
-impl Sticky {
-    /// Reads `[name:]size[:type:…][:lazy-init]`.
-    pub fn parse(text: &str) -> Result<Self, ValueError> {
-        let mut sticky = Self { name: None, volume: Volume::default(), lazy_init: false };
-        for (index, part) in text.split(':').enumerate() {
-            if part == "lazy-init" && !sticky.lazy_init {
-                sticky.lazy_init = true;
-            } else if let Err(error) = sticky.volume.take(part) {
-                // Only what stands first and is no part of a volume can be the name.
-                let named = index == 0 && matches!(error, ValueError::VolumePart(_));
-                sticky.name = Some(if named { parse_name(part)? } else { return Err(error) });
-            }
-        }
-        if sticky.volume.size_gb.is_none() { Err(ValueError::NoSize) } else { Ok(sticky) }
-    }
-}
-
-impl fmt::Display for Sticky {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.name {
-            write!(f, "{name}:")?;
-        }
-        write!(f, "{}{}", self.volume, if self.lazy_init { ":lazy-init" } else { "" })
-    }
 }
 
 /// Reads a name.
