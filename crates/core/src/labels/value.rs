@@ -184,12 +184,17 @@ macro_rules! words {
                 }
             }
 
+            /// Which of its words this is, if one.
+            pub fn find(text: &str) -> Option<Self> {
+                match text {
+                    $($first $(| $other)* => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
             /// Reads one of its words.
             pub fn parse(text: &str) -> Result<Self, ValueError> {
-                match text {
-                    $($first $(| $other)* => Ok(Self::$variant),)+
-                    _ => Err(ValueError::word(text, Self::WORDS)),
-                }
+                Self::find(text).ok_or_else(|| ValueError::word(text, Self::WORDS))
             }
         }
     };

@@ -55,7 +55,7 @@ impl Volume {
     fn take(&mut self, part: &str) -> Result<(), ValueError> {
         let wrong = || ValueError::VolumePart(short(part));
         let lower = part.to_ascii_lowercase();
-        if let Ok(kind) = VolumeKind::parse(&lower) {
+        if let Some(kind) = VolumeKind::find(&lower) {
             return once(&mut self.kind, kind, part, "type");
         }
         let unit_at = lower.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;

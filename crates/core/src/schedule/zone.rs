@@ -38,11 +38,12 @@ pub struct WallClock {
 impl Zone {
     /// The zone of this name, such as `Europe/Paris`.
     pub fn parse(name: &str) -> Result<Self, UnknownZone> {
-        let zones = TimeZoneDatabase::bundled();
-        // The database forgives case; a schedule that another reader refuses must be refused here.
-        let found = zones.get(name).ok().filter(|zone| {
-            zone.iana_name() == Some(name) && zones.available().any(|known| known.as_str() == name)
-        });
+        // The database forgives case, and has a name for a zone that is not known. A schedule that
+        // another reader refuses must be refused here.
+        let found = TimeZoneDatabase::bundled()
+            .get(name)
+            .ok()
+            .filter(|zone| zone.iana_name() == Some(name) && !zone.is_unknown());
         found.map(Self).ok_or_else(|| UnknownZone {
             name: name.chars().take(64).collect(),
             suggestions: suggestions(name),
