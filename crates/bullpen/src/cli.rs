@@ -5,7 +5,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{render, sim};
+use crate::{labels, pools, render, sim};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -19,9 +19,27 @@ struct Cli {
 enum Command {
     /// Show the main job on this machine, without an account anywhere
     Demo,
+    /// Read labels as the service would
+    #[command(subcommand)]
+    Labels(LabelsCommand),
+    /// Look at standby pools
+    #[command(subcommand)]
+    Pools(PoolsCommand),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum LabelsCommand {
+    /// Show what a job's labels ask for, and what is wrong with them
+    Parse(labels::ParseArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolsCommand {
+    /// Show what pools keep by their schedules, at an instant or between two
+    Preview(pools::PreviewArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -52,6 +70,8 @@ fn run(command: Command) -> Exit {
             );
             Exit::Failed
         }
+        Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
+        Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
     }
 }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 mod cli;
 mod exit;
+mod labels;
+mod pools;
 mod render;
 mod sim;
 

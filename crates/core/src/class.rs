@@ -36,6 +36,21 @@ pub enum Architecture {
     Arm64,
 }
 
+impl Architecture {
+    /// As it is written in labels and in names of images.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::X64 => "x64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The architecture of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::X64, Self::Arm64].into_iter().find(|known| known.as_str() == text)
+    }
+}
+
 /// A range of whole vCPUs, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuRange {

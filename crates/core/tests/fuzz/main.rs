@@ -8,6 +8,7 @@
 
 mod arbitrary;
 mod damage;
+mod labels;
 
 use std::cell::Cell;
 use std::fmt::Debug;

@@ -1,0 +1,269 @@
+//! `bullpen labels parse`: what a job's labels ask for, and what is wrong with them.
+//!
+//! Not here: the grammar (`bullpen_core::labels`), or where a job would go.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::labels::class::{Catalogue, ClassRef, ResolveError, Resolved, resolve};
+use bullpen_core::labels::value::Amounts;
+use bullpen_core::labels::{self, Key, LabelSpec, Parsed};
+use bullpen_core::severity::Severity;
+use serde_json::{Map, Value, json};
+
+use crate::exit::Exit;
+use crate::render;
+
+/// Which labels.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ParseArgs {
+    /// The labels of one job, each as one argument
+    #[arg(required = true, value_name = "LABEL")]
+    labels: Vec<String>,
+    /// The configuration that names runners and images [default: the built-in classes]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the labels and says what they ask for; fails if they cannot be served.
+pub(crate) fn parse(args: &ParseArgs) -> Exit {
+    let catalogue = match &args.config {
+        None => Catalogue::of_classes(&RunnerClass::defaults()),
+        Some(path) => match load_config(path) {
+            Ok(catalogue) => catalogue,
+            Err(why) => {
+                render::error(&why, None);
+                return Exit::Failed;
+            }
+        },
+    };
+    let answer = Answer::of(&args.labels, &catalogue);
+    if args.json {
+        render::data(&answer.json().to_string());
+    } else {
+        render::data(answer.text().trim_end());
+    }
+    if answer.is_usable() { Exit::Done } else { Exit::Failed }
+}
+
+/// What a configuration file names.
+fn load_config(path: &Path) -> Result<Catalogue, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("could not read {}: {error}", path.display()))?;
+    catalogue_from(&text).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// The runners and images of a configuration.
+fn catalogue_from(_text: &str) -> Result<Catalogue, String> {
+    Err("configuration files cannot be read yet".to_owned())
+}
+
+/// What is said about one job's labels.
+struct Answer {
+    parsed: Parsed,
+    /// Its machine, unless a pool decides or the labels are not ours.
+    class: Option<Result<Resolved, ResolveError>>,
+}
+
+impl Answer {
+    fn of(labels: &[String], catalogue: &Catalogue) -> Self {
+        let parsed = labels::parse(labels);
+        let asks = parsed.has_head && parsed.ours && parsed.spec.pool.is_none();
+        let readable = parsed.errors().next().is_none();
+        let class = (asks && readable).then(|| resolve(&parsed.spec, catalogue));
+        Self { parsed, class }
+    }
+
+    fn is_usable(&self) -> bool {
+        self.parsed.errors().next().is_none() && !matches!(self.class, Some(Err(_)))
+    }
+
+    /// Severity and message, a pair each.
+    fn findings(&self) -> Vec<(Severity, String)> {
+        let read = self.parsed.findings.iter();
+        let mut said: Vec<_> = read.map(|found| (found.severity(), found.to_string())).collect();
+        if let Some(Err(error)) = &self.class {
+            said.push((Severity::Error, error.to_string()));
+        }
+        said
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name:<12} {value}");
+        };
+        let spec = &self.parsed.spec;
+        line("ours", ours(&self.parsed));
+        let head = [("id", spec.id.clone()), ("pool", spec.pool.as_ref().map(ToString::to_string))];
+        let stack = [("env", spec.env.clone()), ("region", spec.region.clone())];
+        for (name, value) in head.into_iter().chain(stack) {
+            if let Some(value) = value {
+                line(name, &value.escape_debug().to_string());
+            }
+        }
+        for (key, value) in spec.pairs() {
+            line(key.as_str(), &value);
+        }
+        if let Some(Ok(resolved)) = &self.class {
+            line("class", &class_text(&resolved.class));
+        }
+        for (severity, message) in self.findings() {
+            let _ = writeln!(text, "{}: {message}", severity.as_str());
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let findings = self.parsed.findings.iter().map(|finding| {
+            json!({
+                "severity": finding.severity().as_str(),
+                "label": finding.label,
+                "key": finding.key,
+                "message": finding.problem.to_string(),
+            })
+        });
+        let resolve = self.class.as_ref().and_then(|class| class.as_ref().err()).map(|error| {
+            let message = error.to_string();
+            json!({ "severity": "error", "label": null, "key": null, "message": message })
+        });
+        let class = self.class.as_ref().and_then(|class| class.as_ref().ok());
+        json!({
+            "ours": self.parsed.ours,
+            "dependabot": self.parsed.spec.dependabot,
+            "id": self.parsed.spec.id,
+            "spec": spec_json(&self.parsed.spec),
+            "class": class.map(|resolved| class_json(&resolved.class)),
+            "findings": findings.chain(resolve).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn ours(parsed: &Parsed) -> &'static str {
+    match (parsed.ours, parsed.has_head, parsed.spec.dependabot) {
+        (false, ..) => "no",
+        (true, false, _) => "if there is a pool named dependabot",
+        (true, true, true) => "yes; goes to the pool named dependabot, if there is one",
+        (true, true, false) => "yes",
+    }
+}
+
+fn class_text(class: &ClassRef) -> String {
+    let kind = match class {
+        ClassRef::Named(_) => "named",
+        ClassRef::Anonymous(_) => "anonymous: no reuse",
+    };
+    let RunnerClass { name, vcpu, memory_mib_min, architecture } = class.class();
+    let (min, max, arch) = (vcpu.min, vcpu.max, architecture.as_str());
+    format!("{name} ({kind}), {min}-{max} vCPU, at least {memory_mib_min} MiB, {arch}")
+}
+
+fn class_json(class: &ClassRef) -> Value {
+    let RunnerClass { name, vcpu, memory_mib_min, architecture } = class.class();
+    json!({
+        "name": name,
+        "named": matches!(class, ClassRef::Named(_)),
+        "vcpu": { "min": vcpu.min, "max": vcpu.max },
+        "memory_mib_min": memory_mib_min,
+        "architecture": architecture.as_str(),
+    })
+}
+
+/// What was said, each key under its own name; amounts as numbers, lists as lists.
+fn spec_json(spec: &LabelSpec) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: Key, value: Value| {
+        if !value.is_null() {
+            map.insert(key.as_str().to_owned(), value);
+        }
+    };
+    put(Key::Pool, json!(spec.pool));
+    put(Key::Env, json!(spec.env));
+    put(Key::Region, json!(spec.region));
+    for (key, value) in spec.pairs() {
+        let value = match key {
+            Key::Cpu => amounts_json(spec.cpu),
+            Key::Ram => amounts_json(spec.ram),
+            Key::Family | Key::Extras => value.split('+').collect(),
+            Key::Ssh | Key::Private | Key::Debug | Key::NestedVirt => Value::Bool(value == "true"),
+            _ => Value::String(value),
+        };
+        put(key, value);
+    }
+    Value::Object(map)
+}
+
+fn amounts_json(amounts: Option<Amounts>) -> Value {
+    let number = |milli: u32| {
+        let whole = milli.is_multiple_of(1_000);
+        if whole { json!(milli / 1_000) } else { json!(f64::from(milli) / 1_000.0) }
+    };
+    amounts.map_or(
+        Value::Null,
+        |amounts| json!({ "min": number(amounts.min_milli), "max": number(amounts.max_milli) }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(labels: &[&str]) -> Answer {
+        let labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+        Answer::of(&labels, &Catalogue::of_classes(&RunnerClass::defaults()))
+    }
+
+    #[test]
+    fn a_packed_label_is_told_line_by_line() {
+        let answer = answer(&["runs-on=42/cpu=2/ram=4/spot=true"]);
+        assert_eq!(
+            answer.text(),
+            "ours         yes\n\
+             id           42\n\
+             cpu          2\n\
+             ram          4\n\
+             spot         price-capacity-optimized\n\
+             class        large (named), 2-2 vCPU, at least 4096 MiB, x64\n"
+        );
+        assert!(answer.is_usable());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_and_makes_it_unusable() {
+        let wrong = answer(&["runs-on/cpus=4"]);
+        assert_eq!(
+            wrong.text(),
+            "ours         yes\n\
+             error: label \"runs-on/cpus=4\": cpus: there is no such key; did you mean \"cpu\"?\n"
+        );
+        assert!(!wrong.is_usable());
+        let unknown = answer(&["runs-on/runner=lagre"]);
+        assert!(!unknown.is_usable() && unknown.text().contains("did you mean \"large\"?"));
+        assert!(answer(&["self-hosted"]).is_usable());
+    }
+
+    #[test]
+    fn json_has_numbers_and_lists() {
+        let told = answer(&["bullpen=7/cpu=0.5+4/family=t3+c7a.large/ssh=false/env=dev"]).json();
+        let expected = json!({
+            "cpu": { "min": 0.5, "max": 4 },
+            "family": ["c7a.large", "t3*"],
+            "ssh": false,
+            "env": "dev",
+        });
+        assert_eq!(told["spec"], expected);
+        assert_eq!(told["id"], "7");
+        assert_eq!(told["class"]["vcpu"], json!({ "min": 1, "max": 4 }));
+        assert_eq!(told["class"]["named"], false);
+        assert_eq!(told["findings"], json!([]));
+        let pool = answer(&["runs-on/pool=small/cpu=x"]).json();
+        assert_eq!(pool["spec"], json!({ "pool": "small" }));
+        assert_eq!(pool["class"], Value::Null);
+        assert_eq!(pool["findings"][0]["message"], "it is ignored: the pool decides");
+        assert_eq!(answer(&["dependabot"]).json()["dependabot"], true);
+    }
+}

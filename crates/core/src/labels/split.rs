@@ -1,0 +1,170 @@
+//! From a job's labels to pairs of key and value, whichever of the forms they are written in.
+//!
+//! A *head* is `runs-on` or `bullpen`, alone or with `=id`. A label that begins with one is *packed*:
+//! pairs follow, each after `/` or `,`. In an *array* the head is one label and pairs are others. The
+//! first version's `runs-on-key=value` is both at once; there `-` before a known key begins the
+//! next pair.
+//!
+//! Not here: what the pairs mean.
+
+use super::finding::{Findings, Problem};
+use super::key::Key;
+use super::value::short;
+use super::{LABEL_BYTES_MAX, LABELS_MAX, PAIRS_MAX};
+
+const HEADS: [&str; 2] = ["runs-on", "bullpen"];
+const LEGACY: &str = "runs-on-";
+const SEPARATORS: [char; 2] = ['/', ','];
+/// What `provision` prints begins so; nobody but the request's own runners may take such a job.
+const OF_A_REQUEST: &str = "warm-";
+
+/// A key and a value, and where they stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair<'a> {
+    pub(super) label: &'a str,
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
+}
+
+/// Labels, taken apart.
+#[derive(Debug, Default)]
+pub(super) struct Split<'a> {
+    pub(super) has_head: bool,
+    pub(super) id: Option<&'a str>,
+    pub(super) dependabot: bool,
+    pub(super) of_a_request: bool,
+    pub(super) pairs: Vec<Pair<'a>>,
+    pub(super) findings: Findings,
+}
+
+/// What one label is.
+enum Form<'a> {
+    Packed { id: Option<&'a str>, rest: &'a str },
+    Legacy { rest: &'a str },
+    Dependabot,
+    OfARequest,
+    Other,
+}
+
+fn form(label: &str) -> Form<'_> {
+    if label.eq_ignore_ascii_case("dependabot") {
+        return Form::Dependabot;
+    }
+    if after(label, OF_A_REQUEST).is_some_and(|id| !id.is_empty()) {
+        return Form::OfARequest;
+    }
+    if let Some(rest) = after(label, LEGACY).filter(|rest| rest.contains('=')) {
+        return Form::Legacy { rest };
+    }
+    let Some(tail) = HEADS.iter().find_map(|head| after(label, head)) else { return Form::Other };
+    let (id, rest) = tail.split_at(tail.find(SEPARATORS).unwrap_or(tail.len()));
+    match id.strip_prefix('=') {
+        Some(id) => Form::Packed { id: Some(id), rest },
+        None if id.is_empty() => Form::Packed { id: None, rest },
+        None => Form::Other,
+    }
+}
+
+/// What follows this beginning; case does not matter, as it does not to GitHub.
+fn after<'a>(label: &'a str, beginning: &str) -> Option<&'a str> {
+    let (head, tail) = label.split_at_checked(beginning.len())?;
+    head.eq_ignore_ascii_case(beginning).then_some(tail)
+}
+
+pub(super) fn split<'a>(labels: impl Iterator<Item = &'a str>) -> Split<'a> {
+    let mut split = Split::default();
+    let mut others = Vec::new();
+    for (index, label) in labels.enumerate() {
+        if index == LABELS_MAX {
+            split.say(label, None, Problem::TooManyLabels);
+            break;
+        }
+        split.take(label.trim(), &mut others);
+    }
+    if split.has_head {
+        for label in others {
+            split.other(label);
+        }
+    }
+    if let Some(Pair { label, key, .. }) = split.pairs.get(PAIRS_MAX).copied() {
+        split.say(label, Some(key), Problem::TooManyPairs);
+        split.pairs.truncate(PAIRS_MAX);
+    }
+    split
+}
+
+impl<'a> Split<'a> {
+    fn take(&mut self, label: &'a str, others: &mut Vec<&'a str>) {
+        let form = form(label);
+        self.has_head |= matches!(form, Form::Packed { .. } | Form::Legacy { .. });
+        if label.len() > LABEL_BYTES_MAX && !matches!(form, Form::OfARequest | Form::Other) {
+            return self.say(label, None, Problem::TooLong);
+        }
+        match form {
+            Form::Packed { id, rest } => {
+                self.id = self.id.or(id.filter(|id| !id.is_empty()));
+                self.packed(label, rest);
+            }
+            Form::Legacy { rest } => {
+                for part in rest.split(SEPARATORS).flat_map(legacy) {
+                    self.pair(label, part);
+                }
+            }
+            Form::Dependabot => self.dependabot = true,
+            Form::OfARequest => {
+                self.of_a_request = true;
+                self.say(label, None, Problem::OfARequest);
+            }
+            Form::Other => others.push(label),
+        }
+    }
+
+    /// A label without a head, in a job that has one elsewhere.
+    fn other(&mut self, label: &'a str) {
+        if !label.contains('=') {
+            self.say(label, None, Problem::NotForUs);
+        } else if label.len() > LABEL_BYTES_MAX {
+            self.say(label, None, Problem::TooLong);
+        } else {
+            self.packed(label, label);
+        }
+    }
+
+    fn packed(&mut self, label: &'a str, rest: &'a str) {
+        rest.split(SEPARATORS).for_each(|part| self.pair(label, part));
+    }
+
+    fn pair(&mut self, label: &'a str, part: &'a str) {
+        // A template that expands to nothing leaves an empty part behind.
+        if part.is_empty() {
+            return;
+        }
+        match part.split_once('=') {
+            None => self.say(label, None, Problem::NotAPair { part: short(part) }),
+            // One more than is read, to tell that there are more.
+            Some(_) if self.pairs.len() > PAIRS_MAX => {}
+            Some((key, value)) => self.pairs.push(Pair { label, key, value }),
+        }
+    }
+
+    fn say(&mut self, label: &str, key: Option<&str>, problem: Problem) {
+        self.findings.say(label, key, problem);
+    }
+}
+
+/// `cpu=4-ram=8` in two: at each `-` that a known key and `=` follow.
+fn legacy(part: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, _) in part.match_indices('-') {
+        let next = part[at + 1..].split_once('=').map(|(key, _)| key);
+        // A key with `-` in it begins where its first part does, not its second.
+        let within = at > start && part[start..at].contains('=');
+        if within && next.is_some_and(|key| Key::parse(key).is_some()) {
+            parts.push(&part[start..at]);
+            start = at + 1;
+        }
+    }
+    parts.push(&part[start..]);
+    parts
+}

@@ -1,0 +1,184 @@
+//! Where a job goes, by its labels: to a pool, to a new machine, to nobody, or back with a reason.
+//!
+//! What is decided here is decided once, at the door, from the labels and the configuration alone.
+//! Nothing is guessed: a pool that there is not is an answer of its own and never a cold start.
+//!
+//! Not here: reading labels (`labels`), merging what is known of a job (`job`), queues.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use crate::ids::{PoolName, Repository};
+use crate::labels::class::{self, Catalogue, ClassRef, ResolveError, Resolved};
+use crate::labels::policy::{Policy, PolicyRefusal};
+use crate::labels::{self, Key, LabelFinding, LabelSpec, Parsed};
+use crate::spelling;
+
+/// The stack that a label means if it names none.
+pub const ENV_DEFAULT: &str = "production";
+/// The pool that dependabot's jobs go to, if there is one of this name.
+pub const DEPENDABOT: &str = "dependabot";
+
+/// What a stack is and has.
+#[derive(Clone, Debug)]
+pub struct Routing<'a> {
+    /// The stack's name.
+    pub env: &'a str,
+    /// Where it is.
+    pub region: &'a str,
+    /// Its pools: of the configured ones those of its own `env`.
+    pub pools: &'a BTreeSet<PoolName>,
+    /// Its runners and images.
+    pub classes: &'a Catalogue,
+    /// Where jobs go that name neither a pool nor a machine.
+    pub default_pool: Option<&'a PoolName>,
+    /// What strangers may ask for.
+    pub policy: &'a Policy,
+    /// Whether a valid configuration was ever read; until then nobody knows which pools there are.
+    pub config_loaded: bool,
+}
+
+/// Where a job goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To this pool.
+    Pool(PoolName),
+    /// To a machine of this class, reused if it may be, else new.
+    Launch(Launch),
+    /// Nowhere: it names a pool that there is not.
+    UnknownPool {
+        /// The pool.
+        pool: PoolName,
+        /// Those it resembles.
+        suggestions: Vec<String>,
+    },
+    /// It is not for this stack.
+    NotOurs(NotOurs),
+    /// It is, and may not be served; each reason is for its author to read.
+    Refused(Vec<Refusal>),
+    /// It has to wait until a configuration was read.
+    Wait,
+}
+
+/// What to launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Its class; an anonymous one is never reused.
+    pub class: ClassRef,
+    /// Everything that the label and its runner say.
+    pub spec: LabelSpec,
+}
+
+/// Why a job is not for this stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOurs {
+    /// No label speaks to us.
+    NoHead,
+    /// It is for another stack.
+    Env,
+    /// It is for another region.
+    Region,
+    /// It is dependabot's, and there is no pool for that.
+    NoDependabotPool,
+}
+
+/// Why a job may not be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its labels cannot be read.
+    #[error("{0}")]
+    Label(LabelFinding),
+    /// It asks for more than it may.
+    #[error(transparent)]
+    Policy(#[from] PolicyRefusal),
+    /// It asks for what there is not.
+    #[error(transparent)]
+    Class(#[from] ResolveError),
+}
+
+/// Decides where a job of this repository with these labels goes.
+pub fn route<S: AsRef<str>>(labels: &[S], repository: &Repository, routing: &Routing<'_>) -> Route {
+    let parsed = labels::parse(labels);
+    if let Some(why) = not_ours(&parsed, routing) {
+        return Route::NotOurs(why);
+    }
+    if !routing.config_loaded {
+        return Route::Wait;
+    }
+    let Parsed { spec, .. } = &parsed;
+    // Who names a pool means that pool, dependabot or not.
+    let dependabots = spec.dependabot && spec.pool.is_none();
+    let pool = PoolName::new(DEPENDABOT);
+    if dependabots && routing.pools.contains(&pool) {
+        return Route::Pool(pool);
+    }
+    if dependabots && !parsed.has_head {
+        return Route::NotOurs(NotOurs::NoDependabotPool);
+    }
+    let errors: Vec<Refusal> = parsed.errors().cloned().map(Refusal::Label).collect();
+    if !errors.is_empty() {
+        return Route::Refused(errors);
+    }
+    let cpu = spec.cpu.or_else(|| builtin_cpu(spec, routing.classes));
+    let refusals = routing.policy.refusals(repository, spec, cpu);
+    if !refusals.is_empty() {
+        return Route::Refused(refusals.into_iter().map(Refusal::Policy).collect());
+    }
+    let default = routing.default_pool.filter(|_| !spec.asks_for_a_machine());
+    match spec.pool.as_ref().or(default) {
+        Some(pool) if routing.pools.contains(pool) => Route::Pool(pool.clone()),
+        Some(pool) => unknown_pool(pool, routing.pools),
+        None => launch(spec, repository, routing),
+    }
+}
+
+fn not_ours(parsed: &Parsed, routing: &Routing<'_>) -> Option<NotOurs> {
+    let spec = &parsed.spec;
+    if !parsed.ours {
+        return Some(NotOurs::NoHead);
+    }
+    // An env that cannot be read is no stack's, so that not every stack refuses the job.
+    let unread = |key: Key, value: &Option<String>| spec.given.contains(&key) && value.is_none();
+    if unread(Key::Env, &spec.env) || spec.env.as_deref().unwrap_or(ENV_DEFAULT) != routing.env {
+        return Some(NotOurs::Env);
+    }
+    let elsewhere = spec.region.as_deref().is_some_and(|region| region != routing.region);
+    (unread(Key::Region, &spec.region) || elsewhere).then_some(NotOurs::Region)
+}
+
+/// What a built-in runner's name asks for; a configured runner is the operator's own word.
+fn builtin_cpu(spec: &LabelSpec, classes: &Catalogue) -> Option<labels::value::Amounts> {
+    let name = spec.runner.as_ref().filter(|name| !classes.runners.contains_key(*name))?;
+    class::builtin(name)?.cpu
+}
+
+fn unknown_pool(pool: &PoolName, pools: &BTreeSet<PoolName>) -> Route {
+    let near = spelling::nearest(pool.as_str(), pools.iter().map(PoolName::as_str));
+    let suggestions = near.into_iter().map(str::to_owned).collect();
+    Route::UnknownPool { pool: pool.clone(), suggestions }
+}
+
+fn launch(spec: &LabelSpec, repository: &Repository, routing: &Routing<'_>) -> Route {
+    match class::resolve(spec, routing.classes) {
+        Err(error) => Route::Refused(vec![Refusal::Class(error)]),
+        Ok(Resolved { class, spec }) => {
+            let most = routing.policy.rules(repository).cpu_milli_max;
+            Route::Launch(Launch { class: bounded(class, most), spec })
+        }
+    }
+}
+
+/// Whole types may have as many vCPUs as they have, but not more than the policy's maximum: a
+/// label that names a type and no count must not ask for more than one that names the count.
+fn bounded(class: ClassRef, cpu_milli_max: Option<u32>) -> ClassRef {
+    match class {
+        ClassRef::Anonymous(mut class) => {
+            let most = cpu_milli_max.map_or(u32::MAX, |milli| (milli / 1_000).max(1));
+            class.vcpu.max = class.vcpu.max.min(most).max(class.vcpu.min);
+            ClassRef::Anonymous(class)
+        }
+        named @ ClassRef::Named(_) => named,
+    }
+}

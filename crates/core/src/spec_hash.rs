@@ -1,0 +1,317 @@
+//! The spec hash: a digest of everything that shapes a machine, to tell whether one that exists is
+//! the one that would be made now.
+//!
+//! It is written `<version>:<digest>`. Two hashes are compared only if their versions are equal: an
+//! upgrade of ours that digests more, or otherwise, is not drift, and must not replace every machine
+//! there is. A pool's name, schedule, zone and counts are not in it: changing them makes no machine
+//! a different one.
+//!
+//! The encoding is our own and fixed here, field by field: a number for the field, the length of
+//! what follows, and the value. What is absent is not written, so a field can be added without
+//! touching the hashes of machines that do not have it. A serializer's output would change with
+//! the serializer.
+//!
+//! Not here: resolving an image, or what to do about drift (`pool`).
+
+use std::collections::BTreeSet;
+
+use sha2::{Digest, Sha256};
+
+use crate::ids::SpecHash;
+
+/// Raise it when a field is removed or retyped, is given a new default, or is added in such a way
+/// that machines which exist have it already.
+pub const SPEC_HASH_VERSION: u16 = 1;
+
+/// Everything that shapes a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// What the runner's configuration says.
+    pub runner: RunnerSpec,
+    /// The image in the cloud's own terms, after every alias was followed.
+    pub image: String,
+    /// The version of GitHub's runner.
+    pub runner_version: String,
+    /// What the pool adds, if the machine is a pool's.
+    pub pool: Option<PoolSpec>,
+}
+
+/// The part of a runner's configuration that shapes a machine. How a lost job is tried again does
+/// not, so `retry` is absent; nor does the order of a list, so lists are sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunnerSpec {
+    /// The fewest and the most vCPUs, in thousandths.
+    pub vcpu_milli: Option<(u32, u32)>,
+    /// The least and the most memory, in MiB.
+    pub memory_mib: Option<(u32, u32)>,
+    /// The processor architecture.
+    pub architecture: Option<String>,
+    /// Patterns over machine types.
+    pub families: BTreeSet<String>,
+    /// The volume, as it is written in one fixed order.
+    pub volume: Option<String>,
+    /// The volume that outlives the machine, as it is written in one fixed order.
+    pub sticky: Option<String>,
+    /// How it is paid for.
+    pub spot: Option<String>,
+    /// Additions such as caches.
+    pub extras: BTreeSet<String>,
+    /// The cloud's tags.
+    pub tags: BTreeSet<String>,
+    /// Whether people may log in.
+    pub ssh: Option<bool>,
+    /// Whether it has no public address.
+    pub private: Option<bool>,
+    /// Whether it is kept after a failure.
+    pub debug: Option<bool>,
+    /// Whether it can run virtual machines.
+    pub nested_virt: Option<bool>,
+    /// A script for the first boot.
+    pub preinstall: Option<String>,
+    /// A script for every boot.
+    pub prerun: Option<String>,
+}
+
+/// The pool's fields that shape a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Which runner it keeps.
+    pub runner: String,
+    /// The stack it belongs to.
+    pub env: String,
+    /// A marker that people change to have every machine replaced.
+    pub version: Option<String>,
+}
+
+/// The hash of this machine, in the newest version.
+pub fn spec_hash(spec: &MachineSpec) -> SpecHash {
+    SpecHash::new(format!("{SPEC_HASH_VERSION}:{}", digest_hex(&encoded(spec))))
+}
+
+/// The SHA-256 of these bytes, in hexadecimal.
+pub(crate) fn digest_hex(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let nibble = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+        hex.push(nibble(byte >> 4));
+        hex.push(nibble(byte & 15));
+        hex
+    })
+}
+
+/// Whether a machine with the first hash is not what the second asks for. Hashes of different
+/// versions, and texts that are no hash, say nothing about each other.
+pub fn drifted(seen: &SpecHash, want: &SpecHash) -> bool {
+    match (parts(seen), parts(want)) {
+        (Some((seen_version, seen)), Some((want_version, want))) => {
+            seen_version == want_version && seen != want
+        }
+        _ => false,
+    }
+}
+
+fn parts(hash: &SpecHash) -> Option<(u16, &str)> {
+    let (version, digest) = hash.as_str().split_once(':')?;
+    let hex = !digest.is_empty() && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((version.parse().ok()?, digest)).filter(|_| hex)
+}
+
+/// The bytes that are digested.
+fn encoded(spec: &MachineSpec) -> Vec<u8> {
+    let mut out = Encoder(Vec::new());
+    let RunnerSpec {
+        vcpu_milli,
+        memory_mib,
+        architecture,
+        families,
+        volume,
+        sticky,
+        spot,
+        extras,
+        tags,
+        ssh,
+        private,
+        debug,
+        nested_virt,
+        preinstall,
+        prerun,
+    } = &spec.runner;
+    // A field's number is its name for ever: never used again, never given to another.
+    out.range(1, *vcpu_milli);
+    out.range(2, *memory_mib);
+    out.text(3, architecture.as_deref());
+    out.set(4, families);
+    out.text(5, volume.as_deref());
+    out.text(6, sticky.as_deref());
+    out.text(7, spot.as_deref());
+    out.set(8, extras);
+    out.set(9, tags);
+    out.flag(10, *ssh);
+    out.flag(11, *private);
+    out.flag(12, *debug);
+    out.flag(13, *nested_virt);
+    out.text(14, preinstall.as_deref());
+    out.text(15, prerun.as_deref());
+    out.text(32, Some(&spec.image));
+    out.text(33, Some(&spec.runner_version));
+    if let Some(PoolSpec { runner, env, version }) = &spec.pool {
+        out.text(48, Some(runner));
+        out.text(49, Some(env));
+        out.text(50, version.as_deref());
+    }
+    out.0
+}
+
+/// Fields one after the other; the lengths keep neighbours apart.
+struct Encoder(Vec<u8>);
+
+impl Encoder {
+    fn field(&mut self, number: u8, value: &[u8]) {
+        self.0.push(number);
+        self.0.extend((value.len() as u64).to_be_bytes());
+        self.0.extend(value);
+    }
+
+    fn text(&mut self, number: u8, value: Option<&str>) {
+        if let Some(value) = value {
+            self.field(number, value.as_bytes());
+        }
+    }
+
+    fn flag(&mut self, number: u8, value: Option<bool>) {
+        if let Some(value) = value {
+            self.field(number, &[u8::from(value)]);
+        }
+    }
+
+    fn range(&mut self, number: u8, value: Option<(u32, u32)>) {
+        if let Some((least, most)) = value {
+            self.field(number, &[least.to_be_bytes(), most.to_be_bytes()].concat());
+        }
+    }
+
+    fn set(&mut self, number: u8, values: &BTreeSet<String>) {
+        for value in values {
+            self.field(number, value.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(words: &[&str]) -> BTreeSet<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    fn full() -> MachineSpec {
+        let text = |text: &str| Some(text.to_owned());
+        MachineSpec {
+            runner: RunnerSpec {
+                vcpu_milli: Some((2_000, 4_000)),
+                memory_mib: Some((4_096, 8_192)),
+                architecture: text("x64"),
+                families: set(&["c7a*", "m7a*"]),
+                volume: text("80gb:gp3:125mibps:3000iops"),
+                sticky: text("cache:40gb"),
+                spot: text("price-capacity-optimized"),
+                extras: set(&["s3-cache", "tmpfs"]),
+                tags: set(&["team=build"]),
+                ssh: Some(false),
+                private: Some(false),
+                debug: Some(false),
+                nested_virt: Some(false),
+                preinstall: text("true"),
+                prerun: text("true"),
+            },
+            image: "ami-0123456789abcdef0".to_owned(),
+            runner_version: "2.330.0".to_owned(),
+            pool: Some(PoolSpec {
+                runner: "small-x64".to_owned(),
+                env: "production".to_owned(),
+                version: text("1"),
+            }),
+        }
+    }
+
+    /// If one of these fails, machines that exist would be replaced by an upgrade of ours: raise
+    /// the version instead, and add its own literals.
+    #[test]
+    fn version_1_is_frozen() {
+        let bare = MachineSpec { pool: None, ..full() };
+        for (name, spec, expected) in [
+            (
+                "empty",
+                MachineSpec::default(),
+                "1:f153b07ea9fd174930d13ec1ccf3a3be0e3361b36635e660588ecc51b890ff39",
+            ),
+            ("full", full(), "1:6864fc507259ddc96578756b392f2874795e5e05e23eac2e1342a1f2d15e5719"),
+            (
+                "without a pool",
+                bare,
+                "1:cf50f65fb7b8979190c4eaca192f3352f0802bd5ceccc67cda55a2dbbf38fc73",
+            ),
+        ] {
+            assert_eq!(spec_hash(&spec).as_str(), expected, "{name}");
+        }
+    }
+
+    /// Every field, changed alone, makes another machine.
+    #[test]
+    fn each_field_shapes_a_machine() {
+        type Change = fn(&mut MachineSpec);
+        let changes: [Change; 20] = [
+            |spec| spec.runner.vcpu_milli = Some((2_000, 4_001)),
+            |spec| spec.runner.memory_mib = None,
+            |spec| spec.runner.architecture = Some("arm64".to_owned()),
+            |spec| spec.runner.families = set(&["c7a*"]),
+            |spec| spec.runner.volume = None,
+            |spec| spec.runner.sticky = None,
+            |spec| spec.runner.spot = None,
+            |spec| spec.runner.extras = set(&["s3-cachetmpfs"]),
+            |spec| spec.runner.tags = set(&[]),
+            |spec| spec.runner.ssh = Some(true),
+            |spec| spec.runner.private = Some(true),
+            |spec| spec.runner.debug = Some(true),
+            |spec| spec.runner.nested_virt = None,
+            |spec| spec.runner.preinstall = Some("truetrue".to_owned()),
+            |spec| spec.runner.prerun = Some(String::new()),
+            |spec| spec.image = "ami-0123456789abcdef1".to_owned(),
+            |spec| spec.runner_version = "2.330.1".to_owned(),
+            |spec| spec.pool.as_mut().unwrap().runner = "other".to_owned(),
+            |spec| spec.pool.as_mut().unwrap().env = "dev".to_owned(),
+            |spec| spec.pool.as_mut().unwrap().version = None,
+        ];
+        let mut hashes = BTreeSet::from([spec_hash(&full())]);
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut spec = full();
+            change(&mut spec);
+            assert!(hashes.insert(spec_hash(&spec)), "change {index} is not seen");
+        }
+    }
+
+    /// Text that moves from one field to its neighbour is another machine.
+    #[test]
+    fn fields_do_not_run_into_each_other() {
+        let with = |preinstall: &str, prerun: &str| MachineSpec {
+            runner: RunnerSpec {
+                preinstall: Some(preinstall.to_owned()),
+                prerun: Some(prerun.to_owned()),
+                ..RunnerSpec::default()
+            },
+            ..MachineSpec::default()
+        };
+        assert_ne!(spec_hash(&with("ab", "c")), spec_hash(&with("a", "bc")));
+    }
+
+    #[test]
+    fn only_hashes_of_one_version_are_compared() {
+        let drift = |seen: &str, want: &str| drifted(&SpecHash::new(seen), &SpecHash::new(want));
+        assert!(drift("1:aa", "1:ab"));
+        assert!(!drift("1:aa", "1:aa"));
+        for other in ["2:ab", "ab", "", ":ab", "1:", "x:ab", "1:xyz", "70000:ab"] {
+            assert!(!drift("1:aa", other) && !drift(other, "1:aa"), "{other}");
+        }
+    }
+}
