@@ -22,10 +22,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .filter_map(|candidate| {
-            let other = folded(candidate);
             // The lengths alone may say that it is too far.
-            let possible = other.len().abs_diff(word.len()) <= limit;
-            let far = if possible { distance(&word, &other) } else { usize::MAX };
+            let possible = candidate.chars().count().abs_diff(word.len()) <= limit;
+            let far = possible.then(|| distance(&word, &folded(candidate), limit))?;
             (far <= limit).then_some((far, candidate))
         })
         .collect();
@@ -50,8 +49,9 @@ fn folded(word: &str) -> Vec<char> {
     word.chars().take(WORD_CHARS_MAX + 1).flat_map(char::to_lowercase).collect()
 }
 
-/// Three rows of the usual table are enough: the third is for neighbours in the wrong order.
-fn distance(one: &[char], other: &[char]) -> usize {
+/// Three rows of the usual table are enough: the third is for neighbours in the wrong order. What is
+/// further away than the limit is only said to be further: two rows that exceed it have no way back.
+fn distance(one: &[char], other: &[char], limit: usize) -> usize {
     let mut before = vec![0; other.len() + 1];
     let mut above: Vec<usize> = (0..=other.len()).collect();
     for (i, &a) in one.iter().enumerate() {
@@ -64,6 +64,10 @@ fn distance(one: &[char], other: &[char]) -> usize {
                 least = least.min(before[j - 1] + 1);
             }
             row.push(least);
+        }
+        let exceeds = |row: &[usize]| row.iter().all(|&far| far > limit);
+        if exceeds(&row) && exceeds(&above) {
+            return usize::MAX;
         }
         before = std::mem::replace(&mut above, row);
     }
@@ -88,11 +92,12 @@ mod tests {
 
     #[test]
     fn the_distance_counts_a_swap_once() {
-        let far = |a: &str, b: &str| distance(&folded(a), &folded(b));
+        let far = |a: &str, b: &str, limit| distance(&folded(a), &folded(b), limit);
         for (a, b, expected) in
             [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("ab", "ba", 1), ("kitten", "sitting", 3)]
         {
-            assert_eq!(far(a, b), expected, "{a} {b}");
+            assert_eq!(far(a, b, usize::MAX), expected, "{a} {b}");
+            assert_eq!(far(a, b, expected), expected, "{a} {b}");
         }
     }
 

@@ -115,7 +115,7 @@ fn labels_nobody_wrote_are_read_and_never_panic() {
 
 #[test]
 fn crowds_of_labels_are_read_within_their_bounds() {
-    fuzz(&(label(), 0..130_usize), |(label, times)| read(&vec![label; times]));
+    fuzz(&(label(), 0..110_usize), |(label, times)| read(&vec![label; times]));
 }
 
 #[test]
