@@ -1,4 +1,4 @@
-//! Planted bugs: [`sabotage!`](crate::sabotage) marks a place where a rule can be switched off, so
+//! Planted bugs: [`sabotage!`](macro@crate::sabotage) marks a place where a rule can be switched off, so
 //! that a test can prove the simulator notices.
 //!
 //! Without `--cfg sabotage` the macro is the constant `false` and the branch is compiled away; tidy
