@@ -9,6 +9,7 @@
 
 pub mod claim;
 pub mod class;
+pub mod config;
 pub mod creation;
 pub mod ids;
 pub mod instance;
@@ -23,4 +24,5 @@ pub mod request;
 pub mod sabotage;
 #[cfg(test)]
 mod samples;
+pub mod schedule;
 pub mod time;

@@ -1,0 +1,5 @@
+//! What reading a configuration costs.
+//!
+//! Not here: single decisions (`decisions`).
+
+fn main() {}
