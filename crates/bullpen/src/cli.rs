@@ -5,7 +5,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{render, sim};
+use crate::{lint, render, sim};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -19,6 +19,11 @@ struct Cli {
 enum Command {
     /// Show the main job on this machine, without an account anywhere
     Demo,
+    /// Check runs-on.yml and bullpen.toml
+    ///
+    /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
+    /// read or an argument is wrong.
+    Lint(lint::LintArgs),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
@@ -52,6 +57,7 @@ fn run(command: Command) -> Exit {
             );
             Exit::Failed
         }
+        Command::Lint(args) => lint::run(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 mod cli;
 mod exit;
+mod lint;
 mod render;
 mod sim;
 
