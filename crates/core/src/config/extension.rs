@@ -17,7 +17,6 @@ use super::read::{
     used, wrong,
 };
 use super::runner::Reuse;
-use super::suggest::did_you_mean;
 use crate::class::Usage;
 use crate::ids::{PoolName, Repository, TrustGroup};
 
@@ -218,9 +217,9 @@ fn exists(
 ) {
     if !known.contains(name) {
         let code = if noun == "pool" { "unknown-pool" } else { "unknown-runner" };
+        let meant = findings.did_you_mean(name, known.iter().copied());
         let finding = findings.error(mark, code, format!("there is no {noun} {}", shown(name)));
-        finding.instead = did_you_mean(name, known.iter().copied())
-            .or_else(|| Some(format!("describe it under `{noun}s:`")));
+        finding.instead = meant.or_else(|| Some(format!("describe it under `{noun}s:`")));
     }
 }
 
@@ -342,8 +341,9 @@ fn allowed(node: &Node, findings: &mut Findings) -> BTreeSet<String> {
         let Some(key) = text(&item, "allow", findings) else { continue };
         if !LABEL_KEYS.contains(&key) {
             let message = format!("{} is no key of a label", shown(key));
+            let meant = findings.did_you_mean(key, LABEL_KEYS.iter().copied());
             let finding = findings.error(item.mark, "unknown-value", message);
-            finding.instead = did_you_mean(key, LABEL_KEYS.iter().copied());
+            finding.instead = meant;
         }
         allowed.insert(key.to_owned());
     }

@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::suggest::nearest;
+
 /// A place in a text, counted from 1. Line 0 is the environment, which has no lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Mark {
@@ -94,9 +96,22 @@ impl fmt::Display for Finding {
 /// How many findings are told. Nobody reads more, and a file can be made to have very many.
 const FINDINGS_MAX: usize = 1_000;
 
+/// How many comparisons with known words one file is worth. A hundred unknown zones take half of it;
+/// without a bound, many unknown names among many known ones would take minutes.
+const COMPARISONS_MAX: usize = 100_000;
+
 /// Collects findings while a file is read.
-#[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+#[derive(Debug)]
+pub(crate) struct Findings {
+    found: Vec<Finding>,
+    comparisons_left: usize,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self { found: Vec::new(), comparisons_left: COMPARISONS_MAX }
+    }
+}
 
 impl Findings {
     /// Adds one; what to write instead can be said on the result.
@@ -108,9 +123,9 @@ impl Findings {
         message: impl Into<String>,
     ) -> &mut Finding {
         let finding = Finding { mark, severity, code, message: message.into(), instead: None };
-        self.0.push(finding);
-        let last = self.0.len() - 1;
-        &mut self.0[last]
+        self.found.push(finding);
+        let last = self.found.len() - 1;
+        &mut self.found[last]
     }
 
     /// The file is refused for this.
@@ -133,14 +148,31 @@ impl Findings {
         self.add(Severity::Warning, mark, code, message)
     }
 
+    /// "did you mean `x`?", if something is near, and not too much was compared already.
+    pub(crate) fn did_you_mean<'k>(
+        &mut self,
+        word: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Option<String> {
+        let mut left = self.comparisons_left;
+        let within = known.into_iter().take_while(|_| {
+            let more = left > 0;
+            left = left.saturating_sub(1);
+            more
+        });
+        let near = nearest(word, within).map(|near| format!("did you mean `{near}`?"));
+        self.comparisons_left = left;
+        near
+    }
+
     /// Whether anything was found.
     pub(crate) fn any(&self) -> bool {
-        !self.0.is_empty()
+        !self.found.is_empty()
     }
 
     /// Changes those that have no place in the file.
     pub(crate) fn name_the_placeless(&mut self, name: impl Fn(u32) -> Option<String>) {
-        for finding in self.0.iter_mut().filter(|finding| finding.mark.line == 0) {
+        for finding in self.found.iter_mut().filter(|finding| finding.mark.line == 0) {
             if let Some(name) = name(finding.mark.column) {
                 finding.message = format!("{name}: {}", finding.message);
             }
@@ -150,17 +182,17 @@ impl Findings {
 
     /// In the order of the text, each once, and not without end.
     pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
-        self.0.sort();
-        self.0.dedup();
-        if let Some(first) = self.0.get(FINDINGS_MAX) {
-            let message = format!("{} more findings are not told", self.0.len() - FINDINGS_MAX);
+        self.found.sort();
+        self.found.dedup();
+        if let Some(first) = self.found.get(FINDINGS_MAX) {
+            let message = format!("{} more findings are not told", self.found.len() - FINDINGS_MAX);
             // As grave as the gravest that is left out, so that nothing is taken that would be refused.
-            let severity = self.0[FINDINGS_MAX..].iter().map(|finding| finding.severity).min();
+            let severity = self.found[FINDINGS_MAX..].iter().map(|finding| finding.severity).min();
             let (mark, severity) = (first.mark, severity.unwrap_or(Severity::Note));
-            self.0.truncate(FINDINGS_MAX);
+            self.found.truncate(FINDINGS_MAX);
             self.add(severity, mark, "too-many", message);
         }
-        self.0
+        self.found
     }
 }
 

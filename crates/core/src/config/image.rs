@@ -58,22 +58,32 @@ pub struct ImageConfig {
 }
 
 /// RunsOn's own names.
-pub fn built_in() -> Vec<String> {
-    let mut names = Vec::new();
-    for version in ["22", "24", "26"] {
-        for variant in ["full", "base", "gpu"] {
-            for architecture in ["x64", "arm64"] {
-                names.push(format!("ubuntu{version}-{variant}-{architecture}"));
-            }
-        }
-    }
-    names.extend(["full", "base"].map(|variant| format!("windows22-{variant}-x64")));
-    names
-}
+pub const BUILT_IN: [&str; 20] = [
+    "ubuntu22-full-x64",
+    "ubuntu22-full-arm64",
+    "ubuntu22-base-x64",
+    "ubuntu22-base-arm64",
+    "ubuntu22-gpu-x64",
+    "ubuntu22-gpu-arm64",
+    "ubuntu24-full-x64",
+    "ubuntu24-full-arm64",
+    "ubuntu24-base-x64",
+    "ubuntu24-base-arm64",
+    "ubuntu24-gpu-x64",
+    "ubuntu24-gpu-arm64",
+    "ubuntu26-full-x64",
+    "ubuntu26-full-arm64",
+    "ubuntu26-base-x64",
+    "ubuntu26-base-arm64",
+    "ubuntu26-gpu-x64",
+    "ubuntu26-gpu-arm64",
+    "windows22-full-x64",
+    "windows22-base-x64",
+];
 
 /// Whether this is one of RunsOn's own names.
 pub fn is_built_in(name: &str) -> bool {
-    built_in().iter().any(|known| known == name)
+    BUILT_IN.contains(&name)
 }
 
 /// What a built-in image runs, and on what; it is all in the name.

@@ -11,7 +11,6 @@ use super::finding::Findings;
 use super::image::Platform;
 use super::node::{Entry as Keyed, Node};
 use super::read::{Fate, Fields, Key, Shape, choice, mapping, scalar, shown, text, used};
-use super::suggest::did_you_mean;
 use super::timetable;
 use crate::ids::ClassName;
 use crate::schedule::Schedule;
@@ -146,9 +145,9 @@ fn runner(
         Some(_) => Some(ClassName::new(name)),
         None => {
             let message = format!("there is no runner {}", shown(name));
+            let meant = findings.did_you_mean(name, runners.keys().copied());
             let finding = findings.error(node.mark, "unknown-runner", message);
-            finding.instead = did_you_mean(name, runners.keys().copied())
-                .or_else(|| Some("describe it under `runners:`".to_owned()));
+            finding.instead = meant.or_else(|| Some("describe it under `runners:`".to_owned()));
             None
         }
     }
@@ -172,12 +171,13 @@ fn zone(node: &Node, zones: &BTreeSet<String>, findings: &mut Findings) -> Optio
         return Some(name.to_owned());
     }
     let message = format!("there is no time zone {}", shown(name));
+    let meant = findings.did_you_mean(name, zones.iter().map(String::as_str));
     let finding = findings.error(node.mark, "unknown-zone", message);
     // The city alone is the usual slip.
     let city =
         |zone: &&String| zone.rsplit('/').next().is_some_and(|c| c.eq_ignore_ascii_case(name));
     let by_city = || zones.iter().find(city).map(|zone| format!("did you mean `{zone}`?"));
-    finding.instead = did_you_mean(name, zones.iter().map(String::as_str))
+    finding.instead = meant
         .or_else(by_city)
         .or_else(|| Some("use an IANA name such as `Europe/Paris`".to_owned()));
     None

@@ -9,10 +9,13 @@ use std::borrow::Cow;
 
 use super::finding::{Finding, Findings, Mark};
 use super::node::{Entry, Kind, Node, Scalar, Style, Value};
-use super::suggest::{did_you_mean, nearest};
+use super::suggest::nearest;
 
 /// How much of a value is repeated in a message.
 const SHOWN_MAX: usize = 40;
+
+/// How many keys of a mapping may be the slip of one that is missing. None of ours has so many keys.
+const SLIPS_MAX: usize = 32;
 
 /// The keys of one kind of mapping.
 #[derive(Debug)]
@@ -82,7 +85,7 @@ impl<'n> Fields<'n> {
         let slip = |entry: &Entry| {
             !self.shape.has(&entry.key) && nearest(&entry.key, self.shape.names()) == Some(key)
         };
-        self.get(key).is_none() && !self.entries.iter().any(slip)
+        self.get(key).is_none() && !self.entries.iter().take(SLIPS_MAX).any(slip)
     }
 
     /// Everything in it, in the order of the text.
@@ -188,15 +191,14 @@ fn accepted(entry: &Entry, known: &Key, shape: &Shape, findings: &mut Findings) 
 
 fn unknown(entry: &Entry, shape: &Shape, others: &[&Shape], findings: &mut Findings) {
     let message = format!("unknown key {} in {}", shown(&entry.key), shape.name);
+    let meant = findings.did_you_mean(&entry.key, shape.names());
     let finding = findings.error(entry.mark, "unknown-key", message);
     let strayed = || {
         let home = others.iter().find(|other| other.has(&entry.key))?;
         Some(format!("it belongs in {}", home.name))
     };
     let all = || shape.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    finding.instead = did_you_mean(&entry.key, shape.names())
-        .or_else(strayed)
-        .or_else(|| Some(format!("known keys are {}", all())));
+    finding.instead = meant.or_else(strayed).or_else(|| Some(format!("known keys are {}", all())));
 }
 
 /// A scalar of any kind but nothing.
@@ -244,8 +246,9 @@ pub(super) fn choice<T: Copy>(
     let found = choices.iter().find(|(name, _)| *name == scalar.text).map(|(_, choice)| *choice);
     if found.is_none() {
         let message = format!("`{key}` must be {listed}, not {}", shown(&scalar.text));
+        let meant = findings.did_you_mean(&scalar.text, names());
         let finding = findings.error(node.mark, "unknown-value", message);
-        finding.instead = did_you_mean(&scalar.text, names());
+        finding.instead = meant;
     }
     found
 }

@@ -13,7 +13,6 @@ use super::node::{Node, Scalar};
 use super::read::{
     Fields, Shape, boolean, choice, ignored, items, mapping, scalar, shown, text, used,
 };
-use super::suggest::did_you_mean;
 use crate::class::{Usage, VcpuRange};
 use crate::ids::{ImageName, TrustGroup};
 use crate::request::TypePattern;
@@ -184,11 +183,10 @@ fn known_image(node: &Node, images: &BTreeSet<&str>, findings: &mut Findings) ->
         return Some(ImageName::new(name));
     }
     let message = format!("there is no image {}", shown(name));
-    let finding = findings.error(node.mark, "unknown-image", message);
-    let built_in = image::built_in();
-    let known = images.iter().copied().chain(built_in.iter().map(String::as_str));
-    finding.instead = did_you_mean(name, known)
-        .or_else(|| Some("describe it under `images:` or use a built-in name".to_owned()));
+    let known = images.iter().copied().chain(image::BUILT_IN);
+    let meant = findings.did_you_mean(name, known);
+    findings.error(node.mark, "unknown-image", message).instead =
+        meant.or_else(|| Some("describe it under `images:` or use a built-in name".to_owned()));
     None
 }
 

@@ -11,7 +11,7 @@ use super::node::{Entry, Node, Value};
 use super::pool::{self, PoolConfig};
 use super::read::{Fate, Shape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
-use super::suggest::{did_you_mean, nearest};
+use super::suggest::nearest;
 use super::{timetable, yaml};
 use crate::class::{Architecture, RunnerClass};
 use crate::ids::{ClassName, ImageName, PoolName};
@@ -244,9 +244,10 @@ fn stranger(entry: &Entry, findings: &mut Findings) {
         return;
     }
     let message = format!("unknown key {} in the file; it is not read", shown(&entry.key));
+    let meant = findings.did_you_mean(&entry.key, FILE.keys.iter().map(|key| key.name));
     let finding = findings.warning(entry.mark, "unknown-key", message);
     let strayed = STRAYS.iter().find(|shape| shape.has(&entry.key));
-    finding.instead = did_you_mean(&entry.key, FILE.keys.iter().map(|key| key.name))
+    finding.instead = meant
         .or_else(|| strayed.map(|shape| format!("it belongs in {}", shape.name)))
         .or_else(|| Some("start its name with `x-` if it is yours".to_owned()));
 }

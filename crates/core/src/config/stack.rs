@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use super::finding::{Findings, Mark, Read};
 use super::node::{Entry, Node, Style, Value};
 use super::read::{Shape, mapping, used};
-use super::suggest::did_you_mean;
 use super::toml;
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::limits::Limits;
@@ -173,8 +172,9 @@ fn overlay(
         let Some(known) = shape.keys.iter().find(|known| spelling(known.name) == key) else {
             let known: Vec<String> = shape.keys.iter().map(|known| spelling(known.name)).collect();
             let message = format!("there is no such key in `[{section}]`");
+            let meant = findings.did_you_mean(key, known.iter().map(String::as_str));
             let finding = findings.error(mark, "unknown-key", message);
-            finding.instead = did_you_mean(key, known.iter().map(String::as_str));
+            finding.instead = meant;
             continue;
         };
         let node = Node::scalar(mark, text.as_str(), Style::Bare);

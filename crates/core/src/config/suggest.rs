@@ -29,14 +29,6 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     best.map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?", if something is near.
-pub(crate) fn did_you_mean<'k>(
-    word: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<String> {
-    nearest(word, known).map(|near| format!("did you mean `{near}`?"))
-}
-
 /// Three rows suffice: a swap looks back two.
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut before_last = vec![0; other.len() + 1];

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Findings, Mark};
 use super::node::{Entry as Keyed, Node, Value};
 use super::read::{Fields, Shape, count, mapping, scalar, shown, text, used, wrong};
-use super::suggest::did_you_mean;
 use crate::schedule::{Entry, Match, Schedule, TimeOfDay, Weekday, Window};
 
 /// The keys of an entry of a schedule.
@@ -171,9 +170,9 @@ fn day(node: &Node, findings: &mut Findings) -> Option<Weekday> {
         return None;
     }
     let message = format!("{} is no day", shown(&written));
+    let meant = findings.did_you_mean(&written, DAYS.iter().map(|(name, _)| *name));
     let finding = findings.error(node.mark, "unknown-day", message);
-    finding.instead = did_you_mean(&written, DAYS.iter().map(|(name, _)| *name))
-        .or_else(|| Some("days are `monday` to `sunday`".to_owned()));
+    finding.instead = meant.or_else(|| Some("days are `monday` to `sunday`".to_owned()));
     None
 }
 

@@ -11,11 +11,11 @@ use super::node::{Entry, Node, Style, Value};
 /// The tree of this text; nothing if it is no TOML, with every place where it is not.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
+    let lines = Lines::of(text);
     for error in &errors {
-        let at = error.span().map_or(Mark::START, |span| Mark::of_byte(text, span.start));
+        let at = error.span().map_or(Mark::START, |span| lines.mark(span.start));
         findings.error(at, "syntax", format!("this is not TOML: {}", error.message()));
     }
-    let lines = Lines::of(text);
     errors.is_empty().then(|| lines.table(Mark::START, table.get_ref()))
 }
 

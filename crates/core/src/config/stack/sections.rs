@@ -10,7 +10,6 @@ use super::super::image::{self, is_ami};
 use super::super::node::Node;
 use super::super::pool::ENV_DEFAULT;
 use super::super::read::{Fields, Shape, count, entries, items, scalar, shown, text, used, wrong};
-use super::super::suggest::did_you_mean;
 use super::secret::{self, SecretRef};
 use super::{Aws, Ceilings, Github, GithubCredential, Listeners};
 use crate::ids::{ClassName, ImageName, PoolName};
@@ -124,13 +123,13 @@ fn prefixed(fields: &Fields<'_>, key: &str, prefix: &str, findings: &mut Finding
 
 pub(super) fn images(node: &Node, findings: &mut Findings) -> BTreeMap<ImageName, String> {
     let mut images = BTreeMap::new();
-    let built_in = image::built_in();
     for entry in entries(node, "images", findings) {
         if !image::is_built_in(&entry.key) {
             let message = format!("there is no built-in image {}", shown(&entry.key));
+            let meant = findings.did_you_mean(&entry.key, image::BUILT_IN);
             let finding = findings.error(entry.mark, "unknown-image", message);
-            finding.instead = did_you_mean(&entry.key, built_in.iter().map(String::as_str))
-                .or_else(|| Some("describe it under `images:` of `runs-on.yml`".to_owned()));
+            finding.instead =
+                meant.or_else(|| Some("describe it under `images:` of `runs-on.yml`".to_owned()));
         }
         let Some(ami) = text(&entry.node, &entry.key, findings) else { continue };
         if !is_ami(ami) {
