@@ -9,12 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::finding::Findings;
-use super::forms;
 use super::node::{Entry, Node, Value};
 use super::pool::{self, Rollout};
 use super::read::{
-    Shape, boolean, choice, count, entries, ignored, items, mapping, positive, scalar, shown, text,
-    used, wrong,
+    Shape, boolean, choice, count, duration, entries, ignored, items, mapping, positive, shown,
+    text, used, wrong,
 };
 use super::runner::Reuse;
 use crate::class::Usage;
@@ -275,21 +274,6 @@ fn pool_keys(node: &Node, others: &[&Shape], findings: &mut Findings) -> PoolExt
         share: share.unwrap_or(false),
         spot: spot.unwrap_or(false),
     }
-}
-
-/// A length of time above zero.
-pub(super) fn duration(node: &Node, key: &str, findings: &mut Findings) -> Option<Duration> {
-    let must_be = "a length of time such as `90s`, `7m` or `1h30m`";
-    let scalar = scalar(node, key, must_be, findings)?;
-    let read = forms::duration(&scalar.text).filter(|read| !read.is_zero());
-    if read.is_none() {
-        let message = format!("`{key}` must be {must_be}, above zero, not {}", shown(&scalar.text));
-        let finding = findings.error(node.mark, "bad-duration", message);
-        if scalar.text.bytes().all(|byte| byte.is_ascii_digit()) {
-            finding.instead("add a unit: `ms`, `s`, `m`, `h` or `d`");
-        }
-    }
-    read
 }
 
 fn labels(node: &Node, others: &[&Shape], findings: &mut Findings) -> LabelPolicy {

@@ -6,8 +6,10 @@
 //! Not here: what the keys mean (`runner`, `image`, `pool`, `extension`, `stack`).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use super::finding::{Finding, Findings, Mark};
+use super::forms;
 use super::node::{Entry, Kind, Node, Scalar, Style, Value};
 use super::suggest::nearest;
 
@@ -183,9 +185,9 @@ fn accepted(entry: &Entry, known: &Key, shape: &Shape, findings: &mut Findings) 
     }
     if entry.node.is_nothing() {
         let message = format!("`{name}` has no value and is taken as absent");
-        let finding = findings.warning(entry.node.mark, "empty-value", message);
-        finding.instead("give it a value or remove it");
-        finding.mark = entry.mark;
+        findings
+            .warning(entry.mark, "empty-value", message)
+            .instead("give it a value or remove it");
     }
 }
 
@@ -302,6 +304,21 @@ pub(super) fn positive(node: &Node, key: &str, findings: &mut Findings) -> Optio
         findings.error(node.mark, "out-of-range", format!("`{key}` must be 1 or more"));
     }
     (number > 0).then_some(number)
+}
+
+/// A length of time above zero.
+pub(super) fn duration(node: &Node, key: &str, findings: &mut Findings) -> Option<Duration> {
+    let must_be = "a length of time such as `90s`, `7m` or `1h30m`";
+    let scalar = scalar(node, key, must_be, findings)?;
+    let read = forms::duration(&scalar.text).filter(|read| !read.is_zero());
+    if read.is_none() {
+        let message = format!("`{key}` must be {must_be}, above zero, not {}", shown(&scalar.text));
+        let finding = findings.error(node.mark, "bad-duration", message);
+        if scalar.text.bytes().all(|byte| byte.is_ascii_digit()) {
+            finding.instead("add a unit: `ms`, `s`, `m`, `h` or `d`");
+        }
+    }
+    read
 }
 
 /// The items of a list; a single scalar is a list of one, and one from the environment is split at

@@ -156,21 +156,18 @@ fn days(node: &Node, findings: &mut Findings) -> Option<BTreeSet<Weekday>> {
 }
 
 fn day(node: &Node, findings: &mut Findings) -> Option<Weekday> {
-    let written = scalar(node, "day", "a day", findings)?.text.to_lowercase();
-    let short = DAYS.iter().find(|(name, _)| written.len() >= 2 && name.starts_with(&written));
-    if let Some((name, day)) = short {
-        let scalar = scalar(node, "day", "a day", findings)?;
-        if scalar.text == *name {
-            return Some(*day);
-        }
-        let message = format!("{} is no day", shown(&scalar.text));
-        findings
-            .error(node.mark, "unknown-day", message)
-            .instead(format!("did you mean `{name}`?"));
-        return None;
+    let written = &scalar(node, "day", "a day", findings)?.text;
+    if let Some((_, day)) = DAYS.iter().find(|(name, _)| name == written) {
+        return Some(*day);
     }
-    let message = format!("{} is no day", shown(&written));
-    let meant = findings.did_you_mean(&written, DAYS.iter().map(|(name, _)| *name));
+    // `Mon` and `Monday` are what people write; the nearest word would be another day.
+    let folded = written.to_lowercase();
+    let short = DAYS.iter().find(|(name, _)| folded.len() >= 2 && name.starts_with(&folded));
+    let meant = match short {
+        Some((name, _)) => Some(format!("did you mean `{name}`?")),
+        None => findings.did_you_mean(&folded, DAYS.iter().map(|(name, _)| *name)),
+    };
+    let message = format!("{} is no day", shown(written));
     let finding = findings.error(node.mark, "unknown-day", message);
     finding.instead = meant.or_else(|| Some("days are `monday` to `sunday`".to_owned()));
     None

@@ -2,10 +2,9 @@
 //!
 //! Not here: what the numbers are for, or how they must relate (`limits`).
 
-use super::super::extension::duration;
 use super::super::finding::{Findings, Mark};
 use super::super::node::Entry;
-use super::super::read::{Fields, Key, Shape, positive, used};
+use super::super::read::{Fields, Key, Shape, duration, positive, used};
 use crate::limits::{BrokenRelation, Limits};
 
 /// Names every field of [`Limits`] once: a field that is forgotten here does not compile.
