@@ -5,7 +5,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{labels, pools, render, sim};
+use crate::{labels, lint, pools, render, sim};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -25,6 +25,11 @@ enum Command {
     /// Look at standby pools
     #[command(subcommand)]
     Pools(PoolsCommand),
+    /// Check runs-on.yml and bullpen.toml
+    ///
+    /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
+    /// read or an argument is wrong.
+    Lint(lint::LintArgs),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
@@ -72,6 +77,7 @@ fn run(command: Command) -> Exit {
         }
         Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
         Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
     }
 }

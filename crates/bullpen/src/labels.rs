@@ -3,7 +3,7 @@
 //! Not here: the grammar (`bullpen_core::labels`), or where a job would go.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::labels::class::{Catalogue, ClassRef, ResolveError, Resolved, resolve};
@@ -12,6 +12,7 @@ use bullpen_core::labels::{self, Key, LabelSpec, Parsed};
 use bullpen_core::severity::Severity;
 use serde_json::{Map, Value, json};
 
+use crate::config_file::{self, Unusable};
 use crate::exit::Exit;
 use crate::render;
 
@@ -33,10 +34,10 @@ pub(crate) struct ParseArgs {
 pub(crate) fn parse(args: &ParseArgs) -> Exit {
     let catalogue = match &args.config {
         None => Catalogue::of_classes(&RunnerClass::defaults()),
-        Some(path) => match load_config(path) {
-            Ok(catalogue) => catalogue,
-            Err(why) => {
-                render::error(&why, None);
+        Some(path) => match config_file::load(path) {
+            Ok(config) => config.catalogue(),
+            Err(Unusable { what, hint }) => {
+                render::error(&what, hint.as_deref());
                 return Exit::Failed;
             }
         },
@@ -48,18 +49,6 @@ pub(crate) fn parse(args: &ParseArgs) -> Exit {
         render::data(answer.text().trim_end());
     }
     if answer.is_usable() { Exit::Done } else { Exit::Failed }
-}
-
-/// What a configuration file names.
-fn load_config(path: &Path) -> Result<Catalogue, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("could not read {}: {error}", path.display()))?;
-    catalogue_from(&text).map_err(|why| format!("{}: {why}", path.display()))
-}
-
-/// The runners and images of a configuration.
-fn catalogue_from(_text: &str) -> Result<Catalogue, String> {
-    Err("configuration files cannot be read yet".to_owned())
 }
 
 /// What is said about one job's labels.

@@ -6,8 +6,10 @@
 use std::process::ExitCode;
 
 mod cli;
+mod config_file;
 mod exit;
 mod labels;
+mod lint;
 mod pools;
 mod render;
 mod sim;

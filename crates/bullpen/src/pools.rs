@@ -13,6 +13,7 @@ use bullpen_core::spelling;
 use bullpen_core::time::Timestamp;
 use serde_json::{Value, json};
 
+use crate::config_file::{self, Unusable};
 use crate::exit::Exit;
 use crate::render;
 
@@ -97,30 +98,9 @@ struct Pool {
     zone: Zone,
 }
 
-/// Why there is nothing to show.
-#[derive(Debug)]
-struct Unusable {
-    what: String,
-    hint: Option<String>,
-}
-
-impl Unusable {
-    fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None }
-    }
-}
-
 fn load(path: &Path) -> Result<BTreeMap<PoolName, Pool>, Unusable> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Unusable::new(format!("could not read {}: {error}", path.display())))?;
-    let schedules =
-        schedules_from(&text).map_err(|why| Unusable::new(format!("{}: {why}", path.display())))?;
-    with_zones(schedules)
-}
-
-/// The schedules of a configuration's pools.
-fn schedules_from(_text: &str) -> Result<BTreeMap<PoolName, Schedule>, String> {
-    Err("configuration files cannot be read yet".to_owned())
+    let pools = config_file::load(path)?.pools.into_iter();
+    with_zones(pools.map(|(name, pool)| (name, pool.schedule)).collect())
 }
 
 fn with_zones(

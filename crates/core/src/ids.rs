@@ -70,6 +70,8 @@ id! {
     ClassName,
     /// The name of a standby pool.
     PoolName,
+    /// The name of an image: one of RunsOn's, or one of `images:`.
+    ImageName,
     /// A demand for N runners; in workflow mode `<run>.<attempt>.<name>`.
     RequestId,
     /// One GitHub Actions job.

@@ -9,6 +9,7 @@
 
 pub mod claim;
 pub mod class;
+pub mod config;
 pub mod creation;
 pub mod ids;
 pub mod instance;

@@ -18,7 +18,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     if word.is_empty() || word.len() > WORD_CHARS_MAX {
         return Vec::new();
     }
-    let limit = (word.len() / 3).max(1);
+    // One change makes any two letters of any two others.
+    let limit = if word.len() < 3 { 0 } else { word.len() / 3 };
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .filter_map(|candidate| {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use super::LabelSpec;
 use super::value::{AMOUNT_MAX, Amounts};
 use crate::class::{Architecture, RunnerClass, VcpuRange};
+use crate::config::image;
 use crate::ids::ClassName;
 use crate::spec_hash::digest_hex;
 use crate::spelling;
@@ -161,18 +162,6 @@ fn unknown_runner(name: &ClassName, catalogue: &Catalogue) -> ResolveError {
     }
 }
 
-/// The images whose names are always legal.
-pub fn builtin_images() -> Vec<String> {
-    let mut names = Vec::new();
-    for version in ["22", "24", "26"] {
-        for kind in ["full", "base", "gpu"] {
-            names.extend(["x64", "arm64"].map(|arch| format!("ubuntu{version}-{kind}-{arch}")));
-        }
-    }
-    names.extend(["full", "base"].map(|kind| format!("windows22-{kind}-x64")));
-    names
-}
-
 /// Everything that shapes a machine, in one comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shape {
@@ -250,25 +239,24 @@ fn mib(gib_milli: u32) -> u32 {
 }
 
 fn architecture(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Architecture, ResolveError> {
-    let Some(image) = &spec.image else {
+    let Some(name) = &spec.image else {
         return Ok(spec.architecture.unwrap_or(Architecture::X64));
     };
     let builtin = || {
-        let known = builtin_images().contains(image);
-        known.then(|| Architecture::parse(image.rsplit('-').next()?)).flatten()
+        let known = image::is_built_in(name);
+        known.then(|| Architecture::parse(name.rsplit('-').next()?)).flatten()
     };
-    let of_image = catalogue.images.get(image).copied().or_else(builtin).ok_or_else(|| {
-        let builtin = builtin_images();
-        let known = catalogue.images.keys().chain(&builtin).map(String::as_str);
-        let suggestions = spelling::nearest(image, known);
+    let of_image = catalogue.images.get(name).copied().or_else(builtin).ok_or_else(|| {
+        let known = catalogue.images.keys().map(String::as_str).chain(image::BUILT_IN);
+        let suggestions = spelling::nearest(name, known);
         ResolveError::UnknownImage {
-            name: image.clone(),
+            name: name.clone(),
             suggestions: suggestions.into_iter().map(str::to_owned).collect(),
         }
     })?;
     match spec.architecture {
         Some(runner_is) if runner_is != of_image => {
-            let (image, image_is) = (image.clone(), of_image);
+            let (image, image_is) = (name.clone(), of_image);
             Err(ResolveError::Architecture { image, image_is, runner_is })
         }
         _ => Ok(of_image),

@@ -64,7 +64,7 @@ impl Volume {
             return Err(wrong());
         }
         let most = match unit {
-            "gb" => VOLUME_GB_MAX,
+            "gb" | "gib" => VOLUME_GB_MAX,
             "mibps" | "mbps" | "mbs" | "iops" => VOLUME_RATE_MAX,
             _ => return Err(wrong()),
         };
@@ -74,7 +74,7 @@ impl Volume {
             _ => return Err(ValueError::TooLarge { asked: short(part), most }),
         };
         match unit {
-            "gb" => once(&mut self.size_gb, number, part, "size"),
+            "gb" | "gib" => once(&mut self.size_gb, number, part, "size"),
             "mibps" | "mbps" | "mbs" => {
                 once(&mut self.throughput_mibps, number, part, "throughput")
             }

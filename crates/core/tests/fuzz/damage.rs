@@ -59,7 +59,12 @@ fn damage() -> impl Strategy<Value = Damage> {
 
 /// A fixture with one to four damages.
 pub(crate) fn damaged_fixture() -> impl Strategy<Value = Vec<u8>> {
-    (select(FIXTURES), vec(damage(), 1..5)).prop_map(|(text, damages)| {
+    damaged(FIXTURES)
+}
+
+/// One of these texts with one to four damages.
+pub(crate) fn damaged(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    (select(texts), vec(damage(), 1..5)).prop_map(|(text, damages)| {
         damages.iter().fold(text.as_bytes().to_vec(), |bytes, damage| damage.done_to(bytes))
     })
 }

@@ -1,0 +1,194 @@
+//! `bullpen lint`: finds the configuration, checks it, and tells what was found.
+//!
+//! The file is judged as it stands: the environment, which may override parts of `bullpen.toml`, is
+//! left out, so that the answer is the same on every machine.
+//!
+//! Not here: what is right (`bullpen_core::config`), or the formats for machines (`report`).
+
+mod report;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use bullpen_core::config::{self, Finding, runs_on, stack};
+use bullpen_core::severity::Severity;
+
+use crate::exit::Exit;
+use crate::render;
+
+/// Where configuration is looked for in each directory.
+const PLACES: &[&str] = &[
+    ".github/runs-on.yml",
+    ".github/runs-on.yaml",
+    ".github-private/.github/runs-on.yml",
+    "runs-on.yml",
+    "runs-on.yaml",
+    "bullpen.toml",
+];
+/// What marks the directory where looking ends.
+const ROOT: &str = ".git";
+/// How a text from standard input is called.
+const STDIN: &str = "<stdin>";
+
+/// What to check, and how to tell.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LintArgs {
+    /// The files; without any, those found from here up to the root of the repository
+    #[arg(value_name = "FILE", conflicts_with = "stdin")]
+    files: Vec<PathBuf>,
+    /// Check the runs-on.yml given on standard input
+    #[arg(long)]
+    stdin: bool,
+    /// How to tell what was found
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Fail on warnings too
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// Lines of PATH:LINE:COLUMN: SEVERITY: MESSAGE
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}
+
+/// Which of the two files a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    RunsOn,
+    Stack,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "yml" | "yaml" => Some(Self::RunsOn),
+            "toml" => Some(Self::Stack),
+            _ => None,
+        }
+    }
+
+    const fn bytes_max(self) -> usize {
+        match self {
+            Self::RunsOn => config::RUNS_ON_BYTES_MAX,
+            Self::Stack => config::STACK_BYTES_MAX,
+        }
+    }
+
+    fn findings(self, bytes: &[u8]) -> Vec<Finding> {
+        match self {
+            Self::RunsOn => runs_on::read(bytes).into_parts().1,
+            Self::Stack => stack::read(bytes, &BTreeMap::new()).into_parts().1,
+        }
+    }
+}
+
+/// One file, and what was found in it.
+#[derive(Debug)]
+struct Checked {
+    path: String,
+    findings: Vec<Finding>,
+}
+
+/// Why nothing could be checked, and what to do about it.
+struct Unusable {
+    what: String,
+    hint: &'static str,
+}
+
+/// Checks, tells, and ends as the arguments ask.
+pub(crate) fn run(args: &LintArgs) -> Exit {
+    let checked = match check(args) {
+        Ok(checked) => checked,
+        Err(Unusable { what, hint }) => {
+            render::error(&what, Some(hint));
+            return Exit::Usage;
+        }
+    };
+    match args.format {
+        Format::Text => {
+            for line in report::text(&checked) {
+                render::data(&line);
+            }
+        }
+        Format::Json => render::data(&report::json(&checked).to_string()),
+        Format::Sarif => render::data(&report::sarif(&checked).to_string()),
+    }
+    render::talk(&report::summary(&checked));
+    let fails = |finding: &Finding| match finding.severity {
+        Severity::Error => true,
+        Severity::Warning => args.strict,
+        Severity::Note => false,
+    };
+    let failed = checked.iter().flat_map(|file| &file.findings).any(fails);
+    if failed { Exit::Failed } else { Exit::Done }
+}
+
+fn check(args: &LintArgs) -> Result<Vec<Checked>, Unusable> {
+    if args.stdin {
+        let bytes = read(std::io::stdin().lock(), Kind::RunsOn, STDIN)?;
+        let findings = Kind::RunsOn.findings(&bytes);
+        return Ok(vec![Checked { path: STDIN.to_owned(), findings }]);
+    }
+    let files = if args.files.is_empty() { discover()? } else { args.files.clone() };
+    files.iter().map(|path| check_file(path)).collect()
+}
+
+fn check_file(path: &Path) -> Result<Checked, Unusable> {
+    let shown = path.display().to_string();
+    let Some(kind) = Kind::of(path) else {
+        return Err(Unusable {
+            what: format!("{shown} is neither YAML nor TOML by its name"),
+            hint: "name a file that ends in .yml, .yaml or .toml, or use --stdin",
+        });
+    };
+    let file = std::fs::File::open(path).map_err(|error| Unusable {
+        what: format!("could not open {shown}: {error}"),
+        hint: "without a FILE, `bullpen lint` looks for .github/runs-on.yml and bullpen.toml itself",
+    })?;
+    let findings = kind.findings(&read(file, kind, &shown)?);
+    Ok(Checked { path: shown, findings })
+}
+
+/// Reads one byte more than is allowed, so that what is too long is known to be.
+fn read(source: impl std::io::Read, kind: Kind, shown: &str) -> Result<Vec<u8>, Unusable> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(kind.bytes_max()).unwrap_or(u64::MAX).saturating_add(1);
+    source.take(most).read_to_end(&mut bytes).map_err(|error| Unusable {
+        what: format!("could not read {shown}: {error}"),
+        hint: "name a file, not a directory, that you may read",
+    })?;
+    Ok(bytes)
+}
+
+/// The files in this directory and those above it, up to the repository's root; outside of a
+/// repository, in this directory only.
+fn discover() -> Result<Vec<PathBuf>, Unusable> {
+    let here = std::env::current_dir().map_err(|error| Unusable {
+        what: format!("could not tell the current directory: {error}"),
+        hint: "name the files",
+    })?;
+    let to_root = here.ancestors().position(|directory| directory.join(ROOT).exists());
+    let mut files = Vec::new();
+    let mut up = PathBuf::new();
+    for _ in 0..=to_root.unwrap_or(0) {
+        let places = PLACES.iter().map(|place| up.join(place));
+        files.extend(places.filter(|path| path.is_file()));
+        up.push("..");
+    }
+    if files.is_empty() {
+        return Err(Unusable {
+            what: format!("there is no runs-on.yml and no bullpen.toml in {}", here.display()),
+            hint: "name a FILE, or use --stdin; looked for .github/runs-on.yml, runs-on.yml, \
+                   .github-private/.github/runs-on.yml and bullpen.toml up to the repository's root",
+        });
+    }
+    Ok(files)
+}

@@ -1,0 +1,289 @@
+//! `x-bullpen`: our own keys in `runs-on.yml`.
+//!
+//! They stand under one top-level key, because RunsOn closes its runners and pools: a file with
+//! nested keys of ours would be invalid there.
+//!
+//! Not here: what they change (`runner`, `pool`), or the labels that the policy is held against.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::finding::Findings;
+use super::node::{Entry, Node, Value};
+use super::pool::{self, Rollout};
+use super::read::{
+    Shape, boolean, choice, count, duration, entries, ignored, items, mapping, positive, shown,
+    text, used, wrong,
+};
+use super::runner::Reuse;
+use crate::class::Usage;
+use crate::ids::{PoolName, Repository, TrustGroup};
+use crate::labels::Key;
+use crate::labels::policy::{Policy, Rules};
+
+/// The keys of `x-bullpen`.
+pub const EXTENSION: Shape = Shape {
+    name: "`x-bullpen`",
+    keys: &[
+        used("runners"),
+        used("pools"),
+        used("default-pool"),
+        used("on-unfulfillable"),
+        used("labels"),
+    ],
+};
+
+/// Our keys for a runner.
+pub const RUNNER_EXTENSION: Shape = Shape {
+    name: "`x-bullpen.runners.<name>`",
+    keys: &[used("reuse"), used("trust"), used("usage"), used("max-runtime")],
+};
+
+/// The keys of `reuse`.
+pub const REUSE: Shape = Shape { name: "`reuse`", keys: &[used("max-uses"), used("max-age")] };
+
+/// Our keys for a pool.
+pub const POOL_EXTENSION: Shape = Shape {
+    name: "`x-bullpen.pools.<name>`",
+    keys: &[
+        used("rollout"),
+        used("hot-lifetime"),
+        used("max"),
+        used("share"),
+        used("spot"),
+        ignored("slo", "pools are not sized by themselves yet"),
+    ],
+};
+
+/// The keys of `labels`.
+pub const LABELS: Shape =
+    Shape { name: "`labels`", keys: &[used("allow"), used("max"), used("repositories")] };
+
+/// The keys of one repository's `labels`.
+pub const LABEL_RULES: Shape =
+    Shape { name: "a repository's `labels`", keys: &[used("allow"), used("max")] };
+
+/// The keys of `labels.max`.
+pub const LABEL_MAXIMA: Shape =
+    Shape { name: "`labels.max`", keys: &[used("cpu"), used("ram"), used("volume")] };
+
+/// What becomes of a job that cannot be given a runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnfulfillable {
+    /// It is said at the commit, and the job waits on.
+    #[default]
+    Annotate,
+    /// It is said, and the run is cancelled when its other jobs have ended.
+    Cancel,
+}
+
+/// Our keys for one runner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RunnerExtension {
+    pub(super) reuse: Option<Reuse>,
+    pub(super) trust: Option<TrustGroup>,
+    pub(super) usage: Option<Usage>,
+    pub(super) max_runtime: Option<Duration>,
+}
+
+/// Our keys for one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolExtension {
+    pub(super) rollout: Option<Rollout>,
+    pub(super) hot_lifetime: Option<Duration>,
+    pub(super) max: Option<u32>,
+    pub(super) share: bool,
+    pub(super) spot: bool,
+}
+
+/// Everything under `x-bullpen`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extension {
+    pub(super) runners: BTreeMap<String, RunnerExtension>,
+    pub(super) pools: BTreeMap<String, PoolExtension>,
+    pub(super) default_pool: Option<PoolName>,
+    pub(super) on_unfulfillable: OnUnfulfillable,
+    pub(super) labels: Policy,
+}
+
+/// Reads `x-bullpen`. `runners` and `pools` are the names that exist.
+pub(super) fn read(
+    node: &Node,
+    runners: &BTreeSet<&str>,
+    pools: &BTreeSet<&str>,
+    others: &[&Shape],
+    findings: &mut Findings,
+) -> Extension {
+    let Some(fields) = mapping(node, &EXTENSION, others, findings) else {
+        return Extension::default();
+    };
+    let mut extension = Extension::default();
+    for entry in named(fields.get("runners"), "runners", "runner", runners, findings) {
+        let read = runner(&entry.node, others, findings);
+        extension.runners.insert(entry.key.clone(), read);
+    }
+    for entry in named(fields.get("pools"), "pools", "pool", pools, findings) {
+        let read = pool_keys(&entry.node, others, findings);
+        extension.pools.insert(entry.key.clone(), read);
+    }
+    if let Some(node) = fields.get("default-pool")
+        && let Some(name) = text(node, "default-pool", findings)
+    {
+        exists(name, node.mark, "pool", pools, findings);
+        extension.default_pool = Some(PoolName::new(name));
+    }
+    let choices = [("annotate", OnUnfulfillable::Annotate), ("cancel", OnUnfulfillable::Cancel)];
+    extension.on_unfulfillable = fields
+        .get("on-unfulfillable")
+        .and_then(|node| choice(node, "on-unfulfillable", &choices, findings))
+        .unwrap_or_default();
+    if let Some(node) = fields.get("labels") {
+        extension.labels = labels(node, others, findings);
+    }
+    extension
+}
+
+/// The entries of a mapping whose keys are names of things that must exist.
+fn named<'n>(
+    node: Option<&'n Node>,
+    key: &str,
+    noun: &str,
+    known: &BTreeSet<&str>,
+    findings: &mut Findings,
+) -> &'n [Entry] {
+    let Some(node) = node else { return &[] };
+    let entries = entries(node, key, findings);
+    for entry in entries {
+        exists(&entry.key, entry.mark, noun, known, findings);
+    }
+    entries
+}
+
+fn exists(
+    name: &str,
+    mark: super::finding::Mark,
+    noun: &str,
+    known: &BTreeSet<&str>,
+    findings: &mut Findings,
+) {
+    if !known.contains(name) {
+        let code = if noun == "pool" { "unknown-pool" } else { "unknown-runner" };
+        let meant = findings.did_you_mean(name, known.iter().copied());
+        let finding = findings.error(mark, code, format!("there is no {noun} {}", shown(name)));
+        finding.instead = meant.or_else(|| Some(format!("describe it under `{noun}s:`")));
+    }
+}
+
+fn runner(node: &Node, others: &[&Shape], findings: &mut Findings) -> RunnerExtension {
+    let Some(fields) = mapping(node, &RUNNER_EXTENSION, others, findings) else {
+        return RunnerExtension::default();
+    };
+    let usages = [("spot", Usage::Spot), ("on-demand", Usage::OnDemand)];
+    RunnerExtension {
+        reuse: fields.get("reuse").and_then(|node| reuse(node, others, findings)),
+        trust: fields
+            .get("trust")
+            .and_then(|node| text(node, "trust", findings))
+            .map(TrustGroup::new),
+        usage: fields.get("usage").and_then(|node| choice(node, "usage", &usages, findings)),
+        max_runtime: fields
+            .get("max-runtime")
+            .and_then(|node| duration(node, "max-runtime", findings)),
+    }
+}
+
+/// `true`, `false`, or how often and how long.
+fn reuse(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<Reuse> {
+    match &node.value {
+        Value::Scalar(_) => boolean(node, "reuse", findings)?.then(Reuse::default),
+        Value::List(_) => {
+            wrong(node, "reuse", "a mapping, `true` or `false`", findings);
+            None
+        }
+        Value::Map(_) => {
+            let fields = mapping(node, &REUSE, others, findings)?;
+            Some(Reuse {
+                max_uses: fields
+                    .get("max-uses")
+                    .and_then(|node| positive(node, "max-uses", findings)),
+                max_age: fields.get("max-age").and_then(|node| duration(node, "max-age", findings)),
+            })
+        }
+    }
+}
+
+fn pool_keys(node: &Node, others: &[&Shape], findings: &mut Findings) -> PoolExtension {
+    let Some(fields) = mapping(node, &POOL_EXTENSION, others, findings) else {
+        return PoolExtension::default();
+    };
+    let lifetime = fields.get("hot-lifetime");
+    let mut flag = |key| fields.get(key).and_then(|node| boolean(node, key, findings));
+    let (share, spot) = (flag("share"), flag("spot"));
+    PoolExtension {
+        rollout: fields.get("rollout").and_then(|node| pool::rollout(node, findings)),
+        hot_lifetime: lifetime.and_then(|node| duration(node, "hot-lifetime", findings)),
+        max: fields.get("max").and_then(|node| count(node, "max", findings)),
+        share: share.unwrap_or(false),
+        spot: spot.unwrap_or(false),
+    }
+}
+
+fn labels(node: &Node, others: &[&Shape], findings: &mut Findings) -> Policy {
+    let Some(fields) = mapping(node, &LABELS, others, findings) else {
+        return Policy::default();
+    };
+    let all = rules(fields.get("allow"), fields.get("max"), others, findings);
+    let mut repositories = BTreeMap::new();
+    let named = fields.get("repositories");
+    for entry in named.map(|node| entries(node, "repositories", findings)).unwrap_or_default() {
+        let parts: Vec<&str> = entry.key.split('/').collect();
+        if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
+            let message = format!("{} is no repository", shown(&entry.key));
+            findings
+                .error(entry.mark, "bad-name", message)
+                .instead("write it as `owner/repository`");
+        }
+        if let Some(fields) = mapping(&entry.node, &LABEL_RULES, others, findings) {
+            let rules = rules(fields.get("allow"), fields.get("max"), others, findings);
+            // GitHub does not tell names apart by case, and the policy compares in lower case.
+            repositories.insert(Repository::new(entry.key.to_lowercase()), rules);
+        }
+    }
+    Policy { all, repositories }
+}
+
+fn rules(
+    allow: Option<&Node>,
+    max: Option<&Node>,
+    others: &[&Shape],
+    findings: &mut Findings,
+) -> Rules {
+    let mut rules = Rules { allow: allow.map(|node| allowed(node, findings)), ..Rules::default() };
+    if let Some(node) = max
+        && let Some(fields) = mapping(node, &LABEL_MAXIMA, others, findings)
+    {
+        let mut most = |key| fields.get(key).and_then(|node| positive(node, key, findings));
+        let milli = |count: u32| count.saturating_mul(1_000);
+        rules.cpu_milli_max = most("cpu").map(milli);
+        rules.ram_milli_max = most("ram").map(milli);
+        rules.volume_gb_max = most("volume");
+    }
+    rules
+}
+
+fn allowed(node: &Node, findings: &mut Findings) -> BTreeSet<Key> {
+    let mut allowed = BTreeSet::new();
+    let must_be = "a list of label keys";
+    for item in items(node, "allow", must_be, findings).unwrap_or_default() {
+        let Some(key) = text(&item, "allow", findings) else { continue };
+        if let Some(key) = Key::parse(key) {
+            allowed.insert(key);
+        } else {
+            let message = format!("{} is no key of a label", shown(key));
+            let meant = findings.did_you_mean(key, Key::ALL.iter().map(|key| key.as_str()));
+            let finding = findings.error(item.mark, "unknown-value", message);
+            finding.instead = meant;
+        }
+    }
+    allowed
+}

@@ -1,0 +1,247 @@
+//! Findings: what is wrong with a file, where, and what to write instead.
+//!
+//! A *code* is the stable name of a kind of finding; scripts match on it. A *mark* is a place in the
+//! text. Findings are told in the order of the text, and the same one once, however many aliases
+//! lead to it.
+//!
+//! Not here: finding anything.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::severity::Severity;
+use crate::spelling::nearest;
+
+/// A place in a text, counted from 1. Line 0 is the environment, which has no lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Mark {
+    /// The line.
+    pub line: u32,
+    /// The column, in characters.
+    pub column: u32,
+}
+
+impl Mark {
+    /// The first character of a file.
+    pub const START: Self = Self { line: 1, column: 1 };
+
+    /// The place of a byte in a text.
+    pub(crate) fn of_byte(text: &str, byte: usize) -> Self {
+        let byte = text.floor_char_boundary(byte);
+        let before = &text[..byte];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            line: count(1 + before.matches('\n').count()),
+            column: count(1 + before[line_start..].chars().count()),
+        }
+    }
+}
+
+/// One thing to say about a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// Where.
+    pub mark: Mark,
+    /// How bad.
+    pub severity: Severity,
+    /// The kind of finding, in kebab-case; stable.
+    pub code: &'static str,
+    /// What is wrong: a lowercase fragment.
+    pub message: String,
+    /// What to write instead.
+    pub instead: Option<String>,
+}
+
+impl Finding {
+    /// The message and what to write instead, in one line.
+    pub fn text(&self) -> String {
+        match &self.instead {
+            Some(instead) => format!("{}; {instead}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mark, severity, code, .. } = self;
+        write!(f, "{}:{}: {}: {} [{code}]", mark.line, mark.column, severity.as_str(), self.text())
+    }
+}
+
+/// How many findings are told. Nobody reads more, and a file can be made to have very many.
+const FINDINGS_MAX: usize = 1_000;
+
+/// How many comparisons with known words one file is worth. A hundred unknown zones take half of it;
+/// without a bound, many unknown names among many known ones would take minutes.
+const COMPARISONS_MAX: usize = 100_000;
+
+/// Collects findings while a file is read.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    found: Vec<Finding>,
+    comparisons_left: usize,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self { found: Vec::new(), comparisons_left: COMPARISONS_MAX }
+    }
+}
+
+impl Findings {
+    /// Adds one; what to write instead can be said on the result.
+    pub(crate) fn add(
+        &mut self,
+        severity: Severity,
+        mark: Mark,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        let finding = Finding { mark, severity, code, message: message.into(), instead: None };
+        self.found.push(finding);
+        let last = self.found.len() - 1;
+        &mut self.found[last]
+    }
+
+    /// The file is refused for this.
+    pub(crate) fn error(
+        &mut self,
+        mark: Mark,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        self.add(Severity::Error, mark, code, message)
+    }
+
+    /// The file is taken in spite of this.
+    pub(crate) fn warning(
+        &mut self,
+        mark: Mark,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        self.add(Severity::Warning, mark, code, message)
+    }
+
+    /// "did you mean `x`?", if something is near, and not too much was compared already.
+    pub(crate) fn did_you_mean<'k>(
+        &mut self,
+        word: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Option<String> {
+        let mut left = self.comparisons_left;
+        let within = known.into_iter().take_while(|_| {
+            let more = left > 0;
+            left = left.saturating_sub(1);
+            more
+        });
+        let near = nearest(word, within).first().map(|near| format!("did you mean `{near}`?"));
+        self.comparisons_left = left;
+        near
+    }
+
+    /// Whether anything was found.
+    pub(crate) fn any(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Changes those that have no place in the file.
+    pub(crate) fn name_the_placeless(&mut self, name: impl Fn(u32) -> Option<String>) {
+        for finding in self.found.iter_mut().filter(|finding| finding.mark.line == 0) {
+            if let Some(name) = name(finding.mark.column) {
+                finding.message = format!("{name}: {}", finding.message);
+            }
+            finding.mark.column = 0;
+        }
+    }
+
+    /// In the order of the text, each once, and not without end.
+    pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
+        self.found.sort();
+        self.found.dedup();
+        if let Some(first) = self.found.get(FINDINGS_MAX) {
+            let message = format!("{} more findings are not told", self.found.len() - FINDINGS_MAX);
+            // As grave as the gravest that is left out, so that nothing is taken that would be refused.
+            let severity = self.found[FINDINGS_MAX..].iter().map(|finding| finding.severity).max();
+            let (mark, severity) = (first.mark, severity.unwrap_or(Severity::Note));
+            self.found.truncate(FINDINGS_MAX);
+            self.add(severity, mark, "too-many", message);
+        }
+        self.found
+    }
+}
+
+impl Finding {
+    /// Says what to write instead.
+    pub(crate) fn instead(&mut self, instead: impl Into<String>) {
+        self.instead = Some(instead.into());
+    }
+}
+
+/// What came of reading a file. There is a value only if there is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Read<T> {
+    value: Option<T>,
+    findings: Vec<Finding>,
+}
+
+impl<T> Read<T> {
+    pub(crate) fn new(value: Option<T>, findings: Findings) -> Self {
+        let findings = findings.into_sorted();
+        let refused = findings.iter().any(|finding| finding.severity == Severity::Error);
+        debug_assert!(refused || value.is_some(), "a file is refused only with a reason");
+        Self { value: value.filter(|_| !refused), findings }
+    }
+
+    /// What the file says, if it may be believed.
+    pub const fn value(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    /// Everything there is to say about it, in the order of the text.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// The value, and what was found.
+    pub fn into_parts(self) -> (Option<T>, Vec<Finding>) {
+        (self.value, self.findings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_has_a_line_and_a_column_in_characters() {
+        let text = "ab\nüx\n";
+        for (byte, line, column) in
+            [(0, 1, 1), (2, 1, 3), (3, 2, 1), (4, 2, 1), (5, 2, 2), (99, 3, 1)]
+        {
+            assert_eq!(Mark::of_byte(text, byte), Mark { line, column }, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn findings_are_told_in_the_order_of_the_text_and_once() {
+        let mut findings = Findings::default();
+        findings.warning(Mark { line: 2, column: 1 }, "b", "later");
+        findings.error(Mark::START, "a", "first").instead("write it right");
+        findings.warning(Mark { line: 2, column: 1 }, "b", "later");
+        let told: Vec<String> = findings.into_sorted().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["1:1: error: first; write it right [a]", "2:1: warning: later [b]"],);
+    }
+
+    #[test]
+    fn there_is_no_value_beside_an_error() {
+        let mut findings = Findings::default();
+        findings.error(Mark::START, "a", "wrong");
+        assert_eq!(Read::new(Some(1), findings).value(), None);
+        assert_eq!(Read::new(Some(1), Findings::default()).value(), Some(&1));
+    }
+}

@@ -1,0 +1,150 @@
+//! `images:` of `runs-on.yml`, and the image names that always exist.
+//!
+//! Not here: which AMI a built-in name stands for (`stack`).
+
+use super::finding::Findings;
+use super::node::Node;
+use super::read::{Shape, choice, count, ignored, mapping, text, used};
+use crate::class::Architecture;
+
+/// The keys of an image.
+pub const IMAGE: Shape = Shape {
+    name: "an image",
+    keys: &[
+        used("ami"),
+        used("platform"),
+        used("arch"),
+        used("name"),
+        used("owner"),
+        used("preinstall"),
+        used("prerun"),
+        used("main_disk_size"),
+        used("root_device_name"),
+        ignored("id", "an image is known by its name"),
+        ignored("tags", "an image is found by `ami`, or by `name` and `owner`"),
+    ],
+};
+
+/// What an image runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Platform {
+    /// Linux.
+    Linux,
+    /// Windows, which no pool keeps.
+    Windows,
+}
+
+/// An image as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageConfig {
+    /// Its AMI, if it is fixed.
+    pub ami: Option<String>,
+    /// What it runs.
+    pub platform: Platform,
+    /// What it runs on.
+    pub architecture: Architecture,
+    /// The AMI's name, with `*`; the newest that matches is taken.
+    pub name: Option<String>,
+    /// The account that owns the AMI.
+    pub owner: Option<String>,
+    /// A script that runs once per machine.
+    pub preinstall: Option<String>,
+    /// A script that runs at each boot.
+    pub prerun: Option<String>,
+    /// The least size of its disk, in GiB.
+    pub main_disk_size_gib: Option<u32>,
+    /// What its first disk is called.
+    pub root_device_name: Option<String>,
+}
+
+/// RunsOn's own names.
+pub const BUILT_IN: [&str; 20] = [
+    "ubuntu22-full-x64",
+    "ubuntu22-full-arm64",
+    "ubuntu22-base-x64",
+    "ubuntu22-base-arm64",
+    "ubuntu22-gpu-x64",
+    "ubuntu22-gpu-arm64",
+    "ubuntu24-full-x64",
+    "ubuntu24-full-arm64",
+    "ubuntu24-base-x64",
+    "ubuntu24-base-arm64",
+    "ubuntu24-gpu-x64",
+    "ubuntu24-gpu-arm64",
+    "ubuntu26-full-x64",
+    "ubuntu26-full-arm64",
+    "ubuntu26-base-x64",
+    "ubuntu26-base-arm64",
+    "ubuntu26-gpu-x64",
+    "ubuntu26-gpu-arm64",
+    "windows22-full-x64",
+    "windows22-base-x64",
+];
+
+/// Whether this is one of RunsOn's own names.
+pub fn is_built_in(name: &str) -> bool {
+    BUILT_IN.contains(&name)
+}
+
+/// What a built-in image runs, and on what; it is all in the name.
+pub fn built_in_platform(name: &str) -> (Platform, Architecture) {
+    let platform = if name.starts_with("windows") { Platform::Windows } else { Platform::Linux };
+    let architecture =
+        if name.ends_with("-arm64") { Architecture::Arm64 } else { Architecture::X64 };
+    (platform, architecture)
+}
+
+/// Reads one image.
+pub(super) fn read(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<ImageConfig> {
+    let fields = mapping(node, &IMAGE, others, findings)?;
+    let mut text_of = |key: &str| {
+        let node = fields.get(key)?;
+        text(node, key, findings).map(str::to_owned)
+    };
+    let (ami, name, owner) = (text_of("ami"), text_of("name"), text_of("owner"));
+    let (preinstall, prerun) = (text_of("preinstall"), text_of("prerun"));
+    let root_device_name = text_of("root_device_name");
+    if let (Some(ami), Some(node)) = (&ami, fields.get("ami"))
+        && !is_ami(ami)
+    {
+        let message = format!("{} is no AMI id", super::read::shown(ami));
+        findings
+            .error(node.mark, "bad-ami", message)
+            .instead("write it as `ami-0123456789abcdef0`");
+    }
+    if fields.get("ami").is_none() && fields.get("name").is_none() {
+        let message = "an image has neither `ami` nor `name`: nothing can boot from it";
+        findings.warning(fields.mark, "image-without-ami", message);
+    }
+    let platforms = [("linux", Platform::Linux), ("windows", Platform::Windows)];
+    let architectures = [("x64", Architecture::X64), ("arm64", Architecture::Arm64)];
+    let platform = fields
+        .get("platform")
+        .and_then(|node| choice(node, "platform", &platforms, findings))
+        .unwrap_or(Platform::Linux);
+    let architecture = fields
+        .get("arch")
+        .and_then(|node| choice(node, "arch", &architectures, findings))
+        .unwrap_or(Architecture::X64);
+    let size = fields.get("main_disk_size");
+    Some(ImageConfig {
+        ami,
+        platform,
+        architecture,
+        name,
+        owner,
+        preinstall,
+        prerun,
+        main_disk_size_gib: size.and_then(|node| count(node, "main_disk_size", findings)),
+        root_device_name,
+    })
+}
+
+/// Whether a text has the form of an AMI's id.
+pub(super) fn is_ami(text: &str) -> bool {
+    let hex = |digits: &str| {
+        [8, 17].contains(&digits.len())
+            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    text.strip_prefix("ami-").is_some_and(hex)
+}

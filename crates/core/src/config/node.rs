@@ -1,0 +1,156 @@
+//! A tree of text with places: what YAML and TOML are read into before anything is understood.
+//!
+//! A scalar keeps its text and how it was written; what it means is decided by the key it stands
+//! under, so that `22:00` is a time and `099720109477` keeps its zero.
+//!
+//! Not here: making one (`yaml`, `toml`), or reading values out of one (`read`).
+
+use super::finding::Mark;
+
+/// A value at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) mark: Mark,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One key of a mapping, and what stands under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    /// Where the key stands.
+    pub(crate) mark: Mark,
+    pub(crate) node: Node,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    pub(crate) style: Style,
+}
+
+/// How a scalar was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Without quotes: a number, a truth value or nothing, if it looks like one.
+    Plain,
+    /// With quotes, or as a block: always text.
+    Quoted,
+    /// From the environment, which has no types: whatever is asked for.
+    Bare,
+}
+
+/// What an unquoted scalar is taken for by everyone who reads the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nothing,
+    Bool(bool),
+    Number,
+    Text,
+}
+
+impl Scalar {
+    pub(crate) fn kind(&self) -> Kind {
+        if self.style != Style::Plain {
+            return Kind::Text;
+        }
+        match self.text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
+            "true" | "True" | "TRUE" => Kind::Bool(true),
+            "false" | "False" | "FALSE" => Kind::Bool(false),
+            text if looks_like_a_number(text) => Kind::Number,
+            _ => Kind::Text,
+        }
+    }
+}
+
+/// As YAML's core schema has it: integers in three bases, decimals, infinities.
+fn looks_like_a_number(text: &str) -> bool {
+    let digits =
+        |part: &str, radix: u32| !part.is_empty() && part.chars().all(|c| c.is_digit(radix));
+    if let Some(octal) = text.strip_prefix("0o") {
+        return digits(octal, 8);
+    }
+    if let Some(hex) = text.strip_prefix("0x") {
+        return digits(hex, 16);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return true;
+    }
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let whole = match mantissa.split_once('.') {
+        Some((whole, "")) => digits(whole, 10),
+        Some(("", part)) => digits(part, 10),
+        Some((whole, part)) => digits(whole, 10) && digits(part, 10),
+        None => digits(mantissa, 10),
+    };
+    let power = |text: &str| digits(text.strip_prefix(['-', '+']).unwrap_or(text), 10);
+    whole && exponent.is_none_or(power)
+}
+
+impl Node {
+    pub(crate) fn scalar(mark: Mark, text: impl Into<String>, style: Style) -> Self {
+        Self { mark, value: Value::Scalar(Scalar { text: text.into(), style }) }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.kind() == Kind::Nothing)
+    }
+
+    /// How many nodes it is, and how deep. Depth is bounded where trees are made.
+    pub(crate) fn extent(&self) -> Extent {
+        let over = |children: &mut dyn Iterator<Item = &Self>| {
+            let mut extent = Extent { nodes: 1, depth: 1 };
+            for child in children {
+                let inner = child.extent();
+                extent.nodes += inner.nodes;
+                extent.depth = extent.depth.max(1 + inner.depth);
+            }
+            extent
+        };
+        match &self.value {
+            Value::Scalar(_) => Extent { nodes: 1, depth: 1 },
+            Value::List(items) => over(&mut items.iter()),
+            Value::Map(entries) => over(&mut entries.iter().map(|entry| &entry.node)),
+        }
+    }
+}
+
+/// How large a tree is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) nodes: usize,
+    pub(crate) depth: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unquoted_scalars_are_what_everyone_takes_them_for() {
+        let kind = |text: &str| Scalar { text: text.to_owned(), style: Style::Plain }.kind();
+        for text in ["0", "-1", "+2", "1.5", ".5", "1.", "1e3", "1.5E-3", "0x1f", "0o17", ".inf"] {
+            assert_eq!(kind(text), Kind::Number, "{text}");
+        }
+        for text in ["22:00", "2+4", "1_000", "t3", "-", ".", "e3", "1e", "0x", "yes", "1.2.3", "+"]
+        {
+            assert_eq!(kind(text), Kind::Text, "{text}");
+        }
+        assert_eq!(kind("True"), Kind::Bool(true));
+        assert_eq!(kind("~"), Kind::Nothing);
+        let quoted = Scalar { text: "1".to_owned(), style: Style::Quoted };
+        assert_eq!(quoted.kind(), Kind::Text);
+    }
+}

@@ -1,0 +1,190 @@
+//! `pools:` of `runs-on.yml`: promises of ready machines, by schedule.
+//!
+//! Not here: their schedules (`timetable`), which target a schedule gives at an instant (`schedule`), or our own keys for a pool
+//! (`extension`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::extension::PoolExtension;
+use super::finding::Findings;
+use super::image::Platform;
+use super::node::{Entry as Keyed, Node};
+use super::read::{Fate, Fields, Key, Shape, choice, mapping, scalar, shown, text, used};
+use super::timetable;
+use crate::ids::ClassName;
+use crate::schedule::Schedule;
+
+/// The keys of a pool.
+pub const POOL: Shape = Shape {
+    name: "a pool",
+    keys: &[
+        used("runner"),
+        used("env"),
+        Key { name: "environment", fate: Fate::Renamed("env") },
+        used("timezone"),
+        used("version"),
+        used("schedule"),
+    ],
+};
+
+/// The environment of a stack that names none.
+pub const ENV_DEFAULT: &str = "production";
+/// The zone of a pool that names none.
+pub const ZONE_DEFAULT: &str = "UTC";
+
+/// How a pool replaces machines whose specification changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rollout {
+    /// All at once, before their replacements exist.
+    Immediate,
+    /// A few at a time.
+    Rolling,
+}
+
+/// A pool as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The shape of its machines.
+    pub runner: ClassName,
+    /// The stack it belongs to.
+    pub env: String,
+    /// Anything; a change replaces the machines.
+    pub version: Option<String>,
+    /// How many machines, and when.
+    pub schedule: Schedule,
+    /// How machines are replaced; by the pool's size if absent (`x-bullpen`).
+    pub rollout: Option<Rollout>,
+    /// When a hot machine is replaced; the stack's limit if absent (`x-bullpen`).
+    pub hot_lifetime: Option<Duration>,
+    /// The most machines it may have (`x-bullpen`).
+    pub max: Option<u32>,
+    /// Whether its idle machines are offered to every request of the class (`x-bullpen`).
+    pub share: bool,
+    /// Whether its hot machines are spot (`x-bullpen`).
+    pub spot: bool,
+}
+
+/// What a pool is checked against.
+pub(super) struct Around<'a> {
+    /// The names under `runners:`, and what each boots, where that is known.
+    pub(super) runners: &'a BTreeMap<&'a str, Option<Platform>>,
+    pub(super) zones: &'a BTreeSet<String>,
+    pub(super) extensions: &'a BTreeMap<String, PoolExtension>,
+    pub(super) others: &'a [&'a Shape],
+}
+
+/// Reads one pool.
+pub(super) fn read(
+    pool: &Keyed,
+    around: &Around<'_>,
+    findings: &mut Findings,
+) -> Option<PoolConfig> {
+    check_name(pool, findings);
+    let fields = mapping(&pool.node, &POOL, around.others, findings)?;
+    let extension = around.extensions.get(&pool.key).cloned().unwrap_or_default();
+    let runner = runner(pool, &fields, around.runners, findings);
+    let env = env(&fields, findings);
+    let version = fields
+        .get("version")
+        .and_then(|node| Some(scalar(node, "version", "text or a number", findings)?.text.clone()));
+    let zone = fields.get("timezone").and_then(|node| zone(node, around.zones, findings));
+    let zone = zone.unwrap_or_else(|| ZONE_DEFAULT.to_owned());
+    let schedule = timetable::read(pool, &fields, zone, extension.max, around.others, findings);
+    Some(PoolConfig {
+        runner: runner?,
+        env,
+        version,
+        schedule,
+        rollout: extension.rollout,
+        hot_lifetime: extension.hot_lifetime,
+        max: extension.max,
+        share: extension.share,
+        spot: extension.spot,
+    })
+}
+
+fn check_name(pool: &Keyed, findings: &mut Findings) {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ['_', '-'].contains(&c);
+    if !pool.key.is_empty() && pool.key.chars().all(legal) {
+        return;
+    }
+    let message =
+        format!("the pool name {} is not made of `a-z`, `0-9`, `_`, `-`", shown(&pool.key));
+    let finding = findings.error(pool.mark, "bad-name", message);
+    let fold = |c: char| if legal(c.to_ascii_lowercase()) { c.to_ascii_lowercase() } else { '-' };
+    let folded: String = pool.key.chars().map(fold).collect();
+    if pool.key.is_ascii() && folded.contains(char::is_alphanumeric) {
+        finding.instead(format!("such as `{}`", folded.trim_matches('-')));
+    }
+}
+
+fn runner(
+    pool: &Keyed,
+    fields: &Fields<'_>,
+    runners: &BTreeMap<&str, Option<Platform>>,
+    findings: &mut Findings,
+) -> Option<ClassName> {
+    let Some(node) = fields.get("runner") else {
+        if !fields.lacks("runner") {
+            return None;
+        }
+        let message = format!("the pool {} has no `runner`", shown(&pool.key));
+        findings
+            .error(pool.mark, "missing-key", message)
+            .instead("add `runner:` with a name from `runners:`");
+        return None;
+    };
+    let name = text(node, "runner", findings)?;
+    match runners.get(name) {
+        Some(Some(Platform::Windows)) => {
+            let message = format!("the runner {} boots Windows, and pools are Linux", shown(name));
+            findings.error(node.mark, "windows-pool", message);
+            None
+        }
+        Some(_) => Some(ClassName::new(name)),
+        None => {
+            let message = format!("there is no runner {}", shown(name));
+            let meant = findings.did_you_mean(name, runners.keys().copied());
+            let finding = findings.error(node.mark, "unknown-runner", message);
+            finding.instead = meant.or_else(|| Some("describe it under `runners:`".to_owned()));
+            None
+        }
+    }
+}
+
+fn env(fields: &Fields<'_>, findings: &mut Findings) -> String {
+    let (new, old) = (fields.entry("env"), fields.entry("environment"));
+    if let (Some(_), Some(old)) = (new, old) {
+        let message = "`env` and `environment` are the same key";
+        findings.error(old.mark, "duplicate-key", message).instead("remove `environment`");
+    }
+    new.or(old)
+        .and_then(|entry| text(&entry.node, &entry.key, findings))
+        .unwrap_or(ENV_DEFAULT)
+        .to_owned()
+}
+
+fn zone(node: &Node, zones: &BTreeSet<String>, findings: &mut Findings) -> Option<String> {
+    let name = text(node, "timezone", findings)?;
+    if zones.contains(name) {
+        return Some(name.to_owned());
+    }
+    let message = format!("there is no time zone {}", shown(name));
+    let meant = findings.did_you_mean(name, zones.iter().map(String::as_str));
+    let finding = findings.error(node.mark, "unknown-zone", message);
+    // The city alone is the usual slip.
+    let city =
+        |zone: &&String| zone.rsplit('/').next().is_some_and(|c| c.eq_ignore_ascii_case(name));
+    let by_city = || zones.iter().find(city).map(|zone| format!("did you mean `{zone}`?"));
+    finding.instead = meant
+        .or_else(by_city)
+        .or_else(|| Some("use an IANA name such as `Europe/Paris`".to_owned()));
+    None
+}
+
+/// What `rollout` may say.
+pub(super) fn rollout(node: &Node, findings: &mut Findings) -> Option<Rollout> {
+    let choices = [("immediate", Rollout::Immediate), ("rolling", Rollout::Rolling)];
+    choice(node, "rollout", &choices, findings)
+}

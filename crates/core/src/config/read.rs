@@ -1,0 +1,345 @@
+//! Reading values out of a tree: one function per form a value may have.
+//!
+//! Each returns the value or has said why there is none. A [`Shape`] is the list of keys that one
+//! kind of mapping may have; it is the only place where keys are named for checking.
+//!
+//! Not here: what the keys mean (`runner`, `image`, `pool`, `extension`, `stack`).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::finding::{Finding, Findings, Mark};
+use super::forms;
+use super::node::{Entry, Kind, Node, Scalar, Style, Value};
+use crate::spelling::nearest;
+
+/// How much of a value is repeated in a message.
+const SHOWN_MAX: usize = 40;
+
+/// How many keys of a mapping may be the slip of one that is missing. None of ours has so many keys.
+const SLIPS_MAX: usize = 32;
+
+/// The keys of one kind of mapping.
+#[derive(Debug)]
+pub struct Shape {
+    /// What it is called in a message, such as "a pool".
+    pub name: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// A key, and what comes of it.
+#[derive(Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What comes of it.
+    pub fate: Fate,
+}
+
+/// What comes of a key that may be there.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is acted on.
+    Used,
+    /// It is accepted, for the file's sake, and changes nothing; the text says what happens instead.
+    Ignored(&'static str),
+    /// It is acted on, and this is how it is written now.
+    Renamed(&'static str),
+}
+
+/// A key that is acted on.
+pub(super) const fn used(name: &'static str) -> Key {
+    Key { name, fate: Fate::Used }
+}
+
+/// A key that is accepted and changes nothing.
+pub(super) const fn ignored(name: &'static str, why: &'static str) -> Key {
+    Key { name, fate: Fate::Ignored(why) }
+}
+
+impl Shape {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known.name == key)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().map(|key| key.name)
+    }
+}
+
+/// A mapping whose keys have been checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'n> {
+    pub(super) mark: Mark,
+    shape: &'static Shape,
+    entries: &'n [Entry],
+}
+
+impl<'n> Fields<'n> {
+    /// What stands under a key, if anything does.
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    /// Whether a key is not there, and no slip of it either, which was told already.
+    pub(super) fn lacks(&self, key: &str) -> bool {
+        let slip = |entry: &Entry| {
+            !self.shape.has(&entry.key)
+                && nearest(&entry.key, self.shape.names()).first() == Some(&key)
+        };
+        self.get(key).is_none() && !self.entries.iter().take(SLIPS_MAX).any(slip)
+    }
+
+    /// Everything in it, in the order of the text.
+    pub(super) fn entries(&self) -> &'n [Entry] {
+        self.entries
+    }
+
+    /// The same kind of mapping with something else in it.
+    pub(super) fn holding<'m>(&self, entries: &'m [Entry]) -> Fields<'m> {
+        Fields { mark: self.mark, shape: self.shape, entries }
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|entry| entry.key == key && !entry.node.is_nothing())
+    }
+}
+
+/// A value as it may be repeated in a message: short, in one line, in backticks.
+pub(crate) fn shown(text: &str) -> String {
+    let mut short: String = text.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
+    // Quotes need no escape between backticks.
+    short = short.replace("\\\"", "\"").replace("\\'", "'");
+    let more = if text.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
+    format!("`{short}{more}`")
+}
+
+fn described(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(scalar) if scalar.kind() == Kind::Nothing => "nothing".to_owned(),
+        Value::Scalar(scalar) if scalar.style == Style::Quoted => {
+            format!("the text {}", shown(&scalar.text))
+        }
+        Value::Scalar(scalar) => shown(&scalar.text),
+        Value::List(_) => "a list".to_owned(),
+        Value::Map(_) => "a mapping".to_owned(),
+    }
+}
+
+/// Says that a value is not of the form it must have.
+pub(super) fn wrong<'f>(
+    node: &Node,
+    key: &str,
+    must_be: &str,
+    findings: &'f mut Findings,
+) -> &'f mut Finding {
+    let message = format!("`{key}` must be {must_be}, not {}", described(node));
+    findings.error(node.mark, "wrong-type", message)
+}
+
+/// The entries of a mapping.
+pub(super) fn entries<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> &'n [Entry] {
+    let Value::Map(entries) = &node.value else {
+        wrong(node, key, "a mapping", findings);
+        return &[];
+    };
+    entries
+}
+
+/// A mapping of this shape; unknown keys are errors, and `others` are shapes a key may have strayed
+/// from.
+pub(super) fn mapping<'n>(
+    node: &'n Node,
+    shape: &'static Shape,
+    others: &[&Shape],
+    findings: &mut Findings,
+) -> Option<Fields<'n>> {
+    let Value::Map(entries) = &node.value else {
+        let message = format!("{} must be a mapping, not {}", shape.name, described(node));
+        findings.error(node.mark, "wrong-type", message);
+        return None;
+    };
+    for entry in entries {
+        match shape.keys.iter().find(|known| known.name == entry.key) {
+            Some(known) => accepted(entry, known, shape, findings),
+            None => unknown(entry, shape, others, findings),
+        }
+    }
+    Some(Fields { mark: node.mark, shape, entries })
+}
+
+fn accepted(entry: &Entry, known: &Key, shape: &Shape, findings: &mut Findings) {
+    let name = known.name;
+    match known.fate {
+        Fate::Used => {}
+        Fate::Ignored(why) => {
+            let message = format!("`{name}` of {} is accepted and not acted on: {why}", shape.name);
+            findings.warning(entry.mark, "not-acted-on", message);
+        }
+        Fate::Renamed(to) => {
+            let message = format!("`{name}` is the deprecated spelling of `{to}`");
+            findings
+                .warning(entry.mark, "deprecated-key", message)
+                .instead(format!("write `{to}`"));
+        }
+    }
+    if entry.node.is_nothing() {
+        let message = format!("`{name}` has no value and is taken as absent");
+        findings
+            .warning(entry.mark, "empty-value", message)
+            .instead("give it a value or remove it");
+    }
+}
+
+fn unknown(entry: &Entry, shape: &Shape, others: &[&Shape], findings: &mut Findings) {
+    let message = format!("unknown key {} in {}", shown(&entry.key), shape.name);
+    let meant = findings.did_you_mean(&entry.key, shape.names());
+    let finding = findings.error(entry.mark, "unknown-key", message);
+    let strayed = || {
+        let home = others.iter().find(|other| other.has(&entry.key))?;
+        Some(format!("it belongs in {}", home.name))
+    };
+    let all = || shape.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    finding.instead = meant.or_else(strayed).or_else(|| Some(format!("known keys are {}", all())));
+}
+
+/// A scalar of any kind but nothing.
+pub(super) fn scalar<'n>(
+    node: &'n Node,
+    key: &str,
+    must_be: &str,
+    findings: &mut Findings,
+) -> Option<&'n Scalar> {
+    match &node.value {
+        Value::Scalar(scalar) if scalar.kind() != Kind::Nothing => Some(scalar),
+        _ => {
+            wrong(node, key, must_be, findings);
+            None
+        }
+    }
+}
+
+/// Text. An unquoted number or truth value is none: other readers of the file would change it.
+pub(super) fn text<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> Option<&'n str> {
+    let scalar = scalar(node, key, "text", findings)?;
+    if scalar.kind() != Kind::Text {
+        wrong(node, key, "text", findings)
+            .instead(format!("put it in quotes: `\"{}\"`", scalar.text));
+        return None;
+    }
+    if scalar.text.is_empty() {
+        findings.error(node.mark, "empty-value", format!("`{key}` must not be empty"));
+        return None;
+    }
+    Some(&scalar.text)
+}
+
+/// One of some words.
+pub(super) fn choice<T: Copy>(
+    node: &Node,
+    key: &str,
+    choices: &[(&'static str, T)],
+    findings: &mut Findings,
+) -> Option<T> {
+    let names = || choices.iter().map(|(name, _)| *name);
+    let listed = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let listed = format!("one of {listed}");
+    let scalar = scalar(node, key, &listed, findings)?;
+    let found = choices.iter().find(|(name, _)| *name == scalar.text).map(|(_, choice)| *choice);
+    if found.is_none() {
+        let message = format!("`{key}` must be {listed}, not {}", shown(&scalar.text));
+        let meant = findings.did_you_mean(&scalar.text, names());
+        let finding = findings.error(node.mark, "unknown-value", message);
+        finding.instead = meant;
+    }
+    found
+}
+
+/// `true` or `false`, also as text, as labels have it.
+pub(super) fn boolean(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
+    let must_be = "`true` or `false`";
+    let scalar = scalar(node, key, must_be, findings)?;
+    if let Kind::Bool(value) = scalar.kind() {
+        return Some(value);
+    }
+    match scalar.text.as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        other => {
+            let meant = match other.to_lowercase().as_str() {
+                "yes" | "on" | "y" => Some("true"),
+                "no" | "off" | "n" => Some("false"),
+                _ => None,
+            };
+            let finding = wrong(node, key, must_be, findings);
+            finding.instead = meant.map(|meant| format!("write `{meant}`"));
+            None
+        }
+    }
+}
+
+/// A whole number that is not negative.
+pub(super) fn count(node: &Node, key: &str, findings: &mut Findings) -> Option<u32> {
+    let must_be = "a whole number, 0 or more";
+    let scalar = scalar(node, key, must_be, findings)?;
+    let digits = scalar.text.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = if digits { scalar.text.parse().ok() } else { None };
+    match (scalar.style, parsed) {
+        (Style::Plain | Style::Bare, Some(number)) => Some(number),
+        (Style::Quoted, Some(number)) => {
+            wrong(node, key, must_be, findings).instead(format!("remove the quotes: `{number}`"));
+            None
+        }
+        (_, None) => {
+            wrong(node, key, must_be, findings);
+            None
+        }
+    }
+}
+
+/// A whole number above zero.
+pub(super) fn positive(node: &Node, key: &str, findings: &mut Findings) -> Option<u32> {
+    let number = count(node, key, findings)?;
+    if number == 0 {
+        findings.error(node.mark, "out-of-range", format!("`{key}` must be 1 or more"));
+    }
+    (number > 0).then_some(number)
+}
+
+/// A length of time above zero.
+pub(super) fn duration(node: &Node, key: &str, findings: &mut Findings) -> Option<Duration> {
+    let must_be = "a length of time such as `90s`, `7m` or `1h30m`";
+    let scalar = scalar(node, key, must_be, findings)?;
+    let read = forms::duration(&scalar.text).filter(|read| !read.is_zero());
+    if read.is_none() {
+        let message = format!("`{key}` must be {must_be}, above zero, not {}", shown(&scalar.text));
+        let finding = findings.error(node.mark, "bad-duration", message);
+        if scalar.text.bytes().all(|byte| byte.is_ascii_digit()) {
+            finding.instead("add a unit: `ms`, `s`, `m`, `h` or `d`");
+        }
+    }
+    read
+}
+
+/// The items of a list; a single scalar is a list of one, and one from the environment is split at
+/// its commas.
+pub(super) fn items<'n>(
+    node: &'n Node,
+    key: &str,
+    must_be: &str,
+    findings: &mut Findings,
+) -> Option<Vec<Cow<'n, Node>>> {
+    Some(match &node.value {
+        Value::List(items) => items.iter().map(Cow::Borrowed).collect(),
+        Value::Scalar(scalar) if scalar.style == Style::Bare => {
+            let part = |text: &str| Cow::Owned(Node::scalar(node.mark, text.trim(), Style::Bare));
+            scalar.text.split(',').map(part).collect()
+        }
+        Value::Scalar(scalar) if scalar.kind() != Kind::Nothing => vec![Cow::Borrowed(node)],
+        _ => {
+            wrong(node, key, must_be, findings);
+            return None;
+        }
+    })
+}

@@ -1,0 +1,295 @@
+//! `runs-on.yml` as a whole: its top-level keys, and what its parts say of each other.
+//!
+//! Not here: the parts (`runner`, `image`, `pool`, `extension`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::extension::{self, Extension, OnUnfulfillable};
+use super::finding::{Findings, Mark, Read};
+use super::image::{self, ImageConfig, Platform};
+use super::node::{Entry, Node, Value};
+use super::pool::{self, PoolConfig};
+use super::read::{Fate, Shape, entries, ignored, shown, used};
+use super::runner::{self, RunnerConfig};
+use super::{timetable, yaml};
+use crate::class::{Architecture, RunnerClass};
+use crate::ids::{ClassName, ImageName, PoolName};
+use crate::labels::class::Catalogue;
+use crate::labels::policy::Policy;
+use crate::spelling::nearest;
+
+/// The keys of the file. Others are warned of, and `x-*` is anyone's.
+pub const FILE: Shape = Shape {
+    name: "the file",
+    keys: &[
+        used("runners"),
+        used("images"),
+        used("pools"),
+        used("x-bullpen"),
+        ignored("_extends", "only this file is read"),
+        ignored("admins", "no machine has an inbound path"),
+    ],
+};
+
+/// Every kind of mapping in the file.
+pub const SHAPES: &[&Shape] = &[
+    &FILE,
+    &runner::RUNNER,
+    &image::IMAGE,
+    &pool::POOL,
+    &timetable::ENTRY,
+    &timetable::MATCH,
+    &extension::EXTENSION,
+    &extension::RUNNER_EXTENSION,
+    &extension::REUSE,
+    &extension::POOL_EXTENSION,
+    &extension::LABELS,
+    &extension::LABEL_RULES,
+    &extension::LABEL_MAXIMA,
+];
+
+/// Where a key may have strayed from, the likelier places first. Names such as `runners` are in
+/// several, so the file itself is not among them.
+const STRAYS: &[&Shape] = &[
+    &timetable::ENTRY,
+    &timetable::MATCH,
+    &pool::POOL,
+    &runner::RUNNER,
+    &image::IMAGE,
+    &extension::POOL_EXTENSION,
+    &extension::RUNNER_EXTENSION,
+    &extension::EXTENSION,
+    &extension::REUSE,
+];
+
+/// What `runs-on.yml` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Machine shapes.
+    pub runners: BTreeMap<ClassName, RunnerConfig>,
+    /// Images beside the built-in ones.
+    pub images: BTreeMap<ImageName, ImageConfig>,
+    /// Standby pools.
+    pub pools: BTreeMap<PoolName, PoolConfig>,
+    /// The pool of jobs that name none.
+    pub default_pool: Option<PoolName>,
+    /// What becomes of a job that cannot be given a runner.
+    pub on_unfulfillable: OnUnfulfillable,
+    /// What labels may ask for.
+    pub labels: Policy,
+}
+
+impl Config {
+    /// The runners and images by name, as a label may ask for them.
+    pub fn catalogue(&self) -> Catalogue {
+        let runners = self.runners.iter().map(|(name, runner)| (name.clone(), runner.as_label()));
+        let images = self.images.iter();
+        let images = images.map(|(name, image)| (name.to_string(), image.architecture));
+        let named = Catalogue { runners: runners.collect(), images: images.collect() };
+        if named.runners.is_empty() {
+            return Catalogue {
+                images: named.images,
+                ..Catalogue::of_classes(&RunnerClass::defaults())
+            };
+        }
+        named
+    }
+
+    /// What an image runs, and on what, if it is known.
+    pub fn platform(&self, name: &ImageName) -> Option<(Platform, Architecture)> {
+        match self.images.get(name) {
+            Some(image) => Some((image.platform, image.architecture)),
+            None if image::is_built_in(name.as_str()) => {
+                Some(image::built_in_platform(name.as_str()))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Reads `runs-on.yml`, and says everything there is to say about it.
+pub fn read(bytes: &[u8]) -> Read<Config> {
+    let mut findings = Findings::default();
+    let config = super::text_of(bytes, super::RUNS_ON_BYTES_MAX, &mut findings)
+        .and_then(|text| yaml::read(text, &mut findings).or_else(|| empty(&mut findings)))
+        .map(|root| file(&root, &mut findings));
+    Read::new(config, findings)
+}
+
+/// No tree is an empty file, unless something was found.
+fn empty(findings: &mut Findings) -> Option<Node> {
+    if findings.any() {
+        return None;
+    }
+    findings.warning(Mark::START, "empty-file", "the file says nothing");
+    Some(Node { mark: Mark::START, value: Value::Map(Vec::new()) })
+}
+
+fn file(root: &Node, findings: &mut Findings) -> Config {
+    if root.is_nothing() {
+        return empty(findings).map(|_| Config::default()).unwrap_or_default();
+    }
+    let Value::Map(top) = &root.value else {
+        let message = "the file must be a mapping with `runners:` and `pools:`";
+        findings.error(root.mark, "wrong-type", message);
+        return Config::default();
+    };
+    top_level(top, findings);
+    let part = |key: &str| top.iter().find(|entry| entry.key == key && !entry.node.is_nothing());
+    let listed = |key: &str, findings: &mut Findings| {
+        part(key).map(|entry| entries(&entry.node, key, findings)).unwrap_or_default()
+    };
+    let (images, runners, pools) =
+        (listed("images", findings), listed("runners", findings), listed("pools", findings));
+    let names = |entries: &'_ [Entry]| -> BTreeSet<String> {
+        entries.iter().map(|entry| entry.key.clone()).collect()
+    };
+    let (runner_names, pool_names) = (names(runners), names(pools));
+    let extension = part("x-bullpen").map(|entry| {
+        let classes = RunnerClass::defaults();
+        let mut known = borrowed(&runner_names);
+        if known.is_empty() {
+            known.extend(classes.iter().map(|class| class.name.as_str()));
+        }
+        extension::read(&entry.node, &known, &borrowed(&pool_names), STRAYS, findings)
+    });
+    assemble(images, runners, pools, extension.unwrap_or_default(), findings)
+}
+
+fn borrowed(names: &BTreeSet<String>) -> BTreeSet<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+fn assemble(
+    images: &[Entry],
+    runners: &[Entry],
+    pools: &[Entry],
+    extension: Extension,
+    findings: &mut Findings,
+) -> Config {
+    let mut config = Config {
+        default_pool: extension.default_pool,
+        on_unfulfillable: extension.on_unfulfillable,
+        labels: extension.labels,
+        ..Config::default()
+    };
+    for entry in images {
+        if !is_named(entry, &image::IMAGE, findings) {
+            continue;
+        }
+        check_name(entry, "image", findings);
+        if let Some(read) = image::read(&entry.node, STRAYS, findings) {
+            config.images.insert(ImageName::new(&entry.key), read);
+        }
+    }
+    let image_names = images.iter().map(|entry| entry.key.as_str()).collect();
+    for entry in runners {
+        if !is_named(entry, &runner::RUNNER, findings) {
+            continue;
+        }
+        check_name(entry, "runner", findings);
+        let Some(mut read) = runner::read(&entry.node, &image_names, STRAYS, findings) else {
+            continue;
+        };
+        if let Some(ours) = extension.runners.get(&entry.key) {
+            let ours = ours.clone();
+            read.reuse = ours.reuse;
+            (read.trust, read.usage, read.max_runtime) = (ours.trust, ours.usage, ours.max_runtime);
+        }
+        config.runners.insert(ClassName::new(&entry.key), read);
+    }
+    let platforms = platforms(runners, &config);
+    let zones = if pools.is_empty() { BTreeSet::new() } else { zones() };
+    let around = pool::Around {
+        runners: &platforms,
+        zones: &zones,
+        extensions: &extension.pools,
+        others: STRAYS,
+    };
+    for entry in pools {
+        if is_named(entry, &pool::POOL, findings)
+            && let Some(read) = pool::read(entry, &around, findings)
+        {
+            config.pools.insert(PoolName::new(&entry.key), read);
+        }
+    }
+    config
+}
+
+/// What each runner that is named boots; also those that could not be read, so that their pools are
+/// not blamed.
+fn platforms<'n>(runners: &'n [Entry], config: &Config) -> BTreeMap<&'n str, Option<Platform>> {
+    let platform = |name: &str| {
+        let image = config.runners.get(&ClassName::new(name))?.image.as_ref()?;
+        config.platform(image).map(|(platform, _)| platform)
+    };
+    runners.iter().map(|entry| (entry.key.as_str(), platform(&entry.key))).collect()
+}
+
+/// Every IANA zone, from the data that is built in.
+fn zones() -> BTreeSet<String> {
+    let bundled = jiff::tz::TimeZoneDatabase::bundled();
+    bundled.available().map(|name| name.as_str().to_owned()).collect()
+}
+
+fn top_level(top: &[Entry], findings: &mut Findings) {
+    for entry in top {
+        let known = FILE.keys.iter().find(|key| key.name == entry.key);
+        match known.map(|key| &key.fate) {
+            Some(Fate::Ignored(why)) => {
+                let message = format!("`{}` is accepted and not acted on: {why}", entry.key);
+                findings.warning(entry.mark, "not-acted-on", message);
+            }
+            Some(Fate::Used | Fate::Renamed(_)) if entry.node.is_nothing() => {
+                let message = format!("`{}` has no value and is taken as absent", entry.key);
+                findings.warning(entry.mark, "empty-value", message);
+            }
+            Some(_) => {}
+            None => stranger(entry, findings),
+        }
+    }
+}
+
+/// Other top-level keys are legal in RunsOn's file. Those that look like a slip are worth a word.
+fn stranger(entry: &Entry, findings: &mut Findings) {
+    if entry.key.starts_with("x-") {
+        if !nearest(&entry.key, ["x-bullpen"]).is_empty() {
+            let message = format!("{} is not read", shown(&entry.key));
+            let finding = findings.warning(entry.mark, "unknown-key", message);
+            finding.instead("did you mean `x-bullpen`?");
+        }
+        return;
+    }
+    let message = format!("unknown key {} in the file; it is not read", shown(&entry.key));
+    let meant = findings.did_you_mean(&entry.key, FILE.keys.iter().map(|key| key.name));
+    let finding = findings.warning(entry.mark, "unknown-key", message);
+    let strayed = STRAYS.iter().find(|shape| shape.has(&entry.key));
+    finding.instead = meant
+        .or_else(|| strayed.map(|shape| format!("it belongs in {}", shape.name)))
+        .or_else(|| Some("start its name with `x-` if it is yours".to_owned()));
+}
+
+/// Whether an entry is a name with a mapping. A key of the mapping in the name's place means that
+/// the name was left out.
+fn is_named(entry: &Entry, shape: &Shape, findings: &mut Findings) -> bool {
+    let nameless = shape.has(&entry.key) && !matches!(entry.node.value, Value::Map(_));
+    if nameless {
+        let message =
+            format!("`{}` is a key of {}, and stands where its name should", entry.key, shape.name);
+        findings
+            .error(entry.mark, "wrong-nesting", message)
+            .instead("put the name on a line of its own above it, and indent the keys below");
+    }
+    !nameless
+}
+
+/// A name has to fit into a label.
+fn check_name(entry: &Entry, noun: &str, findings: &mut Findings) {
+    let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
+    if entry.key.is_empty() || !entry.key.chars().all(legal) {
+        let name = shown(&entry.key);
+        let message =
+            format!("the {noun} name {name} is not made of letters, digits, `.`, `_`, `-`");
+        findings.error(entry.mark, "bad-name", message).instead("no label could name it");
+    }
+}

@@ -1,0 +1,233 @@
+//! `bullpen.toml`: where machines live, what they may cost, and the numbers everything runs on.
+//!
+//! Every key has a default or may be absent; [`DEFAULTS`] is the reference, and a test reads it. The
+//! environment has the last word: `BULLPEN_<SECTION>_<KEY>`, such as `BULLPEN_AWS_REGION`, replaces
+//! what the file says, with commas between the items of a list. Secrets are named, never written.
+//!
+//! Not here: opening the file, looking at the environment or fetching a secret (`bullpen`).
+
+mod limits;
+mod secret;
+mod sections;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::finding::{Findings, Mark, Read};
+use super::node::{Entry, Node, Style, Value};
+use super::read::{Shape, mapping, used};
+use super::toml;
+use crate::ids::{ClassName, ImageName, PoolName};
+use crate::limits::Limits;
+
+pub use limits::LIMITS;
+pub use secret::SecretRef;
+pub use sections::{AWS, CEILINGS, GITHUB, LISTENERS, STACK};
+
+/// The shipped defaults, which are the documentation of every key.
+pub const DEFAULTS: &str = include_str!("../../config.default.toml");
+
+/// The sections of the file.
+pub const FILE: Shape = Shape {
+    name: "the file",
+    keys: &[
+        used("stack"),
+        used("aws"),
+        used("images"),
+        used("ceilings"),
+        used("github"),
+        used("listeners"),
+        used("limits"),
+    ],
+};
+
+/// The sections whose keys are fixed, by name; these the environment can reach.
+pub const SECTIONS: &[(&str, &Shape)] = &[
+    ("stack", &STACK),
+    ("aws", &AWS),
+    ("ceilings", &CEILINGS),
+    ("github", &GITHUB),
+    ("listeners", &LISTENERS),
+    ("limits", &LIMITS),
+];
+
+/// What precedes a section's name in the environment.
+const PREFIX: &str = "BULLPEN_";
+
+/// What `bullpen.toml` and the environment say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Its name: in tags, queue names and runner names.
+    pub name: String,
+    /// The environment it serves, as in `env=` of a label.
+    pub env: String,
+    /// Where machines live.
+    pub aws: Aws,
+    /// Which AMI an image name stands for.
+    pub images: BTreeMap<ImageName, String>,
+    /// How many machines there may be.
+    pub ceilings: Ceilings,
+    /// How GitHub is spoken to.
+    pub github: Github,
+    /// Where the service listens.
+    pub listeners: Listeners,
+    /// The numbers.
+    pub limits: Limits,
+}
+
+/// Where machines live. Nothing of it is needed by the embedded engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aws {
+    /// The region.
+    pub region: Option<String>,
+    /// The subnets, one override each.
+    pub subnets: Vec<String>,
+    /// The security groups of every machine.
+    pub security_groups: Vec<String>,
+    /// The instance profile of every machine: a name or an ARN.
+    pub instance_profile: Option<String>,
+}
+
+/// The most machines, launches in flight included. What is absent has no ceiling of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ceilings {
+    /// Of the whole stack.
+    pub stack: Option<u32>,
+    /// Of a class.
+    pub classes: BTreeMap<ClassName, u32>,
+    /// Of a pool.
+    pub pools: BTreeMap<PoolName, u32>,
+}
+
+/// How GitHub is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Github {
+    /// GitHub's address, or that of an Enterprise Server.
+    pub url: String,
+    /// As whom.
+    pub credential: Option<GithubCredential>,
+    /// What deliveries are signed with; two while one replaces the other.
+    pub webhook_secrets: Vec<SecretRef>,
+}
+
+/// As whom GitHub is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GithubCredential {
+    /// As a GitHub App.
+    App {
+        /// The App's id.
+        id: u64,
+        /// Its private key.
+        private_key: SecretRef,
+    },
+    /// With a personal access token.
+    Token(SecretRef),
+}
+
+/// Where the service listens: two addresses, never one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listeners {
+    /// GitHub's deliveries; reachable from outside.
+    pub webhook: SocketAddr,
+    /// Dashboard, metrics, health, API.
+    pub admin: SocketAddr,
+    /// What the admin listener asks for; needed beyond loopback.
+    pub admin_token: Option<SecretRef>,
+}
+
+/// Reads `bullpen.toml`, with the variables of the environment laid over it. Variables that are not
+/// of this file are left alone.
+pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> Read<Stack> {
+    let mut findings = Findings::default();
+    let mut variables = Vec::new();
+    let stack = super::text_of(bytes, super::STACK_BYTES_MAX, &mut findings)
+        .and_then(|text| toml::read(text, &mut findings))
+        .map(|mut root| {
+            variables = overlay(&mut root, environment, &mut findings);
+            file(&root, &mut findings)
+        });
+    findings.name_the_placeless(|number| {
+        variables.get(usize::try_from(number).ok()?.checked_sub(1)?).cloned()
+    });
+    Read::new(stack.flatten(), findings)
+}
+
+/// The place of the n-th variable: no line, and its number for a column, until findings are named.
+fn placeless(number: usize) -> Mark {
+    Mark { line: 0, column: u32::try_from(number).unwrap_or(u32::MAX) }
+}
+
+/// Lays variables over the tree; returns their names, in the order of their numbers.
+fn overlay(
+    root: &mut Node,
+    environment: &BTreeMap<String, String>,
+    findings: &mut Findings,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, text) in environment {
+        let Some((section, shape, key)) = addressed(name) else { continue };
+        names.push(name.clone());
+        let mark = placeless(names.len());
+        let spelling = |key: &str| key.replace('-', "_").to_uppercase();
+        let Some(known) = shape.keys.iter().find(|known| spelling(known.name) == key) else {
+            let known: Vec<String> = shape.keys.iter().map(|known| spelling(known.name)).collect();
+            let message = format!("there is no such key in `[{section}]`");
+            let meant = findings.did_you_mean(key, known.iter().map(String::as_str));
+            let finding = findings.error(mark, "unknown-key", message);
+            finding.instead = meant;
+            continue;
+        };
+        let node = Node::scalar(mark, text.as_str(), Style::Bare);
+        put(root, section, Entry { key: known.name.to_owned(), mark, node });
+    }
+    names
+}
+
+/// Which section and key a variable is for, if it is for one.
+fn addressed(name: &str) -> Option<(&'static str, &'static Shape, &str)> {
+    let rest = name.strip_prefix(PREFIX)?;
+    SECTIONS.iter().find_map(|(section, shape)| {
+        let key = rest.strip_prefix(&section.to_uppercase())?.strip_prefix('_')?;
+        Some((*section, *shape, key))
+    })
+}
+
+fn put(root: &mut Node, section: &str, entry: Entry) {
+    let Value::Map(sections) = &mut root.value else { return };
+    if !sections.iter().any(|known| known.key == section) {
+        let node = Node { mark: entry.mark, value: Value::Map(Vec::new()) };
+        sections.push(Entry { key: section.to_owned(), mark: entry.mark, node });
+    }
+    let found = sections.iter_mut().find(|known| known.key == section);
+    if let Some(Value::Map(entries)) = found.map(|section| &mut section.node.value) {
+        entries.retain(|known| known.key != entry.key);
+        entries.push(entry);
+    }
+}
+
+fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
+    let others = [&STACK, &AWS, &CEILINGS, &GITHUB, &LISTENERS, &LIMITS];
+    let fields = mapping(root, &FILE, &others, findings)?;
+    let mut section =
+        |name: &str, shape: &'static Shape| mapping(fields.get(name)?, shape, &others, findings);
+    let (stack, aws) = (section("stack", &STACK), section("aws", &AWS));
+    let (ceilings, github) = (section("ceilings", &CEILINGS), section("github", &GITHUB));
+    let (listeners, limits) = (section("listeners", &LISTENERS), section("limits", &LIMITS));
+    let (name, env) = sections::stack(stack.as_ref(), findings);
+    Some(Stack {
+        name,
+        env,
+        aws: aws.map(|fields| sections::aws(&fields, findings)).unwrap_or_default(),
+        images: fields
+            .get("images")
+            .map(|node| sections::images(node, findings))
+            .unwrap_or_default(),
+        ceilings: ceilings.map(|fields| sections::ceilings(&fields, findings)).unwrap_or_default(),
+        github: sections::github(github.as_ref(), findings),
+        listeners: sections::listeners(listeners.as_ref(), findings),
+        limits: limits.map_or(Limits::DEFAULT, |fields| limits::read(&fields, findings)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

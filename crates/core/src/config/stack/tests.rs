@@ -1,0 +1,105 @@
+//! The defaults are what they say, and the environment has the last word.
+//!
+//! Not here: what is found in wrong files (`tests/lint`).
+
+use super::*;
+
+fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
+    variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn told(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let read = read(text.as_bytes(), &environment(variables));
+    read.findings().iter().map(ToString::to_string).collect()
+}
+
+fn value(text: &str, variables: &[(&str, &str)]) -> Stack {
+    let (value, findings) = read(text.as_bytes(), &environment(variables)).into_parts();
+    value.unwrap_or_else(|| panic!("{findings:?}"))
+}
+
+#[test]
+fn the_shipped_defaults_are_what_an_empty_file_means() {
+    let (shipped, findings) = read(DEFAULTS.as_bytes(), &BTreeMap::new()).into_parts();
+    assert_eq!(findings, []);
+    let shipped = shipped.unwrap();
+    assert_eq!(shipped, value("", &[]));
+    assert_eq!(shipped.limits, Limits::DEFAULT);
+}
+
+#[test]
+fn the_shipped_defaults_show_every_key() {
+    for (section, shape) in SECTIONS {
+        let start = DEFAULTS.find(&format!("\n[{section}]\n")).expect(section);
+        let part = &DEFAULTS[start + 1..];
+        let part = &part[..part.find("\n[").unwrap_or(part.len())];
+        for key in shape.keys {
+            let shown = |line: &str| {
+                let line = line.trim_start_matches("# ");
+                line.strip_prefix(key.name).is_some_and(|rest| rest.starts_with(" = "))
+            };
+            assert!(part.lines().any(shown), "[{section}] {}", key.name);
+        }
+    }
+}
+
+#[test]
+fn the_commented_examples_of_the_defaults_are_readable() {
+    let mut text = String::new();
+    for line in DEFAULTS.lines() {
+        let bare = line.trim_start_matches("# ");
+        let is_key = |key: &str| !key.is_empty() && !key.contains(' ');
+        let example = bare.split_once(" = ").is_some_and(|(key, _)| is_key(key));
+        let is_second_credential = bare.starts_with("token = ");
+        text.push_str(if example && !is_second_credential { bare } else { line });
+        text.push('\n');
+    }
+    let stack = value(&text, &[]);
+    assert_eq!(stack.aws.region.as_deref(), Some("eu-west-1"));
+    assert_eq!(stack.ceilings.stack, Some(100));
+    assert!(matches!(stack.github.credential, Some(GithubCredential::App { id: 12345, .. })));
+}
+
+#[test]
+fn the_environment_has_the_last_word() {
+    let file = "[stack]\nname = \"file\"\n[aws]\nsubnets = [\"subnet-1\"]\n";
+    let stack = value(
+        file,
+        &[
+            ("BULLPEN_STACK_NAME", "123"),
+            ("BULLPEN_AWS_SUBNETS", "subnet-2, subnet-3"),
+            ("BULLPEN_CEILINGS_STACK", "7"),
+            ("BULLPEN_LIMITS_IDLE_RELEASED", "9m"),
+            ("BULLPEN_GITHUB_TOKEN", "env:TOKEN"),
+            ("BULLPEN_BLESS", "1"),
+            ("PATH", "/bin"),
+        ],
+    );
+    assert_eq!(stack.name, "123");
+    assert_eq!(stack.aws.subnets, ["subnet-2", "subnet-3"]);
+    assert_eq!(stack.ceilings.stack, Some(7));
+    assert_eq!(stack.limits.idle_released, std::time::Duration::from_secs(540));
+    let token = SecretRef::Env("TOKEN".to_owned());
+    assert_eq!(stack.github.credential, Some(GithubCredential::Token(token)));
+}
+
+#[test]
+fn a_wrong_variable_is_named_and_a_secret_in_one_is_not_shown() {
+    let told = told(
+        "",
+        &[
+            ("BULLPEN_AWS_REGIO", "eu-west-1"),
+            ("BULLPEN_CEILINGS_STACK", "-1"),
+            ("BULLPEN_GITHUB_TOKEN", "ghp_secret"),
+        ],
+    );
+    assert_eq!(
+        told,
+        [
+            "0:0: error: BULLPEN_GITHUB_TOKEN: `token` must say where the secret is; what stands here is not shown; \
+             write `env:NAME`, `file:/path`, or the ARN of a parameter or secret [literal-secret]",
+            "0:0: error: BULLPEN_AWS_REGIO: there is no such key in `[aws]`; did you mean `REGION`? [unknown-key]",
+            "0:0: error: BULLPEN_CEILINGS_STACK: `stack` must be a whole number, 0 or more, not `-1` [wrong-type]",
+        ]
+    );
+}

@@ -1,0 +1,374 @@
+//! YAML into a tree with places: anchors, aliases and merge keys resolved, doubled keys found.
+//!
+//! Everything is bounded: the text, the depth, and the number of nodes after every alias has been
+//! expanded, so that a small file cannot become a large tree. One that breaks a bound, or is no
+//! YAML, gives no tree; everything else that is wrong is found, and the rest is read on.
+//!
+//! Not here: what any key means.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
+
+use super::finding::{Findings, Mark};
+use super::node::{Entry, Node, Style, Value};
+
+/// How deep lists and mappings may stand in each other, aliases included. RunsOn's file needs six.
+const DEPTH_MAX: usize = 32;
+/// How many nodes a file may have, aliases expanded. A file with 500 pools has about 15 000.
+const NODES_MAX: usize = 200_000;
+
+/// The tree of the one document in this text; nothing if there is none or it cannot be read.
+pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
+    let mut tree =
+        Tree { findings, stack: Vec::new(), anchors: BTreeMap::new(), root: None, nodes: 0 };
+    let mut documents = 0_u32;
+    for event in Parser::new_from_str(text) {
+        let (event, span) = match event {
+            Ok(event) => event,
+            Err(error) => {
+                no_yaml(text, &error, tree.findings);
+                return None;
+            }
+        };
+        if matches!(event, Event::DocumentStart(_)) {
+            documents += 1;
+            if documents > 1 {
+                let message = "a second document begins here, and only one is read";
+                tree.findings
+                    .error(mark(span.start), "second-document", message)
+                    .instead("remove the line `---` and what follows, or what precedes");
+                return None;
+            }
+        }
+        if tree.on(event, span).is_err() {
+            return None;
+        }
+    }
+    tree.root
+}
+
+fn mark(marker: Marker) -> Mark {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Mark { line: count(marker.line()).max(1), column: count(marker.col()).saturating_add(1) }
+}
+
+/// The text is no YAML. A tab is the cause more often than the parser's words suggest.
+fn no_yaml(text: &str, error: &ScanError, findings: &mut Findings) {
+    let at = mark(*error.marker());
+    // The parser notices on the line itself, one later, or at the end of the one before.
+    let around = [at.line, at.line.saturating_sub(1), at.line.saturating_add(1)];
+    if let Some(tab) = around.into_iter().find_map(|line| tab_in_indentation(text, line)) {
+        findings
+            .error(tab, "tab-indentation", "a tab in the indentation")
+            .instead("indent with spaces");
+        return;
+    }
+    if error.info().contains("unknown anchor") {
+        let message = "this alias stands for nothing";
+        findings.error(at, "unknown-alias", message).instead("put `&name` on a value above it");
+        return;
+    }
+    let message = format!("this is not YAML: {}", error.info().to_lowercase());
+    findings.error(at, "syntax", message).instead("check the indentation and quotes up to here");
+}
+
+fn tab_in_indentation(text: &str, line: u32) -> Option<Mark> {
+    let index = usize::try_from(line.checked_sub(1)?).ok()?;
+    let content = text.lines().nth(index)?;
+    let indentation = content.chars().take_while(|c| [' ', '\t'].contains(c));
+    let column = indentation.into_iter().position(|c| c == '\t')?;
+    let blank = content.chars().all(char::is_whitespace);
+    (!blank).then(|| Mark { line, column: u32::try_from(column).unwrap_or(u32::MAX) + 1 })
+}
+
+/// A bound was broken: there is no tree.
+struct Broken;
+
+struct Tree<'f> {
+    findings: &'f mut Findings,
+    stack: Vec<Frame>,
+    /// Nodes that aliases may name. An anchor whose node is not complete is not in here.
+    anchors: BTreeMap<usize, Node>,
+    root: Option<Node>,
+    nodes: usize,
+}
+
+struct Frame {
+    mark: Mark,
+    anchor: usize,
+    kind: FrameKind,
+}
+
+enum FrameKind {
+    List(Vec<Node>),
+    Map(Mapping),
+}
+
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    seen: BTreeMap<String, Mark>,
+    pending: Option<Pending>,
+    merges: Vec<Node>,
+}
+
+/// A key whose value is to come.
+enum Pending {
+    Key {
+        key: String,
+        mark: Mark,
+    },
+    Merge,
+    /// A key that was refused; its value is read and forgotten.
+    Refused,
+}
+
+impl Tree<'_> {
+    fn on(&mut self, event: Event<'_>, span: Span) -> Result<(), Broken> {
+        let at = mark(span.start);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let node = Node::scalar(at, text, self.style(style, tag.as_deref(), at));
+                self.spend(1, at)?;
+                self.complete(node, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.known(tag.as_deref(), at);
+                self.open(Frame { mark: at, anchor, kind: FrameKind::List(Vec::new()) })
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.known(tag.as_deref(), at);
+                self.open(Frame { mark: at, anchor, kind: FrameKind::Map(Mapping::default()) })
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Alias(anchor) => self.alias(anchor, at),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn style(&mut self, style: ScalarStyle, tag: Option<&Tag>, at: Mark) -> Style {
+        self.known(tag, at);
+        let is_text = tag.is_some_and(|tag| tag.suffix == "str" || tag.suffix.is_empty());
+        if style == ScalarStyle::Plain && !is_text { Style::Plain } else { Style::Quoted }
+    }
+
+    /// A tag asks for a type that only its author's program has; YAML's own are harmless.
+    fn known(&mut self, tag: Option<&Tag>, at: Mark) {
+        let Some(tag) = tag else { return };
+        let says_text = tag.handle == "!" && tag.suffix.is_empty();
+        if !tag.is_yaml_core_schema() && !says_text {
+            let message = format!("the tag `{tag}` means nothing here");
+            self.findings.error(at, "unknown-tag", message).instead("remove it");
+        }
+    }
+
+    fn spend(&mut self, nodes: usize, at: Mark) -> Result<(), Broken> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes <= NODES_MAX {
+            return Ok(());
+        }
+        let message = format!("the file has more than {NODES_MAX} values, counting every alias");
+        self.findings.error(at, "too-large", message);
+        Err(Broken)
+    }
+
+    fn shallow(&mut self, depth: usize, at: Mark) -> Result<(), Broken> {
+        if depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        let message = format!("nested more than {DEPTH_MAX} deep");
+        self.findings.error(at, "too-deep", message);
+        Err(Broken)
+    }
+
+    fn open(&mut self, frame: Frame) -> Result<(), Broken> {
+        self.spend(1, frame.mark)?;
+        self.shallow(self.stack.len() + 1, frame.mark)?;
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Broken> {
+        let Some(frame) = self.stack.pop() else { return Ok(()) };
+        let value = match frame.kind {
+            FrameKind::List(items) => Value::List(items),
+            FrameKind::Map(mapping) => Value::Map(self.merged(mapping)?),
+        };
+        self.complete(Node { mark: frame.mark, value }, frame.anchor)
+    }
+
+    fn alias(&mut self, anchor: usize, at: Mark) -> Result<(), Broken> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            self.findings.error(at, "endless-alias", "an alias inside the value it stands for");
+            return Err(Broken);
+        };
+        let extent = node.extent();
+        self.spend(extent.nodes, at)?;
+        self.shallow(self.stack.len() + extent.depth, at)?;
+        let node = self.anchors[&anchor].clone();
+        self.complete(node, 0)
+    }
+
+    /// A node is whole: it is remembered under its anchor and goes to where it belongs.
+    fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Broken> {
+        if anchor > 0 {
+            self.spend(node.extent().nodes, node.mark)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(frame) = self.stack.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut frame.kind {
+            FrameKind::List(items) => items.push(node),
+            FrameKind::Map(mapping) => mapping.take(node, self.findings),
+        }
+        Ok(())
+    }
+
+    /// A mapping's own keys come before merged ones, and earlier merges before later ones.
+    fn merged(&mut self, mapping: Mapping) -> Result<Vec<Entry>, Broken> {
+        let Mapping { mut entries, merges, .. } = mapping;
+        if merges.is_empty() {
+            return Ok(entries);
+        }
+        let mut keys: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+        for merge in merges {
+            self.spend(merge.extent().nodes, merge.mark)?;
+            let sources = match merge.value {
+                Value::List(items) => items,
+                Value::Map(_) | Value::Scalar(_) => vec![merge],
+            };
+            for source in sources {
+                let Value::Map(more) = source.value else {
+                    self.findings
+                        .error(source.mark, "merge-not-a-mapping", "`<<` merges only mappings")
+                        .instead("write `<<: *name` or `<<: [*one, *other]`");
+                    continue;
+                };
+                entries.extend(more.into_iter().filter(|entry| keys.insert(entry.key.clone())));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+impl Mapping {
+    fn take(&mut self, node: Node, findings: &mut Findings) {
+        match self.pending.take() {
+            None => self.pending = Some(self.key(node, findings)),
+            Some(Pending::Key { key, mark }) => self.entries.push(Entry { key, mark, node }),
+            Some(Pending::Merge) => self.merges.push(node),
+            Some(Pending::Refused) => {}
+        }
+    }
+
+    fn key(&mut self, node: Node, findings: &mut Findings) -> Pending {
+        let Node { mark, value } = node;
+        let Value::Scalar(scalar) = value else {
+            findings
+                .error(mark, "key-not-text", "a key must be a word, not a list or a mapping")
+                .instead("quote it if it is meant as text");
+            return Pending::Refused;
+        };
+        let is_merge = scalar.style == Style::Plain && scalar.text == "<<";
+        if let Some(first) = self.seen.get(&scalar.text) {
+            let shown = super::read::shown(&scalar.text);
+            let message = format!("the key {shown} is already there, on line {}", first.line);
+            let instead =
+                if is_merge { "write `<<: [*one, *other]`" } else { "remove one of them" };
+            findings.error(mark, "duplicate-key", message).instead(instead);
+            return Pending::Refused;
+        }
+        self.seen.insert(scalar.text.clone(), mark);
+        if is_merge { Pending::Merge } else { Pending::Key { key: scalar.text, mark } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tree without its places, as text.
+    fn flat(text: &str) -> Result<String, String> {
+        fn show(node: &Node) -> String {
+            match &node.value {
+                Value::Scalar(scalar) => scalar.text.clone(),
+                Value::List(items) => {
+                    format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(" "))
+                }
+                Value::Map(entries) => {
+                    let each = |entry: &Entry| format!("{}:{}", entry.key, show(&entry.node));
+                    format!("{{{}}}", entries.iter().map(each).collect::<Vec<_>>().join(" "))
+                }
+            }
+        }
+        let mut findings = Findings::default();
+        let node = read(text, &mut findings);
+        match findings.into_sorted().first() {
+            Some(finding) => Err(finding.to_string()),
+            None => Ok(node.map(|node| show(&node)).unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn aliases_and_merges_are_resolved() {
+        for (text, expected) in [
+            ("", ""),
+            ("a: &x [1, 2]\nb: *x", "{a:[1 2] b:[1 2]}"),
+            ("a: &x {k: 1, l: 2}\nb:\n  <<: *x\n  k: 3", "{a:{k:1 l:2} b:{k:3 l:2}}"),
+            (
+                "a: &x {k: 1}\nb: &y {k: 2, m: 4}\nc: {<<: [*y, *x], z: 0}",
+                "{a:{k:1} b:{k:2 m:4} c:{z:0 k:2 m:4}}",
+            ),
+            ("a: &x 1\nb: &x 2\nc: *x", "{a:1 b:2 c:2}"),
+            ("\"<<\": 1", "{<<:1}"),
+            ("a: |\n  one\n  two\n", "{a:one\ntwo\n}"),
+        ] {
+            assert_eq!(flat(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_has_a_place() {
+        for (text, says) in [
+            ("a: 1\nb: 2\na: 3", "3:1: error: the key `a` is already there, on line 1"),
+            ("a:\n\tb: 1", "2:1: error: a tab in the indentation"),
+            ("a: 1\n b: 2", "2:3: error: this is not YAML"),
+            ("a: *x", "1:4: error: this alias stands for nothing"),
+            ("a: &x [*x]", "1:8: error: an alias inside the value"),
+            ("[a]: 1", "1:1: error: a key must be a word"),
+            ("a: !mine 1", "1:4: error: the tag `!mine` means nothing here"),
+            ("a: {<<: 1}", "1:9: error: `<<` merges only mappings"),
+            ("a: 1\n---\nb: 2", "2:1: error: a second document begins here"),
+        ] {
+            let error = flat(text).unwrap_err();
+            assert!(error.starts_with(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_small_file_cannot_become_a_large_tree() {
+        let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..30 {
+            let inner = format!("*a{}", level - 1);
+            let line = format!("a{level}: &a{level} [{}]\n", vec![inner; 10].join(", "));
+            laughs.push_str(&line);
+        }
+        assert!(flat(&laughs).unwrap_err().contains("[too-large]"));
+        let mut tower = String::from("a0: &a0 [x]\n");
+        for level in 1..2_000 {
+            let line = format!("a{level}: &a{level} [*a{}]\n", level - 1);
+            tower.push_str(&line);
+        }
+        assert!(flat(&tower).unwrap_err().contains("[too-deep]"));
+        for open in ["[", "{a: ", "- ", "? "] {
+            assert!(flat(&open.repeat(10_000)).is_err(), "{open}");
+        }
+    }
+}

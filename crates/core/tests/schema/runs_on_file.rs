@@ -1,0 +1,345 @@
+//! `runs-on.yml` as an editor sees it.
+//!
+//! Not here: the keys' rules that a schema cannot say.
+#![expect(dead_code, reason = "these types are only described, never filled")]
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+
+/// RunsOn's configuration, as Bullpen reads it. Other top-level keys are not read; `x-*` is yours.
+#[derive(JsonSchema)]
+pub(crate) struct RunsOnFile {
+    /// Machine shapes, by name.
+    runners: Option<BTreeMap<String, Runner>>,
+    /// Images beside the built-in ones, by name.
+    images: Option<BTreeMap<String, Image>>,
+    /// Standby pools, by name (`a-z`, `0-9`, `_`, `-`).
+    pools: Option<BTreeMap<String, Pool>>,
+    /// Bullpen's own keys.
+    #[schemars(rename = "x-bullpen")]
+    x_bullpen: Option<Extension>,
+    /// Accepted and not acted on: only this file is read.
+    #[schemars(rename = "_extends")]
+    extends: Option<String>,
+    /// Accepted and not acted on: no machine has an inbound path.
+    admins: Option<Vec<String>>,
+}
+
+/// A number, a range such as `2+4`, or a list of numbers.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum Range {
+    Number(f64),
+    Text(#[schemars(regex(pattern = r"^[0-9.]+(\+[0-9.]+)*$"))] String),
+    List(Vec<NumberOrText>),
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum NumberOrText {
+    Number(f64),
+    Text(String),
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// `true` or `false`, also as text.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum Truth {
+    Bool(bool),
+    Text(#[schemars(regex(pattern = "^(true|false)$"))] String),
+}
+
+/// `true`, `false`, or how spot capacity is chosen.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum Spot {
+    Bool(bool),
+    Text(
+        #[schemars(regex(
+            pattern = "^(true|false|never|pco|price-capacity-optimized|lp|lowest-price|co|capacity-optimized)$"
+        ))]
+        String,
+    ),
+}
+
+/// A machine shape.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct Runner {
+    /// How many vCPUs.
+    cpu: Option<Range>,
+    /// How much memory, in GiB.
+    ram: Option<Range>,
+    /// Which machine types: `c7` stands for `c7*`.
+    family: Option<OneOrMany>,
+    /// A built-in image, or one of `images`.
+    image: Option<String>,
+    /// The disk, such as `80gb:gp3:125mibps:3000iops`.
+    volume: Option<String>,
+    /// Whether spot capacity is asked for.
+    spot: Option<Spot>,
+    /// A script that runs once per machine.
+    preinstall: Option<String>,
+    /// A script that runs at each boot.
+    prerun: Option<String>,
+    /// Accepted and not acted on.
+    id: Option<serde_json::Value>,
+    /// Accepted and not acted on.
+    tags: Option<serde_json::Value>,
+    /// Accepted and not acted on.
+    extras: Option<serde_json::Value>,
+    /// Accepted and not acted on.
+    sticky: Option<serde_json::Value>,
+    /// Accepted and not acted on; use `volume`.
+    disk: Option<serde_json::Value>,
+    /// Accepted and not acted on.
+    ssh: Option<Truth>,
+    /// Accepted and not acted on.
+    private: Option<Truth>,
+    /// Accepted and not acted on.
+    debug: Option<Truth>,
+    /// Accepted and not acted on.
+    nested_virt: Option<Truth>,
+    /// Accepted and not acted on.
+    retry: Option<serde_json::Value>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Platform {
+    Linux,
+    Windows,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Arch {
+    X64,
+    Arm64,
+}
+
+/// An image: a fixed `ami`, or the newest that `name` and `owner` match.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Image {
+    /// The AMI's id.
+    #[schemars(regex(pattern = "^ami-([0-9a-f]{8}|[0-9a-f]{17})$"))]
+    ami: Option<String>,
+    /// What it runs; Linux if absent.
+    platform: Option<Platform>,
+    /// What it runs on; x64 if absent.
+    arch: Option<Arch>,
+    /// The AMI's name, with `*`.
+    name: Option<String>,
+    /// The account that owns the AMI; in quotes.
+    owner: Option<String>,
+    /// A script that runs once per machine.
+    preinstall: Option<String>,
+    /// A script that runs at each boot.
+    prerun: Option<String>,
+    /// The least size of its disk, in GiB.
+    main_disk_size: Option<u32>,
+    /// What its first disk is called.
+    root_device_name: Option<String>,
+    /// Accepted and not acted on.
+    id: Option<serde_json::Value>,
+    /// Accepted and not acted on.
+    tags: Option<serde_json::Value>,
+}
+
+/// A promise of ready machines.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Pool {
+    /// A name from `runners`.
+    runner: String,
+    /// The stack it belongs to; `production` if absent.
+    env: Option<String>,
+    /// The deprecated spelling of `env`.
+    #[schemars(extend("deprecated" = true))]
+    environment: Option<String>,
+    /// An IANA time zone; `UTC` if absent.
+    timezone: Option<String>,
+    /// Anything; a change replaces the machines.
+    version: Option<NumberOrText>,
+    /// How many machines, and when. The last entry that matches wins.
+    schedule: Option<Vec<Entry>>,
+}
+
+/// One line of a schedule. Without `match` it is the fallback.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Entry {
+    /// Its name.
+    name: String,
+    /// How many machines run and wait.
+    hot: u32,
+    /// How many are stopped and wait.
+    stopped: u32,
+    /// When it applies.
+    #[schemars(rename = "match")]
+    when: Option<Match>,
+}
+
+/// When an entry applies.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Match {
+    /// On these days.
+    #[schemars(length(min = 1))]
+    day: Option<Vec<Day>>,
+    /// From the first time until the second, over midnight if need be.
+    time: Option<[Time; 2]>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+enum Day {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+/// A time of day, `00:00` to `23:59`.
+#[derive(JsonSchema)]
+struct Time(#[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))] String);
+
+/// A length of time such as `90s`, `7m` or `1h30m`.
+#[derive(JsonSchema)]
+struct Duration(#[schemars(regex(pattern = "^([0-9]+(ms|s|m|h|d))+$"))] String);
+
+/// Bullpen's own keys.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct Extension {
+    /// For names from `runners`.
+    runners: Option<BTreeMap<String, RunnerExtension>>,
+    /// For names from `pools`.
+    pools: Option<BTreeMap<String, PoolExtension>>,
+    /// The pool of jobs that name none.
+    default_pool: Option<String>,
+    /// What becomes of a job that cannot be given a runner.
+    on_unfulfillable: Option<OnUnfulfillable>,
+    /// What labels may ask for.
+    labels: Option<Labels>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum OnUnfulfillable {
+    Annotate,
+    Cancel,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Usage {
+    Spot,
+    OnDemand,
+}
+
+/// Bullpen's keys for a runner.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct RunnerExtension {
+    /// Whether and how often a machine serves again.
+    reuse: Option<Reuse>,
+    /// Who may follow whom on one machine.
+    trust: Option<String>,
+    /// How machines are paid for.
+    usage: Option<Usage>,
+    /// How long an owner may keep one.
+    max_runtime: Option<Duration>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum Reuse {
+    Whether(Truth),
+    Bounds(ReuseBounds),
+}
+
+/// How often and how long a machine serves.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct ReuseBounds {
+    /// Owners one machine may serve.
+    #[schemars(range(min = 1))]
+    max_uses: Option<u32>,
+    /// How old it may grow.
+    max_age: Option<Duration>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Rollout {
+    Immediate,
+    Rolling,
+}
+
+/// Bullpen's keys for a pool.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct PoolExtension {
+    /// How outdated machines are replaced.
+    rollout: Option<Rollout>,
+    /// When a hot machine is replaced.
+    hot_lifetime: Option<Duration>,
+    /// The most machines.
+    max: Option<u32>,
+    /// Whether idle machines are offered to every request of the class.
+    share: Option<Truth>,
+    /// Whether hot machines are spot.
+    spot: Option<Truth>,
+    /// Accepted and not acted on.
+    slo: Option<serde_json::Value>,
+}
+
+/// What labels may ask for.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Labels {
+    /// The keys that may be used; all of them if absent.
+    allow: Option<OneOrMany>,
+    /// The most that may be asked for.
+    max: Option<LabelMaxima>,
+    /// Other rules for single repositories, by `owner/repository`.
+    repositories: Option<BTreeMap<String, LabelRules>>,
+}
+
+/// What one repository's labels may ask for.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LabelRules {
+    /// The keys that may be used; all of them if absent.
+    allow: Option<OneOrMany>,
+    /// The most that may be asked for.
+    max: Option<LabelMaxima>,
+}
+
+/// The most that labels may ask for.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LabelMaxima {
+    /// vCPUs.
+    #[schemars(range(min = 1))]
+    cpu: Option<u32>,
+    /// Memory, in GiB.
+    #[schemars(range(min = 1))]
+    ram: Option<u32>,
+    /// Disk, in GiB.
+    #[schemars(range(min = 1))]
+    volume: Option<u32>,
+}
