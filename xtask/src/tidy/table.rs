@@ -132,14 +132,22 @@ pub(crate) const ROOMS: &[Room] = &[
         name: "bullpen-github",
         rooms: &["bullpen-core"],
         test_rooms: &["bullpen-sim"],
-        // The HTTP client, and the server of the stand-in, join when chosen.
+        // An HTTP client and TLS in small parts; `ring` also signs as an App.
         outside: Outside::Only(&[
+            "base64",
             "futures-util",
+            "http-body-util",
+            "hyper",
+            "hyper-rustls",
+            "hyper-util",
+            "ring",
+            "rustls",
             "serde",
             "serde_json",
             "thiserror",
             "tokio",
             "tracing",
+            "webpki-roots",
         ]),
         parts: &[],
     },
