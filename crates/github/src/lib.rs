@@ -5,6 +5,8 @@
 //! `bullpen_core::ports::Fault` in one table (`fault`). It takes its time from the `Clock` it is
 //! given, and never shows a secret.
 //!
+//! With the feature `stand-in` there is a GitHub of our own on loopback, `stand_in`.
+//!
 //! Not here: webhooks, checks, and deciding when GitHub is asked.
 
 mod app;
@@ -16,6 +18,8 @@ mod login;
 mod runners;
 mod runs;
 mod settings;
+#[cfg(feature = "stand-in")]
+pub mod stand_in;
 #[cfg(test)]
 mod testing;
 mod wire;

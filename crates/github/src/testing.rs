@@ -1,6 +1,6 @@
-//! What this room's own tests share: a clock that is turned by hand, and a key made for tests.
+//! What this room's own tests share: a key made for tests.
 //!
-//! Not here: the stand-in.
+//! Not here: the tests that need a server (`tests/loopback`).
 
 /// Made for these tests and used nowhere else.
 pub(crate) const APP_KEY: &str = include_str!("../fixtures/test-app-key.pem");
