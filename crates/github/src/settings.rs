@@ -8,7 +8,7 @@ use bullpen_core::mailbox::Secret;
 use hyper::Uri;
 use hyper::http::uri::{Authority, Scheme};
 
-use crate::app::{AppKey, BadKey};
+use crate::app::AppKey;
 
 /// GitHub's own address of its REST interface.
 pub const GITHUB_API: &str = "https://api.github.com";
@@ -140,9 +140,6 @@ pub enum BadSettings {
     /// Every runner of the scope would count as ours.
     #[error("the prefix of runner names is empty")]
     NoPrefix,
-    /// The App's key cannot be used.
-    #[error("could not use the key of the App")]
-    Key(#[from] BadKey),
     /// The additional certificates cannot be used.
     #[error("could not use the additional certificates")]
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -1,6 +1,6 @@
 //! GitHub's shapes: the fields of its schemas, filled with what the stand-in knows.
 //!
-//! A run's repository has only the fields that tell which one it is.
+//! Addresses that nobody follows are there because the schemas require them.
 //!
 //! Not here: routes (`rest`).
 
@@ -80,12 +80,7 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
     let api = format!("{base}/repos/{repository}");
     let url = format!("{api}/actions/runs/{}", first.run);
     let updated = jobs.iter().filter_map(|job| job.completed.or(job.started)).max();
-    let (owner, name) = repository.split_once('/').unwrap_or_default();
-    let repository = json!({
-        "id": 1, "node_id": "repository-1", "name": name, "full_name": repository,
-        "private": true, "fork": false, "url": api, "html_url": api,
-        "owner": {"login": owner, "id": 1, "type": "Organization"},
-    });
+    let repository = minimal_repository(repository, base);
     Some(json!({
         "id": first.run,
         "name": "stand-in",
@@ -120,6 +115,75 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
         "repository": repository,
         "head_repository": repository,
     }))
+}
+
+/// What the schema `minimal-repository` calls `<this>_url`.
+const REPOSITORY_URLS: &str = "archive assignees blobs branches collaborators comments commits \
+    compare contents contributors deployments downloads events forks git_commits git_refs git_tags \
+    hooks issue_comment issue_events issues keys labels languages merges milestones notifications \
+    pulls releases stargazers statuses subscribers subscription tags teams trees";
+/// What the schema `simple-user` calls `<this>_url`.
+const ACCOUNT_URLS: &str = "avatar events followers following gists html organizations \
+    received_events repos starred subscriptions";
+
+/// The schema `minimal-repository`.
+fn minimal_repository(repository: &str, base: &str) -> Value {
+    let (owner, name) = repository.split_once('/').unwrap_or_default();
+    let api = format!("{base}/repos/{repository}");
+    let fields = json!({
+        "id": 1, "node_id": "repository-1", "name": name, "full_name": repository,
+        "private": true, "fork": false, "description": null, "url": api, "html_url": api,
+        "owner": account(owner, base),
+    });
+    with_urls(fields, REPOSITORY_URLS, &api)
+}
+
+/// The schema `simple-user`.
+pub(super) fn account(login: &str, base: &str) -> Value {
+    let api = format!("{base}/users/{login}");
+    let fields = json!({
+        "login": login, "id": 1, "node_id": "account-1", "type": "Organization",
+        "site_admin": false, "gravatar_id": "", "url": api,
+    });
+    with_urls(fields, ACCOUNT_URLS, &api)
+}
+
+fn with_urls(mut fields: Value, names: &str, api: &str) -> Value {
+    for name in names.split_whitespace() {
+        fields[format!("{name}_url")] = format!("{api}/{name}").into();
+    }
+    fields
+}
+
+/// The schema `installation`.
+pub(super) fn installation(id: u64, login: &str, base: &str, now: Timestamp) -> Value {
+    json!({
+        "id": id,
+        "account": account(login, base),
+        "app_id": 1,
+        "app_slug": "stand-in",
+        "target_id": 1,
+        "target_type": "Organization",
+        "repository_selection": "all",
+        "access_tokens_url": format!("{base}/app/installations/{id}/access_tokens"),
+        "repositories_url": format!("{base}/installation/repositories"),
+        "html_url": format!("{base}/organizations/{login}/settings/installations/{id}"),
+        "events": ["workflow_job"],
+        "permissions": permissions(),
+        "single_file_name": null,
+        "created_at": now,
+        "updated_at": now,
+        "suspended_by": null,
+        "suspended_at": null,
+    })
+}
+
+/// The schema `app-permissions`, as far as we need any.
+pub(super) fn permissions() -> Value {
+    json!({
+        "actions": "write", "administration": "write", "metadata": "read",
+        "organization_self_hosted_runners": "write",
+    })
 }
 
 /// A run stands where its jobs stand.

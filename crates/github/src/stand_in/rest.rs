@@ -95,7 +95,7 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
             become_installation(id, state, options, who, now)
         }
         ["orgs", owner, "installation"] | ["repos", owner, _, "installation"] => {
-            installation(owner, options, who)
+            installation(ask, owner, options, who, now)
         }
         ["orgs", owner, "actions", "runners", ref rest @ ..] if who.may_see(owner) => {
             runners(ask, rest, &Scope::Organization(owner.to_owned()), state, now)
@@ -124,35 +124,24 @@ fn become_installation(
     let Some(account) = account else { return Reply::not_found() };
     let scope = Scope::Organization(account.clone());
     let (token, expires_at) = state.mint(Kind::Installation, scope, now);
-    let permissions = json!({
-        "actions": "write", "administration": "write", "metadata": "read",
-        "organization_self_hosted_runners": "write",
-    });
     Reply::json(
         201,
         json!({
-            "token": token, "expires_at": expires_at, "permissions": permissions,
+            "token": token, "expires_at": expires_at, "permissions": json::permissions(),
             "repository_selection": "all",
         }),
     )
 }
 
-fn installation(owner: &str, options: &Options, who: &Caller) -> Reply {
+fn installation(ask: &Ask, owner: &str, options: &Options, who: &Caller, now: Timestamp) -> Reply {
     let app = options.app.as_ref().filter(|_| *who == Caller::App);
     let found = app.and_then(|app| {
         app.installations.iter().find(|(_, account)| account.eq_ignore_ascii_case(owner))
     });
-    match found {
-        Some((id, account)) => {
-            let account = json!({"login": account, "id": 1, "type": "Organization"});
-            let body = json!({
-                "id": id, "account": account, "target_type": "Organization",
-                "repository_selection": "all", "events": ["workflow_job"], "permissions": {},
-            });
-            Reply::json(200, body)
-        }
-        None => Reply::not_found(),
-    }
+    let base = format!("http://{}", ask.host);
+    found.map_or_else(Reply::not_found, |(id, account)| {
+        Reply::json(200, json::installation(*id, account, &base, now))
+    })
 }
 
 fn runners(ask: &Ask, rest: &[&str], scope: &Scope, state: &mut State, now: Timestamp) -> Reply {

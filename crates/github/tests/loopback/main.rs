@@ -6,4 +6,5 @@ mod client;
 mod contract;
 mod levers;
 mod protocol;
+mod tls;
 mod world;
