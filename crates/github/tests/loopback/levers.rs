@@ -43,6 +43,19 @@ async fn a_server_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_while_it_is_asked_is_unavailable() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
+    let stand_in = world.stand_in;
+    let stop = async move {
+        stand_in.called(1).await;
+        stand_in.stop().await;
+    };
+    assert_eq!(join(github.runners(), stop).await.0, Err(Fault::Unavailable));
+}
+
+#[tokio::test]
 async fn a_refused_credential_is_denied() {
     let world = World::new().await;
     let github = world.client("acme", pat());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_github::stand_in::protocol::{Conclusion, Register, Registered};
-use bullpen_github::stand_in::{Options, StandIn};
+use bullpen_github::stand_in::{ONLINE_FOR, Options, StandIn};
 use futures_util::future::join;
 use hyper::Request;
 use serde_json::{Value, json};
@@ -83,6 +83,25 @@ async fn a_wait_ends_with_nothing() {
     };
     let ((status, body), ()) = join(world.message(&runner, 50), turn).await;
     assert_eq!((status, body), (204, Value::Null));
+}
+
+#[tokio::test]
+async fn a_runner_that_hangs_up_is_offline_after_a_while() {
+    let world = World::new().await;
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let waiting = async |wanted: bool| {
+        while world.stand_in.runners()[0].waiting != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    let message = Box::pin(world.message(&runner, 50));
+    let select = futures_util::future::select(message, Box::pin(waiting(true)));
+    drop(select.await);
+    waiting(false).await;
+    assert!(world.stand_in.runners()[0].online);
+    world.clock.pass(ONLINE_FOR);
+    assert!(!world.stand_in.runners()[0].online);
+    assert_eq!(world.job(&["x"]).runner, None);
 }
 
 #[tokio::test]
