@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(12);
 /// One method of the port, however many calls it takes; a listing of 10,000 runners fits in.
 pub const METHOD_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer larger than this is not GitHub's: a page of 100 jobs with their steps is below 2 MB.
+/// An answer larger than this is not GitHub's: it leaves 80 KB for each entry of a full page.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The largest page GitHub gives.
 pub const PER_PAGE: usize = 100;

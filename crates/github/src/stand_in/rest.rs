@@ -151,9 +151,10 @@ fn runners(ask: &Ask, rest: &[&str], scope: &Scope, state: &mut State, now: Time
         ("POST", ["generate-jitconfig"]) => jit(ask, scope, state, now),
         ("GET", []) => {
             let wanted = ask.query.get("name");
-            let rows = state.runners.values().filter(|row| {
-                row.scope == *scope && wanted.is_none_or(|name| row.name.eq_ignore_ascii_case(name))
-            });
+            let rows = state
+                .runners
+                .values()
+                .filter(|row| row.scope == *scope && wanted.is_none_or(|name| row.name == *name));
             Reply::page(ask, "runners", rows.map(|row| json::runner(row, now)).collect())
         }
         ("GET", [id]) => {

@@ -45,10 +45,7 @@ impl Runner {
 
 impl State {
     fn named(&self, scope: &Scope, name: &str) -> Option<&Runner> {
-        // GitHub's names differ by more than case.
-        let same =
-            |runner: &&Runner| runner.scope == *scope && runner.name.eq_ignore_ascii_case(name);
-        self.runners.values().find(same)
+        self.runners.values().find(|runner| runner.scope == *scope && runner.name == name)
     }
 
     /// A runner for one job that is not connected yet.
