@@ -139,15 +139,24 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         name: "bullpen-github",
         rooms: &["bullpen-core"],
-        test_rooms: &["bullpen-sim"],
-        // The HTTP client, and the server of the stand-in, join when chosen.
+        // Itself, with the stand-in.
+        test_rooms: &["bullpen-github", "bullpen-sim"],
+        // An HTTP client and TLS in small parts; `ring` also signs as an App.
         outside: Outside::Only(&[
+            "base64",
             "futures-util",
+            "http-body-util",
+            "hyper",
+            "hyper-rustls",
+            "hyper-util",
+            "ring",
+            "rustls",
             "serde",
             "serde_json",
             "thiserror",
             "tokio",
             "tracing",
+            "webpki-roots",
         ]),
         parts: &[],
     },

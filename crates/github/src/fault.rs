@@ -1,0 +1,175 @@
+//! The one table from GitHub's refusals to faults.
+//!
+//! A *refusal* is an answer that is not 2xx. What GitHub says in its body is kept, cut short, where a
+//! person has to act; the engine matches on the fault alone.
+//!
+//! Not here: answers that have a meaning of their own for one call (a busy runner's 422, a taken
+//! name's 409); those calls look at the status first.
+
+use std::time::Duration;
+
+use bullpen_core::ports::Fault;
+use bullpen_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::limits::{MESSAGE_CHARS_MAX, QUIET_MAX, QUIET_UNSAID};
+use crate::wire::Answer;
+
+/// What it means that something is not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// The thing asked about is gone: an ordinary answer.
+    Thing,
+    /// The organisation, repository or installation itself. GitHub answers so, too, to whoever may
+    /// not see it.
+    Scope,
+}
+
+/// What a refusal is to us.
+pub(crate) fn classify(answer: &Answer, absent: Absent) -> Fault {
+    let status = answer.status;
+    let said = message(answer);
+    match status {
+        _ if is_throttled(answer) => Fault::Throttled,
+        301 | 302 | 307 | 308 => denied(status, &said, "it was renamed or moved: use its new name"),
+        401 => denied(
+            status,
+            &said,
+            "the credential is wrong, expired or revoked, or this machine's clock is off: check \
+             the token, or the App's id, key and clock",
+        ),
+        403 => denied(
+            status,
+            &said,
+            "the credential is valid but may not do this: for an organisation's runners it needs \
+             \"Self-hosted runners: write\", for a repository's \"Administration: write\", to read \
+             runs \"Actions: read\"",
+        ),
+        404 if absent == Absent::Scope => denied(
+            status,
+            &said,
+            "the organisation or repository does not exist, or the credential may not manage its \
+             runners: check the name, and that the App is installed there",
+        ),
+        404 | 410 => Fault::NotFound,
+        408 | 500..=599 => Fault::Unavailable,
+        _ => Fault::Unclassified(format!("{status} {said}")),
+    }
+}
+
+/// How long GitHub wants to be left alone, if this is what the answer says.
+pub(crate) fn quiet_for(answer: &Answer, now: Timestamp) -> Option<Duration> {
+    if !is_throttled(answer) {
+        return None;
+    }
+    let wait = match (answer.retry_after, answer.remaining, answer.reset) {
+        (Some(seconds), _, _) => Duration::from_secs(seconds),
+        (None, Some(0), Some(reset)) => {
+            // A second more: the window is told in whole seconds.
+            Timestamp::from_millis(reset.saturating_add(1).saturating_mul(1000)).since(now)
+        }
+        _ => QUIET_UNSAID,
+    };
+    Some(wait.min(QUIET_MAX))
+}
+
+/// GitHub answers 403 to both a missing permission and a rate limit.
+fn is_throttled(answer: &Answer) -> bool {
+    let limited = answer.retry_after.is_some()
+        || answer.remaining == Some(0)
+        || message(answer).to_lowercase().contains("rate limit");
+    answer.status == 429 || (answer.status == 403 && limited)
+}
+
+fn denied(status: u16, said: &str, hint: &str) -> Fault {
+    Fault::Denied(format!("GitHub answered {status} ({said}); {hint}"))
+}
+
+/// GitHub's own words, or as much of them as can be shown.
+fn message(answer: &Answer) -> String {
+    #[derive(Deserialize)]
+    struct Body {
+        message: String,
+    }
+    let said = serde_json::from_slice::<Body>(&answer.body).map(|body| body.message);
+    let said = said.unwrap_or_else(|_| "no message".to_owned());
+    let printable = said.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(MESSAGE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, message: &str) -> Answer {
+        let body = serde_json::json!({"message": message, "status": status.to_string()});
+        Answer { status, body: body.to_string().into(), ..Answer::default() }
+    }
+
+    #[test]
+    fn the_table() {
+        let fault = |status, said| classify(&answer(status, said), Absent::Thing);
+        for (status, said) in [
+            (429, "You have exceeded a secondary rate limit"),
+            (403, "You have exceeded a secondary rate limit. Please wait a few minutes"),
+            (403, "API rate limit exceeded for installation ID 1."),
+        ] {
+            assert_eq!(fault(status, said), Fault::Throttled, "{status} {said}");
+        }
+        for status in [408, 500, 502, 503, 504] {
+            assert_eq!(fault(status, "Server Error"), Fault::Unavailable, "{status}");
+        }
+        for status in [404, 410] {
+            assert_eq!(fault(status, "Not Found"), Fault::NotFound);
+        }
+        for (status, said, hint) in [
+            (401, "Bad credentials", "check the token"),
+            (403, "Resource not accessible by integration", "Self-hosted runners: write"),
+            (301, "Moved Permanently", "use its new name"),
+            (307, "Temporary Redirect", "use its new name"),
+        ] {
+            let Fault::Denied(text) = fault(status, said) else { panic!("{status} is not denied") };
+            assert!(text.contains(said) && text.contains(hint), "{text}");
+        }
+        assert_eq!(fault(422, "Invalid"), Fault::Unclassified("422 Invalid".to_owned()));
+        assert_eq!(fault(409, "Taken"), Fault::Unclassified("409 Taken".to_owned()));
+    }
+
+    #[test]
+    fn a_scope_that_is_not_found_says_what_to_do() {
+        let fault = classify(&answer(404, "Not Found"), Absent::Scope);
+        assert!(matches!(fault, Fault::Denied(text) if text.contains("App is installed")));
+    }
+
+    #[test]
+    fn a_limit_is_kept_for_as_long_as_it_says() {
+        let now = Timestamp::from_millis(1_000_000);
+        let limited = |retry_after, remaining, reset| Answer {
+            retry_after,
+            remaining,
+            reset,
+            ..answer(403, "stop")
+        };
+        let quiet = |answer: &Answer| quiet_for(answer, now).map(|wait| wait.as_secs());
+        assert_eq!(quiet(&limited(Some(7), None, None)), Some(7));
+        assert_eq!(quiet(&limited(Some(7), Some(0), Some(1_100))), Some(7));
+        assert_eq!(quiet(&limited(None, Some(0), Some(1_100))), Some(101));
+        assert_eq!(quiet(&limited(None, Some(0), None)), Some(60));
+        assert_eq!(quiet(&limited(None, Some(0), Some(i64::MAX))), Some(3600));
+        assert_eq!(quiet(&answer(429, "stop")), Some(60));
+        assert_eq!(quiet(&limited(None, Some(9), Some(1_100))), None);
+        assert_eq!(quiet(&answer(200, "fine")), None);
+    }
+
+    #[test]
+    fn words_are_cut_and_cannot_break_a_line() {
+        let long = format!("a\nb{}", "x".repeat(1000));
+        let Fault::Unclassified(text) = classify(&answer(418, &long), Absent::Thing) else {
+            panic!("418 has a place in the table");
+        };
+        assert!(!text.contains('\n') && text.len() < 300, "{text}");
+        let nonsense = Answer { status: 418, body: "<html>".into(), ..Answer::default() };
+        let fault = classify(&nonsense, Absent::Thing);
+        assert_eq!(fault, Fault::Unclassified("418 no message".to_owned()));
+    }
+}

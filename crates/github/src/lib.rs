@@ -1,0 +1,31 @@
+//! GitHub: the only room that knows its JSON and its REST interface.
+//!
+//! [`GitHub`] is a small client behind the `Forge` port, as an App or with a personal access token,
+//! for an organisation's runners or a repository's ([`Settings`]). Every refusal becomes a
+//! `bullpen_core::ports::Fault` in one table (`fault`). It takes its time from the `Clock` it is
+//! given, and never shows a secret.
+//!
+//! With the feature `stand-in` there is a GitHub of our own on loopback, `stand_in`.
+//!
+//! Not here: webhooks, checks, and deciding when GitHub is asked.
+
+mod app;
+mod client;
+mod fault;
+mod forge;
+pub mod limits;
+mod login;
+mod runners;
+mod runs;
+mod settings;
+#[cfg(feature = "stand-in")]
+pub mod stand_in;
+#[cfg(test)]
+mod testing;
+mod wire;
+
+pub use app::{AppKey, BadKey};
+pub use client::GitHub;
+pub use runners::{Jit, Listed, Token};
+pub use runs::{Status, WorkflowJob, WorkflowRun};
+pub use settings::{App, BadSettings, GITHUB_API, Login, Scope, Settings};

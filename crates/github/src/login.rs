@@ -1,0 +1,118 @@
+//! Who we are to GitHub: a token that is given, or an App's installation token, which is asked for,
+//! kept, and replaced before it ends.
+//!
+//! Not here: signing (`app`).
+
+use bullpen_core::mailbox::Secret;
+use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::time::Timestamp;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::fault::Absent;
+use crate::limits::TOKEN_EARLY;
+use crate::settings::{App, Login, Scope};
+use crate::wire::{Call, Wire};
+
+/// A login and what it has been given so far.
+#[derive(Debug)]
+pub(crate) enum Session {
+    Token(Secret),
+    App(Box<AppSession>),
+}
+
+#[derive(Debug)]
+pub(crate) struct AppSession {
+    app: App,
+    scope: Scope,
+    /// Held while asking, so that many callers ask once.
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    installation: Option<u64>,
+    token: Option<InstallationToken>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct InstallationToken {
+    token: Secret,
+    expires_at: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct Installation {
+    id: u64,
+}
+
+impl Session {
+    pub(crate) fn new(login: &Login, scope: &Scope) -> Self {
+        match login {
+            Login::Token(token) => Self::Token(token.clone()),
+            Login::App(app) => {
+                let known = Known { installation: app.installation, token: None };
+                let (app, scope) = (app.clone(), scope.clone());
+                Self::App(Box::new(AppSession { app, scope, known: Mutex::new(known) }))
+            }
+        }
+    }
+
+    /// What to send.
+    pub(crate) async fn bearer<C: Clock>(&self, wire: &Wire<C>) -> Result<Secret, Fault> {
+        match self {
+            Self::Token(token) => Ok(token.clone()),
+            Self::App(session) => session.token(wire).await,
+        }
+    }
+
+    /// GitHub did not accept `bearer`. Whether another can be had.
+    pub(crate) async fn refused(&self, bearer: &Secret) -> bool {
+        match self {
+            Self::Token(_) => false,
+            Self::App(session) => {
+                let mut known = session.known.lock().await;
+                // Somebody else may have replaced it meanwhile.
+                if known.token.as_ref().is_some_and(|kept| kept.token == *bearer) {
+                    known.token = None;
+                }
+                true
+            }
+        }
+    }
+}
+
+impl AppSession {
+    async fn token<C: Clock>(&self, wire: &Wire<C>) -> Result<Secret, Fault> {
+        let mut known = self.known.lock().await;
+        let now = wire.clock().now();
+        if let Some(kept) = &known.token
+            && now.after(TOKEN_EARLY) < kept.expires_at
+        {
+            return Ok(kept.token.clone());
+        }
+        let jwt = self.app.key.jwt(&self.app.id, now);
+        let jwt = jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))?;
+        let installation = match known.installation {
+            Some(id) => id,
+            None => self.find_installation(wire, &jwt).await?,
+        };
+        known.installation = Some(installation);
+        let call = Call::post(format!("/app/installations/{installation}/access_tokens"), None);
+        let answer = wire.send(&call, &jwt).await?.accepted(Absent::Scope)?;
+        let fresh: InstallationToken = answer.read("installation token")?;
+        let token = fresh.token.clone();
+        known.token = Some(fresh);
+        Ok(token)
+    }
+
+    async fn find_installation<C: Clock>(
+        &self,
+        wire: &Wire<C>,
+        jwt: &Secret,
+    ) -> Result<u64, Fault> {
+        let call = Call::get(format!("{}/installation", self.scope.path()));
+        let answer = wire.send(&call, jwt).await?.accepted(Absent::Scope)?;
+        Ok(answer.read::<Installation>("installation")?.id)
+    }
+}

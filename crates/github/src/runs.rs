@@ -1,0 +1,170 @@
+//! Workflow runs and their jobs, as far as we read them.
+//!
+//! Not here: webhooks, which carry the same job in another frame.
+
+use bullpen_core::ids::Repository;
+use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::time::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use crate::client::GitHub;
+use crate::fault::Absent;
+use crate::limits::{METHOD_TIMEOUT, PER_PAGE};
+use crate::settings::is_name;
+use crate::wire::{Answer, Call, within};
+
+/// Where a run or a job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Created, not queued yet.
+    Requested,
+    /// Held back by a gate.
+    Waiting,
+    /// Held back by a concurrency group.
+    Pending,
+    /// Wants a runner.
+    Queued,
+    /// Runs.
+    InProgress,
+    /// Over.
+    Completed,
+    /// A word that was not there when this was written.
+    Other(String),
+}
+
+impl<'de> Deserialize<'de> for Status {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(match text.as_str() {
+            "requested" => Self::Requested,
+            "waiting" => Self::Waiting,
+            "pending" => Self::Pending,
+            "queued" => Self::Queued,
+            "in_progress" => Self::InProgress,
+            "completed" => Self::Completed,
+            _ => Self::Other(text),
+        })
+    }
+}
+
+/// A workflow run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct WorkflowRun {
+    /// GitHub's id, the same for every attempt.
+    pub id: u64,
+    /// Which attempt this is, from 1.
+    #[serde(default = "first")]
+    pub run_attempt: u32,
+    /// Where it stands.
+    pub status: Status,
+    /// How it ended, in GitHub's word.
+    pub conclusion: Option<String>,
+    /// Of which commit.
+    pub head_sha: String,
+    /// What caused it, such as `push`.
+    pub event: String,
+}
+
+/// A job of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct WorkflowJob {
+    /// GitHub's id, another for every attempt.
+    pub id: u64,
+    /// Its run.
+    pub run_id: u64,
+    /// Its run's attempt.
+    #[serde(default = "first")]
+    pub run_attempt: u32,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub status: Status,
+    /// How it ended, in GitHub's word.
+    pub conclusion: Option<String>,
+    /// What it asks of a runner.
+    pub labels: Vec<String>,
+    /// Its runner's id, once it has one.
+    pub runner_id: Option<u64>,
+    /// Its runner's name, once it has one. GitHub says empty as well as nothing.
+    pub runner_name: Option<String>,
+    /// When it was created. Old servers do not say.
+    pub created_at: Option<Timestamp>,
+    /// When it started; set even while it is queued.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+}
+
+const fn first() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+struct JobsJson {
+    jobs: Vec<WorkflowJob>,
+}
+
+impl<C: Clock> GitHub<C> {
+    /// The latest attempt of a run.
+    pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
+        let path = format!("{}/runs/{run}", actions(repository)?);
+        self.call(&Call::get(path)).await?.accepted(Absent::Thing)?.read("run")
+    }
+
+    /// One job.
+    pub async fn job(&self, repository: &Repository, job: u64) -> Result<WorkflowJob, Fault> {
+        let path = format!("{}/jobs/{job}", actions(repository)?);
+        self.call(&Call::get(path)).await?.accepted(Absent::Thing)?.read("job")
+    }
+
+    /// All jobs of one attempt of a run, or of its latest attempt; all pages.
+    pub async fn jobs(
+        &self,
+        repository: &Repository,
+        run: u64,
+        attempt: Option<u32>,
+    ) -> Result<Vec<WorkflowJob>, Fault> {
+        let attempt = attempt.map(|number| format!("/attempts/{number}")).unwrap_or_default();
+        let path = format!("{}/runs/{run}{attempt}/jobs", actions(repository)?);
+        let path = format!("{path}?per_page={PER_PAGE}");
+        let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
+        let all = self.pages(path, Absent::Thing, read);
+        let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
+        all.unwrap_or(Err(Fault::Unavailable))
+    }
+}
+
+fn actions(repository: &Repository) -> Result<String, Fault> {
+    match repository.as_str().split_once('/') {
+        Some((owner, name)) if is_name(owner) && is_name(name) => {
+            Ok(format!("/repos/{owner}/{name}/actions"))
+        }
+        _ => Err(Fault::Denied(format!("{repository} is not OWNER/NAME of a repository"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_an_old_server_and_of_a_new_one_are_read() {
+        let old = r#"{"id":1,"run_id":2,"name":"a","status":"queued","conclusion":null,
+                      "labels":[],"runner_id":null,"runner_name":null}"#;
+        let old: WorkflowJob = serde_json::from_str(old).unwrap();
+        assert_eq!((old.run_attempt, old.status), (1, Status::Queued));
+        let new = r#"{"id":1,"run_id":2,"run_attempt":3,"name":"a","status":"blocked",
+                      "conclusion":null,"labels":["x"],"runner_id":0,"runner_name":"",
+                      "created_at":"2026-05-31T12:00:00Z","new_field":1}"#;
+        let new: WorkflowJob = serde_json::from_str(new).unwrap();
+        assert_eq!((new.run_attempt, new.status), (3, Status::Other("blocked".to_owned())));
+    }
+
+    #[test]
+    fn only_a_repository_becomes_part_of_a_path() {
+        assert_eq!(actions(&"acme/app".into()).unwrap(), "/repos/acme/app/actions");
+        for bad in ["acme", "acme/", "a/b/c", "../x", "a/?"] {
+            assert!(actions(&bad.into()).is_err(), "{bad}");
+        }
+    }
+}

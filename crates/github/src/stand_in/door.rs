@@ -1,0 +1,133 @@
+//! Who is asking: a personal access token, an App by its JWT, or one of its installations.
+//!
+//! Not here: what each may do (`rest`).
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bullpen_core::mailbox::Secret;
+use bullpen_core::time::Timestamp;
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use serde::Deserialize;
+
+use super::http::{Ask, Reply};
+use super::state::{Kind, State};
+use crate::settings::Scope;
+
+/// Whom the stand-in knows.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The personal access tokens it accepts; none means any.
+    pub tokens: Option<Vec<Secret>>,
+    /// The App it knows.
+    pub app: Option<KnownApp>,
+    /// Calls an hour, for each bearer.
+    pub calls_per_hour: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tokens: None, app: None, calls_per_hour: 5_000 }
+    }
+}
+
+/// A GitHub App as GitHub knows it.
+#[derive(Clone, Debug)]
+pub struct KnownApp {
+    /// Its client id, or its numeric id.
+    pub id: String,
+    /// The public half of its key: `AppKey::public_key`.
+    pub public_key: Vec<u8>,
+    /// Where it is installed: the accounts by installation.
+    pub installations: BTreeMap<u64, String>,
+}
+
+/// Who is asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// A personal access token, which may do everything here.
+    Person,
+    /// An App itself, which may do nothing but become an installation.
+    App,
+    /// An installation of it on this account.
+    Installation(String),
+}
+
+impl Caller {
+    /// Whether this caller may see what belongs to `owner`.
+    pub(super) fn may_see(&self, owner: &str) -> bool {
+        match self {
+            Self::Person => true,
+            Self::App => false,
+            Self::Installation(account) => account.eq_ignore_ascii_case(owner),
+        }
+    }
+}
+
+/// Judges the credential of a request.
+pub(super) fn caller(
+    ask: &Ask,
+    state: &State,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Caller, Reply> {
+    let Some(bearer) = ask.bearer.as_deref().filter(|bearer| !bearer.is_empty()) else {
+        return Err(Reply::refusal(401, "Requires authentication"));
+    };
+    if let Some(scope) = state.granted(bearer, Kind::Installation, now) {
+        return Ok(match scope {
+            Scope::Organization(account) => Caller::Installation(account.clone()),
+            Scope::Repository { owner, .. } => Caller::Installation(owner.clone()),
+        });
+    }
+    let bad = || Reply::refusal(401, "Bad credentials");
+    if bearer.split('.').count() == 3 {
+        return judge_jwt(bearer, options.app.as_ref(), now).map(|()| Caller::App);
+    }
+    let known = match &options.tokens {
+        // An installation's token that is not granted has expired or was made up.
+        None => !bearer.starts_with("ghs_"),
+        Some(tokens) => tokens.iter().any(|token| token.reveal() == bearer),
+    };
+    if known { Ok(Caller::Person) } else { Err(bad()) }
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iat: i64,
+    exp: i64,
+    iss: String,
+}
+
+fn judge_jwt(jwt: &str, app: Option<&KnownApp>, now: Timestamp) -> Result<(), Reply> {
+    let refuse = |message| Err(Reply::refusal(401, message));
+    let undecodable = "A JSON web token could not be decoded";
+    let Some(app) = app else { return refuse("Integration not found") };
+    let Some((signed, signature)) = jwt.rsplit_once('.') else { return refuse(undecodable) };
+    let Ok(signature) = BASE64_URL_SAFE_NO_PAD.decode(signature) else {
+        return refuse(undecodable);
+    };
+    let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &app.public_key);
+    if key.verify(signed.as_bytes(), &signature).is_err() {
+        return refuse(undecodable);
+    }
+    let claims = signed.split_once('.').and_then(|(_, it)| BASE64_URL_SAFE_NO_PAD.decode(it).ok());
+    let claims = claims.and_then(|bytes| serde_json::from_slice::<Claims>(&bytes).ok());
+    let Some(claims) = claims else { return refuse(undecodable) };
+    let now = now.as_millis().div_euclid(1000);
+    if claims.iss != app.id {
+        return refuse("Integration not found");
+    }
+    if claims.iat > now {
+        return refuse(
+            "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued",
+        );
+    }
+    if claims.exp <= now || claims.exp > now + 10 * 60 {
+        return refuse(
+            "'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! GitHub's shapes: the fields of its schemas, filled with what the stand-in knows.
+//!
+//! Addresses that nobody follows are there because the schemas require them.
+//!
+//! Not here: routes (`rest`).
+
+use bullpen_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::protocol::Conclusion;
+use super::state::{Job, Runner};
+
+/// Labels that a runner program sets by itself; GitHub calls them read-only.
+const DEFAULT_LABELS: &[&str] = &["self-hosted", "linux", "x64", "arm64"];
+const SHA: &str = "0000000000000000000000000000000000000000";
+
+/// The schema `runner`.
+pub(super) fn runner(row: &Runner, now: Timestamp) -> Value {
+    let labels: Vec<Value> = row
+        .labels
+        .iter()
+        .zip(1..)
+        .map(|(name, id): (&String, u64)| {
+            let is_default = DEFAULT_LABELS.contains(&name.to_lowercase().as_str());
+            let kind = if is_default { "read-only" } else { "custom" };
+            json!({"id": id, "name": name, "type": kind})
+        })
+        .collect();
+    json!({
+        "id": row.id,
+        "runner_group_id": row.group,
+        "name": row.name,
+        "os": "linux",
+        "status": if row.is_online(now) { "online" } else { "offline" },
+        "busy": row.job.is_some(),
+        "ephemeral": row.ephemeral,
+        "labels": labels,
+    })
+}
+
+/// The schema `job`.
+pub(super) fn job(row: &Job, base: &str) -> Value {
+    let api = format!("{base}/repos/{}", row.order.repository);
+    let (runner_id, runner_name) = match (&row.runner, row.started) {
+        (Some((id, name)), Some(_)) => (Some(*id), Some(name.as_str())),
+        _ => (None, None),
+    };
+    json!({
+        "id": row.id,
+        "run_id": row.run,
+        "run_url": format!("{api}/actions/runs/{}", row.run),
+        "run_attempt": row.attempt,
+        "node_id": format!("job-{}", row.id),
+        "head_sha": SHA,
+        "url": format!("{api}/actions/jobs/{}", row.id),
+        "html_url": format!("{api}/actions/runs/{}/job/{}", row.run, row.id),
+        "status": row.status(),
+        "conclusion": row.conclusion().map(Conclusion::as_str),
+        "created_at": row.created,
+        // GitHub sets it even while the job is queued.
+        "started_at": row.started.unwrap_or(row.created),
+        "completed_at": row.completed,
+        "name": row.name,
+        "steps": [],
+        "check_run_url": format!("{api}/check-runs/{}", row.id),
+        "labels": row.order.labels,
+        "runner_id": runner_id,
+        "runner_name": runner_name,
+        "runner_group_id": runner_id.map(|_| 1),
+        "runner_group_name": runner_id.map(|_| "Default"),
+        "workflow_name": "stand-in",
+        "head_branch": "main",
+    })
+}
+
+/// The schema `workflow-run`, of the jobs of one attempt; at least one.
+pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> {
+    let first = jobs.first()?;
+    let (status, conclusion) = standing(jobs);
+    let api = format!("{base}/repos/{repository}");
+    let url = format!("{api}/actions/runs/{}", first.run);
+    let updated = jobs.iter().filter_map(|job| job.completed.or(job.started)).max();
+    let repository = minimal_repository(repository, base);
+    Some(json!({
+        "id": first.run,
+        "name": "stand-in",
+        "node_id": format!("run-{}", first.run),
+        "check_suite_id": first.run,
+        "check_suite_node_id": format!("suite-{}", first.run),
+        "head_branch": "main",
+        "head_sha": SHA,
+        "path": ".github/workflows/stand-in.yml",
+        "run_number": first.run,
+        "run_attempt": first.attempt,
+        "event": "push",
+        "display_title": "stand-in",
+        "status": status,
+        "conclusion": conclusion.map(Conclusion::as_str),
+        "workflow_id": 1,
+        "url": url,
+        "html_url": url,
+        "pull_requests": [],
+        "created_at": first.created,
+        "updated_at": updated.unwrap_or(first.created),
+        "run_started_at": first.created,
+        "jobs_url": format!("{url}/jobs"),
+        "logs_url": format!("{url}/logs"),
+        "check_suite_url": format!("{api}/check-suites/{}", first.run),
+        "artifacts_url": format!("{url}/artifacts"),
+        "cancel_url": format!("{url}/cancel"),
+        "rerun_url": format!("{url}/rerun"),
+        "previous_attempt_url": null,
+        "workflow_url": format!("{api}/actions/workflows/1"),
+        "head_commit": null,
+        "repository": repository,
+        "head_repository": repository,
+    }))
+}
+
+/// What the schema `minimal-repository` calls `<this>_url`.
+const REPOSITORY_URLS: &str = "archive assignees blobs branches collaborators comments commits \
+    compare contents contributors deployments downloads events forks git_commits git_refs git_tags \
+    hooks issue_comment issue_events issues keys labels languages merges milestones notifications \
+    pulls releases stargazers statuses subscribers subscription tags teams trees";
+/// What the schema `simple-user` calls `<this>_url`.
+const ACCOUNT_URLS: &str = "avatar events followers following gists html organizations \
+    received_events repos starred subscriptions";
+
+/// The schema `minimal-repository`.
+fn minimal_repository(repository: &str, base: &str) -> Value {
+    let (owner, name) = repository.split_once('/').unwrap_or_default();
+    let api = format!("{base}/repos/{repository}");
+    let fields = json!({
+        "id": 1, "node_id": "repository-1", "name": name, "full_name": repository,
+        "private": true, "fork": false, "description": null, "url": api, "html_url": api,
+        "owner": account(owner, base),
+    });
+    with_urls(fields, REPOSITORY_URLS, &api)
+}
+
+/// The schema `simple-user`.
+pub(super) fn account(login: &str, base: &str) -> Value {
+    let api = format!("{base}/users/{login}");
+    let fields = json!({
+        "login": login, "id": 1, "node_id": "account-1", "type": "Organization",
+        "site_admin": false, "gravatar_id": "", "url": api,
+    });
+    with_urls(fields, ACCOUNT_URLS, &api)
+}
+
+fn with_urls(mut fields: Value, names: &str, api: &str) -> Value {
+    for name in names.split_whitespace() {
+        fields[format!("{name}_url")] = format!("{api}/{name}").into();
+    }
+    fields
+}
+
+/// The schema `installation`.
+pub(super) fn installation(id: u64, login: &str, base: &str, now: Timestamp) -> Value {
+    json!({
+        "id": id,
+        "account": account(login, base),
+        "app_id": 1,
+        "app_slug": "stand-in",
+        "target_id": 1,
+        "target_type": "Organization",
+        "repository_selection": "all",
+        "access_tokens_url": format!("{base}/app/installations/{id}/access_tokens"),
+        "repositories_url": format!("{base}/installation/repositories"),
+        "html_url": format!("{base}/organizations/{login}/settings/installations/{id}"),
+        "events": ["workflow_job"],
+        "permissions": permissions(),
+        "single_file_name": null,
+        "created_at": now,
+        "updated_at": now,
+        "suspended_by": null,
+        "suspended_at": null,
+    })
+}
+
+/// The schema `app-permissions`, as far as we need any.
+pub(super) fn permissions() -> Value {
+    json!({
+        "actions": "write", "administration": "write", "metadata": "read",
+        "organization_self_hosted_runners": "write",
+    })
+}
+
+/// A run stands where its jobs stand.
+fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
+    let conclusions: Vec<Conclusion> = jobs.iter().filter_map(|job| job.conclusion()).collect();
+    if conclusions.len() == jobs.len() {
+        let worst = [Conclusion::Failure, Conclusion::Cancelled];
+        let worst = worst.into_iter().find(|one| conclusions.contains(one));
+        return ("completed", Some(worst.unwrap_or(Conclusion::Success)));
+    }
+    let untouched = jobs.iter().all(|job| job.status() == "queued");
+    (if untouched { "queued" } else { "in_progress" }, None)
+}

@@ -1,0 +1,46 @@
+//! The ways in which the stand-in can be made to misbehave.
+//!
+//! Levers work on GitHub's interface and on the runners' alike, never on a test's hands.
+//!
+//! Not here: where they take effect (`server`).
+
+use serde::{Deserialize, Serialize};
+
+/// All levers. By default none is pulled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Levers {
+    /// GitHub is down.
+    pub outage: Option<Outage>,
+    /// Every credential is refused, as if it had been revoked.
+    pub refuse_credentials: bool,
+    /// Every call is limited.
+    pub rate_limit: Option<RateLimit>,
+    /// Every answer takes this long.
+    pub slow_ms: u64,
+    /// So many calls take effect, and their answers are lost.
+    pub lose_answers: u32,
+}
+
+/// How GitHub is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outage {
+    /// It answers 503.
+    Unavailable,
+    /// It closes the connection.
+    Drop,
+}
+
+/// Which rate limit is hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateLimit {
+    /// The hour's budget: 403, no calls remaining until the reset.
+    Primary,
+    /// Too much at once: 429 with `Retry-After` in seconds.
+    Secondary {
+        /// How long to wait.
+        retry_after: u64,
+    },
+}

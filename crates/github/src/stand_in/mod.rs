@@ -1,0 +1,156 @@
+//! A GitHub of our own on loopback: runners, jobs, and the calls about them, with GitHub's fields,
+//! status codes, error bodies, page links and rate-limit headers.
+//!
+//! It answers what this room asks of GitHub: installation tokens for an App (it checks the JWT),
+//! registration and removal tokens, JIT configurations, runners, runs and jobs; the same under
+//! `/api/v3`, as GitHub Enterprise Server has it. Runner programs speak [`protocol`] with it instead
+//! of GitHub's private one, and tests queue jobs and pull [`Levers`] by the same, or directly.
+//!
+//! Jobs go to any online idle runner whose labels contain theirs, so that runners can be taken by
+//! jobs they were not made for. The same calls in the same order make the same world.
+//!
+//! Not here: webhooks, logs, artifacts, checks; a runner program.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bullpen_core::ports::Clock;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+mod control;
+mod door;
+mod http;
+mod jobs;
+mod json;
+mod levers;
+pub mod protocol;
+mod rest;
+mod runners;
+mod server;
+mod state;
+mod world;
+
+pub use door::{KnownApp, Options};
+pub use levers::{Levers, Outage, RateLimit};
+pub use runners::ONLINE_FOR;
+
+use protocol::{JobOrder, JobView, RunnerView};
+use world::World;
+
+/// A running stand-in. It ends when it is dropped, and every connection with it.
+pub struct StandIn {
+    address: SocketAddr,
+    world: Arc<World>,
+    task: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for StandIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StandIn").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl StandIn {
+    /// Listens at `address`, which must be loopback: whoever can reach it can have scripts run.
+    /// Port 0 means any free one. Must be called on a runtime.
+    pub async fn start<C: Clock + 'static>(
+        address: SocketAddr,
+        options: Options,
+        clock: Arc<C>,
+    ) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            let text = format!("{address} is not a loopback address");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let world = Arc::new(World::new(options, clock));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the stand-in holds the task and ends it; the task holds its connections"
+        )]
+        let task = tokio::spawn(server::serve(listener, Arc::clone(&world)));
+        Ok(Self { address, world, task })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The base of GitHub's interface; runner programs find theirs under `/_stand-in`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Ends it, and waits until its port is free.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // Aborting is how it ends, so an error is what is expected.
+        let _ = (&mut self.task).await;
+    }
+
+    /// The levers as they are.
+    pub fn levers(&self) -> Levers {
+        self.world.look(|state, _| state.levers.clone())
+    }
+
+    /// Pulls levers: `stand_in.pull(|levers| levers.outage = Some(Outage::Drop))`.
+    pub fn pull(&self, pull: impl FnOnce(&mut Levers)) {
+        self.world.act(|state, _| pull(&mut state.levers));
+    }
+
+    /// Makes every token that was handed out worthless, as revoking them does.
+    pub fn revoke_tokens(&self) {
+        self.world.act(|state, _| state.tokens.clear());
+    }
+
+    /// Queues a job.
+    pub fn submit(&self, order: JobOrder) -> JobView {
+        self.world.act(|state, now| state.submit(order, now))
+    }
+
+    /// Cancels a job: at once if it does not run, else by asking its runner. False if it is over.
+    pub fn cancel(&self, job: u64) -> bool {
+        self.world.act(|state, now| state.cancel(job, now)).is_ok()
+    }
+
+    /// One job.
+    pub fn job(&self, job: u64) -> Option<JobView> {
+        self.world.act(|state, _| state.jobs.get(&job).map(state::Job::view))
+    }
+
+    /// All jobs, in the order they were queued.
+    pub fn jobs(&self) -> Vec<JobView> {
+        self.world.act(|state, _| state.jobs.values().map(state::Job::view).collect())
+    }
+
+    /// All runners, in the order they were made.
+    pub fn runners(&self) -> Vec<RunnerView> {
+        self.world.act(|state, now| state.runners.values().map(|row| row.view(now)).collect())
+    }
+
+    /// Waits until a job is over. Never returns for a job that was never queued.
+    pub async fn over(&self, job: u64) -> JobView {
+        let view = |state: &mut state::State, _| state.jobs.get(&job).map(state::Job::view);
+        self.world.until(|state, now| view(state, now).filter(|it| it.conclusion.is_some())).await
+    }
+
+    /// How many calls of GitHub's interface there have been, whatever they were answered.
+    pub fn calls(&self) -> u64 {
+        self.world.look(|state, _| state.calls)
+    }
+
+    /// Waits until there have been so many calls.
+    pub async fn called(&self, calls: u64) {
+        self.world.until(|state, _| (state.calls >= calls).then_some(())).await;
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,264 @@
+//! GitHub's own interface, as far as we use it.
+//!
+//! Not here: the runners' protocol and a test's hands (`control`).
+
+use bullpen_core::time::Timestamp;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::door::{Caller, Options, caller};
+use super::http::{Ask, Reply};
+use super::json;
+use super::state::{Kind, Refused, State};
+use crate::settings::Scope;
+
+const VERSIONS: &[&str] = &["2022-11-28", "2026-03-10"];
+/// As many labels as GitHub takes.
+const LABELS_MAX: usize = 100;
+const NAME_CHARS_MAX: usize = 64;
+
+/// Answers one call.
+pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Reply {
+    if !ask.has_agent {
+        return Reply::refusal(403, "Request forbidden by administrative rules.");
+    }
+    if let Some(version) = &ask.version
+        && !VERSIONS.contains(&version.as_str())
+    {
+        return Reply::refusal(400, &format!("API version {version} is not supported"));
+    }
+    let who = match caller(ask, state, options, now) {
+        Ok(who) => who,
+        Err(refusal) => return refusal,
+    };
+    if let Err(refusal) = budget(ask, state, options, now) {
+        return refusal;
+    }
+    let mut reply = route(ask, state, options, &who, now);
+    reply.headers.extend(limits(ask, state, options, now));
+    reply
+}
+
+fn hour(now: Timestamp) -> i64 {
+    now.as_millis().div_euclid(3_600_000)
+}
+
+/// Counts a call, or refuses it if the hour's are used up.
+fn budget(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Result<(), Reply> {
+    let used = state.used.entry(ask.bearer.clone().unwrap_or_default()).or_default();
+    if used.0 != hour(now) {
+        *used = (hour(now), 0);
+    }
+    if used.1 < options.calls_per_hour {
+        used.1 += 1;
+        return Ok(());
+    }
+    Err(over_budget(ask, state, options, now))
+}
+
+/// The refusal of a primary rate limit.
+pub(super) fn over_budget(ask: &Ask, state: &State, options: &Options, now: Timestamp) -> Reply {
+    let mut reply = Reply::refusal(403, "API rate limit exceeded for installation ID 1.");
+    reply.headers = limits(ask, state, options, now);
+    for (name, value) in &mut reply.headers {
+        if *name == "x-ratelimit-remaining" {
+            "0".clone_into(value);
+        }
+    }
+    reply
+}
+
+fn limits(
+    ask: &Ask,
+    state: &State,
+    options: &Options,
+    now: Timestamp,
+) -> Vec<(&'static str, String)> {
+    let bearer = ask.bearer.clone().unwrap_or_default();
+    let used = state.used.get(&bearer).filter(|used| used.0 == hour(now)).map_or(0, |used| used.1);
+    let limit = options.calls_per_hour;
+    vec![
+        ("x-ratelimit-limit", limit.to_string()),
+        ("x-ratelimit-remaining", limit.saturating_sub(used).to_string()),
+        ("x-ratelimit-used", used.to_string()),
+        ("x-ratelimit-reset", ((hour(now) + 1) * 3600).to_string()),
+        ("x-ratelimit-resource", "core".to_owned()),
+        ("x-github-request-id", format!("stand-in-{}", state.calls)),
+    ]
+}
+
+fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+    let path = ask.segments();
+    match *path {
+        ["app", "installations", id, "access_tokens"] if ask.method == Method::POST => {
+            become_installation(id, state, options, who, now)
+        }
+        ["orgs", owner, "installation"] | ["repos", owner, _, "installation"] => {
+            installation(ask, owner, options, who, now)
+        }
+        ["orgs", owner, "actions", "runners", ref rest @ ..] if who.may_see(owner) => {
+            runners(ask, rest, &Scope::Organization(owner.to_owned()), state, now)
+        }
+        ["repos", owner, name, "actions", ref rest @ ..] if who.may_see(owner) => match rest {
+            ["runners", rest @ ..] => {
+                let scope = Scope::Repository { owner: owner.to_owned(), name: name.to_owned() };
+                runners(ask, rest, &scope, state, now)
+            }
+            _ => runs(ask, rest, &format!("{owner}/{name}"), state, now),
+        },
+        _ => Reply::not_found(),
+    }
+}
+
+fn become_installation(
+    id: &str,
+    state: &mut State,
+    options: &Options,
+    who: &Caller,
+    now: Timestamp,
+) -> Reply {
+    let app = options.app.as_ref().filter(|_| *who == Caller::App);
+    let id = id.parse::<u64>().ok();
+    let account = id.and_then(|id| app.and_then(|app| app.installations.get(&id)));
+    let Some(account) = account else { return Reply::not_found() };
+    let scope = Scope::Organization(account.clone());
+    let (token, expires_at) = state.mint(Kind::Installation, scope, now);
+    Reply::json(
+        201,
+        json!({
+            "token": token, "expires_at": expires_at, "permissions": json::permissions(),
+            "repository_selection": "all",
+        }),
+    )
+}
+
+fn installation(ask: &Ask, owner: &str, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+    let app = options.app.as_ref().filter(|_| *who == Caller::App);
+    let found = app.and_then(|app| {
+        app.installations.iter().find(|(_, account)| account.eq_ignore_ascii_case(owner))
+    });
+    let base = format!("http://{}", ask.host);
+    found.map_or_else(Reply::not_found, |(id, account)| {
+        Reply::json(200, json::installation(*id, account, &base, now))
+    })
+}
+
+fn runners(ask: &Ask, rest: &[&str], scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+    match (ask.method.as_str(), rest) {
+        ("POST", ["registration-token"]) => token(Kind::Registration, scope, state, now),
+        ("POST", ["remove-token"]) => token(Kind::Removal, scope, state, now),
+        ("POST", ["generate-jitconfig"]) => jit(ask, scope, state, now),
+        ("GET", []) => {
+            let wanted = ask.query.get("name");
+            let rows = state
+                .runners
+                .values()
+                .filter(|row| row.scope == *scope && wanted.is_none_or(|name| row.name == *name));
+            Reply::page(ask, "runners", rows.map(|row| json::runner(row, now)).collect())
+        }
+        ("GET", [id]) => {
+            let row = id.parse().ok().and_then(|id: u64| state.runners.get(&id));
+            let row = row.filter(|row| row.scope == *scope);
+            row.map_or_else(Reply::not_found, |row| Reply::json(200, json::runner(row, now)))
+        }
+        ("DELETE", [id]) => {
+            let Ok(id) = id.parse::<u64>() else { return Reply::not_found() };
+            let name = state.runners.get(&id).map(|row| row.name.clone()).unwrap_or_default();
+            match state.delete(scope, id) {
+                Ok(()) => Reply::empty(204),
+                Err(Refused::Busy) => Reply::refusal(
+                    422,
+                    &format!("Bad request - Runner \"{name}\" is still running a job\""),
+                ),
+                Err(_) => Reply::not_found(),
+            }
+        }
+        _ => Reply::not_found(),
+    }
+}
+
+fn token(kind: Kind, scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+    let (token, expires_at) = state.mint(kind, scope.clone(), now);
+    Reply::json(201, json!({"token": token, "expires_at": expires_at}))
+}
+
+#[derive(Deserialize)]
+struct JitWish {
+    name: String,
+    runner_group_id: u64,
+    labels: Vec<String>,
+}
+
+fn jit(ask: &Ask, scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+    let wish: JitWish = match ask.read() {
+        Ok(wish) => wish,
+        Err(refusal) => return refusal,
+    };
+    let named = (1..=NAME_CHARS_MAX).contains(&wish.name.chars().count());
+    if !named || !(1..=LABELS_MAX).contains(&wish.labels.len()) {
+        return Reply::refusal(422, "Invalid request.\n\nname or labels are out of bounds.");
+    }
+    let url = format!("http://{}/_stand-in", ask.host);
+    let group = wish.runner_group_id;
+    if let Ok(row) = state.make_jit(scope.clone(), &wish.name, wish.labels, group, &url, now) {
+        let body = json!({"runner": json::runner(row, now), "encoded_jit_config": row.jit});
+        return Reply::json(201, body);
+    }
+    let name = wish.name;
+    Reply::refusal(409, &format!("Already exists - A runner with the name {name} already exists."))
+}
+
+fn runs(ask: &Ask, rest: &[&str], repository: &str, state: &mut State, now: Timestamp) -> Reply {
+    let base = format!("http://{}", ask.host);
+    let jobs = |run: &str, attempt: Option<u32>| -> Option<Vec<Value>> {
+        let jobs = state.jobs_of(repository, run.parse().ok()?, attempt);
+        (!jobs.is_empty()).then(|| jobs.into_iter().map(|job| json::job(job, &base)).collect())
+    };
+    match (ask.method.as_str(), rest) {
+        ("GET", ["jobs", id]) => {
+            let row = id.parse().ok().and_then(|id: u64| state.jobs.get(&id));
+            let row = row.filter(|row| row.order.repository == repository);
+            row.map_or_else(Reply::not_found, |row| Reply::json(200, json::job(row, &base)))
+        }
+        ("GET", ["runs", run, "jobs"]) => {
+            jobs(run, None).map_or_else(Reply::not_found, |jobs| Reply::page(ask, "jobs", jobs))
+        }
+        ("GET", ["runs", run, "attempts", attempt, "jobs"]) => attempt
+            .parse()
+            .ok()
+            .and_then(|attempt| jobs(run, Some(attempt)))
+            .map_or_else(Reply::not_found, |jobs| Reply::page(ask, "jobs", jobs)),
+        ("GET", ["runs", run]) => {
+            let jobs = run.parse().map(|run| state.jobs_of(repository, run, None));
+            let run = json::run(&jobs.unwrap_or_default(), repository, &base);
+            run.map_or_else(Reply::not_found, |run| Reply::json(200, run))
+        }
+        ("GET", ["runs"]) => {
+            let wanted = ask.query.get("status").map(String::as_str);
+            let runs = state.runs_of(repository).into_iter().filter_map(|run| {
+                json::run(&state.jobs_of(repository, run, None), repository, &base)
+            });
+            let fits = |run: &Value| {
+                wanted.is_none_or(|it| run["status"] == it || run["conclusion"] == it)
+            };
+            Reply::page(ask, "workflow_runs", runs.filter(fits).collect())
+        }
+        ("POST", ["runs", run, "cancel"]) => cancel(run, repository, state, now),
+        _ => Reply::not_found(),
+    }
+}
+
+fn cancel(run: &str, repository: &str, state: &mut State, now: Timestamp) -> Reply {
+    let jobs = run.parse().map(|run| state.jobs_of(repository, run, None)).unwrap_or_default();
+    let jobs: Vec<u64> = jobs.into_iter().map(|job| job.id).collect();
+    if jobs.is_empty() {
+        return Reply::not_found();
+    }
+    let cancelled = jobs.into_iter().filter(|job| state.cancel(*job, now).is_ok()).count();
+    if cancelled > 0 {
+        Reply::json(202, json!({}))
+    } else {
+        Reply::refusal(409, "Cannot cancel a workflow run that is completed.")
+    }
+}

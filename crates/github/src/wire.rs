@@ -1,0 +1,315 @@
+//! One HTTP call: the headers GitHub wants, a time limit by the given clock, and silence for as long
+//! as a rate limit asks for it.
+//!
+//! Nothing is tried again here: an answer that was lost may have had its effect, and only the caller
+//! knows what that means.
+//!
+//! Not here: credentials (`login`), what a refusal means (`fault`).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::mailbox::Secret;
+use bullpen_core::ports::{Clock, Fault};
+use futures_util::future::{Either, select};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, USER_AGENT,
+};
+use hyper::{Method, Request};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::fault::{Absent, classify, quiet_for};
+use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
+use crate::settings::{BadSettings, Base, Settings};
+
+/// The version that every GitHub Enterprise Server still in support knows as well.
+const API_VERSION: &str = "2022-11-28";
+const AGENT: &str = concat!("bullpen/", env!("CARGO_PKG_VERSION"));
+
+/// The way to GitHub.
+pub(crate) struct Wire<C> {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: Base,
+    clock: Arc<C>,
+    /// By the monotonic clock: until when GitHub wants to be left alone.
+    quiet_until: Mutex<Duration>,
+}
+
+/// One call.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Under the base, beginning with a slash.
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
+}
+
+impl Call {
+    pub(crate) fn get(path: String) -> Self {
+        Self { method: Method::GET, path, body: None }
+    }
+
+    pub(crate) fn post(path: String, body: Option<Value>) -> Self {
+        Self { method: Method::POST, path, body }
+    }
+
+    pub(crate) fn delete(path: String) -> Self {
+        Self { method: Method::DELETE, path, body: None }
+    }
+}
+
+/// GitHub's answer, whatever it is.
+#[derive(Clone, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+    pub(crate) retry_after: Option<u64>,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) reset: Option<i64>,
+    /// The path of the next page.
+    pub(crate) next: Option<String>,
+}
+
+impl Answer {
+    /// The answer, if it is not a refusal.
+    pub(crate) fn accepted(self, absent: Absent) -> Result<Self, Fault> {
+        if (200..300).contains(&self.status) { Ok(self) } else { Err(classify(&self, absent)) }
+    }
+
+    /// What the body says. The body itself may hold a secret and goes into no error.
+    pub(crate) fn read<T: DeserializeOwned>(&self, what: &str) -> Result<T, Fault> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let place = format!("line {} column {}", error.line(), error.column());
+            Fault::Unreadable(format!("GitHub's {what}: not as expected at {place}"))
+        })
+    }
+}
+
+/// Bodies hold tokens.
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, retry_after, remaining, reset, next, body } = self;
+        f.debug_struct("Answer")
+            .field("status", status)
+            .field("bytes", &body.len())
+            .field("retry_after", retry_after)
+            .field("remaining", remaining)
+            .field("reset", reset)
+            .field("next", next)
+            .finish()
+    }
+}
+
+impl<C: Clock> Wire<C> {
+    pub(crate) fn new(settings: &Settings, clock: Arc<C>) -> Result<Self, BadSettings> {
+        let base = Base::parse(&settings.base_url)?;
+        let tls = tls(settings.extra_roots.as_deref())?;
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let connector = https.enable_http1().wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { client, base, clock, quiet_until: Mutex::new(Duration::ZERO) })
+    }
+
+    pub(crate) fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Makes one call. A fault here means that there was no answer.
+    pub(crate) async fn send(&self, call: &Call, bearer: &Secret) -> Result<Answer, Fault> {
+        if self.clock.monotonic() < *self.quiet() {
+            return Err(Fault::Throttled);
+        }
+        let request = self.request(call, bearer)?;
+        let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
+        let answer = match answer {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => {
+                let error = chain(&*error);
+                tracing::warn!(path = %call.path, error, "github did not answer");
+                return Err(Fault::Unavailable);
+            }
+            None => {
+                let waited_s = CALL_TIMEOUT.as_secs();
+                tracing::warn!(path = %call.path, waited_s, "github did not answer in time");
+                return Err(Fault::Unavailable);
+            }
+        };
+        if let Some(wait) = quiet_for(&answer, self.clock.now()) {
+            let wait_s = wait.as_secs();
+            tracing::warn!(path = %call.path, wait_s, "github limits the rate");
+            let mut quiet = self.quiet();
+            *quiet = (*quiet).max(self.clock.monotonic() + wait);
+        }
+        Ok(answer)
+    }
+
+    fn quiet(&self) -> std::sync::MutexGuard<'_, Duration> {
+        self.quiet_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, call: &Call, bearer: &Secret) -> Result<Request<Full<Bytes>>, Fault> {
+        let unsendable = || Fault::Unclassified("a request that cannot be sent".to_owned());
+        let uri = self.base.at(&call.path).ok_or_else(unsendable)?;
+        let bearer = HeaderValue::try_from(format!("Bearer {}", bearer.reveal()));
+        let mut bearer = bearer.map_err(|_| unsendable())?;
+        bearer.set_sensitive(true);
+        let mut request = Request::builder().method(&call.method).uri(uri);
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(AUTHORIZATION, bearer);
+            headers.insert(ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
+            headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+            headers.insert("x-github-api-version", HeaderValue::from_static(API_VERSION));
+            if call.body.is_some() {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+        }
+        let body = call.body.as_ref().map(Value::to_string).unwrap_or_default();
+        request.body(Full::new(body.into())).map_err(|_| unsendable())
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        let response = self.client.request(request).await?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+        let headers = &parts.headers;
+        let next = header(headers, LINK.as_str()).and_then(next_link);
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            body,
+            // A time of day instead of seconds is as good as no number: some wait is asked for.
+            retry_after: header(headers, "retry-after")
+                .map(|text| text.parse().unwrap_or(crate::limits::QUIET_UNSAID.as_secs())),
+            remaining: header(headers, "x-ratelimit-remaining").and_then(|text| text.parse().ok()),
+            reset: header(headers, "x-ratelimit-reset").and_then(|text| text.parse().ok()),
+            next: next.and_then(|link| self.base.within(link)),
+        })
+    }
+}
+
+/// Awaits `work`, at most `limit` by this clock.
+pub(crate) async fn within<C: Clock, T>(
+    clock: &C,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let timer = pin!(clock.sleep(limit));
+    match select(pin!(work), timer).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(((), _)) => None,
+    }
+}
+
+/// Text as one segment of a path or one value of a query.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let hex = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)] as char;
+            escaped.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+    escaped
+}
+
+fn tls(extra_roots: Option<&str>) -> Result<rustls::ClientConfig, BadSettings> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(pem) = extra_roots {
+        let before = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| BadSettings::Roots(error.into()))?;
+            roots.add(certificate).map_err(|error| BadSettings::Roots(error.into()))?;
+        }
+        if roots.len() == before {
+            return Err(BadSettings::Roots("there is no certificate in the text".into()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| BadSettings::Roots(error.into()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The target of `rel="next"`.
+fn next_link(header: &str) -> Option<&str> {
+    header.split(',').find_map(|link| {
+        let (target, parameters) = link.split_once(';')?;
+        let is_next = parameters.split(';').any(|one| one.trim() == "rel=\"next\"");
+        is_next.then(|| target.trim().trim_start_matches('<').trim_end_matches('>'))
+    })
+}
+
+/// An error with its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_found_among_the_links() {
+        let header = "<https://h/a?page=1>; rel=\"prev\", <https://h/a?page=3>; rel=\"next\", \
+                      <https://h/a?page=9>; rel=\"last\"";
+        assert_eq!(next_link(header), Some("https://h/a?page=3"));
+        assert_eq!(next_link("<https://h/a?page=1>; rel=\"prev\""), None);
+        assert_eq!(next_link("nonsense"), None);
+    }
+
+    #[test]
+    fn text_cannot_leave_its_place_in_a_path() {
+        assert_eq!(escaped("bp-i-1.2_3~"), "bp-i-1.2_3~");
+        assert_eq!(escaped("a/../b?c&d=e f"), "a%2F..%2Fb%3Fc%26d%3De%20f");
+    }
+
+    #[test]
+    fn an_answer_does_not_show_its_body() {
+        let answer =
+            Answer { status: 201, body: "{\"token\":\"t0p\"}".into(), ..Answer::default() };
+        assert!(!format!("{answer:?}").contains("t0p"));
+        let fault = answer.read::<u64>("token").unwrap_err();
+        assert!(!fault.to_string().contains("t0p"), "{fault}");
+    }
+
+    #[test]
+    fn certificates_of_your_own_are_read_or_refused() {
+        assert!(tls(None).is_ok());
+        for pem in
+            ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+        {
+            assert!(matches!(tls(Some(pem)), Err(BadSettings::Roots(_))), "{pem}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Bad weather: outages, refusals, limits, slowness, lost answers.
+//!
+//! Not here: good weather (`client`, `contract`).
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ports::{Fault, Forge as _};
+use bullpen_github::limits::{CALL_TIMEOUT, METHOD_TIMEOUT};
+use bullpen_github::stand_in::{Outage, RateLimit};
+use futures_util::future::{Either, join, select};
+use serde_json::json;
+
+use crate::world::{World, pat, spec};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn an_outage_is_unavailable_and_passes() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    for outage in [Outage::Unavailable, Outage::Drop] {
+        world.stand_in.pull(|levers| levers.outage = Some(outage));
+        assert_eq!(github.runners().await, Err(Fault::Unavailable));
+        assert_eq!(github.credential(&spec("bp-1", true)).await, Err(Fault::Unavailable));
+        assert_eq!(github.credential(&spec("bp-1", false)).await, Err(Fault::Unavailable));
+        assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
+        world.stand_in.pull(|levers| levers.outage = None);
+        assert_eq!(github.runners().await, Ok(vec![]));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    github.runners().await.unwrap();
+    let address = world.stand_in.address();
+    world.stand_in.stop().await;
+    assert_eq!(github.runners().await, Err(Fault::Unavailable));
+    drop(std::net::TcpListener::bind(address).expect("the port is free again"));
+}
+
+#[tokio::test]
+async fn a_server_that_ends_while_it_is_asked_is_unavailable() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
+    let stand_in = world.stand_in;
+    let stop = async move {
+        stand_in.called(1).await;
+        stand_in.stop().await;
+    };
+    assert_eq!(join(github.runners(), stop).await.0, Err(Fault::Unavailable));
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_denied() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    world.stand_in.pull(|levers| levers.refuse_credentials = true);
+    let fault = github.credential(&spec("bp-1", false)).await.unwrap_err();
+    assert!(matches!(&fault, Fault::Denied(text) if text.contains("Bad credentials")), "{fault}");
+    assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
+}
+
+#[tokio::test]
+async fn a_rate_limit_silences_us_for_as_long_as_it_says() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    let limit = RateLimit::Secondary { retry_after: 30 };
+    world.stand_in.pull(|levers| levers.rate_limit = Some(limit));
+    assert_eq!(github.runners().await, Err(Fault::Throttled));
+    world.stand_in.pull(|levers| levers.rate_limit = None);
+    world.clock.pass(Duration::from_secs(29));
+    assert_eq!(github.runners().await, Err(Fault::Throttled));
+    assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
+    assert_eq!(world.stand_in.calls(), 1, "nothing was sent meanwhile");
+    world.clock.pass(Duration::from_secs(1));
+    assert_eq!(github.runners().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_spent_budget_silences_us_until_the_reset() {
+    let world = World::with(|options| options.calls_per_hour = 2).await;
+    let github = world.client("acme", pat());
+    github.runners().await.unwrap();
+    github.runners().await.unwrap();
+    assert_eq!(github.runners().await, Err(Fault::Throttled));
+    assert_eq!(github.runners().await, Err(Fault::Throttled));
+    assert_eq!(world.stand_in.calls(), 3);
+    world.clock.pass(61 * MINUTE);
+    assert_eq!(github.runners().await, Ok(vec![]));
+    world.stand_in.pull(|levers| levers.rate_limit = Some(RateLimit::Primary));
+    assert_eq!(github.runners().await, Err(Fault::Throttled));
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_given_up_by_the_clock() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
+    let turn = async {
+        world.stand_in.called(1).await;
+        world.clock.pass(CALL_TIMEOUT);
+    };
+    let (listed, ()) = join(github.runners(), turn).await;
+    assert_eq!(listed, Err(Fault::Unavailable));
+}
+
+#[tokio::test]
+async fn a_method_of_many_calls_is_given_up_by_the_clock() {
+    let world = World::new().await;
+    for number in 0..750 {
+        world.runner("acme", &format!("bp-{number}"), &["x"]).await;
+    }
+    let github = world.client("acme", pat());
+    let before = world.stand_in.calls();
+    // Every page takes just less than a call may.
+    let slow = CALL_TIMEOUT.saturating_sub(Duration::from_secs(1));
+    let slow_ms = u64::try_from(slow.as_millis()).unwrap();
+    world.stand_in.pull(|levers| levers.slow_ms = slow_ms);
+    let turning = async {
+        for page in 1.. {
+            world.stand_in.called(before + page).await;
+            world.clock.pass(slow);
+        }
+    };
+    let Either::Left((listed, _)) = select(pin!(github.runners()), pin!(turning)).await else {
+        panic!("the clock never stops");
+    };
+    assert_eq!(listed, Err(Fault::Unavailable));
+    let pages = METHOD_TIMEOUT.as_secs().div_ceil(slow.as_secs());
+    assert_eq!(world.stand_in.calls() - before, pages);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_not_asked_for_again_behind_the_callers_back() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    github.runners().await.unwrap();
+    world.stand_in.pull(|levers| levers.lose_answers = 1);
+    assert_eq!(github.credential(&spec("bp-1", true)).await, Err(Fault::Unavailable));
+    assert_eq!(world.stand_in.calls(), 2);
+    assert_eq!(world.stand_in.runners().len(), 1, "it had its effect");
+    github.credential(&spec("bp-1", true)).await.expect("the second replaces the first");
+    assert_eq!(world.stand_in.runners().len(), 1);
+}
+
+#[tokio::test]
+async fn a_deletion_whose_answer_was_lost_finds_nothing_the_next_time() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    world.stand_in.pull(|levers| levers.lose_answers = 1);
+    let name = "bp-1".into();
+    assert_eq!(github.delete_known(&name, runner.runner_id).await, Err(Fault::Unavailable));
+    assert_eq!(github.delete(&name).await, Deletion::NotFound);
+}
+
+#[tokio::test]
+async fn levers_are_pulled_over_http_as_well_and_reach_runners() {
+    let world = World::new().await;
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let levers = json!({"outage": "unavailable"});
+    assert_eq!(world.ask("PUT", "/levers", "", Some(levers)).await.0, 204);
+    assert_eq!(world.stand_in.levers().outage, Some(Outage::Unavailable));
+    assert_eq!(world.message(&runner, 0).await.0, 503);
+    world.job(&["x"]);
+    assert_eq!(world.ask("PUT", "/levers", "", Some(json!({}))).await.0, 204);
+    assert_eq!(world.message(&runner, 0).await.0, 200, "the job waited for the end of the outage");
+    let limit = json!({"rate_limit": {"secondary": {"retry_after": 5}}, "slow_ms": 0});
+    assert_eq!(world.ask("PUT", "/levers", "", Some(limit)).await.0, 204);
+    assert_eq!(world.rest("GET", "/orgs/acme/actions/runners", None).await.0, 429);
+    let unknown = json!({"outrage": true});
+    assert_eq!(world.ask("PUT", "/levers", "", Some(unknown)).await.0, 422);
+}
