@@ -200,6 +200,14 @@ impl<C: Clock> ProcessRunner<C> {
         Ok(())
     }
 
+    /// Removes the files of a registration; it stays known at GitHub.
+    fn forget(&self) -> io::Result<()> {
+        for file in REGISTRATION {
+            absent_is_fine(fs::remove_file(self.place.root.join(file)))?;
+        }
+        Ok(())
+    }
+
     fn living(&self, listener: &Listener) -> io::Result<Option<Identity>> {
         if listener.boot != self.place.boot {
             return Ok(None);
@@ -239,6 +247,8 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             Some(Credential::Jit(_)) => return Ok(()),
             None => return Err(Refused::here("the assignment has no credential")),
         };
+        // An agent that died right after registering left these, and the program would refuse.
+        self.forget().map_err(|error| cannot_start(&error))?;
         let work = self.place.work.to_string_lossy();
         let flags =
             ["configure", "--unattended", "--replace", "--disableupdate", "--no-default-labels"];
@@ -320,15 +330,13 @@ impl<C: Clock> Runner for ProcessRunner<C> {
 
     async fn clean(&self) -> io::Result<()> {
         self.sweep().await?;
+        self.forget()?;
         let Place { root, work, temp, .. } = self.place.clone();
         let (state_file, logs) = (self.state_file(), ["listener.log", "command.log"]);
         let logs = logs.map(|name| self.place.state.join(name));
         let work = move || -> io::Result<()> {
             for directory in [&work, &temp, &root.join("_diag")] {
                 absent_is_fine(fs::remove_dir_all(directory))?;
-            }
-            for file in REGISTRATION {
-                absent_is_fine(fs::remove_file(root.join(file)))?;
             }
             fs::create_dir_all(&work)?;
             fs::create_dir_all(&temp)?;

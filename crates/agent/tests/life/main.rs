@@ -3,6 +3,7 @@
 //!
 //! Not here: real processes (`processes`).
 
+mod crashes;
 mod deadlines;
 mod orders;
 mod stage;
