@@ -46,10 +46,14 @@ impl<C: Clock> ProcessScripts<C> {
         mark: &str,
         environment: BTreeMap<String, String>,
     ) -> Self {
-        // Not the runner's own mark: what a step left running on purpose, a service, stays when an
-        // owner's things are cleaned away.
-        let mark = format!("{mark}/warm-up");
+        let mark = mark.to_owned();
         Self { clock, directory, mark, environment, running: Mutex::new(None) }
+    }
+
+    /// Not the runner's own mark, and one per step: what a step left running on purpose, a service,
+    /// stays when the next step runs and when an owner's things are cleaned away.
+    fn mark(&self, step: &Step) -> String {
+        format!("{}/warm-up/{}", self.mark, step.name)
     }
 
     fn output(&self, step: &Step) -> PathBuf {
@@ -64,7 +68,7 @@ impl<C: Clock> ProcessScripts<C> {
             .args(&step.arguments)
             .env_clear()
             .envs(&self.environment)
-            .env(MARK, &self.mark)
+            .env(MARK, self.mark(step))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -96,7 +100,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
             tail: String::new(),
         };
         // A predecessor that died during its warm-up may have left the same step running.
-        tree::kill_marked(&self.mark).map_err(failed)?;
+        tree::kill_marked(&self.mark(step)).map_err(failed)?;
         self.start(step).map_err(failed)?;
         loop {
             if let Some(status) = self.look().map_err(failed)? {
@@ -117,7 +121,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
                 if let Err(error) = identity.signal_group(Signal::KILL) {
                     tracing::warn!(%error, "could not kill a step's group");
                 }
-                let left = tree::kill_marked(&self.mark).unwrap_or(1);
+                let left = tree::kill_marked(&self.mark(step)).unwrap_or(1);
                 if left == 0 && !matches!(child.try_wait(), Ok(None)) {
                     break;
                 }

@@ -28,6 +28,7 @@ impl Life {
             Observed::JobStarted { name } => {
                 self.listens(now, String::new(), actions);
                 self.watched.jobs += 1;
+                self.watched.trouble = None;
                 actions.push(signal(SignalKind::JobStarted, Some(&to), now, name.clone()));
                 self.watched.job = Some(name);
             }

@@ -15,8 +15,8 @@ use super::markers::read;
 use super::state::Listener;
 use super::tree::Identity;
 
-/// Bytes of output taken in one look, so that a flood cannot hold up the beat.
-const BYTES_PER_LOOK: u64 = 256 * 1024;
+/// Bytes of output taken at a time.
+const BYTES_PER_READ: u64 = 256 * 1024;
 /// Bytes kept of a line that does not end. No marker is that long.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
@@ -85,7 +85,11 @@ impl Watch {
     /// Reads all that a found listener has said so far; only its end is still news then.
     pub(crate) fn catch_up(&mut self) -> (bool, Option<String>) {
         self.look();
-        self.seen.retain(|seen| matches!(seen, Observed::Ended { .. } | Observed::Trouble(_)));
+        // Trouble that it got over is no news either.
+        let is_news =
+            |seen: &Observed| matches!(seen, Observed::Ended { .. } | Observed::Trouble(_));
+        let old = self.seen.iter().rposition(|seen| !is_news(seen)).map_or(0, |last| last + 1);
+        self.seen.drain(..old);
         (self.listening, self.job.clone())
     }
 
@@ -104,7 +108,8 @@ impl Watch {
         }
         // Its end is asked for first: what it said before it is then in the file.
         let ended = self.ended();
-        while self.take_output().unwrap_or(false) {}
+        let length = fs::metadata(&self.log).map_or(0, |log| log.len());
+        while self.read_to < length && self.take_output().unwrap_or(false) {}
         if let Some(ended) = ended {
             self.over = true;
             self.job = None;
@@ -128,7 +133,7 @@ impl Watch {
         let mut file = File::open(&self.log)?;
         file.seek(SeekFrom::Start(self.read_to))?;
         let mut bytes = Vec::new();
-        let count = file.take(BYTES_PER_LOOK).read_to_end(&mut bytes)?;
+        let count = file.take(BYTES_PER_READ).read_to_end(&mut bytes)?;
         self.read_to += u64::try_from(count).unwrap_or(0);
         for byte in bytes {
             if byte == b'\n' {

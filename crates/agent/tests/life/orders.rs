@@ -1,12 +1,14 @@
 //! Every phase after the warm-up, and what the proof of concept's agent did wrong.
 
 use crate::stage::{Stage, secs};
+use std::time::Duration;
+
 use bullpen_agent::runner::{Found, Observed, Refused};
 use bullpen_core::ids::RunnerName;
 use bullpen_core::mailbox::{Assignment, Mode, Order, Phase, SYSTEMIC, Secret, SignalKind};
 use bullpen_core::ports::{Fault, Mailbox};
 use bullpen_sim::clock::pass;
-use bullpen_sim::wire::Weather;
+use bullpen_sim::wire::{Weather, Wire};
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_life_from_warm_up_to_an_acknowledged_removal() {
@@ -149,6 +151,27 @@ async fn the_first_read_of_a_process_is_consistent() {
     stage.during(stage.signal(SignalKind::Removed, 2)).await;
     stage.during(pass(secs(60))).await;
     assert!(!stage.runner().did().contains(&String::from("listens 1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_an_assignment_seen_late_is_not_acted_on_after_its_withdrawal() {
+    for seed in 0..50 {
+        let mut stage = Stage::new();
+        let lag = Weather { lag_max: secs(20), ..Weather::default() };
+        stage.wire = Wire::new(seed, "agent", lag);
+        stage
+            .during(async {
+                stage.phase(Phase::Waiting).await;
+                stage.mailbox.set_weak(true);
+                stage.assign(1).await;
+                pass(Duration::from_millis(100)).await;
+                stage.withdraw(2, Mode::Stop).await;
+                stage.signal(SignalKind::Removed, 2).await;
+            })
+            .await;
+        let listened = stage.runner().did().contains(&String::from("listens 1"));
+        assert!(!listened, "seed {seed}");
+    }
 }
 
 fn alive(stage: &Stage, generation: u64, job: Option<&str>) -> Found {

@@ -218,7 +218,9 @@ impl Drop for Instance {
     fn drop(&mut self) {
         // A test that failed leaves nothing running.
         let _ = tree::kill_marked(&self.mark());
-        let _ = tree::kill_marked(&format!("{}/warm-up", self.mark()));
+        for step in &self.steps {
+            let _ = tree::kill_marked(&format!("{}/warm-up/{}", self.mark(), step.name));
+        }
     }
 }
 

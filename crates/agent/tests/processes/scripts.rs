@@ -44,12 +44,35 @@ async fn a_script_that_hangs_is_ended_with_all_it_started() {
     assert_eq!(instance.agent().await, Ending::WarmUpFailed);
     let failed = instance.signal(SignalKind::WarmUpFailed, 0).await;
     assert_eq!(failed.detail, "pre-runner: did not end within 1 s\nbegun\n");
-    assert_eq!(tree::marked(&format!("{}/warm-up", instance.mark())).unwrap(), []);
+    assert_eq!(tree::marked(&format!("{}/warm-up/pre-runner", instance.mark())).unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_script_that_succeeds_makes_the_machine_warm() {
     let (_directory, instance) = instance("echo $BULLPEN_LISTENER_OF\n");
     instance.during(instance.signal(SignalKind::WarmUpOk, 0)).await;
-    assert_eq!(instance.text("state/pre-runner.log"), format!("{}/warm-up\n", instance.mark()));
+    assert_eq!(
+        instance.text("state/pre-runner.log"),
+        format!("{}/warm-up/pre-runner\n", instance.mark())
+    );
+}
+
+#[tokio::test]
+async fn what_a_step_left_running_stays_for_the_next_one() {
+    let (directory, mut instance) = instance("");
+    let pipe = directory.path().join("pipe");
+    let mut held = Pipe::new(&pipe);
+    let service = instance.path("service.sh");
+    let waits = format!(
+        "bash -c \"read line <>'{}'; echo \\$line >'{}'\" &\n",
+        pipe.display(),
+        instance.path("said").display()
+    );
+    fs::write(&service, waits).unwrap();
+    let first = Step::bash("preinstall", &service, Often::OncePerMachine);
+    instance.steps.insert(0, first);
+    instance.during(instance.signal(SignalKind::WarmUpOk, 0)).await;
+    let mark = format!("{}/warm-up/preinstall", instance.mark());
+    assert_eq!(tree::marked(&mark).unwrap().len(), 1);
+    held.say("ends");
 }
