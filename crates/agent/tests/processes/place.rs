@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -86,7 +87,8 @@ impl Instance {
         fs::create_dir_all(&bin).expect("a directory");
         fs::create_dir_all(directory.join("state")).expect("a directory");
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/Runner.Listener");
-        fs::copy(program, bin.join("Runner.Listener")).expect("the stand-in is beside this file");
+        // Not a copy: a program that another thread's child still holds open for writing cannot run.
+        symlink(program, bin.join("Runner.Listener")).expect("the stand-in is beside this file");
     }
 
     /// An agent's view of what lies there. Its mailbox is new.
