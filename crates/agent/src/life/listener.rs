@@ -1,0 +1,87 @@
+//! What a life makes of its listener's doings.
+//!
+//! Not here: reading the runner program's output (`runner::markers`).
+
+use bullpen_core::mailbox::SignalKind;
+use bullpen_core::time::Timestamp;
+
+use super::{Action, Effect, Life, Stage, Then, Watched, is_late, signal};
+use crate::runner::{Observed, Refused};
+
+impl Life {
+    pub(super) fn seen(&mut self, seen: Observed, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(to) = self.acted.listener.clone() else { return };
+        match seen {
+            Observed::Listening { id } => {
+                self.watched.trouble = None;
+                if self.watched.listening {
+                    return;
+                }
+                if is_late(&to, now) && !self.is_ending() {
+                    // It may have a job already; ending it looks, and spares it then.
+                    let why = Refused::here("it registered too late");
+                    self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+                    return;
+                }
+                self.listens(now, id.unwrap_or_default(), actions);
+            }
+            Observed::JobStarted { name } => {
+                self.listens(now, String::new(), actions);
+                self.watched.jobs += 1;
+                self.watched.trouble = None;
+                actions.push(signal(SignalKind::JobStarted, Some(&to), now, name.clone()));
+                self.watched.job = Some(name);
+            }
+            Observed::JobFinished { name, result } => {
+                tracing::info!(job = name, result, "a job finished");
+                self.watched.job = None;
+            }
+            Observed::Trouble(refused) => self.watched.trouble = Some(refused),
+            Observed::Ended { code } => self.lost(code, now, actions),
+        }
+    }
+
+    fn listens(&mut self, now: Timestamp, id: String, actions: &mut Vec<Action>) {
+        if !self.watched.listening
+            && let Some(to) = &self.acted.listener
+        {
+            actions.push(signal(SignalKind::Registered, Some(to), now, id));
+            self.watched.listening = true;
+        }
+    }
+
+    /// It ended by itself. While it is being ended, that is no news.
+    fn lost(&mut self, code: Option<i32>, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.is_ending() {
+            self.watched.job = None;
+            return;
+        }
+        let Some(to) = self.acted.listener.take() else { return };
+        let watched = std::mem::take::<Watched>(&mut self.watched);
+        if matches!(self.stage, Stage::Launching(_) | Stage::Adopting(_)) {
+            self.stage = Stage::Ready;
+        }
+        self.remains = Some(to.clone());
+        let exit = code.map_or_else(|| String::from("no exit code"), |code| format!("exit {code}"));
+        if watched.listening {
+            let trouble = watched.trouble.map(|trouble| format!(": {}", trouble.detail));
+            let jobs = watched.jobs;
+            let said = format!("{exit} after {jobs} jobs{}", trouble.unwrap_or_default());
+            actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+        } else {
+            let refused = watched.trouble.unwrap_or_else(|| Refused::here(exit));
+            self.fail(&to, &refused, now, actions);
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Stopping(_)
+                | Stage::Deregistering(_)
+                | Stage::Cleaning(_)
+                | Stage::Leaving(_)
+                | Stage::Over
+        )
+    }
+}

@@ -1,0 +1,376 @@
+//! The agent's life as a state machine: events in, actions out, no I/O, no clock, no `async`.
+//!
+//! One *effect* runs at a time ([`Effect`]); asking for another ends the first. What to do about an
+//! order is decided by `core::mailbox::agent::react`; this module adds what takes time: registering,
+//! stopping, cleaning, and the deadlines in between. Orders that arrive during an effect are kept
+//! and looked at when it is done; of two orders the higher rank counts, because an eventual read
+//! may show an old one.
+//!
+//! Not here: doing any of it (`agent`), retrying (an effect or a signal is retried by who does it).
+
+use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::agent::Acted;
+use bullpen_core::mailbox::{
+    Assignment, Inbox, Order, Phase, Rank, Secret, Signal, SignalKind, Withdrawal,
+};
+use bullpen_core::ports::Read;
+use bullpen_core::time::Timestamp;
+
+use crate::runner::{Ended, Found, Observed, Refused};
+
+mod listener;
+mod orders;
+
+/// Something that takes time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Look for what a predecessor left.
+    Find,
+    /// Run what is left of the warm-up.
+    WarmUp,
+    /// Make the runner known at GitHub.
+    Register(Assignment),
+    /// Start its listener.
+    Listen(Assignment),
+    /// Note that the living listener serves this assignment.
+    Adopt(Assignment),
+    /// End the listener, unless it runs a job.
+    End,
+    /// Remove the runner at GitHub with this token.
+    Deregister(Secret),
+    /// Remove what an owner left.
+    Clean,
+    /// Shorten the watchdog, then end the listener, job or not.
+    Leave,
+}
+
+/// How an effect went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// What a predecessor left.
+    Found(Found),
+    /// The warm-up is complete, or why not.
+    WarmedUp(Result<(), String>),
+    /// The runner is known at GitHub, or why not.
+    Registered(Result<(), Refused>),
+    /// The listener runs, or why not.
+    Launched(Result<(), Refused>),
+    /// The listener's new assignment is noted.
+    Adopted,
+    /// The listener is gone, or spared.
+    Ended(Ended),
+    /// The runner is removed at GitHub, or why not.
+    Deregistered(Result<(), Refused>),
+    /// Nothing of the owner's is left.
+    Cleaned,
+    /// The machine can go.
+    Left,
+}
+
+/// What happens to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its process started.
+    Begun,
+    /// An effect is done.
+    Did(Done),
+    /// The inbox was read.
+    Orders {
+        /// What it showed.
+        inbox: Option<Inbox>,
+        /// How fresh it was.
+        read: Read,
+    },
+    /// The listener did something.
+    Listener(Observed),
+    /// The machine is going to be taken away, or may be.
+    Interrupted(String),
+    /// Every signal so far is stored.
+    Stored,
+    /// Time passed.
+    Tick,
+}
+
+/// What an agent does about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this until it is stored.
+    Signal(SignalKind, Signal),
+    /// Do this; whatever else is being done is dropped.
+    Do(Effect),
+    /// Read the inbox now, consistently.
+    Read,
+    /// It is over.
+    End(Ending),
+}
+
+/// Why a machine ends itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its warm-up failed; the failure is reported.
+    WarmUpFailed,
+    /// Nobody wanted it for too long.
+    Idle,
+    /// The owner's hard cap passed.
+    HardCap,
+}
+
+/// What a stop is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Then {
+    /// Make room for another owner's listener.
+    Start(Assignment),
+    /// It did not register.
+    Fail(Assignment, Refused),
+    /// It was withdrawn.
+    Remove(Withdrawal),
+    /// It was registered, and is not wanted any more before it ever listened.
+    Look,
+}
+
+/// What a cleaning is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Clean {
+    Start(Assignment),
+    /// With what is to be said about the removal at GitHub.
+    Removed(Withdrawal, String),
+}
+
+/// What the agent is in the middle of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Finding,
+    WarmingUp,
+    /// The warm-up failed and that is not stored yet.
+    Failing,
+    /// Nothing: orders are acted on at once.
+    Ready,
+    /// An assignment is looked at once more, consistently, before anything is started for it.
+    Confirming(Assignment),
+    Registering(Assignment),
+    Launching(Assignment),
+    Adopting(Assignment),
+    Stopping(Then),
+    Deregistering(Withdrawal),
+    Cleaning(Clean),
+    Leaving(Ending),
+    Over,
+}
+
+/// What is known of the listener of `Acted::listener`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Watched {
+    listening: bool,
+    job: Option<String>,
+    jobs: u32,
+    trouble: Option<Refused>,
+}
+
+/// One agent process's life.
+#[derive(Debug)]
+pub struct Life {
+    limits: Limits,
+    stage: Stage,
+    acted: Acted,
+    watched: Watched,
+    /// The highest order seen.
+    orders: Option<Inbox>,
+    /// A predecessor's listener that is gone.
+    remains: Option<Assignment>,
+}
+
+impl Life {
+    /// A process that has just started.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            stage: Stage::Finding,
+            acted: Acted::default(),
+            watched: Watched::default(),
+            orders: None,
+            remains: None,
+        }
+    }
+
+    /// Handles one event.
+    #[must_use = "the actions are what the agent does"]
+    pub fn on(&mut self, event: Event, now: Timestamp) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let mut fresh = false;
+        match event {
+            Event::Begun => actions.push(Action::Do(Effect::Find)),
+            Event::Did(done) => self.did(done, now, &mut actions),
+            Event::Orders { inbox, read } => {
+                fresh = read == Read::Consistent;
+                self.note(inbox);
+                if fresh {
+                    self.confirm(now, &mut actions);
+                }
+            }
+            Event::Listener(seen) => self.seen(seen, now, &mut actions),
+            Event::Interrupted(reason) => self.interrupted(&reason, now, &mut actions),
+            Event::Stored if self.stage == Stage::Failing => {
+                self.leave(Ending::WarmUpFailed, &mut actions);
+            }
+            Event::Stored | Event::Tick => {}
+        }
+        self.keep_deadlines(now, &mut actions);
+        if self.stage == Stage::Ready {
+            self.look(fresh, now, &mut actions);
+        }
+        actions
+    }
+
+    /// What to say in a beat; nothing before it is known what a predecessor left, because a beat
+    /// that denies a running job would be believed.
+    pub fn phase(&self) -> Option<Phase> {
+        Some(match &self.stage {
+            Stage::Finding => return None,
+            Stage::WarmingUp | Stage::Failing | Stage::Ready | Stage::Adopting(_)
+                if self.acted.listener.is_some() =>
+            {
+                if self.watched.job.is_some() {
+                    Phase::Busy
+                } else if self.watched.listening {
+                    Phase::Listening
+                } else {
+                    Phase::Registering
+                }
+            }
+            Stage::WarmingUp | Stage::Failing => Phase::WarmingUp,
+            Stage::Ready | Stage::Adopting(_) => Phase::Waiting,
+            Stage::Confirming(_) | Stage::Registering(_) | Stage::Launching(_) => {
+                Phase::Registering
+            }
+            Stage::Stopping(_)
+            | Stage::Deregistering(_)
+            | Stage::Cleaning(_)
+            | Stage::Leaving(_)
+            | Stage::Over => Phase::Cleaning,
+        })
+    }
+
+    /// Whether orders matter yet. Before, they are not even read.
+    pub fn takes_orders(&self) -> bool {
+        !matches!(self.stage, Stage::Finding | Stage::WarmingUp | Stage::Failing | Stage::Over)
+    }
+
+    fn did(&mut self, done: Done, now: Timestamp, actions: &mut Vec<Action>) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
+        match (stage, done) {
+            (Stage::Finding, Done::Found(found)) => {
+                self.found(found);
+                self.go(Stage::WarmingUp, Effect::WarmUp, actions);
+            }
+            (Stage::WarmingUp, Done::WarmedUp(Ok(()))) => {
+                actions.push(signal(SignalKind::WarmUpOk, None, now, String::new()));
+                // Nothing is acted on before a consistent read: an old assignment would do harm.
+                actions.push(Action::Read);
+            }
+            (Stage::WarmingUp, Done::WarmedUp(Err(tail))) => {
+                self.stage = Stage::Failing;
+                actions.push(signal(SignalKind::WarmUpFailed, None, now, tail));
+            }
+            (Stage::Registering(to), Done::Registered(result)) => {
+                self.registered(to, result, now, actions);
+            }
+            (Stage::Launching(_), Done::Launched(Ok(()))) | (Stage::Adopting(_), Done::Adopted) => {
+            }
+            (Stage::Launching(to), Done::Launched(Err(refused))) => {
+                self.go(Stage::Stopping(Then::Fail(to, refused)), Effect::End, actions);
+            }
+            (Stage::Stopping(then), Done::Ended(ended)) => self.ended(then, ended, now, actions),
+            (Stage::Deregistering(order), Done::Deregistered(result)) => {
+                let said = result.err().map_or_else(String::new, |refused| refused.report());
+                self.go(Stage::Cleaning(Clean::Removed(order, said)), Effect::Clean, actions);
+            }
+            (Stage::Cleaning(Clean::Start(to)), Done::Cleaned) => self.begin(to, now, actions),
+            (Stage::Cleaning(Clean::Removed(order, said)), Done::Cleaned) => {
+                self.removed(&order, said, now, actions);
+            }
+            (Stage::Leaving(ending), Done::Left) => {
+                self.stage = Stage::Over;
+                actions.push(Action::End(ending));
+            }
+            // The answer of an effect that another one has replaced.
+            (stage, _) => self.stage = stage,
+        }
+    }
+
+    fn found(&mut self, found: Found) {
+        match found {
+            Found::Nothing => {}
+            Found::Alive { assignment, listening, job } => {
+                let jobs = u32::from(job.is_some());
+                self.watched = Watched { listening, job, jobs, trouble: None };
+                self.acted.listener = Some(assignment);
+            }
+            Found::Dead { assignment } => self.remains = Some(assignment),
+        }
+    }
+
+    fn interrupted(&self, reason: &str, now: Timestamp, actions: &mut Vec<Action>) {
+        let assigned = match self.orders.as_ref().map(|inbox| &inbox.order) {
+            Some(Order::Assigned(assignment)) => Some(assignment),
+            Some(Order::Withdrawn(_)) | None => None,
+        };
+        let about = self.acted.listener.as_ref().or(assigned);
+        actions.push(signal(SignalKind::Interrupted, about, now, reason.to_owned()));
+    }
+
+    /// Ends what must not go on for longer, in whatever stage.
+    fn keep_deadlines(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
+            return;
+        }
+        if self.hard_cap().is_some_and(|cap| now >= cap.after(self.limits.clock_skew)) {
+            self.leave(Ending::HardCap, actions);
+            return;
+        }
+        let late = match &self.stage {
+            Stage::Registering(to) => Some(to),
+            Stage::Ready if !self.watched.listening => self.acted.listener.as_ref(),
+            _ => None,
+        };
+        if let Some(to) = late.filter(|to| is_late(to, now)).cloned() {
+            let why = Refused::here("it did not register in time");
+            self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+        }
+    }
+
+    fn hard_cap(&self) -> Option<Timestamp> {
+        let listener = self.acted.listener.as_ref().map(|assignment| assignment.hard_cap);
+        match self.orders.as_ref().map(|inbox| &inbox.order) {
+            // A new owner's cap replaces that of the listener it takes over.
+            Some(Order::Assigned(assignment)) => Some(assignment.hard_cap),
+            Some(Order::Withdrawn(_)) | None => listener,
+        }
+    }
+
+    fn leave(&mut self, ending: Ending, actions: &mut Vec<Action>) {
+        if ending == Ending::HardCap {
+            tracing::warn!("the hard cap has passed; the machine ends");
+        }
+        self.go(Stage::Leaving(ending), Effect::Leave, actions);
+    }
+
+    fn go(&mut self, stage: Stage, effect: Effect, actions: &mut Vec<Action>) {
+        self.stage = stage;
+        actions.push(Action::Do(effect));
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        self.orders.as_ref().map(|inbox| inbox.order.rank())
+    }
+}
+
+/// Whether an unregistered listener for this must not be, or not be any more.
+fn is_late(to: &Assignment, now: Timestamp) -> bool {
+    to.register_by.is_some_and(|by| now >= by)
+}
+
+fn signal(kind: SignalKind, about: Option<&Assignment>, at: Timestamp, detail: String) -> Action {
+    let generation = about.map_or_else(Default::default, |assignment| assignment.generation);
+    let owner = about.map(|assignment| assignment.owner.clone());
+    Action::Signal(kind, Signal { generation, owner, at, detail })
+}

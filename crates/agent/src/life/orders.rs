@@ -1,0 +1,214 @@
+//! What a life does about its orders: from an assignment to a started listener, from a withdrawal
+//! to an acknowledged removal.
+//!
+//! Not here: what the listener does by itself (`listener`).
+
+use bullpen_core::ids::Generation;
+use bullpen_core::mailbox::agent::{Reaction, react};
+use bullpen_core::mailbox::{Assignment, Inbox, Order, Signal, SignalKind, Withdrawal};
+use bullpen_core::time::Timestamp;
+
+use super::{Action, Clean, Effect, Ending, Life, Stage, Then, Watched, is_late, signal};
+use crate::runner::{Ended, Refused};
+
+impl Life {
+    /// Keeps what was read, unless something newer is known.
+    pub(super) fn note(&mut self, inbox: Option<Inbox>) {
+        let newest = self.rank();
+        if let Some(inbox) = inbox
+            && newest.is_none_or(|rank| inbox.order.rank() >= rank)
+        {
+            self.orders = Some(inbox);
+        }
+    }
+
+    /// Compares what was done with what is wanted. `fresh` says that the orders were read
+    /// consistently just now.
+    pub(super) fn look(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(rank) = self.rank() else { return };
+        let busy = self.watched.job.is_some();
+        match react(&self.acted, self.orders.as_ref(), busy, now) {
+            Reaction::Wait => self.idle(fresh, now, actions),
+            Reaction::AwaitJob(_) => {}
+            // An earlier owner's job is not ended for a newer one: without an acknowledgement the
+            // claim fails, and the withdrawal that follows waits for the job.
+            Reaction::Start(_) if busy => {}
+            Reaction::Start(to) | Reaction::TooLate(to) if self.is_spent(&to) => {
+                self.acted.done(rank);
+                let said = String::from("the listener is gone, and its credential is used");
+                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+            }
+            Reaction::Start(to) if self.acted.listener.is_some() => {
+                self.go(Stage::Stopping(Then::Start(to)), Effect::End, actions);
+            }
+            Reaction::Start(to) => {
+                self.begin(to, now, actions);
+                if fresh {
+                    self.confirm(now, actions);
+                }
+            }
+            Reaction::Adopt(to) => self.adopt(to, now, actions),
+            Reaction::TooLate(_) | Reaction::Drain(_) => self.acted.done(rank),
+            Reaction::Remove(order) => {
+                self.go(Stage::Stopping(Then::Remove(order)), Effect::End, actions);
+            }
+        }
+    }
+
+    /// A listener for this was started before, or its credential is not there any more: it cannot
+    /// be started (again), and the owner has to know.
+    fn is_spent(&self, to: &Assignment) -> bool {
+        let remains = self.remains.as_ref().map(|remains| remains.generation);
+        remains == Some(to.generation) || to.credential.is_none()
+    }
+
+    /// Nobody wants the machine. Past its deadline it ends, if a consistent read has just shown
+    /// that still nobody does.
+    fn idle(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return };
+        let over = now >= order.idle_deadline.after(self.limits.clock_skew);
+        if !over || self.acted.listener.is_some() {
+            return;
+        }
+        if fresh {
+            self.leave(Ending::Idle, actions);
+        } else {
+            actions.push(Action::Read);
+        }
+    }
+
+    /// Acknowledges, and looks once more before anything can appear at GitHub.
+    pub(super) fn begin(&mut self, to: Assignment, now: Timestamp, actions: &mut Vec<Action>) {
+        actions.push(signal(SignalKind::Acknowledged, Some(&to), now, String::new()));
+        actions.push(Action::Read);
+        self.stage = Stage::Confirming(to);
+    }
+
+    /// A consistent read came. A withdrawal may have overtaken the assignment, and past its time
+    /// nothing may appear.
+    pub(super) fn confirm(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let Stage::Confirming(to) = &self.stage else { return };
+        let to = to.clone();
+        self.stage = Stage::Ready;
+        if !self.is_latest(&to) {
+            return;
+        }
+        if is_late(&to, now) {
+            self.fail(&to, &Refused::here("it could not be registered in time"), now, actions);
+            return;
+        }
+        actions.retain(|action| *action != Action::Read);
+        self.go(Stage::Registering(to.clone()), Effect::Register(to), actions);
+    }
+
+    fn is_latest(&self, to: &Assignment) -> bool {
+        self.rank() == Some(Order::Assigned(to.clone()).rank())
+    }
+
+    pub(super) fn registered(
+        &mut self,
+        to: Assignment,
+        result: Result<(), Refused>,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        let refused = result.err().or_else(|| {
+            is_late(&to, now).then(|| Refused::here("it was registered too late to listen"))
+        });
+        if let Some(refused) = refused {
+            self.go(Stage::Stopping(Then::Fail(to, refused)), Effect::End, actions);
+        } else if self.is_latest(&to) {
+            self.acted.done(Order::Assigned(to.clone()).rank());
+            self.acted.listener = Some(to.clone());
+            self.watched = Watched::default();
+            self.remains = None;
+            self.go(Stage::Launching(to.clone()), Effect::Listen(to), actions);
+        } else {
+            self.go(Stage::Stopping(Then::Look), Effect::End, actions);
+        }
+    }
+
+    fn adopt(&mut self, to: Assignment, now: Timestamp, actions: &mut Vec<Action>) {
+        actions.push(signal(SignalKind::Acknowledged, Some(&to), now, String::new()));
+        if self.watched.listening {
+            actions.push(signal(SignalKind::Registered, Some(&to), now, String::new()));
+        }
+        if let Some(name) = &self.watched.job {
+            actions.push(signal(SignalKind::JobStarted, Some(&to), now, name.clone()));
+        }
+        self.acted.done(Order::Assigned(to.clone()).rank());
+        // The inbox's copy may have lost its credential; a takeover is recognised by it.
+        let kept = self.acted.listener.take().and_then(|listener| listener.credential);
+        let listener = Assignment { credential: to.credential.clone().or(kept), ..to };
+        self.acted.listener = Some(listener.clone());
+        self.go(Stage::Adopting(listener.clone()), Effect::Adopt(listener), actions);
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        then: Then,
+        ended: Ended,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        if ended == Ended::Busy {
+            self.spared(&then, now, actions);
+            return;
+        }
+        self.acted.listener = None;
+        self.watched = Watched::default();
+        match then {
+            Then::Start(to) => self.go(Stage::Cleaning(Clean::Start(to)), Effect::Clean, actions),
+            Then::Fail(to, refused) => self.fail(&to, &refused, now, actions),
+            Then::Remove(order) => {
+                if let Some(token) = order.removal_token.clone() {
+                    self.go(Stage::Deregistering(order), Effect::Deregister(token), actions);
+                } else {
+                    let clean = Clean::Removed(order, String::new());
+                    self.go(Stage::Cleaning(clean), Effect::Clean, actions);
+                }
+            }
+            Then::Look => {}
+        }
+    }
+
+    /// A job turned out to run. What was to end its listener looks again when it is over; one that
+    /// seemed not to be registered in time was.
+    fn spared(&mut self, then: &Then, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.watched.job.is_none() {
+            self.watched.job = Some(String::new());
+        }
+        if let Then::Fail(to, _) = then
+            && !self.watched.listening
+        {
+            self.watched.listening = true;
+            actions.push(signal(SignalKind::Registered, Some(to), now, String::new()));
+        }
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        to: &Assignment,
+        refused: &Refused,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        self.acted.done(Order::Assigned(to.clone()).rank());
+        let kind = SignalKind::RegistrationFailed;
+        actions.push(signal(kind, Some(to), now, refused.report()));
+    }
+
+    pub(super) fn removed(
+        &mut self,
+        order: &Withdrawal,
+        said: String,
+        at: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        self.remains = None;
+        self.acted.done(Order::Withdrawn(order.clone()).rank());
+        let generation: Generation = order.generation;
+        let removed = Signal { generation, owner: None, at, detail: said };
+        actions.push(Action::Signal(SignalKind::Removed, removed));
+    }
+}

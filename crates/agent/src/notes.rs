@@ -1,0 +1,102 @@
+//! What an agent remembers across its own death: how far its beats got, and which parts of the
+//! warm-up are behind it.
+//!
+//! Not here: which listener runs (the runner's own state file says that).
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Notebook;
+
+/// Beats reserved by one write. A restarted agent begins after the last reserved one, so that its
+/// beats follow its predecessor's; writing for every beat would be a disk write every five seconds.
+pub const BEATS_RESERVED: u64 = 1_000;
+
+/// The notes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notes {
+    /// The boot that `beats` and `warm` speak of.
+    pub boot: String,
+    /// No beat of this boot was sent with a higher number than this.
+    pub beats: u64,
+    /// The steps that are done once per machine and are done.
+    pub installed: Vec<String>,
+    /// Whether this boot's warm-up is complete.
+    pub warm: bool,
+}
+
+impl Notes {
+    /// The notes for this boot: what belongs to an earlier one is forgotten.
+    #[must_use]
+    pub fn for_boot(self, boot: &str) -> Self {
+        if self.boot == boot {
+            return self;
+        }
+        Self { boot: boot.to_owned(), beats: 0, warm: false, installed: self.installed }
+    }
+}
+
+/// A version around them: the file outlives the agent's binary.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "v")]
+enum Stored {
+    #[serde(rename = "1")]
+    V1(Notes),
+}
+
+/// Notes in a file.
+#[derive(Clone, Debug)]
+pub struct FileNotebook {
+    path: PathBuf,
+}
+
+impl FileNotebook {
+    /// In this file; its directory must exist.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+}
+
+impl Notebook for FileNotebook {
+    fn load(&self) -> Option<Notes> {
+        let Stored::V1(notes) = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
+        Some(notes)
+    }
+
+    fn save(&self, notes: &Notes) -> io::Result<()> {
+        let text = serde_json::to_vec(&Stored::V1(notes.clone())).map_err(io::Error::other)?;
+        let next = self.path.with_extension("next");
+        fs::write(&next, text)?;
+        fs::rename(next, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_boot_forgets_all_but_what_is_installed() {
+        let installed = vec![String::from("preinstall")];
+        let notes = Notes { boot: "a".into(), beats: 9, installed: installed.clone(), warm: true };
+        assert_eq!(notes.clone().for_boot("a"), notes);
+        let next = Notes { boot: "b".into(), beats: 0, installed, warm: false };
+        assert_eq!(notes.for_boot("b"), next);
+    }
+
+    #[test]
+    fn version_one_keeps_parsing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes.json");
+        let text = r#"{"v":"1","boot":"a","beats":7,"installed":["x"],"warm":true}"#;
+        fs::write(&path, text).unwrap();
+        let book = FileNotebook::new(path);
+        let notes = book.load().unwrap();
+        assert_eq!((notes.beats, notes.warm), (7, true));
+        book.save(&notes).unwrap();
+        assert_eq!(book.load(), Some(notes));
+    }
+}

@@ -1,0 +1,101 @@
+//! Signals that are not stored yet.
+//!
+//! One per kind at most: a later signal of a kind replaces an earlier one, as it would in the store.
+//! They are sent one at a time, in order, until each is stored; a lost one would cost a healthy
+//! machine.
+//!
+//! Not here: sending (`agent`).
+
+use std::collections::VecDeque;
+
+use bullpen_core::mailbox::{Signal, SignalKind};
+
+/// Bytes of a signal's detail. A record holds one signal of each kind and must stay far below
+/// `MAILBOX_BYTES_MAX`.
+pub(crate) const DETAIL_BYTES_MAX: usize = 4 * 1024;
+
+/// What is waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    waiting: VecDeque<(SignalKind, Signal)>,
+}
+
+impl Outbox {
+    /// Adds a signal. Returns whether it must go before everything else: an interruption leaves
+    /// little time.
+    pub(crate) fn push(&mut self, kind: SignalKind, signal: Signal) -> bool {
+        let signal = Signal { detail: tail(&signal.detail).to_owned(), ..signal };
+        self.waiting.retain(|(waiting, _)| *waiting != kind);
+        let urgent = kind == SignalKind::Interrupted;
+        if urgent {
+            self.waiting.push_front((kind, signal));
+        } else {
+            self.waiting.push_back((kind, signal));
+        }
+        urgent
+    }
+
+    /// What to send next.
+    pub(crate) fn next(&self) -> Option<(SignalKind, Signal)> {
+        self.waiting.front().cloned()
+    }
+
+    /// This one is stored. One that replaced it in the meantime stays.
+    pub(crate) fn stored(&mut self, kind: SignalKind, signal: &Signal) {
+        self.waiting.retain(|(waiting, latest)| *waiting != kind || latest != signal);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// The last part of a text, cut at a character's border.
+pub(crate) fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(DETAIL_BYTES_MAX);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::ids::Generation;
+    use bullpen_core::time::Timestamp;
+
+    use super::*;
+
+    fn signal(generation: u64, detail: &str) -> Signal {
+        let generation = Generation(generation);
+        Signal { generation, owner: None, at: Timestamp::EPOCH, detail: detail.to_owned() }
+    }
+
+    #[test]
+    fn a_later_signal_of_a_kind_replaces_an_earlier_one() {
+        let mut outbox = Outbox::default();
+        outbox.push(SignalKind::Acknowledged, signal(1, ""));
+        outbox.push(SignalKind::Registered, signal(1, ""));
+        outbox.push(SignalKind::Acknowledged, signal(2, ""));
+        assert_eq!(outbox.next(), Some((SignalKind::Registered, signal(1, ""))));
+        outbox.stored(SignalKind::Registered, &signal(1, ""));
+        outbox.stored(SignalKind::Acknowledged, &signal(1, ""));
+        assert_eq!(outbox.next(), Some((SignalKind::Acknowledged, signal(2, ""))));
+    }
+
+    #[test]
+    fn an_interruption_goes_first() {
+        let mut outbox = Outbox::default();
+        assert!(!outbox.push(SignalKind::JobStarted, signal(1, "")));
+        assert!(outbox.push(SignalKind::Interrupted, signal(1, "spot")));
+        assert_eq!(outbox.next(), Some((SignalKind::Interrupted, signal(1, "spot"))));
+    }
+
+    #[test]
+    fn a_long_detail_keeps_its_end() {
+        let mut outbox = Outbox::default();
+        let long = format!("ä{}end", "x".repeat(DETAIL_BYTES_MAX - 4));
+        outbox.push(SignalKind::WarmUpFailed, signal(0, &long));
+        let (_, kept) = outbox.next().unwrap();
+        assert!(kept.detail.len() <= DETAIL_BYTES_MAX);
+        assert!(kept.detail.ends_with("xend"));
+    }
+}

@@ -1,0 +1,373 @@
+//! The official runner program as processes: `bin/Runner.Listener` of a directory with its layout.
+//!
+//! The program is started directly, in a process group of its own, with an environment of its own;
+//! its output goes to a file, because a pipe would break when the agent dies, and the listener with
+//! it. Everything is observed by looking at that file and at the process, so that a found listener
+//! is watched in the same way as one that was started here.
+//!
+//! Not here: what the lines mean (`markers`), whose processes are ours (`tree`), downloading the
+//! program, or the rest of a machine's cleaning (containers, other users' things).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::future::pending;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::mailbox::{Assignment, Credential, Secret};
+use bullpen_core::ports::Clock;
+use rustix::process::Signal;
+
+use super::markers::{meaning, refusal};
+use super::state::Listener;
+use super::tree::{self, Identity, MARK};
+use super::{Ended, Found, Observed, Refused, Runner};
+use crate::runner::watch::Watch;
+use crate::scripts::tail;
+
+/// How often a listener that does not listen yet is looked at: an owner waits for it.
+const LOOK_SOON: Duration = Duration::from_millis(20);
+/// The same afterwards.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long registering or deregistering may take.
+const STEP_WITHIN: Duration = Duration::from_secs(60);
+/// How long killed processes may take to be gone.
+const SWEEP_WITHIN: Duration = Duration::from_secs(10);
+/// The files of a registration, in the program's directory.
+const REGISTRATION: &[&str] = &[
+    ".runner",
+    ".credentials",
+    ".credentials_rsaparams",
+    ".runner_migrated",
+    ".credentials_migrated",
+];
+
+/// Where one instance's runner is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The program's directory, this instance's own: the program writes its registration there.
+    pub root: PathBuf,
+    /// Where jobs work.
+    pub work: PathBuf,
+    /// Where they put temporary files.
+    pub temp: PathBuf,
+    /// Where the agent keeps what it knows of the listener.
+    pub state: PathBuf,
+    /// What marks this instance's processes; unique on the machine.
+    pub mark: String,
+    /// Which boot this is.
+    pub boot: String,
+    /// The organisation or repository at GitHub to register with by token.
+    pub url: String,
+    /// All of the environment that the program and its jobs start with.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// How long a listener gets to end by itself, signal by signal.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// After SIGINT. The program gives a job 30 s to be cancelled.
+    pub interrupt: Duration,
+    /// After SIGTERM.
+    pub terminate: Duration,
+    /// After SIGKILL.
+    pub kill: Duration,
+}
+
+impl Patience {
+    /// What ships.
+    pub const DEFAULT: Self = Self {
+        interrupt: Duration::from_secs(35),
+        terminate: Duration::from_secs(5),
+        kill: Duration::from_secs(5),
+    };
+}
+
+/// The runner program on this machine.
+#[derive(Debug)]
+pub struct ProcessRunner<C> {
+    clock: C,
+    place: Place,
+    patience: Patience,
+    watch: Mutex<Option<Watch>>,
+}
+
+impl<C: Clock> ProcessRunner<C> {
+    /// The one at this place.
+    pub fn new(clock: C, place: Place, patience: Patience) -> Self {
+        Self { clock, place, patience, watch: Mutex::new(None) }
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_file(&self) -> PathBuf {
+        self.place.state.join("listener.json")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.place.state.join("listener.log")
+    }
+
+    fn command(&self, arguments: &[&str], output: File) -> io::Result<Command> {
+        let mut command = Command::new(self.place.root.join("bin/Runner.Listener"));
+        command
+            .args(arguments)
+            .current_dir(&self.place.root)
+            .env_clear()
+            .envs(&self.place.environment)
+            .env(MARK, &self.place.mark)
+            .env("TMPDIR", &self.place.temp)
+            .env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        Ok(command)
+    }
+
+    /// Runs one of the program's commands to its end.
+    async fn run(&self, arguments: &[&str], input: &[(&str, &str)]) -> Result<(), Refused> {
+        let path = self.place.state.join("command.log");
+        let start = || -> io::Result<Child> {
+            let mut command = self.command(arguments, File::create(&path)?)?;
+            for (name, value) in input {
+                command.env(format!("ACTIONS_RUNNER_INPUT_{name}"), value);
+            }
+            command.spawn()
+        };
+        let mut child = start().map_err(|error| cannot_start(&error))?;
+        let until = self.clock.monotonic() + STEP_WITHIN;
+        while self.clock.monotonic() < until {
+            match child.try_wait() {
+                Ok(None) => self.clock.sleep(LOOK_SOON).await,
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(why(&tail(&path), status.code())),
+                Err(error) => return Err(cannot_start(&error)),
+            }
+        }
+        let detail = format!("{} took too long: {}", arguments[0], tail(&path));
+        // Whether it reaches GitHub at all cannot be seen from a program that says nothing.
+        Err(refusal(&detail).unwrap_or_else(|| Refused::here(detail)))
+    }
+
+    fn start(&self, to: &Assignment) -> io::Result<Watch> {
+        fs::create_dir_all(&self.place.work)?;
+        fs::create_dir_all(&self.place.temp)?;
+        let mut listener = Listener::starting(&self.place.boot, to);
+        listener.save(&self.state_file())?;
+        let mut command = self.command(&["run"], File::create(self.log())?)?;
+        if let Some(Credential::Jit(config)) = &to.credential {
+            command.env("ACTIONS_RUNNER_INPUT_JITCONFIG", config.reveal());
+        }
+        let child = command.spawn()?;
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        // Nobody has waited for it, so it is there, dead or alive.
+        let process = Identity::of(pid).ok_or_else(|| io::Error::other("it has no identity"))?;
+        listener.process = Some(process);
+        listener.save(&self.state_file())?;
+        Ok(Watch::new(listener, process, Some(child), self.log(), self.place.root.clone()))
+    }
+
+    /// Whether the listener has ended within this time.
+    async fn gone_within(&self, wait: Duration) -> bool {
+        let until = self.clock.monotonic() + wait;
+        loop {
+            if self.watch().as_mut().is_none_or(Watch::look) {
+                return true;
+            }
+            if self.clock.monotonic() >= until {
+                return false;
+            }
+            self.clock.sleep(LOOK_SOON).await;
+        }
+    }
+
+    /// Kills what is left of this instance's processes.
+    async fn sweep(&self) -> io::Result<()> {
+        let until = self.clock.monotonic() + SWEEP_WITHIN;
+        while tree::kill_marked(&self.place.mark)? > 0 {
+            if self.clock.monotonic() >= until {
+                return Err(io::Error::other("a killed process does not end"));
+            }
+            self.clock.sleep(LOOK_SOON).await;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a registration; it stays known at GitHub.
+    fn forget(&self) -> io::Result<()> {
+        for file in REGISTRATION {
+            absent_is_fine(fs::remove_file(self.place.root.join(file)))?;
+        }
+        Ok(())
+    }
+
+    fn living(&self, listener: &Listener) -> io::Result<Option<Identity>> {
+        if listener.boot != self.place.boot {
+            return Ok(None);
+        }
+        let process = match listener.process {
+            Some(process) => Some(process),
+            None => tree::leader(&self.place.mark)?,
+        };
+        Ok(process.filter(|process| process.is_alive()))
+    }
+}
+
+impl<C: Clock> Runner for ProcessRunner<C> {
+    async fn find(&self) -> io::Result<Found> {
+        fs::create_dir_all(&self.place.state)?;
+        let Some(mut listener) = Listener::load(&self.state_file())? else {
+            self.sweep().await?;
+            return Ok(Found::Nothing);
+        };
+        let assignment = listener.assignment.clone();
+        let Some(process) = self.living(&listener)? else {
+            self.sweep().await?;
+            return Ok(Found::Dead { assignment });
+        };
+        listener.process = Some(process);
+        listener.save(&self.state_file())?;
+        let root = self.place.root.clone();
+        let mut watch = Watch::new(listener, process, None, self.log(), root);
+        let (listening, job) = watch.catch_up();
+        *self.watch() = Some(watch);
+        Ok(Found::Alive { assignment, listening, job })
+    }
+
+    async fn register(&self, to: &Assignment) -> Result<(), Refused> {
+        let token = match &to.credential {
+            Some(Credential::RegistrationToken(token)) => token,
+            Some(Credential::Jit(_)) => return Ok(()),
+            None => return Err(Refused::here("the assignment has no credential")),
+        };
+        // An agent that died right after registering left these, and the program would refuse.
+        self.forget().map_err(|error| cannot_start(&error))?;
+        let work = self.place.work.to_string_lossy();
+        let flags =
+            ["configure", "--unattended", "--replace", "--disableupdate", "--no-default-labels"];
+        let input = [
+            ("URL", self.place.url.as_str()),
+            ("NAME", to.runner.as_str()),
+            ("LABELS", to.label.as_str()),
+            ("WORK", &*work),
+            ("TOKEN", token.reveal()),
+        ];
+        self.run(&flags, &input).await
+    }
+
+    async fn listen(&self, to: &Assignment) -> Result<(), Refused> {
+        let watch = self.start(to).map_err(|error| cannot_start(&error))?;
+        *self.watch() = Some(watch);
+        Ok(())
+    }
+
+    async fn adopt(&self, to: &Assignment) -> io::Result<()> {
+        match &mut *self.watch() {
+            Some(watch) => watch.serve(to).save(&self.state_file()),
+            None => Ok(()),
+        }
+    }
+
+    async fn observe(&self) -> Observed {
+        loop {
+            let soon = match &mut *self.watch() {
+                Some(watch) => match watch.next() {
+                    Some(seen) => return seen,
+                    None if watch.is_over() => None,
+                    None if watch.is_listening() => Some(LOOK),
+                    None => Some(LOOK_SOON),
+                },
+                None => None,
+            };
+            match soon {
+                Some(wait) => self.clock.sleep(wait).await,
+                // The next effect starts one; who waits here asks again after it.
+                None => pending().await,
+            }
+        }
+    }
+
+    async fn end(&self, unless_busy: bool) -> io::Result<Ended> {
+        let process = match &mut *self.watch() {
+            Some(watch) => {
+                let over = watch.look();
+                if unless_busy && !over && watch.is_busy() {
+                    return Ok(Ended::Busy);
+                }
+                Some(watch.process()).filter(|_| !over)
+            }
+            None => None,
+        };
+        if let Some(process) = process {
+            let Patience { interrupt, terminate, kill } = self.patience;
+            for (signal, wait) in
+                [(Signal::INT, interrupt), (Signal::TERM, terminate), (Signal::KILL, kill)]
+            {
+                process.signal_group(signal)?;
+                if self.gone_within(wait).await {
+                    break;
+                }
+            }
+        }
+        self.sweep().await?;
+        *self.watch() = None;
+        Ok(Ended::Gone)
+    }
+
+    async fn deregister(&self, token: &Secret) -> Result<(), Refused> {
+        if !self.place.root.join(".runner").exists() {
+            return Ok(());
+        }
+        self.run(&["remove"], &[("TOKEN", token.reveal())]).await
+    }
+
+    async fn clean(&self) -> io::Result<()> {
+        self.sweep().await?;
+        self.forget()?;
+        let Place { root, work, temp, .. } = self.place.clone();
+        let (state_file, logs) = (self.state_file(), ["listener.log", "command.log"]);
+        let logs = logs.map(|name| self.place.state.join(name));
+        let work = move || -> io::Result<()> {
+            for directory in [&work, &temp, &root.join("_diag")] {
+                absent_is_fine(fs::remove_dir_all(directory))?;
+            }
+            fs::create_dir_all(&work)?;
+            fs::create_dir_all(&temp)?;
+            for log in &logs {
+                absent_is_fine(fs::remove_file(log))?;
+            }
+            // Last: while anything is left, the next agent knows that there is something to clean.
+            absent_is_fine(fs::remove_file(&state_file))
+        };
+        // A work directory can be large, and the beat must not wait for it.
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    }
+}
+
+fn cannot_start(error: &io::Error) -> Refused {
+    Refused::here(format!("could not run the runner program: {error}"))
+}
+
+/// What a program that ended with an error said about it.
+fn why(output: &str, code: Option<i32>) -> Refused {
+    let exit = code.map_or_else(
+        || String::from("ended by a signal"),
+        |code| format!("exit {code}, {}", meaning(code)),
+    );
+    let said = output.lines().rev().find_map(refusal);
+    said.unwrap_or_else(|| Refused::here(format!("{exit}: {}", output.trim())))
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

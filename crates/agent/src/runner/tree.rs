@@ -1,0 +1,139 @@
+//! Processes that belong to one instance, told apart by a mark in their environment.
+//!
+//! A *marked* process has `BULLPEN_LISTENER_OF=<mark>` in the environment it was started with;
+//! children inherit it. A process is identified by its id and its start time, so that an id that was
+//! given to another process is never mistaken for ours. Nothing is ever found by its user.
+//!
+//! Not here: starting one (`process`). A process that drops its environment, or hides it, escapes;
+//! it is caught by the process group while the listener lives, and on a machine of its own by
+//! cleaning by user, which is for the image to do.
+
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// The variable that marks.
+pub const MARK: &str = "BULLPEN_LISTENER_OF";
+
+/// Which process, for as long as the machine is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Its id.
+    pub pid: i32,
+    /// When it started, in ticks since the boot.
+    pub started: u64,
+}
+
+/// What `/proc/<pid>/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    zombie: bool,
+    group: i32,
+    started: u64,
+}
+
+impl Identity {
+    /// The process with this id now.
+    pub fn of(pid: i32) -> Option<Self> {
+        stat(pid).map(|stat| Self { pid, started: stat.started })
+    }
+
+    /// Whether it runs still. One that nobody has waited for does not run.
+    pub fn is_alive(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.zombie)
+    }
+
+    /// Sends a signal to the whole group this process leads, if it is still this process.
+    pub fn signal_group(self, signal: Signal) -> io::Result<()> {
+        let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return Ok(()) };
+        gone_is_fine(kill_process_group(pid, signal))
+    }
+
+    /// Kills this process and no other: the handle is taken first, then it is looked at again.
+    fn kill(self) -> io::Result<()> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) if self.is_alive() => gone_is_fine(pidfd_send_signal(handle, Signal::KILL)),
+            Ok(_) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Every living marked process, but not this one.
+pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
+    let entry = format!("{MARK}={mark}");
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc")? {
+        let name = process?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        // Identified before its environment is read: an id that changes hands in between is then
+        // not ours by its start time.
+        let Some(identity) = Identity::of(pid).filter(|_| pid != own) else { continue };
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let ours = environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes());
+        if ours && identity.is_alive() {
+            found.push(identity);
+        }
+    }
+    Ok(found)
+}
+
+/// The marked process that leads a group: the listener itself.
+pub fn leader(mark: &str) -> io::Result<Option<Identity>> {
+    let leads = |one: &Identity| stat(one.pid).is_some_and(|stat| stat.group == one.pid);
+    Ok(marked(mark)?.into_iter().find(leads))
+}
+
+/// Kills every marked process; returns how many there were.
+pub fn kill_marked(mark: &str) -> io::Result<usize> {
+    let all = marked(mark)?;
+    for one in &all {
+        one.kill()?;
+    }
+    Ok(all.len())
+}
+
+fn gone_is_fine(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name, second, may hold anything, so fields are counted after its last parenthesis.
+fn parse(text: &str) -> Option<Stat> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    Some(Stat {
+        zombie: matches!(*fields.first()?, "Z" | "X"),
+        group: fields.get(2)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "42 (a) b) S 1 40 40 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+        assert_eq!(parse(text), Some(Stat { zombie: false, group: 40, started: 777 }));
+    }
+
+    #[test]
+    fn this_process_is_alive_and_not_marked() {
+        let own = Identity::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(own.is_alive());
+        assert!(!Identity { started: own.started + 1, ..own }.is_alive());
+        assert_eq!(marked("nobody's mark").unwrap(), []);
+    }
+}

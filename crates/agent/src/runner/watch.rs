@@ -1,0 +1,175 @@
+//! Watching one listener: its output as it grows, and whether it lives.
+//!
+//! Not here: ending it (`process`), or what a line means (`markers`).
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::process::Child;
+
+use bullpen_core::mailbox::Assignment;
+
+use super::Observed;
+use super::markers::read;
+use super::state::Listener;
+use super::tree::Identity;
+
+/// Bytes of output taken at a time.
+const BYTES_PER_READ: u64 = 256 * 1024;
+/// Bytes kept of a line that does not end. No marker is that long.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// One listener under watch.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    listener: Listener,
+    process: Identity,
+    /// Only who started it can ask for its exit code.
+    child: Option<Child>,
+    log: PathBuf,
+    root: PathBuf,
+    read_to: u64,
+    line: Vec<u8>,
+    listening: bool,
+    job: Option<String>,
+    seen: VecDeque<Observed>,
+    over: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        listener: Listener,
+        process: Identity,
+        child: Option<Child>,
+        log: PathBuf,
+        root: PathBuf,
+    ) -> Self {
+        Self {
+            listener,
+            process,
+            child,
+            log,
+            root,
+            read_to: 0,
+            line: Vec::new(),
+            listening: false,
+            job: None,
+            seen: VecDeque::new(),
+            over: false,
+        }
+    }
+
+    pub(crate) fn process(&self) -> Identity {
+        self.process
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// What is to be stored once it serves this.
+    pub(crate) fn serve(&mut self, to: &Assignment) -> &Listener {
+        self.listener.assignment = Assignment { credential: None, ..to.clone() };
+        &self.listener
+    }
+
+    /// Reads all that a found listener has said so far; only its end is still news then.
+    pub(crate) fn catch_up(&mut self) -> (bool, Option<String>) {
+        self.look();
+        // Trouble that it got over is no news either.
+        let is_news =
+            |seen: &Observed| matches!(seen, Observed::Ended { .. } | Observed::Trouble(_));
+        let old = self.seen.iter().rposition(|seen| !is_news(seen)).map_or(0, |last| last + 1);
+        self.seen.drain(..old);
+        (self.listening, self.job.clone())
+    }
+
+    /// The next thing it did.
+    pub(crate) fn next(&mut self) -> Option<Observed> {
+        if self.seen.is_empty() {
+            self.look();
+        }
+        self.seen.pop_front()
+    }
+
+    /// Looks afresh. Returns whether it has ended.
+    pub(crate) fn look(&mut self) -> bool {
+        if self.over {
+            return true;
+        }
+        // Its end is asked for first: what it said before it is then in the file.
+        let ended = self.ended();
+        let length = fs::metadata(&self.log).map_or(0, |log| log.len());
+        while self.read_to < length && self.take_output().unwrap_or(false) {}
+        if let Some(ended) = ended {
+            self.over = true;
+            self.job = None;
+            self.seen.push_back(ended);
+        }
+        self.over
+    }
+
+    /// Its end, if it has come.
+    fn ended(&mut self) -> Option<Observed> {
+        let code = match &mut self.child {
+            Some(child) => child.try_wait().ok()??.code(),
+            None if self.process.is_alive() => return None,
+            None => None,
+        };
+        Some(Observed::Ended { code })
+    }
+
+    /// Takes some output; returns whether there may be more.
+    fn take_output(&mut self) -> io::Result<bool> {
+        let mut file = File::open(&self.log)?;
+        file.seek(SeekFrom::Start(self.read_to))?;
+        let mut bytes = Vec::new();
+        let count = file.take(BYTES_PER_READ).read_to_end(&mut bytes)?;
+        self.read_to += u64::try_from(count).unwrap_or(0);
+        for byte in bytes {
+            if byte == b'\n' {
+                let line = std::mem::take(&mut self.line);
+                self.take_line(&String::from_utf8_lossy(&line));
+            } else if self.line.len() < LINE_BYTES_MAX {
+                self.line.push(byte);
+            }
+        }
+        Ok(count > 0)
+    }
+
+    fn take_line(&mut self, line: &str) {
+        let Some(mut seen) = read(line) else { return };
+        match &mut seen {
+            Observed::Listening { id } => {
+                self.listening = true;
+                *id = self.runner_id();
+            }
+            Observed::JobStarted { name } => {
+                self.listening = true;
+                self.job = Some(name.clone());
+            }
+            Observed::JobFinished { .. } => self.job = None,
+            Observed::Trouble(_) | Observed::Ended { .. } => {}
+        }
+        self.seen.push_back(seen);
+    }
+
+    /// The runner's id at GitHub, from the registration's file.
+    fn runner_id(&self) -> Option<String> {
+        let text = fs::read_to_string(self.root.join(".runner")).ok()?;
+        // The program writes a byte order mark.
+        let json = text.trim_start_matches('\u{feff}');
+        let settings: serde_json::Value = serde_json::from_str(json).ok()?;
+        let id = settings.get("AgentId").or_else(|| settings.get("agentId"))?;
+        id.as_i64().map(|id| id.to_string())
+    }
+}

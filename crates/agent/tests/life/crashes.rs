@@ -1,0 +1,56 @@
+//! An agent that dies at any await, and the next one: nothing is started twice, nothing is forgotten.
+
+use bullpen_core::mailbox::{Assignment, Mode, Order, SignalKind};
+use bullpen_sim::clock::pass;
+use bullpen_sim::wire::Wire;
+
+use crate::stage::{Stage, secs};
+
+/// Awaits at which an agent dies, one after the other: more than the path under test has.
+const AWAITS: u64 = 60;
+
+/// One agent until it dies at its await number `awaits` from now, or for a while; then its machine
+/// is ready for the next.
+async fn doomed(stage: &mut Stage, awaits: u64) {
+    stage.wire.die_after(awaits);
+    let (agent, _interrupter) = stage.agent();
+    tokio::select! {
+        biased;
+        () = stage.wire.died() => {}
+        ending = agent => panic!("it ended: {ending:?}"),
+        () = pass(secs(20)) => {}
+    }
+    stage.wire = Wire::calm();
+}
+
+fn listened(stage: &Stage) -> usize {
+    stage.runner().did().iter().filter(|did| did.starts_with("listens")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assignment_is_served_once_wherever_an_agent_dies() {
+    for awaits in 0..AWAITS {
+        let mut stage = Stage::new();
+        stage.runner().script().register_takes = secs(1);
+        let order = Assignment { register_by: None, ..stage.assignment(1) };
+        stage.post(Order::Assigned(order)).await;
+        doomed(&mut stage, awaits).await;
+        stage.during(stage.signal(SignalKind::Registered, 1)).await;
+        assert_eq!(listened(&stage), 1, "died after {awaits} awaits: {:?}", stage.runner().did());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_is_acknowledged_wherever_an_agent_dies() {
+    for awaits in 0..AWAITS {
+        let mut stage = Stage::new();
+        stage.assign(1).await;
+        stage.during(stage.signal(SignalKind::Registered, 1)).await;
+        stage.withdraw(2, Mode::Stop).await;
+        doomed(&mut stage, awaits).await;
+        stage.during(stage.signal(SignalKind::Removed, 2)).await;
+        let did = stage.runner().did();
+        assert_eq!(listened(&stage), 1, "died after {awaits} awaits: {did:?}");
+        assert_eq!(did.last().unwrap(), "cleaned", "died after {awaits} awaits: {did:?}");
+    }
+}

@@ -1,0 +1,242 @@
+//! One instance's directories with the stand-in runner in them, and a mailbox in memory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bullpen_agent::host::{Host, Watchdog};
+use bullpen_agent::notes::FileNotebook;
+use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
+use bullpen_agent::runner::tree;
+use bullpen_agent::scripts::ProcessScripts;
+use bullpen_agent::warm_up::Step;
+use bullpen_agent::{Agent, Ending, Orientation};
+use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerName};
+use bullpen_core::instance::Owner;
+use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::{
+    Assignment, Credential, Mode, Order, Report, Signal, SignalKind, Withdrawal,
+};
+use bullpen_core::ports::{Clock, Mailbox, Written};
+use bullpen_core::time::Timestamp;
+use bullpen_sim::clock::SimClock;
+use bullpen_sim::model::mailbox::MailboxModel;
+use bullpen_sim::wire::Wire;
+use rustix::fs::{CWD, FileType, Mode as Permissions, mknodat};
+
+/// How long a process may take to do what a test waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A machine of directories.
+pub(crate) struct Machine {
+    runner: ProcessRunner<SimClock>,
+    scripts: ProcessScripts<SimClock>,
+    notebook: FileNotebook,
+    shortened: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl Watchdog for Machine {
+    async fn shorten(&self, to: Timestamp) -> io::Result<()> {
+        self.shortened.lock().expect("no test panics with it").push(to);
+        Ok(())
+    }
+}
+
+impl Host for Machine {
+    type Runner = ProcessRunner<SimClock>;
+    type Watchdog = Self;
+    type Scripts = ProcessScripts<SimClock>;
+    type Notebook = FileNotebook;
+
+    fn runner(&self) -> &Self::Runner {
+        &self.runner
+    }
+
+    fn watchdog(&self) -> &Self {
+        self
+    }
+
+    fn scripts(&self) -> &Self::Scripts {
+        &self.scripts
+    }
+
+    fn notebook(&self) -> &FileNotebook {
+        &self.notebook
+    }
+}
+
+/// One instance.
+pub(crate) struct Instance {
+    pub(crate) directory: PathBuf,
+    pub(crate) clock: SimClock,
+    pub(crate) mailbox: MailboxModel,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) limits: Limits,
+    pub(crate) patience: Patience,
+    pub(crate) shortened: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl Instance {
+    /// Lays the directories out.
+    pub(crate) fn lay_out(directory: &Path) {
+        let bin = directory.join("runner/bin");
+        fs::create_dir_all(&bin).expect("a directory");
+        fs::create_dir_all(directory.join("state")).expect("a directory");
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/Runner.Listener");
+        // Not a copy: a program that another thread's child still holds open for writing cannot run.
+        symlink(program, bin.join("Runner.Listener")).expect("the stand-in is beside this file");
+    }
+
+    /// An agent's view of what lies there. Its mailbox is new.
+    pub(crate) fn at(directory: &Path) -> Self {
+        let clock = SimClock::new(Wire::calm(), 0);
+        let mailbox = MailboxModel::new(Wire::calm(), clock.clone());
+        Self {
+            directory: directory.to_owned(),
+            clock,
+            mailbox,
+            steps: Vec::new(),
+            limits: Limits::DEFAULT,
+            patience: Patience::DEFAULT,
+            shortened: Arc::default(),
+        }
+    }
+
+    pub(crate) fn key() -> MailboxKey {
+        MailboxKey::new("i-1")
+    }
+
+    pub(crate) fn mark(&self) -> String {
+        self.directory.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn agent(&self) -> impl Future<Output = Ending> {
+        let path = std::iter::once((String::from("PATH"), String::from("/usr/bin:/bin")));
+        let environment: BTreeMap<String, String> = path.collect();
+        let place = Place {
+            root: self.path("runner"),
+            work: self.path("runner/_work"),
+            temp: self.path("temp"),
+            state: self.path("state"),
+            mark: self.mark(),
+            boot: String::from("boot-1"),
+            url: String::from("https://github.example/octo/main"),
+            environment: environment.clone(),
+        };
+        let state = self.path("state");
+        let scripts =
+            ProcessScripts::new(self.clock.clone(), state.clone(), &self.mark(), environment);
+        let machine = Machine {
+            runner: ProcessRunner::new(self.clock.clone(), place, self.patience),
+            scripts,
+            notebook: FileNotebook::new(state.join("notes.json")),
+            shortened: Arc::clone(&self.shortened),
+        };
+        let orientation = Orientation {
+            key: Self::key(),
+            boot: String::from("boot-1"),
+            steps: self.steps.clone(),
+            limits: self.limits.clone(),
+        };
+        let (agent, _) = Agent::new(self.mailbox.clone(), self.clock.clone(), machine, orientation);
+        agent.live()
+    }
+
+    /// Plays `play` while an agent lives; it dies with the play's end.
+    pub(crate) async fn during<T>(&self, play: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            ending = self.agent() => panic!("the agent ended: {ending:?}"),
+            outcome = play => outcome,
+        }
+    }
+
+    pub(crate) async fn assign(&self, generation: u64, credential: Option<Credential>) {
+        let order = Order::Assigned(Assignment {
+            generation: Generation(generation),
+            owner: Owner::Request(RequestId::new("1.1.a")),
+            runner: RunnerName::new(format!("bp-i-1-{generation}")),
+            label: String::from("warm-1.1.a"),
+            credential,
+            register_by: None,
+            hard_cap: self.clock.now().after(Duration::from_secs(3_600)),
+        });
+        self.post(order).await;
+    }
+
+    pub(crate) async fn stop(&self, generation: u64) {
+        let order = Order::Withdrawn(Withdrawal {
+            generation: Generation(generation),
+            mode: Mode::Stop,
+            at: self.clock.now(),
+            idle_deadline: self.clock.now().after(Duration::from_secs(3_600)),
+            removal_token: None,
+        });
+        self.post(order).await;
+    }
+
+    async fn post(&self, order: Order) {
+        let written = self.mailbox.post(&Self::key(), &order).await.expect("a calm wire");
+        assert!(matches!(written, Written::Won(_)), "{written:?}");
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.mailbox.report_now(&Self::key()).unwrap_or_default()
+    }
+
+    /// Waits until the report shows something.
+    pub(crate) async fn until<T>(&self, what: &str, find: impl Fn(&Report) -> Option<T>) -> T {
+        let until = self.clock.monotonic() + PATIENCE;
+        while self.clock.monotonic() < until {
+            if let Some(found) = find(&self.report()) {
+                return found;
+            }
+            self.mailbox.wait(&Self::key(), Duration::from_millis(100)).await;
+        }
+        let log = self.text("state/listener.log");
+        panic!("no {what} within {PATIENCE:?}; {:?}; the listener said: {log}", self.report());
+    }
+
+    pub(crate) async fn signal(&self, kind: SignalKind, generation: u64) -> Signal {
+        let generation = Generation(generation);
+        let what = format!("{kind:?} {generation}");
+        self.until(&what, |report| report.signal(kind, generation).cloned()).await
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running.
+        let _ = tree::kill_marked(&self.mark());
+        for step in &self.steps {
+            let _ = tree::kill_marked(&format!("{}/warm-up/{}", self.mark(), step.name));
+        }
+    }
+}
+
+/// A pipe with a name. It is held open, so that nobody waits for the other side to appear.
+pub(crate) struct Pipe(File);
+
+impl Pipe {
+    pub(crate) fn new(path: &Path) -> Self {
+        let permissions = Permissions::RUSR | Permissions::WUSR;
+        mknodat(CWD, path, FileType::Fifo, permissions, 0).expect("a pipe can be made");
+        Self(OpenOptions::new().read(true).write(true).open(path).expect("it can be opened"))
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.0, "{line}").expect("it is open");
+    }
+}
