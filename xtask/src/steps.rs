@@ -3,6 +3,7 @@
 //! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
 
 use crate::gate::Step;
+use crate::place::succeed;
 use crate::{clean_tree, deny, sabotage, seeds, tidy, tools};
 
 /// Every step.
@@ -24,6 +25,16 @@ pub(crate) const ALL: &[Step] = &[
         what: "cargo clippy --workspace --all-targets -- -D warnings",
         run: |gate| {
             gate.place.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        },
+    },
+    Step {
+        name: "doc",
+        what: "cargo doc --workspace --no-deps, with warnings denied",
+        run: |gate| {
+            let mut doc = gate.place.command("cargo");
+            succeed(
+                doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+            )
         },
     },
     Step {
