@@ -28,6 +28,8 @@ pub const MESSAGES_PER_CALL_MAX: usize = 10;
 /// Instance ids per start, stop, terminate or tag call: large enough to matter, small enough that a
 /// partial failure is cheap to deal with one by one.
 pub const IDS_PER_CALL_MAX: usize = 50;
+/// Launches that EC2 gives back in an hour: two a second, shared by a whole account and region.
+pub const LAUNCHES_PER_HOUR_SUSTAINED: u64 = 7_200;
 /// A webhook body's size; GitHub's own limit is larger, its real `workflow_job` bodies far smaller.
 pub const WEBHOOK_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// A pool message's size. Ours are below 1 KiB; anything larger is not ours.

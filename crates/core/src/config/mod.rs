@@ -8,6 +8,7 @@
 //! Not here: opening files or looking at the environment (`bullpen`), which target a schedule gives
 //! (`schedule`), or what labels ask for.
 
+mod churn;
 pub mod extension;
 mod finding;
 pub mod forms;

@@ -11,7 +11,7 @@ use super::node::{Entry, Node, Value};
 use super::pool::{self, PoolConfig};
 use super::read::{Fate, Shape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
-use super::{timetable, yaml};
+use super::{churn, timetable, yaml};
 use crate::class::{Architecture, RunnerClass};
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::labels::class::Catalogue;
@@ -213,6 +213,7 @@ fn assemble(
             config.pools.insert(PoolName::new(&entry.key), read);
         }
     }
+    churn::check(pools, config.pools.iter(), findings);
     config
 }
 
