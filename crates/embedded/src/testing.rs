@@ -1,4 +1,4 @@
-//! What this room's tests share: a clock that stands until it is moved, and records to store.
+//! What this room's tests share: a clock, and records to store.
 //!
 //! Not here: anything that waits for real time.
 
@@ -12,42 +12,16 @@ use bullpen_core::ids::{
     SpecHash, TrustGroup, Zone,
 };
 use bullpen_core::instance::{EndReason, Facts, Owner, Record, State, Tier};
-use bullpen_core::ports::{Clock, Ledger, Recorded, Reserved, Written};
+use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
-use tokio::sync::watch;
-
-/// A clock that stands until it is moved.
-pub(crate) struct ManualClock(watch::Sender<Timestamp>);
+pub(crate) use bullpen_sim::clock::ManualClock;
 
 /// When every test begins.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-impl ManualClock {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(START)))
-    }
-
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0.send_modify(|now| *now = now.after(by));
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        *self.0.borrow()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.now().since(START)
-    }
-
-    /// Counts from the call, not from the first poll.
-    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
-        let (until, mut moved) = (self.now().after(wait), self.0.subscribe());
-        async move {
-            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
-        }
-    }
+/// A clock that stands there until it is moved.
+pub(crate) fn clock() -> Arc<ManualClock> {
+    ManualClock::at(START)
 }
 
 pub(crate) fn secs(seconds: u64) -> Duration {

@@ -10,30 +10,9 @@ use std::time::Duration;
 use bullpen_core::ports::Clock;
 use bullpen_core::time::Timestamp;
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
-use bullpen_sim::clock::world_begins;
+use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
 use tempfile::TempDir;
-use tokio::sync::watch;
-
-/// A clock that stands until it is moved.
-struct ManualClock(watch::Sender<Timestamp>);
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        *self.0.borrow()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.now().since(world_begins())
-    }
-
-    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
-        let (until, mut moved) = (self.now().after(wait), self.0.subscribe());
-        async move {
-            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
-        }
-    }
-}
 
 /// What every harness here has: a directory of its own and a clock.
 struct Ground {
@@ -44,13 +23,13 @@ struct Ground {
 impl Ground {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("the system has room for temporary files");
-        Self { directory, clock: Arc::new(ManualClock(watch::Sender::new(world_begins()))) }
+        Self { directory, clock: ManualClock::new() }
     }
 
     /// Moves the clock, and lets the database's threads get their turn at what that woke.
     async fn pass(&self, wait: Duration) {
         const TURN: Duration = Duration::from_millis(5);
-        self.clock.0.send_modify(|now| *now = now.after(wait));
+        self.clock.advance(wait);
         #[expect(clippy::disallowed_methods, reason = "the threads below run on real time")]
         tokio::time::sleep(TURN).await;
     }

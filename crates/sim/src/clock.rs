@@ -1,14 +1,18 @@
 //! Virtual time: the runtime's paused clock, seen through the `Clock` port.
 //!
-//! Every process of a world has its own [`SimClock`] on the same time, with its own skew.
+//! Every process of a world has its own [`SimClock`] on the same time, with its own skew. A
+//! [`ManualClock`] is for tests of adapters that cannot run on virtual time.
 //!
 //! Not here: making time pass. The runtime does that when nobody has anything left to do.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::ports::Clock;
 use bullpen_core::time::Timestamp;
+
+use tokio::sync::watch;
 
 use crate::wire::Wire;
 
@@ -49,6 +53,48 @@ impl SimClock {
     /// The true time, without this process's skew.
     pub fn true_now(&self) -> Timestamp {
         self.begins.after(self.elapsed())
+    }
+}
+
+/// A clock that stands until it is moved, for adapters that run on real threads.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: watch::Sender<Timestamp>,
+    began: Timestamp,
+}
+
+impl ManualClock {
+    /// A clock that shows the beginning of every simulated world.
+    pub fn new() -> Arc<Self> {
+        Self::at(world_begins())
+    }
+
+    /// A clock that shows this time.
+    pub fn at(began: Timestamp) -> Arc<Self> {
+        Arc::new(Self { now: watch::Sender::new(began), began })
+    }
+
+    /// Moves it.
+    pub fn advance(&self, by: Duration) {
+        self.now.send_modify(|now| *now = now.after(by));
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.now.borrow()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.now().since(self.began)
+    }
+
+    /// Counts from the call, not from the first poll.
+    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        let (until, mut moved) = (self.now().after(wait), self.now.subscribe());
+        async move {
+            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
+        }
     }
 }
 

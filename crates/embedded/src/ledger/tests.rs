@@ -23,7 +23,7 @@ struct World {
 fn world() -> World {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("ledger.db");
-    let clock = ManualClock::new();
+    let clock = clock();
     let ledger = SqliteLedger::open(&path, Arc::clone(&clock)).unwrap();
     World { clock, ledger, path, _directory: directory }
 }

@@ -9,7 +9,7 @@ use bullpen_core::mailbox::{Assignment, Credential, Mode, Phase, Secret, Withdra
 use tempfile::TempDir;
 
 use super::*;
-use crate::testing::{ManualClock, START, owner, secs, won};
+use crate::testing::{ManualClock, START, clock, owner, secs, won};
 
 struct World {
     clock: Arc<ManualClock>,
@@ -21,7 +21,7 @@ struct World {
 fn world() -> World {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("mailbox.db");
-    let clock = ManualClock::new();
+    let clock = clock();
     let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock)).unwrap();
     World { clock, mailbox, path, _directory: directory }
 }

@@ -8,7 +8,7 @@ use bullpen_core::ports::{Fifo, QueueKind};
 use tempfile::TempDir;
 
 use super::*;
-use crate::testing::{ManualClock, secs};
+use crate::testing::{ManualClock, clock, secs};
 
 struct World {
     clock: Arc<ManualClock>,
@@ -20,7 +20,7 @@ struct World {
 fn world() -> World {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("ledger.db");
-    let clock = ManualClock::new();
+    let clock = clock();
     let queues = SqliteQueues::open(&path, Arc::clone(&clock)).unwrap();
     World { clock, queues, path, _directory: directory }
 }

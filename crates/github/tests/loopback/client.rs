@@ -10,9 +10,10 @@ use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Fault, Forge as _};
 use bullpen_github::stand_in::protocol::{Conclusion, Register};
 use bullpen_github::{App, BadSettings, GitHub, Login, Settings, Status};
+use bullpen_sim::clock::ManualClock;
 use futures_util::future::join_all;
 
-use crate::world::{APP_ID, ManualClock, World, app, key, order, pat, spec};
+use crate::world::{APP_ID, World, app, key, order, pat, spec};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -26,10 +27,10 @@ async fn an_installation_token_is_asked_for_once_and_replaced_early() {
     let github = world.client("acme", app());
     github.list().await.unwrap();
     assert_eq!(world.stand_in.calls(), 3, "the installation, its token, the listing");
-    world.clock.pass(54 * MINUTE);
+    world.clock.advance(54 * MINUTE);
     github.list().await.unwrap();
     assert_eq!(world.stand_in.calls(), 4, "the token is still good");
-    world.clock.pass(MINUTE);
+    world.clock.advance(MINUTE);
     github.list().await.unwrap();
     assert_eq!(world.stand_in.calls(), 6, "a new token, for the installation that is known");
 }
@@ -68,7 +69,7 @@ async fn an_app_that_is_unknown_or_not_installed_is_told_what_to_do() {
 async fn a_jwt_from_a_wrong_clock_is_refused() {
     let world = World::new().await;
     let off = ManualClock::new();
-    off.pass(20 * MINUTE);
+    off.advance(20 * MINUTE);
     let settings = world.settings("acme", app());
     let github = GitHub::new(&settings, off).unwrap();
     denied(&github.list().await.unwrap_err(), "clock");
@@ -89,9 +90,9 @@ async fn a_registration_token_is_kept_for_half_its_life() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let first = github.registration_token().await.unwrap();
-    world.clock.pass(29 * MINUTE);
+    world.clock.advance(29 * MINUTE);
     assert_eq!(github.registration_token().await.unwrap(), first);
-    world.clock.pass(MINUTE);
+    world.clock.advance(MINUTE);
     assert_ne!(github.registration_token().await.unwrap(), first);
     assert_ne!(github.removal_token().await.unwrap(), github.removal_token().await.unwrap());
 }

@@ -14,10 +14,11 @@ use bullpen_core::ports::{Clock as _, RunnerSpec};
 use bullpen_core::time::Timestamp;
 use bullpen_github::stand_in::protocol::{Register, Registered};
 use bullpen_github::{GitHub, Login};
+use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::forge::ForgeHarness;
 
-use crate::world::{ManualClock, PREFIX, World, app, order, pat};
+use crate::world::{PREFIX, World, app, order, pat};
 
 /// Whose runners, and as whom.
 trait Stack {
@@ -91,7 +92,7 @@ impl<S: Stack> Harness for Loopback<S> {
     }
 
     async fn pass(&self, wait: Duration) {
-        self.world.clock.pass(wait);
+        self.world.clock.advance(wait);
         tokio::task::yield_now().await;
     }
 

@@ -73,11 +73,11 @@ async fn a_rate_limit_silences_us_for_as_long_as_it_says() {
     world.stand_in.pull(|levers| levers.rate_limit = Some(limit));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     world.stand_in.pull(|levers| levers.rate_limit = None);
-    world.clock.pass(Duration::from_secs(29));
+    world.clock.advance(Duration::from_secs(29));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
     assert_eq!(world.stand_in.calls(), 1, "nothing was sent meanwhile");
-    world.clock.pass(Duration::from_secs(1));
+    world.clock.advance(Duration::from_secs(1));
     assert_eq!(github.runners().await, Ok(vec![]));
 }
 
@@ -90,7 +90,7 @@ async fn a_spent_budget_silences_us_until_the_reset() {
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     assert_eq!(world.stand_in.calls(), 3);
-    world.clock.pass(61 * MINUTE);
+    world.clock.advance(61 * MINUTE);
     assert_eq!(github.runners().await, Ok(vec![]));
     world.stand_in.pull(|levers| levers.rate_limit = Some(RateLimit::Primary));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
@@ -103,7 +103,7 @@ async fn a_slow_answer_is_given_up_by_the_clock() {
     world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
     let turn = async {
         world.stand_in.called(1).await;
-        world.clock.pass(CALL_TIMEOUT);
+        world.clock.advance(CALL_TIMEOUT);
     };
     let (listed, ()) = join(github.runners(), turn).await;
     assert_eq!(listed, Err(Fault::Unavailable));
@@ -124,7 +124,7 @@ async fn a_method_of_many_calls_is_given_up_by_the_clock() {
     let turning = async {
         for page in 1.. {
             world.stand_in.called(before + page).await;
-            world.clock.pass(slow);
+            world.clock.advance(slow);
         }
     };
     let Either::Left((listed, _)) = select(pin!(github.runners()), pin!(turning)).await else {

@@ -79,7 +79,7 @@ async fn a_wait_ends_with_nothing() {
         while !world.stand_in.runners()[0].waiting {
             tokio::task::yield_now().await;
         }
-        world.clock.pass(Duration::from_secs(50));
+        world.clock.advance(Duration::from_secs(50));
     };
     let ((status, body), ()) = join(world.message(&runner, 50), turn).await;
     assert_eq!((status, body), (204, Value::Null));
@@ -99,7 +99,7 @@ async fn a_runner_that_hangs_up_is_offline_after_a_while() {
     drop(select.await);
     waiting(false).await;
     assert!(world.stand_in.runners()[0].online);
-    world.clock.pass(ONLINE_FOR);
+    world.clock.advance(ONLINE_FOR);
     assert!(!world.stand_in.runners()[0].online);
     assert_eq!(world.job(&["x"]).runner, None);
 }
@@ -125,7 +125,7 @@ async fn a_job_that_is_not_started_goes_to_another() {
     let deaf = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.job(&["x"]);
     assert_eq!(job.runner.as_deref(), Some("bp-1"));
-    world.clock.pass(MINUTE);
+    world.clock.advance(MINUTE);
     world.runner("acme", "bp-2", &["x"]).await;
     assert_eq!(runner_of(&world, job.id).as_deref(), Some("bp-2"));
     assert_eq!(world.started(&deaf, job.id).await, 409);
@@ -138,9 +138,9 @@ async fn a_running_job_ends_with_its_runner() {
     let lost = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.job(&["x"]);
     world.started(&lost, job.id).await;
-    world.clock.pass(9 * MINUTE);
+    world.clock.advance(9 * MINUTE);
     assert_eq!(world.stand_in.job(job.id).unwrap().status, "in_progress");
-    world.clock.pass(MINUTE);
+    world.clock.advance(MINUTE);
     assert_eq!(world.stand_in.job(job.id).unwrap().conclusion, Some(Conclusion::Failure));
     let stopped = world.runner("acme", "bp-2", &["x"]).await;
     let job = world.job(&["x"]);
@@ -192,7 +192,7 @@ async fn tokens_are_good_for_what_they_are_for() {
         let body = json!({"token": token.reveal()});
         assert_eq!(world.ask("POST", &path, "", Some(body)).await.0, status);
     }
-    world.clock.pass(60 * MINUTE);
+    world.clock.advance(60 * MINUTE);
     assert_eq!(world.register(&wish(&registration)).await.unwrap_err(), 401);
 }
 

@@ -3,17 +3,14 @@
 //! Not here: tests.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Clock, RunnerSpec};
-use bullpen_core::time::Timestamp;
+use bullpen_core::ports::RunnerSpec;
 use bullpen_github::stand_in::protocol::{JobOrder, JobView, Register, Registered};
 use bullpen_github::stand_in::{KnownApp, Options, StandIn};
 use bullpen_github::{App, AppKey, GitHub, Login, Scope, Settings};
-use bullpen_sim::clock::world_begins;
+use bullpen_sim::clock::ManualClock;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -21,41 +18,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 pub(crate) const APP_ID: &str = "Iv1.stand-in";
 pub(crate) const PREFIX: &str = "bp-";
 const APP_KEY: &str = include_str!("../../fixtures/test-app-key.pem");
-
-/// A clock that stands until it is moved.
-pub(crate) struct ManualClock(watch::Sender<Timestamp>);
-
-impl ManualClock {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(world_begins())))
-    }
-
-    pub(crate) fn pass(&self, wait: Duration) {
-        self.0.send_modify(|now| *now = now.after(wait));
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        *self.0.borrow()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.now().since(world_begins())
-    }
-
-    fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send {
-        let (until, mut moved) = (self.now().after(wait), self.0.subscribe());
-        async move {
-            moved.wait_for(|now| *now >= until).await.expect("the clock outlives its sleepers");
-        }
-    }
-}
 
 /// A fresh world: nothing in it but an App, installed on `acme`.
 pub(crate) struct World {
