@@ -11,21 +11,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::class::{Architecture, Usage};
-use crate::creation::Intent;
 use crate::ids::{
-    ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
-    PoolName, RequestId, Revision, SpecHash, StopOp, TrustGroup, Zone,
+    ClaimId, Generation, InstanceId, JobId, PoolName, RequestId, Revision, StopOp, TrustGroup,
 };
 use crate::message::Advert;
-use crate::ports::Machine;
 use crate::time::Timestamp;
 
 pub mod event;
+mod facts;
 pub mod standby;
 pub mod transition;
 
 pub use event::{Authority, Event, Refusal, Warm};
+pub use facts::Facts;
 
 /// Who holds an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -296,56 +294,6 @@ impl State {
     /// Whether a machine may still exist in this state.
     pub const fn is_live(&self) -> bool {
         !matches!(self, Self::Terminated { .. })
-    }
-}
-
-/// What is known of a machine since its launch and never changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// The class it was launched as.
-    pub class: ClassName,
-    /// Its type, as launched.
-    pub instance_type: InstanceType,
-    /// Its own vCPUs, never today's class definition.
-    pub vcpu: u32,
-    /// Its own memory.
-    pub memory_mib: u32,
-    /// Its zone.
-    pub zone: Zone,
-    /// How it is paid for.
-    pub usage: Usage,
-    /// Its architecture.
-    pub architecture: Architecture,
-    /// What it was built from.
-    pub spec_hash: SpecHash,
-    /// The pool it was launched for, if any.
-    pub pool: Option<PoolName>,
-    /// Where its mailbox is.
-    pub mailbox: MailboxKey,
-    /// The intent it was launched under.
-    pub intent: IntentId,
-    /// When it was launched.
-    pub launched_at: Timestamp,
-}
-
-impl Facts {
-    /// The facts of a machine that was launched under an intent: the cloud's word for what it is,
-    /// the intent's for what it is for.
-    pub fn of(machine: &Machine, intent: &Intent) -> Self {
-        Self {
-            class: intent.class.clone(),
-            instance_type: machine.instance_type.clone(),
-            vcpu: machine.vcpu,
-            memory_mib: machine.memory_mib,
-            zone: machine.zone.clone(),
-            usage: machine.usage,
-            architecture: machine.architecture,
-            spec_hash: intent.spec_hash.clone(),
-            pool: intent.pool.clone(),
-            mailbox: machine.mailbox.clone(),
-            intent: intent.id.clone(),
-            launched_at: machine.launched_at,
-        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! What is known of a machine since its launch.
+//!
+//! Not here: anything that changes ([`super::Record`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{Architecture, Usage};
+use crate::creation::Intent;
+use crate::ids::{ClassName, InstanceType, IntentId, MailboxKey, PoolName, SpecHash, Zone};
+use crate::ports::Machine;
+use crate::time::Timestamp;
+
+/// What is known of a machine since its launch and never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The class it was launched as.
+    pub class: ClassName,
+    /// Its type, as launched.
+    pub instance_type: InstanceType,
+    /// Its own vCPUs, never today's class definition.
+    pub vcpu: u32,
+    /// Its own memory.
+    pub memory_mib: u32,
+    /// Its zone.
+    pub zone: Zone,
+    /// How it is paid for.
+    pub usage: Usage,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// What it was built from.
+    pub spec_hash: SpecHash,
+    /// The pool it was launched for, if any.
+    pub pool: Option<PoolName>,
+    /// Where its mailbox is.
+    pub mailbox: MailboxKey,
+    /// The intent it was launched under.
+    pub intent: IntentId,
+    /// When it was launched.
+    pub launched_at: Timestamp,
+}
+
+impl Facts {
+    /// The facts of a machine that was launched under an intent: the cloud's word for what it is,
+    /// the intent's for what it is for.
+    pub fn of(machine: &Machine, intent: &Intent) -> Self {
+        Self {
+            class: intent.class.clone(),
+            instance_type: machine.instance_type.clone(),
+            vcpu: machine.vcpu,
+            memory_mib: machine.memory_mib,
+            zone: machine.zone.clone(),
+            usage: machine.usage,
+            architecture: machine.architecture,
+            spec_hash: intent.spec_hash.clone(),
+            pool: intent.pool.clone(),
+            mailbox: machine.mailbox.clone(),
+            intent: intent.id.clone(),
+            launched_at: machine.launched_at,
+        }
+    }
+}
