@@ -21,16 +21,6 @@ pub const ENTRY: Shape = Shape {
 /// The keys of an entry's `match`.
 pub const MATCH: Shape = Shape { name: "`match`", keys: &[used("day"), used("time")] };
 
-const DAYS: [(&str, Weekday); 7] = [
-    ("monday", Weekday::Monday),
-    ("tuesday", Weekday::Tuesday),
-    ("wednesday", Weekday::Wednesday),
-    ("thursday", Weekday::Thursday),
-    ("friday", Weekday::Friday),
-    ("saturday", Weekday::Saturday),
-    ("sunday", Weekday::Sunday),
-];
-
 /// Reads the `schedule` of a pool.
 pub(super) fn read(
     pool: &Keyed,
@@ -174,16 +164,11 @@ fn days(node: &Node, findings: &mut Findings) -> Option<BTreeSet<Weekday>> {
 
 fn day(node: &Node, findings: &mut Findings) -> Option<Weekday> {
     let written = &scalar(node, "day", "a day", findings)?.text;
-    if let Some((_, day)) = DAYS.iter().find(|(name, _)| name == written) {
-        return Some(*day);
-    }
-    // `Mon` and `Monday` are what people write; the nearest word would be another day.
-    let folded = written.to_lowercase();
-    let short = DAYS.iter().find(|(name, _)| folded.len() >= 2 && name.starts_with(&folded));
-    let meant = match short {
-        Some((name, _)) => Some(format!("did you mean `{name}`?")),
-        None => findings.did_you_mean(&folded, DAYS.iter().map(|(name, _)| *name)),
+    let unknown = match Weekday::parse(written) {
+        Ok(day) => return Some(day),
+        Err(unknown) => unknown,
     };
+    let meant = unknown.suggestions.first().map(|name| format!("did you mean `{name}`?"));
     let message = format!("{} is no day", shown(written));
     let finding = findings.error(node.mark, "unknown-day", message);
     finding.instead = meant.or_else(|| Some("days are `monday` to `sunday`".to_owned()));
