@@ -2,6 +2,8 @@
 //!
 //! Not here: what the orders mean (`core::mailbox`).
 
+use std::cmp::Ordering;
+
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::mailbox::{Inbox, Order};
 use bullpen_core::ports::{Fault, Mailbox, Ports, Read, Written};
@@ -16,8 +18,8 @@ use crate::patience::{Waits, patiently};
 pub enum Posted {
     /// It is, or was a moment ago; this is the inbox.
     Stored(Inbox),
-    /// Something newer is, and ours will never be.
-    Overtaken(Option<Inbox>),
+    /// Something newer is, and ours will never be; this is the inbox.
+    Overtaken(Inbox),
 }
 
 /// Stores an order. Nobody else ever writes one of the same rank with other contents: a rank's
@@ -33,22 +35,18 @@ pub async fn post<P: Ports>(
         match stack.ports.mailbox().post(key, order).await {
             Ok(Written::Won(inbox)) => return Ok(Posted::Stored(inbox)),
             Ok(Written::Lost | Written::Unknown) => {
-                let stored = inbox(stack, key, until).await?;
-                match stored.as_ref().map(|inbox| inbox.order.rank().cmp(&order.rank())) {
-                    Some(std::cmp::Ordering::Equal) => {
-                        return Ok(stored.map_or(Posted::Overtaken(None), Posted::Stored));
+                if let Some(stored) = inbox(stack, key, until).await? {
+                    match stored.order.rank().cmp(&order.rank()) {
+                        Ordering::Equal => return Ok(Posted::Stored(stored)),
+                        Ordering::Greater => return Ok(Posted::Overtaken(stored)),
+                        Ordering::Less => {}
                     }
-                    Some(std::cmp::Ordering::Greater) => return Ok(Posted::Overtaken(stored)),
-                    Some(std::cmp::Ordering::Less) | None => {}
                 }
             }
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),
         }
-        if stack.now() >= until {
-            return Err(Fault::Unavailable);
-        }
-        waits.wait(stack).await;
+        waits.again(stack, until).await?;
     }
 }
 

@@ -35,6 +35,19 @@ impl Waits {
         stack.ports.clock().sleep(half + jitter).await;
         self.next = (self.next * 2).min(WAIT_MAX);
     }
+
+    /// Waits for another try at something without an answer, unless `until` has passed.
+    pub async fn again<P: Ports>(
+        &mut self,
+        stack: &Stack<P>,
+        until: Timestamp,
+    ) -> Result<(), Fault> {
+        if stack.now() >= until {
+            return Err(Fault::Unavailable);
+        }
+        self.wait(stack).await;
+        Ok(())
+    }
 }
 
 /// Calls until it answers, its fault is final, or `until` has passed.

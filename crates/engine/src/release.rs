@@ -166,10 +166,8 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
         return Ok(Progress::Overtaken);
     };
     let until = stack.now().after(stack.limits.release_retry);
-    let inbox = match post(stack, record, Mode::Drain, until).await? {
-        Posted::Stored(inbox) | Posted::Overtaken(Some(inbox)) => inbox,
-        Posted::Overtaken(None) => return Ok(Progress::Overtaken),
-    };
+    let (Posted::Stored(inbox) | Posted::Overtaken(inbox)) =
+        post(stack, record, Mode::Drain, until).await?;
     let report = report(stack, record, until).await?;
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {

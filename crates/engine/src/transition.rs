@@ -26,16 +26,6 @@ pub enum Moved {
     Refused(Refusal),
 }
 
-impl Moved {
-    /// The new record, if it moved.
-    pub fn record(self) -> Option<Record> {
-        match self {
-            Self::To(record) => Some(record),
-            Self::Overtaken | Self::Refused(_) => None,
-        }
-    }
-}
-
 /// Applies `event` to a record as it was read.
 pub async fn apply<P: Ports>(
     stack: &Stack<P>,
@@ -75,10 +65,7 @@ pub async fn apply<P: Ports>(
             Err(fault) if fault.is_transient() && stack.now() < until => {}
             Err(fault) => return Err(fault),
         }
-        if stack.now() >= until {
-            return Err(Fault::Unavailable);
-        }
-        waits.wait(stack).await;
+        waits.again(stack, until).await?;
     }
 }
 
@@ -117,10 +104,7 @@ pub async fn claim<P: Ports>(
             Err(fault) if fault.is_transient() && stack.now() < until => {}
             Err(fault) => return Err(fault),
         }
-        if stack.now() >= until {
-            return Err(Fault::Unavailable);
-        }
-        waits.wait(stack).await;
+        waits.again(stack, until).await?;
     }
 }
 

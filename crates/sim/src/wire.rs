@@ -82,7 +82,6 @@ struct State {
     levers: VecDeque<Fate>,
     /// Awaits left until the process dies; none while it is to live.
     fuse: Option<u64>,
-    awaits: u64,
     counts: Counts,
     calls: Calls,
 }
@@ -141,7 +140,6 @@ impl Wire {
             weather,
             levers: VecDeque::new(),
             fuse: None,
-            awaits: 0,
             counts: Counts::default(),
             calls: Calls::new(),
         };
@@ -206,11 +204,6 @@ impl Wire {
         self.state().fuse = Some(awaits);
     }
 
-    /// How many awaits this process has made.
-    pub fn awaits(&self) -> u64 {
-        self.state().awaits
-    }
-
     /// Returns once the process has died.
     pub async fn died(&self) {
         let mut dead = self.dead.subscribe();
@@ -222,7 +215,6 @@ impl Wire {
     pub async fn step(&self) {
         let dies = {
             let mut state = self.state();
-            state.awaits += 1;
             match &mut state.fuse {
                 Some(0) => true,
                 Some(left) => {

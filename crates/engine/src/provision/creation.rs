@@ -102,10 +102,7 @@ async fn reserve<P: Ports>(stack: &Stack<P>, intent: &Intent) -> Result<Intent, 
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(port(fault)),
         }
-        if stack.now() >= intent.deadline {
-            return Err(port(Fault::Unavailable));
-        }
-        waits.wait(stack).await;
+        waits.again(stack, intent.deadline).await.map_err(port)?;
     }
 }
 

@@ -146,11 +146,6 @@ impl ForgeModel {
         self.state().runners.get(name).is_some_and(|entry| entry.job.is_some())
     }
 
-    /// Whether a runner of this name is connected.
-    pub fn is_online(&self, name: &RunnerName) -> bool {
-        self.state().runners.get(name).is_some_and(|entry| entry.online)
-    }
-
     /// Every listener that is connected: its machine and its label, seen from outside the world.
     pub fn listeners(&self) -> Vec<(InstanceId, String)> {
         let state = self.state();

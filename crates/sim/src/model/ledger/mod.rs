@@ -87,11 +87,6 @@ impl LedgerModel {
         locked(&self.state).read(id)
     }
 
-    /// What is stored of a job, without a trip.
-    pub fn row_now(&self, job: &JobId) -> Option<JobRow> {
-        locked(&self.state).row(job)
-    }
-
     async fn trip<T: Send + 'static>(
         &self,
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
