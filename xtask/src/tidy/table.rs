@@ -74,7 +74,8 @@ pub(crate) const ROOMS: &[Room] = &[
     },
     Room {
         name: "bullpen-embedded",
-        rooms: &["bullpen-core"],
+        // The agent's life and its processes: what runs on a machine of the process fleet.
+        rooms: &["bullpen-agent", "bullpen-core"],
         test_rooms: &["bullpen-sim"],
         outside: Outside::Only(&[
             "futures-util",
