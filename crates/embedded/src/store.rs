@@ -58,6 +58,11 @@ impl Writing<'_> {
     }
 }
 
+/// The thread that would have done it is gone.
+fn closed() -> Fault {
+    Fault::unavailable("the store is closed")
+}
+
 impl Store {
     /// Opens the database at `path`, making or migrating it if need be.
     /// A write waits for its turn as long as `patience`, and is refused then.
@@ -111,7 +116,7 @@ impl Store {
         match writes.try_send(Box::new(job)) {
             Ok(()) => answer.await.unwrap_or(Outcome::Unknown),
             Err(TrySendError::Full(_)) => Outcome::Refused(Fault::Throttled),
-            Err(TrySendError::Disconnected(_)) => Outcome::Refused(Fault::Unavailable),
+            Err(TrySendError::Disconnected(_)) => Outcome::Refused(closed()),
         }
     }
 
@@ -127,9 +132,9 @@ impl Store {
         });
         let reads = self.reads.as_ref().expect("only `drop` takes it away");
         match reads.try_send(job) {
-            Ok(()) => answer.await.unwrap_or(Err(Fault::Unavailable)),
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(closed())),
             Err(TrySendError::Full(_)) => Err(Fault::Throttled),
-            Err(TrySendError::Disconnected(_)) => Err(Fault::Unavailable),
+            Err(TrySendError::Disconnected(_)) => Err(closed()),
         }
     }
 }
@@ -195,7 +200,7 @@ where
             (Some(Ok(value)), Fate::Committed) => Outcome::Done(value),
             (Some(Ok(_)), Fate::Unknown) => Outcome::Unknown,
             (_, Fate::Never(fault)) => Outcome::Refused(fault.clone()),
-            (None, Fate::Committed | Fate::Unknown) => Outcome::Refused(Fault::Unavailable),
+            (None, Fate::Committed | Fate::Unknown) => Outcome::Refused(closed()),
         };
         // Nobody waits for the answer of a future that was dropped.
         let _ = self.reply.send(outcome);

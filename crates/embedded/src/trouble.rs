@@ -31,7 +31,7 @@ pub(crate) fn classify(error: &rusqlite::Error) -> Fault {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Throttled,
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => {
-            Fault::Unavailable
+            Fault::Unavailable(error.to_string())
         }
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
             Fault::Denied(error.to_string())
@@ -81,11 +81,16 @@ impl<T> Outcome<Option<T>> {
 }
 
 impl<T> Outcome<T> {
+    /// The fault of a write that may have landed.
+    pub(crate) fn unsure() -> Fault {
+        Fault::unavailable("the store did not confirm a write")
+    }
+
     /// As the answer of a write that has no third one: unavailable leaves open whether it landed.
     pub(crate) fn plain(self) -> Result<T, Fault> {
         match self {
             Self::Done(value) => Ok(value),
-            Self::Unknown => Err(Fault::Unavailable),
+            Self::Unknown => Err(Self::unsure()),
             Self::Refused(fault) => Err(fault),
         }
     }

@@ -43,7 +43,7 @@ impl Waits {
         until: Timestamp,
     ) -> Result<(), Fault> {
         if stack.now() >= until {
-            return Err(Fault::Unavailable);
+            return Err(Fault::unavailable("the store did not answer in time"));
         }
         self.wait(stack).await;
         Ok(())

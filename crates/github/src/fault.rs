@@ -52,7 +52,7 @@ pub(crate) fn classify(answer: &Answer, absent: Absent) -> Fault {
              runners: check the name, and that the App is installed there",
         ),
         404 | 410 => Fault::NotFound,
-        408 | 500..=599 => Fault::Unavailable,
+        408 | 500..=599 => Fault::Unavailable(format!("GitHub answered {status} ({said})")),
         _ => Fault::Unclassified(format!("{status} {said}")),
     }
 }
@@ -117,7 +117,8 @@ mod tests {
             assert_eq!(fault(status, said), Fault::Throttled, "{status} {said}");
         }
         for status in [408, 500, 502, 503, 504] {
-            assert_eq!(fault(status, "Server Error"), Fault::Unavailable, "{status}");
+            let said = format!("GitHub answered {status} (Server Error)");
+            assert_eq!(fault(status, "Server Error"), Fault::Unavailable(said));
         }
         for status in [404, 410] {
             assert_eq!(fault(status, "Not Found"), Fault::NotFound);

@@ -16,8 +16,14 @@ use crate::wire::within;
 impl<C: Clock> GitHub<C> {
     /// No method waits for longer than this room's own limit, however many calls it takes.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        within(self.wire.clock(), METHOD_TIMEOUT, work).await.unwrap_or(Err(Fault::Unavailable))
+        within(self.wire.clock(), METHOD_TIMEOUT, work).await.unwrap_or_else(|| Err(in_vain()))
     }
+}
+
+/// All calls of a method together took too long.
+pub(crate) fn in_vain() -> Fault {
+    let waited_s = METHOD_TIMEOUT.as_secs();
+    Fault::Unavailable(format!("GitHub's answers took more than {waited_s} s together"))
 }
 
 impl<C: Clock> Forge for GitHub<C> {

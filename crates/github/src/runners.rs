@@ -147,11 +147,13 @@ impl<C: Clock> GitHub<C> {
                     let name = &runner.name;
                     return Err(Fault::Unclassified(format!("the runner {name} runs a job")));
                 }
-                Deletion::Unavailable => return Err(Fault::Unavailable),
+                Deletion::Unavailable => {
+                    return Err(Fault::unavailable("GitHub did not delete a runner of that name"));
+                }
             }
         }
         // Somebody else keeps asking under this name, or the listing that is deleted from lags.
-        Err(Fault::Unavailable)
+        Err(Fault::Unavailable(format!("a runner named {} keeps coming back", runner.name)))
     }
 
     /// All runners whose name begins with the stack's prefix, all pages.

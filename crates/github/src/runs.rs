@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::client::GitHub;
 use crate::fault::Absent;
+use crate::forge::in_vain;
 use crate::limits::{METHOD_TIMEOUT, PER_PAGE};
 use crate::settings::is_name;
 use crate::wire::{Answer, Call, within};
@@ -130,7 +131,7 @@ impl<C: Clock> GitHub<C> {
         let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
         let all = self.pages(path, Absent::Thing, read);
         let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
-        all.unwrap_or(Err(Fault::Unavailable))
+        all.unwrap_or_else(|| Err(in_vain()))
     }
 }
 

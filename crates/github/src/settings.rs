@@ -173,6 +173,11 @@ impl Base {
         Ok(Self { scheme, authority, prefix: path.trim_end_matches('/').to_owned() })
     }
 
+    /// Who is spoken to, for people.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// The address of `path`, which is ours and begins with a slash.
     pub(crate) fn at(&self, path: &str) -> Option<Uri> {
         let path = format!("{}{path}", self.prefix);

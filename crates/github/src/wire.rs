@@ -140,12 +140,15 @@ impl<C: Clock> Wire<C> {
             Some(Err(error)) => {
                 let error = chain(&*error);
                 tracing::warn!(path = %call.path, error, "github did not answer");
-                return Err(Fault::Unavailable);
+                let authority = self.base.authority();
+                return Err(Fault::Unavailable(format!("GitHub at {authority}: {error}")));
             }
             None => {
                 let waited_s = CALL_TIMEOUT.as_secs();
                 tracing::warn!(path = %call.path, waited_s, "github did not answer in time");
-                return Err(Fault::Unavailable);
+                let authority = self.base.authority();
+                let what = format!("GitHub at {authority} did not answer in {waited_s} s");
+                return Err(Fault::Unavailable(what));
             }
         };
         if let Some(wait) = quiet_for(&answer, self.clock.now()) {

@@ -62,7 +62,7 @@ impl<T> Reply<T> {
         match self {
             Self::Answered(answer) => Ok(answer),
             Self::Refused(fault) => Err(fault),
-            Self::Lost => Err(Fault::Unavailable),
+            Self::Lost => Err(Fault::unavailable("no answer")),
         }
     }
 }
@@ -282,7 +282,7 @@ impl Wire {
             if self.dice.chance(weather.throttle) {
                 Fate::Refuse(Fault::Throttled)
             } else if self.dice.chance(weather.refuse) {
-                Fate::Refuse(Fault::Unavailable)
+                Fate::Refuse(Fault::unavailable("no answer"))
             } else if self.dice.chance(weather.lose_answer) {
                 Fate::LoseAnswer
             } else if self.dice.chance(weather.land_late) {

@@ -363,6 +363,6 @@ async fn a_refused_signal_is_sent_again() {
     let stage = Stage::new();
     stage.wire.refuse_next(Fault::Throttled);
     stage.wire.refuse_next(Fault::Denied(String::from("not yet")));
-    stage.wire.refuse_next(Fault::Unavailable);
+    stage.wire.refuse_next(Fault::unavailable("a test says so"));
     stage.during(stage.signal(SignalKind::WarmUpOk, 0)).await;
 }

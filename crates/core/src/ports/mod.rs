@@ -36,9 +36,9 @@ pub enum Fault {
     #[error("throttled")]
     Throttled,
     /// The service did not answer, or answered that it is down. A write may or may not have landed,
-    /// unless the method says otherwise.
-    #[error("unavailable")]
-    Unavailable,
+    /// unless the method says otherwise. The text is for people: who did not answer, and how.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
     /// The cloud has no such machine to give now.
     #[error("no capacity")]
     NoCapacity,
@@ -57,10 +57,15 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Somebody did not answer; `what` says who, and how.
+    pub fn unavailable(what: &str) -> Self {
+        Self::Unavailable(what.to_owned())
+    }
+
     /// Whether the same call may succeed later without anyone doing anything.
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Throttled | Self::Unavailable | Self::NoCapacity => true,
+            Self::Throttled | Self::Unavailable(_) | Self::NoCapacity => true,
             Self::NotFound | Self::Denied(_) | Self::Unreadable(_) | Self::Unclassified(_) => false,
         }
     }

@@ -123,7 +123,7 @@ impl<C: Clock> Queues for SqliteQueues<C> {
             Outcome::Done(answers) => Ok(answers),
             Outcome::Refused(fault) => Err(fault),
             // An error for the whole call would say that none was sent.
-            Outcome::Unknown => Ok(vec![Err(Fault::Unavailable); messages.len()]),
+            Outcome::Unknown => Ok(vec![Err(Outcome::<()>::unsure()); messages.len()]),
         }
     }
 
@@ -137,7 +137,11 @@ impl<C: Clock> Queues for SqliteQueues<C> {
         // Registered before the first look: what is sent after that look wakes this one up.
         let watch = match wait {
             Duration::ZERO => None,
-            _ => Some(self.listener.watch(topic(queue)).map_err(|_| Fault::Unavailable)?),
+            _ => Some(
+                self.listener
+                    .watch(topic(queue))
+                    .map_err(|error| Fault::Unavailable(error.to_string()))?,
+            ),
         };
         let mut end = pin!(self.clock.sleep(wait));
         loop {

@@ -158,7 +158,7 @@ async fn prepare<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held, tier
             }
             Next::CloseAttempt => {
                 give_back(stack, &terms.owner, &held.record).await;
-                return Attempt::Closed(Fault::Unavailable);
+                return Attempt::Closed(Fault::unavailable("GitHub, or the store"));
             }
             Next::Remove(failure) => {
                 return remove(stack, terms, held, register_by, failure).await;
@@ -216,7 +216,7 @@ async fn start<P: Ports>(stack: &Stack<P>, id: &InstanceId) -> Outcome {
             Some((_, Started::Failed(_))) | None => Outcome::StartFailed,
         },
         // It may have landed. The checks will tell; a machine that never beats fails them.
-        Err(Fault::Unavailable) => Outcome::Done,
+        Err(Fault::Unavailable(_)) => Outcome::Done,
         Err(_) => Outcome::StartRefused,
     }
 }
@@ -291,7 +291,7 @@ pub async fn remove<P: Ports>(
             AfterRemoval::Running => return Attempt::Ready(held),
             AfterRemoval::GiveBack => {
                 give_back(stack, &terms.owner, record).await;
-                return Attempt::Closed(Fault::Unavailable);
+                return Attempt::Closed(Fault::unavailable("GitHub, or the store"));
             }
         }
     }

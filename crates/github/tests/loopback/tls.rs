@@ -59,7 +59,7 @@ async fn a_certificate_of_your_own_is_trusted_only_if_it_was_said_so() {
         GitHub::new(&settings, Arc::clone(&world.clock)).unwrap()
     };
     let work = async {
-        assert_eq!(client(None).list().await, Err(Fault::Unavailable));
+        assert!(matches!(client(None).list().await, Err(Fault::Unavailable(_))));
         assert_eq!(world.stand_in.calls(), 0, "no credential went there");
         assert_eq!(client(Some(AUTHORITY)).list().await, Ok(vec![]));
     };

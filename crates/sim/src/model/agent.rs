@@ -241,7 +241,7 @@ impl<M: Mailbox> Agent<M> {
     ) {
         let at = self.clock.now();
         let signal = Signal { generation, owner, at, detail: detail.to_owned() };
-        while let Err(Fault::Throttled | Fault::Unavailable) =
+        while let Err(Fault::Throttled | Fault::Unavailable(_)) =
             self.mailbox.signal(&self.key, kind, &signal).await
         {
             pass(Duration::from_millis(200)).await;

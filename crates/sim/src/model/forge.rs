@@ -120,7 +120,7 @@ impl ForgeModel {
     ) -> Result<(), Fault> {
         let mut state = self.state();
         if state.outage {
-            return Err(Fault::Unavailable);
+            return Err(Fault::unavailable("GitHub is down"));
         }
         let entry =
             Entry { label: label.to_owned(), machine: machine.clone(), online: true, job: None };
@@ -224,7 +224,7 @@ impl Forge for ForgeModel {
             let reply = model.wire.call("forge", move || {
                 let state = state.lock().unwrap_or_else(PoisonError::into_inner);
                 if state.outage {
-                    return Err(Fault::Unavailable);
+                    return Err(Fault::unavailable("GitHub is down"));
                 }
                 Ok(Credential::RegistrationToken(Secret::new(&format!("token-for-{name}"))))
             });

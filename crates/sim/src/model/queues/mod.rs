@@ -143,7 +143,7 @@ impl Queues for QueuesModel {
             Reply::Answered(answers) => answers,
             Reply::Refused(fault) => Err(fault),
             // They may have landed, so this must not say that none was sent.
-            Reply::Lost => Ok(vec![Err(Fault::Unavailable); count]),
+            Reply::Lost => Ok(vec![Err(Fault::unavailable("no answer")); count]),
         }
     }
 
