@@ -46,6 +46,7 @@ pub(crate) const LEDGER: Schema = Schema {
         include_str!("../migrations/ledger/0001_records.sql"),
         include_str!("../migrations/ledger/0002_queues.sql"),
         include_str!("../migrations/ledger/0003_job_rows.sql"),
+        include_str!("../migrations/ledger/0004_documents.sql"),
     ],
     pragmas: "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
 };

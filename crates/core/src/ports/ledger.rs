@@ -84,6 +84,22 @@ pub struct WaitingAt {
     pub repository: Repository,
 }
 
+/// A document of the engine's own making that belongs to no machine and no job: a request, the
+/// stack's parameters, tokens that are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What it is listed under, such as one run attempt.
+    pub collection: String,
+    /// Which one in its collection.
+    pub name: String,
+    /// Raised by every write; the ledger sets it.
+    pub revision: Revision,
+    /// The document, opaque here.
+    pub body: String,
+    /// When it may be forgotten.
+    pub forget_at: Option<Timestamp>,
+}
+
 /// One page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
@@ -116,9 +132,9 @@ pub struct RowSwap {
 /// Contract:
 /// - Every write is atomic and conditional, and answers [`Written`]. An `Err` means that it
 ///   certainly did not land; [`Written::Unknown`] means that it may have.
-/// - Reads by key (`read`, `intent`, `lease`, `row`) and the directories (`owned_by`, `idle_in`,
-///   `standing_by`, `waiting_repositories`, `waiting`) are strongly consistent: they see every write
-///   that was answered before.
+/// - Reads by key (`read`, `intent`, `lease`, `row`, `document`) and the directories (`owned_by`,
+///   `idle_in`, `standing_by`, `waiting_repositories`, `waiting`, `documents`) are strongly
+///   consistent: they see every write that was answered before.
 /// - Directories never miss. They may list too much: an entry whose record has moved on, shown as
 ///   it is now (`owned_by`, `standing_by`) or as it was advertised (`idle_in`). Callers judge what
 ///   they get, and the conditional write decides.
@@ -233,4 +249,23 @@ pub trait Ledger: Send + Sync {
         before: Timestamp,
         after: Option<&str>,
     ) -> impl Future<Output = Result<Page<JobRow>, Fault>> + Send;
+
+    /// One document.
+    fn document(
+        &self,
+        collection: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Document>, Fault>> + Send;
+    /// Stores a document if the stored one still has this revision, or is still absent. The ledger
+    /// raises the revision.
+    fn write_document(
+        &self,
+        seen: Option<Revision>,
+        document: &Document,
+    ) -> impl Future<Output = Result<Written<Document>, Fault>> + Send;
+    /// All documents of a collection, in the order of their names. Collections are small.
+    fn documents(
+        &self,
+        collection: &str,
+    ) -> impl Future<Output = Result<Vec<Document>, Fault>> + Send;
 }

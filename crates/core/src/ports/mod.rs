@@ -25,7 +25,9 @@ mod queue;
 pub use demand::{Demand, DemandSource};
 pub use fleet::{Fleet, Launched, Machine, MachineState, Started};
 pub use forge::{Forge, Runner, RunnerSpec};
-pub use ledger::{ClaimWrite, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt};
+pub use ledger::{
+    ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,
+};
 pub use mailbox::{Mailbox, Read};
 pub use queue::{Delivery, Depth, Fifo, Outgoing, QueueKind, QueueSpec, Queues};
 

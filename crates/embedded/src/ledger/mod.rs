@@ -20,7 +20,8 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt,
+    Written,
 };
 use bullpen_core::time::Timestamp;
 
@@ -29,6 +30,7 @@ use crate::store::Store;
 use crate::turn::PATIENCE_MAX;
 
 mod creation;
+mod documents;
 mod leases;
 mod records;
 mod rows;
@@ -188,6 +190,28 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
     ) -> Result<Page<JobRow>, Fault> {
         let after = after.map(str::to_owned);
         self.store.read(move |db| rows::due(db, before, after.as_deref())).await
+    }
+
+    async fn document(&self, collection: &str, name: &str) -> Result<Option<Document>, Fault> {
+        let (collection, name) = (collection.to_owned(), name.to_owned());
+        self.store.read(move |db| documents::load(db, &collection, &name)).await
+    }
+
+    async fn write_document(
+        &self,
+        seen: Option<Revision>,
+        document: &Document,
+    ) -> Result<Written<Document>, Fault> {
+        let (next, now) = (document.clone(), self.clock.now());
+        self.store
+            .write(move |writing| documents::write(writing.db, seen, next, now))
+            .await
+            .written()
+    }
+
+    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+        let collection = collection.to_owned();
+        self.store.read(move |db| documents::list(db, &collection)).await
     }
 }
 

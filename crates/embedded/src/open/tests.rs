@@ -27,10 +27,11 @@ fn contents(directory: &TempDir) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A row in a table of each step, by which it is known again.
-const MARKS: [&str; 3] = [
+const MARKS: [&str; 4] = [
     "INSERT INTO leases (name, revision, body) VALUES ('mark', 1, 'kept')",
     "INSERT INTO queues (name, fifo, visibility, retention) VALUES ('mark', 0, 1, 1)",
     "INSERT INTO job_rows (job, revision, body, forget_at) VALUES ('mark', 1, 'kept', 1)",
+    "INSERT INTO documents (collection, name, revision, body) VALUES ('mark', 'mark', 1, 'kept')",
 ];
 
 #[test]
@@ -110,7 +111,7 @@ fn a_step_that_fails_leaves_the_file_as_it_was() {
     drop(in_the_way);
     let before = contents(&directory);
     let error = LEDGER.prepare(&path).unwrap_err();
-    assert!(matches!(error, OpenError::Migration { version: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::Migration { version: 4, .. }), "{error}");
     assert_eq!(contents(&directory), before);
     let db = Connection::open(&path).unwrap();
     assert_eq!(version_of(&db).unwrap(), 1);
@@ -132,10 +133,10 @@ fn a_newer_file_is_refused_untouched() {
     let (directory, path) = directory();
     LEDGER.prepare(&path).unwrap();
     let newer = Connection::open(&path).unwrap();
-    newer.pragma_update(None, "user_version", 4).unwrap();
+    newer.pragma_update(None, "user_version", 5).unwrap();
     drop(newer);
     let error = assert_refused(&directory, &path);
-    assert!(matches!(error, OpenError::Newer { found: 4, known: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 5, known: 4, .. }), "{error}");
 }
 
 #[test]
@@ -144,12 +145,12 @@ fn a_newer_file_whose_version_is_only_in_its_log_is_refused_untouched() {
     LEDGER.prepare(&path).unwrap();
     let killed = LEDGER.connect(&path, PATIENCE_MAX).unwrap();
     killed.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
-    killed.pragma_update(None, "user_version", 4).unwrap();
+    killed.pragma_update(None, "user_version", 5).unwrap();
     drop(killed);
     let file = fs::read(&path).unwrap();
     let log = fs::read(beside(&path, "-wal")).unwrap();
     let error = LEDGER.prepare(&path).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 4, known: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 5, known: 4, .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), file);
     assert_eq!(fs::read(beside(&path, "-wal")).unwrap(), log);
     drop(directory);

@@ -5,6 +5,7 @@
 
 mod claims;
 mod directories;
+mod documents;
 mod leases;
 mod reservations;
 mod rows;
@@ -15,6 +16,7 @@ mod writes;
 
 pub use claims::*;
 pub use directories::*;
+pub use documents::*;
 pub use leases::*;
 pub use reservations::*;
 pub use rows::*;
@@ -78,6 +80,9 @@ macro_rules! ledger_contract {
                 a_swap_exchanges_owners_and_rows,
                 a_swap_changes_nothing_if_any_part_has_moved,
                 a_swap_needs_two_running_records,
+                a_document_is_written_only_over_what_was_read,
+                of_many_first_documents_one_is_stored,
+                a_collection_lists_its_own_documents,
             ]
         );
     };

@@ -18,7 +18,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
+    ClaimWrite, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
 
@@ -27,6 +27,7 @@ use crate::clock::SimClock;
 use crate::wire::{Reply, Wire};
 
 mod directories;
+mod documents;
 mod reservations;
 mod rows;
 mod state;
@@ -244,5 +245,24 @@ impl Ledger for LedgerModel {
     ) -> Result<Page<JobRow>, Fault> {
         let after = sweeps::rows_due_cursor(after)?;
         self.sweep(move |state, then| state.rows_due(then, before, after.as_ref())).await
+    }
+
+    async fn document(&self, collection: &str, name: &str) -> Result<Option<Document>, Fault> {
+        let (collection, name) = (collection.to_owned(), name.to_owned());
+        self.ask(move |state, _| state.document(&collection, &name)).await
+    }
+
+    async fn write_document(
+        &self,
+        seen: Option<Revision>,
+        document: &Document,
+    ) -> Result<Written<Document>, Fault> {
+        let next = document.clone();
+        self.write(move |state, now| state.write_document(now, seen, next)).await
+    }
+
+    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+        let collection = collection.to_owned();
+        self.ask(move |state, _| state.documents(&collection)).await
     }
 }

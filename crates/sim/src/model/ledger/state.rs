@@ -18,6 +18,7 @@ use bullpen_core::ports::{ClaimWrite, JobRow, Swap, Written};
 use bullpen_core::time::Timestamp;
 
 use super::directories::Directories;
+use super::documents::Documents;
 use super::rows::Rows;
 use crate::model::Past;
 
@@ -78,6 +79,7 @@ pub struct LedgerState {
     pub(super) used: BTreeMap<Scope, u32>,
     leases: BTreeMap<LeaseName, Lease>,
     pub(super) rows: Rows,
+    pub(super) documents: Documents,
     observer: Option<Observer>,
 }
 

@@ -1,0 +1,46 @@
+//! Documents by collection and name.
+//!
+//! Not here: what is in one.
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::Revision;
+use bullpen_core::ports::{Document, Written};
+use bullpen_core::time::Timestamp;
+
+use super::state::LedgerState;
+
+/// By collection, then name.
+pub(super) type Documents = BTreeMap<String, BTreeMap<String, Document>>;
+
+impl LedgerState {
+    /// One document.
+    pub fn document(&self, collection: &str, name: &str) -> Option<Document> {
+        self.documents.get(collection)?.get(name).cloned()
+    }
+
+    /// All of a collection.
+    pub fn documents(&self, collection: &str) -> Vec<Document> {
+        let found = self.documents.get(collection).into_iter();
+        found.flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Stores a document if nothing was written since `seen`. What is past its time in the same
+    /// collection is forgotten.
+    pub fn write_document(
+        &mut self,
+        now: Timestamp,
+        seen: Option<Revision>,
+        next: Document,
+    ) -> Written<Document> {
+        let collection = self.documents.entry(next.collection.clone()).or_default();
+        if collection.get(&next.name).map(|stored| stored.revision) != seen {
+            return Written::Lost;
+        }
+        collection.retain(|_, stored| stored.forget_at.is_none_or(|at| at > now));
+        let revision = seen.map_or(Revision(1), Revision::next);
+        let stored = Document { revision, ..next };
+        collection.insert(stored.name.clone(), stored.clone());
+        Written::Won(stored)
+    }
+}
