@@ -132,11 +132,13 @@ fn rates(tally: &Tally, took: Duration) -> (f64, f64) {
 fn text(tally: &Tally, took: Duration) -> String {
     let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, ended, .. } =
         &tally.stats;
+    let Stats { cancelled, resumed, doubled, .. } = &tally.stats;
     let (seeds_rate, hours_rate) = rates(tally, took);
     format!(
         "{} clean, {} failed in {:.1} s: {seeds_rate:.0} seeds/s, {hours_rate:.0} simulated hours/s\n\
-         {workflows} workflow runs, {fulfilled} fulfilled, {reused} runners reused, {created} created, \
-         {jobs} jobs done, {writes} ledger writes\n\
+         {workflows} workflow runs, {fulfilled} fulfilled, {cancelled} cancelled, {resumed} run again, \
+         {doubled} run twice at once\n\
+         {reused} runners reused, {created} created, {jobs} jobs done, {writes} ledger writes\n\
          {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
          machines ended: {}",
         tally.clean,
@@ -152,8 +154,8 @@ fn text(tally: &Tally, took: Duration) -> String {
 }
 
 fn json(tally: &Tally, took: Duration) -> serde_json::Value {
-    let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, simulated, ended } =
-        &tally.stats;
+    let Stats { workflows, fulfilled, cancelled, resumed, doubled, .. } = &tally.stats;
+    let Stats { reused, created, jobs, writes, troubles, simulated, ended, .. } = &tally.stats;
     serde_json::json!({
         "clean": tally.clean,
         "failed": tally.failures.iter().map(|failure| serde_json::json!({
@@ -165,6 +167,9 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
         "simulated_hours": simulated.as_secs_f64() / 3_600.0,
         "workflows": workflows,
         "fulfilled": fulfilled,
+        "cancelled": cancelled,
+        "run_again": resumed,
+        "run_twice_at_once": doubled,
         "reused": reused,
         "created": created,
         "jobs": jobs,

@@ -29,7 +29,7 @@ pub enum Step {
 }
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As wanted.
     Done,
@@ -41,12 +41,12 @@ pub enum Outcome {
     StartFailed,
     /// The agent did not do its part.
     Failed(CheckFailure),
-    /// What failed is not this machine: GitHub, a credential, a rate limit.
-    Systemic,
+    /// What failed is not this machine: GitHub, a credential, a rate limit. The text is for people.
+    Systemic(String),
 }
 
 /// What follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The next step.
     Go(Step),
@@ -58,12 +58,13 @@ pub enum Next {
     GiveBack,
     /// Withdraw, ask GitHub to delete the runner, and let [`after_removal`] decide.
     Remove(CheckFailure),
-    /// Give this one back unharmed and end the attempt: the next would fail the same way.
-    CloseAttempt,
+    /// Give this one back unharmed and end the attempt, for this cause: the next would fail the
+    /// same way.
+    CloseAttempt(String),
 }
 
 /// What follows `outcome` of `step` on a machine of this tier.
-pub const fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
+pub fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
     match (step, outcome) {
         (Step::Claim, Outcome::Done) => Next::Go(Step::Assign),
         (Step::Assign, Outcome::Done) => match tier {
@@ -76,7 +77,7 @@ pub const fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
         (_, Outcome::StartRefused) => Next::GiveBack,
         (_, Outcome::StartFailed) => Next::Remove(CheckFailure::NotStarted),
         (_, Outcome::Failed(failure)) => Next::Remove(failure),
-        (_, Outcome::Systemic) => Next::CloseAttempt,
+        (_, Outcome::Systemic(why)) => Next::CloseAttempt(why),
     }
 }
 
@@ -97,6 +98,21 @@ pub enum CheckFailure {
     RegistrationFailed,
     /// It stopped beating.
     Silent,
+}
+
+impl CheckFailure {
+    /// For people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotStarted => "it could not be started",
+            Self::WarmUpFailed => "its warm-up failed",
+            Self::NotWarm => "its warm-up was not completed in time",
+            Self::NotAcknowledged => "its agent did not acknowledge the assignment in time",
+            Self::NotRegistered => "its listener did not register in time",
+            Self::RegistrationFailed => "its listener could not register",
+            Self::Silent => "its agent stopped beating",
+        }
+    }
 }
 
 /// What is waited for, and since when.
@@ -124,14 +140,14 @@ pub enum Watched {
 }
 
 /// What the report shows so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// Nothing decisive yet.
     Pending,
     /// The listener listens and the machine is alive.
     Passed,
-    /// Registration failed for a cause that is not this machine's.
-    Systemic,
+    /// Registration failed for a cause that is not this machine's, in the runner program's words.
+    Systemic(String),
     /// It will not come any more.
     Failed(CheckFailure),
 }
@@ -141,10 +157,9 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
     let waited = now.since(watch.since);
     let Some(report) = report else { return overdue(watch, None, waited, limits) };
     if let Some(signal) = report.signal(SignalKind::RegistrationFailed, watch.generation) {
-        return if signal.detail.starts_with(SYSTEMIC) {
-            Check::Systemic
-        } else {
-            Check::Failed(CheckFailure::RegistrationFailed)
+        return match signal.detail.strip_prefix(SYSTEMIC) {
+            Some(why) => Check::Systemic(why.trim().to_owned()),
+            None => Check::Failed(CheckFailure::RegistrationFailed),
         };
     }
     if has_failed_warm_up(watch, report, limits) {

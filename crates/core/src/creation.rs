@@ -38,6 +38,13 @@ pub struct Intent {
     pub usage: Usage,
     /// What they are built from.
     pub spec_hash: SpecHash,
+    /// How many machines were asked for.
+    #[serde(default)]
+    pub count: u32,
+    /// What was not asked for, because the cloud was short of it. A replay must ask for exactly the
+    /// same, and by then the memory of shortages may say something else.
+    #[serde(default)]
+    pub avoid: BTreeSet<Offering>,
     /// How many machines are still reserved and not recorded.
     pub outstanding: u32,
     /// When whatever is still outstanding is given up.

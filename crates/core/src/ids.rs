@@ -74,6 +74,8 @@ id! {
     ImageName,
     /// A demand for N runners; in workflow mode `<run>.<attempt>.<name>`.
     RequestId,
+    /// One attempt of one workflow run, `<run>.<attempt>`.
+    RunAttempt,
     /// One GitHub Actions job.
     JobId,
     /// The nonce of one claim. An equal owner proves nothing; an equal nonce does.

@@ -78,6 +78,8 @@ pub struct Limits {
     pub release_acknowledgement: Duration,
     /// How often GitHub is asked again whether a busy runner can be deleted.
     pub release_retry: Duration,
+    /// How long GitHub is asked again for what a request cannot begin without.
+    pub forge_patience: Duration,
     /// How long created machines may take to report and register.
     pub fleet_validation: Duration,
     /// How long a mismatched message stays hidden from everyone.
@@ -160,6 +162,7 @@ impl Limits {
         hard_cap: hours(24),
         release_acknowledgement: secs(120),
         release_retry: secs(10),
+        forge_patience: secs(20),
         fleet_validation: secs(180),
         requeue_delay: secs(3),
         stop_fence: secs(60),

@@ -7,6 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod entry;
+pub mod line;
+
 use crate::class::{RunnerClass, Usage};
 use crate::ids::{InstanceType, RequestId, TrustGroup};
 use crate::time::Timestamp;

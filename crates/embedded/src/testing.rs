@@ -79,6 +79,8 @@ pub(crate) fn intent(id: &str, outstanding: u32) -> Intent {
         pool: Some(PoolName::new("p")),
         usage: Usage::Spot,
         spec_hash: SpecHash::new("1-abc"),
+        count: outstanding,
+        avoid: std::collections::BTreeSet::new(),
         outstanding,
         deadline: START.after(secs(600)),
         revision: Revision(1),

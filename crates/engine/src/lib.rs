@@ -14,6 +14,7 @@ pub mod reap;
 pub mod reconcile;
 pub mod release;
 pub mod stack;
+pub mod tell;
 pub mod transition;
 
 pub use stack::Stack;

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
@@ -24,7 +25,10 @@ use crate::Stack;
 use crate::advertise::advertise;
 use crate::mail::{self, Posted};
 use crate::patience::patiently;
+use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
+
+pub mod request;
 
 /// Where a release stands after one pass.
 #[must_use]
@@ -41,14 +45,14 @@ pub enum Progress {
 }
 
 /// What a release came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
     /// Machines that are idle again.
-    pub returned: usize,
+    pub returned: Vec<InstanceId>,
     /// Machines that are ending.
-    pub ended: usize,
+    pub ended: Vec<InstanceId>,
     /// Machines still waited for; the reaper carries on with them.
-    pub waiting: usize,
+    pub waiting: Vec<InstanceId>,
 }
 
 /// Releases everything an owner holds and waits, until `until`, for the machines to be idle.
@@ -56,30 +60,51 @@ pub async fn release<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     until: Timestamp,
+    tell: Tell<'_>,
 ) -> Result<Released, Fault> {
     let records = withdraw_all(stack, owner).await?;
-    let outcomes = join_all(records.into_iter().map(|record| see_through(stack, record, until)));
+    let passes = records.into_iter().map(|record| async {
+        let id = record.id.clone();
+        (id, see_through(stack, record, until, tell).await)
+    });
     let mut released = Released::default();
-    for progress in outcomes.await {
+    for (id, progress) in join_all(passes).await {
         match progress {
-            Progress::Returned(_) => released.returned += 1,
-            Progress::Ended | Progress::Overtaken => released.ended += 1,
-            Progress::Waiting => released.waiting += 1,
+            Progress::Returned(_) => released.returned.push(id),
+            Progress::Ended | Progress::Overtaken => released.ended.push(id),
+            Progress::Waiting => released.waiting.push(id),
         }
     }
     Ok(released)
 }
 
 /// Makes passes over one releasing machine until it is done or time is up.
-async fn see_through<P: Ports>(stack: &Stack<P>, record: Record, until: Timestamp) -> Progress {
+async fn see_through<P: Ports>(
+    stack: &Stack<P>,
+    record: Record,
+    until: Timestamp,
+    tell: Tell<'_>,
+) -> Progress {
     /// How often a pass is made while nothing wakes us.
     const LOOK_AGAIN: Duration = Duration::from_secs(2);
+    let instance = record.id.clone();
+    let mut told = false;
     loop {
         match finish(stack, &record).await {
             Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
+                if !std::mem::replace(&mut told, true) {
+                    tell(Told::Waiting { instance: instance.clone() });
+                }
                 stack.ports.mailbox().wait(&record.facts.mailbox, LOOK_AGAIN).await;
             }
-            Ok(progress) => return progress,
+            Ok(progress) => {
+                match &progress {
+                    Progress::Returned(_) => tell(Told::Returned { instance }),
+                    Progress::Ended | Progress::Overtaken => tell(Told::Ended { instance }),
+                    Progress::Waiting => {}
+                }
+                return progress;
+            }
             Err(_) => return Progress::Waiting,
         }
     }

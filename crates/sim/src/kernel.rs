@@ -39,6 +39,12 @@ pub struct Stats {
     pub workflows: u64,
     /// Requests that were fulfilled.
     pub fulfilled: u64,
+    /// Provisions that were cancelled.
+    pub cancelled: u64,
+    /// Provisions that were run again under the same id.
+    pub resumed: u64,
+    /// Requests that two processes worked on at once.
+    pub doubled: u64,
     /// Runners that were reused.
     pub reused: u64,
     /// Runners that were created.
@@ -57,6 +63,9 @@ impl std::ops::AddAssign for Stats {
         self.writes += other.writes;
         self.workflows += other.workflows;
         self.fulfilled += other.fulfilled;
+        self.cancelled += other.cancelled;
+        self.resumed += other.resumed;
+        self.doubled += other.doubled;
         self.reused += other.reused;
         self.created += other.created;
         self.jobs += other.jobs;

@@ -9,13 +9,15 @@ use bullpen_core::ids::QueueName;
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::ports::{Machine, MachineState, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::request::Request;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise::{self, readvertise};
 use bullpen_engine::provision::worker::How;
-use bullpen_engine::provision::{Provisioned, provision};
+use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
 use bullpen_engine::reap::reap;
 use bullpen_engine::reconcile::reconcile;
-use bullpen_engine::release::release;
+use bullpen_engine::release::request::release_request;
+use bullpen_engine::tell::nobody;
 use futures_util::future::join_all;
 
 use crate::checker::Checker;
@@ -24,6 +26,7 @@ use crate::dice::Dice;
 use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
 use crate::world::{SimPorts, World};
+
 /// How long faults go on.
 pub(crate) const FAULTY: Duration = Duration::from_secs(20 * 60);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
@@ -125,15 +128,15 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
     if workflow.eager {
         submit(world, &label, &workflow.jobs);
     }
-    checker.attempt_begins(owner.clone(), request.clone(), began);
-    let name = format!("provision {}", request.id);
-    let provisioned = world
-        .run(&name, workflow.provision_fuse, async |stack| provision(stack, &request).await)
-        .await;
+    checker.attempt_begins(owner, request.clone(), began);
     let mut stats = Stats { workflows: 1, ..Stats::default() };
-    let fulfilled = matches!(provisioned, Some(Ok(_)));
-    if let Some(Ok(provisioned)) = &provisioned {
-        count(&mut stats, provisioned);
+    let mut fulfilled = provision_perhaps_twice(world, &workflow, &request, &mut stats).await;
+    if !fulfilled && workflow.again {
+        stats.resumed += 1;
+        request.deadline = world.outside.clock().true_now().after(world.limits.request_deadline);
+        fulfilled = provision_once(world, "again", None, None, &request, &mut stats).await;
+    }
+    if fulfilled {
         if !workflow.eager {
             submit(world, &label, &workflow.jobs);
         }
@@ -146,10 +149,73 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
         let name = format!("release {}", request.id);
         let until = world.outside.clock().true_now().after(Duration::from_secs(600));
         let _ = world
-            .run(&name, workflow.release_fuse, async |stack| release(stack, &owner, until).await)
+            .run(&name, workflow.release_fuse, async |stack| {
+                release_request(stack, &request.id, until, &nobody).await
+            })
             .await;
     }
     stats
+}
+
+/// Provisions, in some worlds by two processes that know nothing of each other. Either may be
+/// superseded by the other; what counts is whether one of them was told that it has its runners.
+async fn provision_perhaps_twice(
+    world: &Arc<World>,
+    workflow: &Workflow,
+    request: &Request,
+    stats: &mut Stats,
+) -> bool {
+    let (fuse, cancel) = (workflow.provision_fuse, workflow.cancelled_after);
+    let Some(after) = workflow.doubled_after else {
+        return provision_once(world, "first", fuse, cancel, request, stats).await;
+    };
+    let mut rivals = Stats { doubled: 1, ..Stats::default() };
+    let (first, second) =
+        tokio::join!(provision_once(world, "first", fuse, cancel, request, stats), async {
+            pass(after).await;
+            provision_once(world, "second", None, None, request, &mut rivals).await
+        });
+    *stats += rivals;
+    first || second
+}
+
+async fn provision_once(
+    world: &Arc<World>,
+    which: &str,
+    fuse: Option<u64>,
+    cancel: Option<Duration>,
+    request: &Request,
+    stats: &mut Stats,
+) -> bool {
+    let name = format!("provision {} {which}", request.id);
+    let cancelled = async {
+        match cancel {
+            Some(after) => pass(after).await,
+            None => std::future::pending().await,
+        }
+    };
+    let provisioned = world
+        .run(&name, fuse, async |stack| provision(stack, Call::silent(request), cancelled).await)
+        .await;
+    match provisioned {
+        Some(Ok(provisioned)) => {
+            count(stats, &provisioned);
+            true
+        }
+        Some(Err(ProvisionError::Cancelled(_))) => {
+            stats.cancelled += 1;
+            false
+        }
+        Some(Err(_)) | None => false,
+    }
+}
+
+/// Provisions to the end, for whoever has nothing to be told and nobody to cancel.
+pub async fn provision_silently(
+    stack: &Stack<SimPorts>,
+    request: &Request,
+) -> Result<Provisioned, ProvisionError> {
+    provision(stack, Call::silent(request), std::future::pending()).await
 }
 
 /// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever

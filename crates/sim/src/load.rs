@@ -123,6 +123,12 @@ pub struct Workflow {
     pub release_fuse: Option<u64>,
     /// Whether a release follows at all when provision did not succeed, or died.
     pub releases_after_failure: bool,
+    /// When somebody cancels it, if they do, since it started.
+    pub cancelled_after: Option<Duration>,
+    /// Whether a provision that did not succeed, or died, is run again under the same id.
+    pub again: bool,
+    /// When a second process provisions the same request, if one does, since the first started.
+    pub doubled_after: Option<Duration>,
 }
 
 /// Draws the workflow runs of a world that lasts this long under faults.
@@ -168,6 +174,11 @@ fn workflow(
         on_demand_fallback: true,
     };
     let jobs = dice.below(6);
+    let sometimes = |odds| {
+        let on = dice.chance(odds);
+        let after = dice.between(Duration::ZERO, Duration::from_secs(90));
+        on.then_some(after)
+    };
     let job = || dice.between(Duration::from_secs(5), Duration::from_secs(300));
     Workflow {
         arrives: dice.between(Duration::ZERO, lasts),
@@ -177,5 +188,8 @@ fn workflow(
         provision_fuse: fuse(400),
         release_fuse: fuse(120),
         releases_after_failure: dice.chance(600),
+        cancelled_after: sometimes(120),
+        again: dice.chance(300),
+        doubled_after: sometimes(60),
     }
 }

@@ -86,6 +86,8 @@ async fn reserve(stack: &Stack<SimPorts>, usage: Usage, count: u32) -> Intent {
         pool: Some(pool),
         usage,
         spec_hash: SpecHash::new("1:sim"),
+        count: count,
+        avoid: std::collections::BTreeSet::new(),
         outstanding: count,
         deadline: stack.now().after(Duration::from_secs(600)),
         revision: Revision(1),

@@ -5,10 +5,11 @@
 use bullpen_core::class::Usage;
 use bullpen_core::instance::Owner;
 use bullpen_core::ports::Ports;
-use bullpen_engine::provision::provision;
-use bullpen_engine::release::release;
+use bullpen_engine::release::request::release_request;
+use bullpen_engine::tell::nobody;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::life::provision_silently;
 use bullpen_sim::stage;
 use std::time::Duration;
 
@@ -32,14 +33,16 @@ fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String
         checker.attempt_begins(owner.clone(), request.clone(), now);
         let own = |process| (dies == process).then_some(fuse);
         let provisioned = world
-            .run("provision", own(Dies::Provision), async |stack| provision(stack, &request).await)
+            .run("provision", own(Dies::Provision), async |stack| {
+                provision_silently(stack, &request).await
+            })
             .await;
         let mut has_died = provisioned.is_none();
         if dies == Dies::Release || release_follows {
             let until = world.outside.clock().true_now().after(Duration::from_secs(600));
             let released = world
                 .run("release", own(Dies::Release), async |stack| {
-                    release(stack, &owner, until).await
+                    release_request(stack, &request.id, until, &nobody).await
                 })
                 .await;
             has_died |= released.is_none();

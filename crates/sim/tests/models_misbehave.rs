@@ -55,6 +55,8 @@ async fn created(ledger: &LedgerModel, clock: &SimClock) -> Record {
         pool: Some(pool.clone()),
         usage: Usage::Spot,
         spec_hash: SpecHash::new("1:a"),
+        count: 1,
+        avoid: std::collections::BTreeSet::new(),
         outstanding: 1,
         deadline: now.after(HOUR),
         revision: Revision(0),

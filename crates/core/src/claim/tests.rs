@@ -56,11 +56,11 @@ fn each_failure_leads_to_the_same_from_every_step() {
         (Outcome::StartRefused, Next::GiveBack),
         (Outcome::StartFailed, Next::Remove(CheckFailure::NotStarted)),
         (Outcome::Failed(silent), Next::Remove(silent)),
-        (Outcome::Systemic, Next::CloseAttempt),
+        (Outcome::Systemic("down".into()), Next::CloseAttempt("down".into())),
     ] {
         for step in STEPS {
             for tier in TIERS {
-                assert_eq!(next(step, tier, outcome), expected, "{step:?} {tier:?}");
+                assert_eq!(next(step, tier, outcome.clone()), expected, "{step:?} {tier:?}");
             }
         }
     }

@@ -133,6 +133,8 @@ fn intent(outstanding: u32, deadline: Timestamp) -> Intent {
         pool: facts.pool,
         usage: facts.usage,
         spec_hash: facts.spec_hash,
+        count: outstanding,
+        avoid: std::collections::BTreeSet::new(),
         outstanding,
         deadline,
         revision: Revision(1),

@@ -61,6 +61,8 @@ pub(crate) async fn stock(ledger: &impl Ledger, id: &str) -> Record {
         pool: None,
         usage: record.facts.usage,
         spec_hash: record.facts.spec_hash.clone(),
+        count: 1,
+        avoid: std::collections::BTreeSet::new(),
         outstanding: 1,
         deadline: NOW.after(Duration::from_secs(600)),
         revision: Revision(1),

@@ -1,4 +1,4 @@
-//! Creation, in its plainest form: intent → launch → record → validate.
+//! Creation: intent → launch → record → validate.
 //!
 //! The intent is durable before the launch, and the launch is idempotent on it, so a lost answer is
 //! asked for again and never launches twice. Ids are recorded the moment they are known. What never
@@ -14,11 +14,13 @@ use bullpen_core::instance::{Facts, Record};
 use bullpen_core::ports::{
     Fault, Fleet, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written,
 };
+use bullpen_core::request::Request;
 use futures_util::future::join_all;
 
 use super::worker::{self, Attempt, Held, How, Terms};
 use crate::Stack;
 use crate::patience::{Waits, patiently};
+use crate::tell::Told;
 
 /// Why nothing more can be created now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,16 +57,37 @@ pub async fn create<P: Ports>(
 ) -> Result<Created, CreationError> {
     let intent = intend(stack, terms, usage, count, attempt);
     let intent = reserve(stack, &intent).await?;
-    let launched = launch(stack, terms, &intent, count).await?;
-    let records = record_all(stack, &intent, &launched).await;
-    return_rest(stack, &intent).await;
-    let any_came = !launched.machines.is_empty();
+    (terms.tell)(Told::Launching { machines: count });
+    let records = carry_out(stack, terms.request, &intent).await?;
+    let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
     Ok(Created { ready, any_came })
 }
 
-/// The intent's id is derived from what is asked for: a replay is the same launch, a retry a new one.
+/// Launches what an intent says and records what came. Doing so again does nothing anew.
+pub(super) async fn carry_out<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    intent: &Intent,
+) -> Result<Vec<Record>, CreationError> {
+    let launched = launch(stack, request, intent).await?;
+    let records = record_all(stack, intent, &launched).await;
+    return_rest(stack, intent).await;
+    Ok(records)
+}
+
+/// The id of a request's n-th launch: whoever makes it, and however often, it is the same launch.
+pub(crate) fn intent_id(request: &Request, attempt: u32) -> IntentId {
+    IntentId::new(format!("{}.{}.{attempt}", request.id, request.incarnation))
+}
+
+/// Whether a machine was launched by this incarnation of a request.
+pub(crate) fn is_of(request: &Request, intent: &IntentId) -> bool {
+    let stem = format!("{}.{}.", request.id, request.incarnation);
+    intent.as_str().strip_prefix(&stem).is_some_and(|attempt| attempt.parse::<u32>().is_ok())
+}
+
 fn intend<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -73,15 +96,16 @@ fn intend<P: Ports>(
     attempt: u32,
 ) -> Intent {
     let request = terms.request;
-    let id = format!("{}.{}.{attempt}.{}.{count}", request.id, request.incarnation, usage.as_str());
     Intent {
-        id: IntentId::new(id),
+        id: intent_id(request, attempt),
         owner: terms.owner.clone(),
         trust: Some(request.trust.clone()),
         class: request.class.name.clone(),
         pool: None,
         usage,
         spec_hash: stack.spec_hash.clone(),
+        count,
+        avoid: stack.shortages().at(stack.now()),
         outstanding: count,
         deadline: request.deadline,
         revision: Revision(1),
@@ -108,20 +132,19 @@ async fn reserve<P: Ports>(stack: &Stack<P>, intent: &Intent) -> Result<Intent, 
 
 async fn launch<P: Ports>(
     stack: &Stack<P>,
-    terms: &Terms<'_>,
+    request: &Request,
     intent: &Intent,
-    count: u32,
 ) -> Result<Launched, CreationError> {
     let now = stack.now();
     let request = LaunchRequest {
         intent: intent.id.clone(),
-        class: terms.request.class.clone(),
+        class: request.class.clone(),
         pool: None,
         usage: intent.usage,
-        allowed_types: terms.request.allowed_types.clone(),
-        avoid: stack.shortages().at(now),
-        spec_hash: stack.spec_hash.clone(),
-        count,
+        allowed_types: request.allowed_types.clone(),
+        avoid: intent.avoid.clone(),
+        spec_hash: intent.spec_hash.clone(),
+        count: intent.count,
     };
     let launched =
         match patiently(stack, intent.deadline, || stack.ports.fleet().launch(&request)).await {
@@ -147,7 +170,11 @@ async fn record_all<P: Ports>(
 }
 
 /// Stores one machine's first record. `None`: it is nobody's, and is being ended.
-async fn record<P: Ports>(stack: &Stack<P>, intent: &Intent, machine: &Machine) -> Option<Record> {
+pub(crate) async fn record<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    machine: &Machine,
+) -> Option<Record> {
     let born = Record::born(
         machine.id.clone(),
         Facts::of(machine, intent),
@@ -191,15 +218,20 @@ async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
 }
 
 /// Assigns a created machine to its request and waits until it listens.
-async fn validate<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record) -> Option<Held> {
+pub(super) async fn validate<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    record: Record,
+) -> Option<Held> {
     let register_by = worker::register_by(stack, stack.now(), Watched::Created);
-    let mut outcome = worker::assign(stack, terms, &record, register_by).await;
+    let mut held = Held::new(record, None, How::Created);
+    let mut outcome = worker::assign(stack, terms, &held.record, register_by).await;
     if outcome == Outcome::Done {
-        outcome = worker::watch(stack, &record, Watched::Created).await;
+        held.assigned = terms.elapsed(stack);
+        outcome = terms.lookout.watch(stack, &held.record, Watched::Created).await;
     }
-    let held = Held { record, claim: None, how: How::Created };
     match outcome {
-        Outcome::Done => Some(held),
+        Outcome::Done => Some(worker::ready(stack, terms, held)),
         Outcome::Failed(failure) => {
             match worker::remove(stack, terms, held, register_by, failure).await {
                 Attempt::Ready(held) => Some(held),
@@ -207,6 +239,6 @@ async fn validate<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record)
             }
         }
         // Left as it is: the request's failure, or the reaper, takes it back.
-        Outcome::Lost | Outcome::StartRefused | Outcome::StartFailed | Outcome::Systemic => None,
+        Outcome::Lost | Outcome::StartRefused | Outcome::StartFailed | Outcome::Systemic(_) => None,
     }
 }

@@ -1,48 +1,105 @@
 //! Provision: one request, from wish to running or undone.
 //!
-//! Selection first ([`pickup`], [`worker`]), creation for what is missing ([`creation`]), then all
-//! runners are marked running together. A request that cannot be fulfilled gives everything back:
-//! whatever it holds is found by its owner directory, the same way a release finds it.
+//! Its entry is stored first ([`entry`]). Then selection ([`pickup`], [`worker`]), creation for what
+//! is missing ([`creation`]), and all runners are marked running. A request that was begun before is
+//! resumed ([`resume`]); one that finds a ceiling short waits in line ([`room`]); one that cannot be
+//! fulfilled, or is cancelled, gives everything back ([`undo`]): whatever it holds is found by its
+//! owner directory, the same way a release finds it.
 //!
-//! Claims are renewed while the request lives.
+//! Claims are renewed, and reports are looked at ([`lookout`]), while the request lives.
 //!
-//! Not here: cancellation by signals and resuming, which belong to the command.
+//! Not here: where a cancellation comes from, and how progress is shown (the command).
+
+use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::creation::{RungResult, next_rung};
+use bullpen_core::creation::{CeilingReached, RungResult, next_rung};
+use bullpen_core::ids::{Repository, RunnerName};
 use bullpen_core::instance::{Event, Owner, State};
+use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ledger, Ports, RunnerSpec};
 use bullpen_core::request::{OnPartial, Request};
 use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::patience::patiently;
-use crate::release;
+use crate::tell::{Tell, Told, nobody};
 use crate::transition::{self, Moved};
 
 pub mod creation;
+pub mod entry;
+pub mod lookout;
 pub mod pickup;
+mod resume;
+mod room;
+pub mod undo;
 pub mod worker;
 
 use creation::CreationError;
+use entry::{Begun, CannotBegin};
+use lookout::Lookout;
 use pickup::PickupManager;
+use room::{Holdings, Place};
+use undo::Abandoned;
 use worker::{Held, Terms};
+
+/// A request, by whom it is made, and who is told how it goes.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// What is wanted. Its incarnation is not looked at.
+    pub request: &'a Request,
+    /// Whose workflow asks, where it is one.
+    pub repository: Option<&'a Repository>,
+    /// Who is told.
+    pub tell: Tell<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// A request of nobody's workflow, in silence.
+    pub fn silent(request: &'a Request) -> Self {
+        Self { request, repository: None, tell: &nobody }
+    }
+}
+
+/// How long each part took, together and one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Storing the request's entry, and finding what it has.
+    pub beginning: Duration,
+    /// Getting a credential.
+    pub credential: Duration,
+    /// Finding, claiming and checking idle machines.
+    pub selection: Duration,
+    /// Launching machines and waiting until they listen.
+    pub creation: Duration,
+    /// Standing in line for room under a ceiling.
+    pub waiting: Duration,
+    /// Everything.
+    pub total: Duration,
+}
 
 /// A fulfilled request.
 #[derive(Debug)]
 pub struct Provisioned {
     /// Its runners; all of them listen, all are marked running.
     pub runners: Vec<Held>,
+    /// The label that jobs ask for.
+    pub label: String,
+    /// How long it took.
+    pub timings: Timings,
 }
 
-/// Why a request was not fulfilled. Everything it held is on its way back.
+/// Why a request was not fulfilled. Unless it says otherwise, everything it held is on its way back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvisionError {
+    /// Nothing was begun, and nothing touched.
+    #[error(transparent)]
+    CannotBegin(#[from] CannotBegin),
     /// GitHub gave no credential; nothing was touched.
     #[error("GitHub gave no credential to register runners with")]
     NoCredential(#[source] Fault),
     /// The cause lies outside the machines, so no other machine was tried.
-    #[error("the attempt was closed, because no machine could have helped")]
+    #[error("the attempt was closed, because no other machine could have helped")]
     Closed(#[source] Fault),
     /// Machines could not be created.
     #[error("missing {missing} of {requested} runners")]
@@ -62,70 +119,249 @@ pub enum ProvisionError {
         /// How many were wanted.
         requested: u32,
     },
+    /// Another process carries the request on, or it was released meanwhile. Nothing was undone.
+    #[error("another process works on this request now, or has released it")]
+    Superseded,
+    /// Somebody cancelled it.
+    #[error("cancelled")]
+    Cancelled(Abandoned),
 }
 
-/// Fulfils a request, or gives back everything it took.
+impl ProvisionError {
+    /// Whether this process began the request, and it is still this process's to undo.
+    const fn has_begun(&self) -> bool {
+        match self {
+            Self::CannotBegin(_)
+            | Self::NoCredential(_)
+            | Self::Superseded
+            | Self::Cancelled(_) => false,
+            Self::Closed(_) | Self::Creation { .. } | Self::Short { .. } => true,
+        }
+    }
+}
+
+/// Fulfils a request, or gives back everything it took. When `cancelled` completes, the request is
+/// abandoned in the few seconds that a cancelled command has.
 pub async fn provision<P: Ports>(
     stack: &Stack<P>,
-    request: &Request,
+    call: Call<'_>,
+    cancelled: impl Future<Output = ()>,
 ) -> Result<Provisioned, ProvisionError> {
-    let owner = Owner::Request(request.id.clone());
+    let id = &call.request.id;
+    let lookout = Lookout::default();
+    let owner = Owner::Request(id.clone());
     let fulfilled = tokio::select! {
         biased;
-        fulfilled = fulfil(stack, request) => fulfilled,
+        () = cancelled => Err(None),
+        fulfilled = fulfil(stack, call, &lookout) => fulfilled.map_err(Some),
         never = renew(stack, &owner) => match never {},
+        never = lookout.look(stack) => match never {},
     };
     match fulfilled {
         Ok(provisioned) => Ok(provisioned),
-        Err(error) => {
-            // If this fails too, the lease of every claim and the deadline of every machine remain.
-            if let Err(fault) = release::withdraw_all(stack, &owner).await {
-                tracing::warn!(%fault, "a failed request left machines for the reaper");
+        Err(None) => Err(ProvisionError::Cancelled(undo::abandon(stack, id).await)),
+        Err(Some(error)) => {
+            if error.has_begun() {
+                undo::give_up(stack, id).await;
             }
             Err(error)
         }
     }
 }
 
+/// Measures one part.
+async fn timed<P: Ports, T>(
+    stack: &Stack<P>,
+    sum: &mut Duration,
+    work: impl Future<Output = T>,
+) -> T {
+    let began = stack.ports.clock().monotonic();
+    let done = work.await;
+    *sum += stack.ports.clock().monotonic().saturating_sub(began);
+    done
+}
+
 async fn fulfil<P: Ports>(
     stack: &Stack<P>,
-    request: &Request,
+    call: Call<'_>,
+    lookout: &Lookout,
 ) -> Result<Provisioned, ProvisionError> {
-    let label = format!("warm-{}", request.id);
+    let began = stack.ports.clock().monotonic();
+    let mut timings = Timings::default();
+    let label = format!("warm-{}", call.request.id);
+    let credential = credential(stack, call.request, &label);
+    let credential = timed(stack, &mut timings.credential, credential).await?;
+    let begin = entry::begin(stack, call.request, call.repository);
+    let begun = timed(stack, &mut timings.beginning, begin).await?;
+    if begun.after_abandonment {
+        undo::clear(stack, &begun.request.id).await;
+    }
+    let terms = Terms {
+        request: &begun.request,
+        owner: Owner::Request(begun.request.id.clone()),
+        label,
+        credential,
+        lookout,
+        tell: call.tell,
+        began,
+    };
+    let mut work = Work { stack, terms: &terms, begun: &begun, running: Vec::new(), timings };
+    let done = work.complete().await;
+    timings = Timings { total: terms.elapsed(stack), ..work.timings };
+    let runners = std::mem::take(&mut work.running);
+    done.map(|()| Provisioned { runners, label: terms.label.clone(), timings })
+}
+
+/// Minted before anything is stored or claimed, so that an outage of GitHub's touches nothing.
+async fn credential<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    label: &str,
+) -> Result<Credential, ProvisionError> {
     let spec = RunnerSpec {
-        name: bullpen_core::ids::RunnerName::new(format!("{}-{}", stack.name, request.id)),
-        labels: vec![label.clone()],
+        name: RunnerName::new(format!("{}-{}", stack.name, request.id)),
+        labels: vec![label.to_owned()],
         ephemeral: false,
     };
-    let credential = patiently(stack, request.deadline, || stack.ports.forge().credential(&spec))
+    // An outage that lasts is the caller's to know about, long before the request's deadline.
+    let until = request.deadline.min(stack.now().after(stack.limits.forge_patience));
+    patiently(stack, until, || stack.ports.forge().credential(&spec))
         .await
-        .map_err(ProvisionError::NoCredential)?;
-    let owner = Owner::Request(request.id.clone());
-    let terms = Terms { request, owner, label, credential };
-    let mut held = select(stack, &terms).await?;
-    let mut running = Vec::new();
-    let mut ladder = Ladder::default();
-    loop {
-        running.extend(mark_running(stack, std::mem::take(&mut held)).await);
-        let missing = wanted(request).saturating_sub(running.len());
-        if missing == 0 {
-            return Ok(Provisioned { runners: running });
+        .map_err(ProvisionError::NoCredential)
+}
+
+/// One request under way.
+struct Work<'s, P> {
+    stack: &'s Stack<P>,
+    terms: &'s Terms<'s>,
+    begun: &'s Begun,
+    running: Vec<Held>,
+    timings: Timings,
+}
+
+impl<P: Ports> Work<'_, P> {
+    /// Until every runner runs, or it is certain that not all will.
+    async fn complete(&mut self) -> Result<(), ProvisionError> {
+        let mut ladder = Ladder::default();
+        if self.begun.resumed {
+            self.resume(&mut ladder).await?;
         }
-        held = ladder.climb(stack, &terms, missing).await?;
+        let mut place = None;
+        let done = self.climb(&mut ladder, &mut place).await;
+        if let Some(place) = place {
+            place.leave(self.stack, self.terms.request).await;
+        }
+        done
+    }
+
+    async fn climb(
+        &mut self,
+        ladder: &mut Ladder,
+        place: &mut Option<Place>,
+    ) -> Result<(), ProvisionError> {
+        self.select().await?;
+        while self.missing() > 0 {
+            let (stack, terms, missing) = (self.stack, self.terms, self.missing());
+            if entry::is_superseded(stack, self.begun).await {
+                return Err(ProvisionError::Superseded);
+            }
+            let created = ladder.climb(stack, terms, missing);
+            match timed(stack, &mut self.timings.creation, created).await {
+                Ok(held) => self.run(held).await?,
+                Err(error) => match room_wanted(stack, terms.request, &error) {
+                    Some(reached) => self.wait_for_room(place, &reached).await?,
+                    None => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self) -> usize {
+        let wanted = usize::try_from(self.terms.request.count).unwrap_or(usize::MAX);
+        wanted.saturating_sub(self.running.len())
+    }
+
+    async fn resume(&mut self, ladder: &mut Ladder) -> Result<(), ProvisionError> {
+        let resumed = resume::resume(self.stack, self.terms);
+        let resumed = timed(self.stack, &mut self.timings.beginning, resumed).await;
+        let resumed = resumed.map_err(|source| ProvisionError::Creation {
+            missing: self.missing(),
+            requested: self.terms.request.count,
+            source,
+        })?;
+        ladder.attempts = resumed.launches;
+        self.run(resumed.held).await
+    }
+
+    /// As many workers as runners are wanted, over one pickup manager.
+    async fn select(&mut self) -> Result<(), ProvisionError> {
+        let (stack, terms, missing) = (self.stack, self.terms, self.missing());
+        if missing == 0 {
+            return Ok(());
+        }
+        (terms.tell)(Told::Selecting { runners: missing });
+        let selected = select(stack, terms, missing);
+        let held = timed(stack, &mut self.timings.selection, selected).await?;
+        self.run(held).await
+    }
+
+    /// Marks runners as running. One that somebody else has meanwhile is missing, and made up for,
+    /// unless it is the whole request that somebody else has.
+    async fn run(&mut self, held: Vec<Held>) -> Result<(), ProvisionError> {
+        let ready = held.len();
+        let marked = mark_running(self.stack, held).await;
+        let all = marked.len() == ready;
+        self.running.extend(marked);
+        if !all && entry::is_superseded(self.stack, self.begun).await {
+            return Err(ProvisionError::Superseded);
+        }
+        Ok(())
+    }
+
+    async fn wait_for_room(
+        &mut self,
+        place: &mut Option<Place>,
+        reached: &CeilingReached,
+    ) -> Result<(), ProvisionError> {
+        let (stack, terms) = (self.stack, self.terms);
+        let wait = async {
+            let standing = match place {
+                Some(standing) => standing,
+                None => place.insert(Place::take(stack, terms.request).await?),
+            };
+            room::wait(stack, terms, standing, reached).await
+        };
+        let waited = timed(stack, &mut self.timings.waiting, wait).await;
+        if waited.map_err(ProvisionError::Closed)? == Holdings::GivenBack {
+            self.running.clear();
+        }
+        self.select().await
     }
 }
 
-fn wanted(request: &Request) -> usize {
-    usize::try_from(request.count).unwrap_or(usize::MAX)
+/// The ceiling to wait for, if waiting can help.
+fn room_wanted<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    error: &ProvisionError,
+) -> Option<CeilingReached> {
+    let ProvisionError::Creation { source: CreationError::Ceiling(reached), .. } = error else {
+        return None;
+    };
+    let waits = request.on_partial == OnPartial::TopUp
+        && request.count <= reached.max
+        && stack.now() < request.deadline;
+    waits.then(|| reached.clone())
 }
 
-/// As many workers as runners are wanted, over one pickup manager.
 async fn select<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
+    wanted: usize,
 ) -> Result<Vec<Held>, ProvisionError> {
-    let manager = PickupManager::new(stack, terms.request);
-    let workers = (0..terms.request.count).map(|_| worker::work(stack, terms, &manager));
+    let manager = PickupManager::new(stack, terms.request, wanted);
+    let workers = (0..wanted).map(|_| worker::work(stack, terms, &manager));
     let found = join_all(workers).await;
     manager.close().await;
     let mut held = Vec::new();
@@ -152,17 +388,20 @@ impl Ladder {
     ) -> Result<Vec<Held>, ProvisionError> {
         let request = terms.request;
         let short = ProvisionError::Short { missing, requested: request.count };
-        let first = self.attempts == 0;
+        let first = self.last.is_none();
         if stack.now() >= request.deadline || (!first && request.on_partial == OnPartial::Fail) {
             return Err(short);
         }
         let usage: Usage =
             next_rung(request.usage, request.on_demand_fallback, self.last).ok_or(short)?;
-        self.attempts += 1;
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
-        let created = creation::create(stack, terms, usage, count, self.attempts).await.map_err(
-            |source| ProvisionError::Creation { missing, requested: request.count, source },
-        )?;
+        let created = creation::create(stack, terms, usage, count, self.attempts + 1).await;
+        let created = created.map_err(|source| ProvisionError::Creation {
+            missing,
+            requested: request.count,
+            source,
+        })?;
+        self.attempts += 1;
         self.last = Some(RungResult { usage, any_came: created.any_came });
         Ok(created.ready)
     }
@@ -171,9 +410,10 @@ impl Ladder {
 /// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
 async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
     let marked = held.into_iter().map(|held| async move {
-        let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state
-        else {
-            return None;
+        let owner = match &held.record.state {
+            State::Created { owner, .. } | State::Claimed { owner, .. } => owner,
+            State::Running { .. } => return Some(held),
+            _ => return None,
         };
         let now = stack.now();
         let event = Event::Registered {

@@ -48,10 +48,10 @@ struct Candidate {
 }
 
 impl<'s, P: Ports> PickupManager<'s, P> {
-    /// A manager for one attempt.
-    pub fn new(stack: &'s Stack<P>, request: &'s Request) -> Self {
+    /// A manager for one attempt at this many runners.
+    pub fn new(stack: &'s Stack<P>, request: &'s Request, wanted: usize) -> Self {
         let state = tokio::sync::Mutex::new(State::default());
-        let unserved = AtomicUsize::new(usize::try_from(request.count).unwrap_or(usize::MAX));
+        let unserved = AtomicUsize::new(wanted);
         Self { stack, request, unserved, state }
     }
 

@@ -9,21 +9,22 @@
 use std::time::Duration;
 
 use bullpen_core::claim::{
-    AfterRemoval, Check, CheckFailure, Next, Outcome, Step, Watch, Watched, after_removal, check,
-    next,
+    AfterRemoval, CheckFailure, Next, Outcome, Step, Watched, after_removal, next,
 };
 use bullpen_core::ids::{ClaimId, InstanceId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Mailbox, Ports, Started};
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Ports, Started};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
+use super::lookout::Lookout;
 use super::pickup::PickupManager;
 use crate::Stack;
 use crate::mail::{self, Posted};
+use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
 /// How a runner was come by.
@@ -46,6 +47,17 @@ pub struct Held {
     pub claim: Option<ClaimId>,
     /// How it was come by.
     pub how: How,
+    /// When its assignment was stored, since the request began.
+    pub assigned: Duration,
+    /// When it was seen to listen, since the request began.
+    pub ready: Duration,
+}
+
+impl Held {
+    /// One that nothing was done with yet.
+    pub(super) const fn new(record: Record, claim: Option<ClaimId>, how: How) -> Self {
+        Self { record, claim, how, assigned: Duration::ZERO, ready: Duration::ZERO }
+    }
 }
 
 /// What one attempt at one machine came to.
@@ -60,7 +72,6 @@ pub enum Attempt {
 }
 
 /// What a worker needs to know of its request.
-#[derive(Debug)]
 pub struct Terms<'s> {
     /// The request.
     pub request: &'s Request,
@@ -70,6 +81,19 @@ pub struct Terms<'s> {
     pub label: String,
     /// What its runners register with; minted before anything is claimed.
     pub credential: Credential,
+    /// Who watches its machines.
+    pub lookout: &'s Lookout,
+    /// Who is told.
+    pub tell: Tell<'s>,
+    /// When it began, on this process's monotonic clock.
+    pub began: Duration,
+}
+
+impl Terms<'_> {
+    /// How long ago it began.
+    pub fn elapsed<P: Ports>(&self, stack: &Stack<P>) -> Duration {
+        stack.ports.clock().monotonic().saturating_sub(self.began)
+    }
 }
 
 /// Takes candidates until one is ready, none is left, or the attempt is closed.
@@ -97,8 +121,7 @@ async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert)
         Err(fault) => return Attempt::Closed(fault),
     };
     let how = if advert.tier == Tier::Stopped { How::Started } else { How::Reused };
-    let held = Held { record, claim: Some(claim), how };
-    prepare(stack, terms, held, advert.tier).await
+    prepare(stack, terms, Held::new(record, Some(claim), how), advert.tier).await
 }
 
 /// The conditional write. A message of the first generation names none, so the record is read.
@@ -138,7 +161,12 @@ fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> 
 }
 
 /// Walks the claimed machine through the protocol's steps.
-async fn prepare<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held, tier: Tier) -> Attempt {
+pub(super) async fn prepare<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    mut held: Held,
+    tier: Tier,
+) -> Attempt {
     let register_by = register_by(stack, stack.now(), watched(held.how));
     let mut step = Step::Assign;
     loop {
@@ -146,25 +174,35 @@ async fn prepare<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held, tier
             Step::Claim => Outcome::Done,
             Step::Assign => assign(stack, terms, &held.record, register_by).await,
             Step::Start => start(stack, &held.record.id).await,
-            Step::Check => watch(stack, &held.record, watched(held.how)).await,
+            Step::Check => {
+                held.assigned = terms.elapsed(stack);
+                terms.lookout.watch(stack, &held.record, watched(held.how)).await
+            }
         };
         match next(step, tier, outcome) {
             Next::Go(following) => step = following,
-            Next::Ready => return Attempt::Ready(held),
+            Next::Ready => return Attempt::Ready(ready(stack, terms, held)),
             Next::TryAnother => return Attempt::TryAnother,
             Next::GiveBack => {
                 give_back(stack, &terms.owner, &held.record).await;
                 return Attempt::TryAnother;
             }
-            Next::CloseAttempt => {
+            Next::CloseAttempt(why) => {
                 give_back(stack, &terms.owner, &held.record).await;
-                return Attempt::Closed(Fault::unavailable("GitHub, or the store"));
+                return Attempt::Closed(Fault::Unavailable(why));
             }
             Next::Remove(failure) => {
                 return remove(stack, terms, held, register_by, failure).await;
             }
         }
     }
+}
+
+/// It listens: so much is told at once.
+pub(super) fn ready<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held) -> Held {
+    let ready = terms.elapsed(stack);
+    (terms.tell)(Told::Ready { instance: held.record.id.clone(), after: ready });
+    Held { ready, ..held }
 }
 
 const fn watched(how: How) -> Watched {
@@ -204,7 +242,7 @@ pub async fn assign<P: Ports>(
     match mail::post(stack, &record.facts.mailbox, &order, register_by).await {
         Ok(Posted::Stored(_)) => Outcome::Done,
         Ok(Posted::Overtaken(_)) => Outcome::Lost,
-        Err(_) => Outcome::Systemic,
+        Err(fault) => Outcome::Systemic(format!("the mailbox is {fault}")),
     }
 }
 
@@ -221,37 +259,6 @@ async fn start<P: Ports>(stack: &Stack<P>, id: &InstanceId) -> Outcome {
     }
 }
 
-/// Waits until the agent has done its part, or will not. Only what was really read is judged: a
-/// store that does not answer says nothing about the machine.
-pub async fn watch<P: Ports>(stack: &Stack<P>, record: &Record, kind: Watched) -> Outcome {
-    /// Long enough to cost little, short enough to notice at once where no wake-up comes.
-    const LOOK_AGAIN: Duration = Duration::from_millis(500);
-    let mailbox = stack.ports.mailbox();
-    let key = &record.facts.mailbox;
-    let since = stack.now();
-    let give_up = register_by(stack, since, kind).after(stack.limits.clock_skew);
-    let mut watch = Watch { generation: record.generation, since, kind, beat_seen: None };
-    let mut first = true;
-    loop {
-        if let Ok(reports) = mailbox.reports(std::slice::from_ref(key)).await {
-            let report = reports.into_iter().next().flatten();
-            if first {
-                first = false;
-                watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
-            }
-            match check(&watch, report.as_ref(), &stack.limits, stack.now()) {
-                Check::Passed => return Outcome::Done,
-                Check::Systemic => return Outcome::Systemic,
-                Check::Failed(failure) => return Outcome::Failed(failure),
-                Check::Pending => {}
-            }
-        } else if stack.now() >= give_up {
-            return Outcome::Systemic;
-        }
-        mailbox.wait(key, LOOK_AGAIN).await;
-    }
-}
-
 /// Withdraws the assignment, has the runner deleted, and lets GitHub's answer decide.
 pub async fn remove<P: Ports>(
     stack: &Stack<P>,
@@ -262,6 +269,8 @@ pub async fn remove<P: Ports>(
 ) -> Attempt {
     let record = &held.record;
     tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
+    let why = failure.as_str().to_owned();
+    (terms.tell)(Told::Failed { instance: record.id.clone(), why });
     let now = stack.now();
     let drain = Order::Withdrawn(Withdrawal {
         generation: record.generation,
@@ -288,10 +297,11 @@ pub async fn remove<P: Ports>(
                 condemn(stack, &terms.owner, record, EndReason::FailedChecks).await;
                 return Attempt::TryAnother;
             }
-            AfterRemoval::Running => return Attempt::Ready(held),
+            AfterRemoval::Running => return Attempt::Ready(ready(stack, terms, held)),
             AfterRemoval::GiveBack => {
                 give_back(stack, &terms.owner, record).await;
-                return Attempt::Closed(Fault::unavailable("GitHub, or the store"));
+                let why = "GitHub did not say whether a runner is deleted";
+                return Attempt::Closed(Fault::unavailable(why));
             }
         }
     }

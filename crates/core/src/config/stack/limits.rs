@@ -63,6 +63,7 @@ limits! {
     "hard-cap" => hard_cap: duration,
     "release-acknowledgement" => release_acknowledgement: duration,
     "release-retry" => release_retry: duration,
+    "forge-patience" => forge_patience: duration,
     "fleet-validation" => fleet_validation: duration,
     "requeue-delay" => requeue_delay: duration,
     "stop-fence" => stop_fence: duration,

@@ -43,6 +43,8 @@ pub(super) fn intent(name: &str, outstanding: u32, deadline: Timestamp) -> Inten
         pool: Some(pool()),
         usage: Usage::OnDemand,
         spec_hash: SpecHash::new("1:abc"),
+        count: outstanding,
+        avoid: std::collections::BTreeSet::new(),
         outstanding,
         deadline,
         revision: Revision(0),

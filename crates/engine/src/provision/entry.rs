@@ -1,0 +1,179 @@
+//! The request's entry: beginning, resuming, standing down, ending.
+//!
+//! Not here: deciding (`core::request::entry`), or what the request holds.
+
+use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision};
+use bullpen_core::ports::{Document, Fault, Ids, Ledger, Ports, Written};
+use bullpen_core::request::Request;
+use bullpen_core::request::entry::{Again, Entry, Stage, again, split};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::patience::{Waits, patiently};
+
+/// Why a request cannot be begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotBegin {
+    /// The id is not `<run>.<attempt>.<name>`.
+    #[error("{id:?} is not a request id: it has the form <run>.<attempt>.<name>")]
+    BadId {
+        /// What was given.
+        id: RequestId,
+    },
+    /// It is live and asked for something else.
+    #[error(
+        "request {id} is live and differs in its {field}: release it first, or use another name"
+    )]
+    Differs {
+        /// Which one.
+        id: RequestId,
+        /// In what.
+        field: &'static str,
+    },
+    /// The ledger gave up.
+    #[error("could not store the request")]
+    Store(#[source] Fault),
+}
+
+/// A request that is begun, as this process works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// With its incarnation.
+    pub(crate) request: Request,
+    /// Whether it may have machines and intents already.
+    pub(crate) resumed: bool,
+    /// Whether an abandoned incarnation may still hold something.
+    pub(crate) after_abandonment: bool,
+    worker: ClaimId,
+}
+
+/// Stores the request's entry with this process as its worker.
+pub(crate) async fn begin<P: Ports>(
+    stack: &Stack<P>,
+    wanted: &Request,
+    repository: Option<&Repository>,
+) -> Result<Begun, CannotBegin> {
+    let worker = stack.ports.ids().claim();
+    let mut waits = Waits::default();
+    // Nearly always it is the first time; only if that is wrong is anything read.
+    let mut stored: Option<(Entry, Revision)> = None;
+    split(&wanted.id).ok_or_else(|| CannotBegin::BadId { id: wanted.id.clone() })?;
+    loop {
+        let known = stored.as_ref().map(|(entry, _)| entry);
+        if let Some(entry) = known
+            && entry.worker == worker
+        {
+            // The answer to our own write was lost.
+            return Ok(begun(entry.request.clone(), again_before(entry), worker));
+        }
+        let decision = again(known, wanted);
+        let incarnation = match decision {
+            Again::Anew { incarnation, .. } | Again::Resume { incarnation } => incarnation,
+            Again::Differs { field } => {
+                return Err(CannotBegin::Differs { id: wanted.id.clone(), field });
+            }
+        };
+        let request = Request { incarnation, ..wanted.clone() };
+        let entry = Entry {
+            request: request.clone(),
+            stage: Stage::Live,
+            worker: worker.clone(),
+            repository: repository.cloned(),
+        };
+        let seen = stored.as_ref().map(|(_, revision)| *revision);
+        match write(stack, &entry, seen).await {
+            Ok(Written::Won(_)) => return Ok(begun(request, decision, worker)),
+            // Somebody wrote meanwhile, perhaps we did: look again.
+            Ok(Written::Lost | Written::Unknown) => {}
+            Err(fault) if fault.is_transient() => {}
+            Err(fault) => return Err(CannotBegin::Store(fault)),
+        }
+        waits.again(stack, wanted.deadline).await.map_err(CannotBegin::Store)?;
+        stored = find(stack, &wanted.id, wanted.deadline).await?;
+    }
+}
+
+/// After a lost answer it is not known what was there before; looking at what the request has is
+/// right in every case.
+fn again_before(entry: &Entry) -> Again {
+    Again::Resume { incarnation: entry.request.incarnation }
+}
+
+fn begun(request: Request, decision: Again, worker: ClaimId) -> Begun {
+    let resumed = matches!(decision, Again::Resume { .. });
+    let after_abandonment = matches!(decision, Again::Anew { after_abandonment: true, .. });
+    Begun { request, resumed, after_abandonment, worker }
+}
+
+/// The entry and its revision.
+pub(crate) async fn find<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    until: Timestamp,
+) -> Result<Option<(Entry, Revision)>, CannotBegin> {
+    let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
+    let collection = run.collection();
+    let stored = patiently(stack, until, || stack.ports.ledger().document(&collection, name));
+    let Some(stored) = stored.await.map_err(CannotBegin::Store)? else { return Ok(None) };
+    decode(&stored).map(|entry| Some((entry, stored.revision))).map_err(CannotBegin::Store)
+}
+
+/// An entry as it was stored.
+pub(crate) fn decode(stored: &Document) -> Result<Entry, Fault> {
+    Entry::decode(&stored.body).map_err(|error| {
+        let Document { collection, name, .. } = stored;
+        Fault::Unreadable(format!("request {collection}/{name}: {error}"))
+    })
+}
+
+/// Whether somebody else works on the request by now. A store that does not answer says nothing.
+pub(crate) async fn is_superseded<P: Ports>(stack: &Stack<P>, begun: &Begun) -> bool {
+    let until = stack.now().after(stack.limits.release_retry);
+    match find(stack, &begun.request.id, until).await {
+        Ok(Some((entry, _))) => entry.worker != begun.worker,
+        Ok(None) | Err(_) => false,
+    }
+}
+
+/// Where the request stands from now on. Whoever works on it meanwhile is superseded; if this does
+/// not land, running the request again finds that it holds nothing.
+pub(crate) async fn end<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    stage: Stage,
+    until: Timestamp,
+) -> Result<(), CannotBegin> {
+    let mut waits = Waits::default();
+    loop {
+        let Some((entry, seen)) = find(stack, id, until).await? else { return Ok(()) };
+        if entry.stage == stage {
+            return Ok(());
+        }
+        let worker = stack.ports.ids().claim();
+        match write(stack, &Entry { stage, worker, ..entry }, Some(seen)).await {
+            Ok(Written::Won(_)) => return Ok(()),
+            Ok(Written::Lost | Written::Unknown) => {}
+            Err(fault) if fault.is_transient() => {}
+            Err(fault) => return Err(CannotBegin::Store(fault)),
+        }
+        waits.again(stack, until).await.map_err(CannotBegin::Store)?;
+    }
+}
+
+async fn write<P: Ports>(
+    stack: &Stack<P>,
+    entry: &Entry,
+    seen: Option<Revision>,
+) -> Result<Written<Document>, Fault> {
+    let Some((run, name)) = split(&entry.request.id) else {
+        return Err(Fault::Unreadable(format!("{} is not a request id", entry.request.id)));
+    };
+    let document = Document {
+        collection: run.collection(),
+        name: name.to_owned(),
+        revision: Revision(0),
+        body: entry.encode(),
+        forget_at: Some(stack.now().after(stack.limits.job_row_ttl)),
+    };
+    stack.ports.ledger().write_document(seen, &document).await
+}

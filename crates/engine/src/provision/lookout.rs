@@ -1,0 +1,146 @@
+//! The lookout: watches the reports of all machines that one request waits for, together.
+//!
+//! One read answers for all of them, however many there are. Only what was really read is judged: a
+//! store that does not answer says nothing about a machine.
+//!
+//! Not here: what a report means (`core::claim::check`).
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::claim::{Check, Outcome, Watch, Watched, check};
+use bullpen_core::ids::MailboxKey;
+use bullpen_core::instance::Record;
+use bullpen_core::mailbox::Report;
+use bullpen_core::ports::{Mailbox, Ports};
+use bullpen_core::time::Timestamp;
+use futures_util::future::select_all;
+use tokio::sync::{Notify, oneshot};
+
+use super::worker::register_by;
+use crate::Stack;
+
+/// Long enough to cost little, short enough to notice at once where no wake-up comes.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What is watched for one request.
+#[derive(Debug, Default)]
+pub struct Lookout {
+    watches: Mutex<BTreeMap<MailboxKey, Watching>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Watching {
+    watch: Watch,
+    /// Whether its report was read yet; the beat that was there then proves nothing later.
+    looked: bool,
+    /// When a store that does not answer is given up on.
+    give_up: Timestamp,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Lookout {
+    /// Waits until the agent has done its part, or will not. Somebody must be looking meanwhile
+    /// ([`Lookout::look`]).
+    pub async fn watch<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        record: &Record,
+        kind: Watched,
+    ) -> Outcome {
+        let since = stack.now();
+        let (answer, outcome) = oneshot::channel();
+        let watching = Watching {
+            watch: Watch { generation: record.generation, since, kind, beat_seen: None },
+            looked: false,
+            give_up: register_by(stack, since, kind).after(stack.limits.clock_skew),
+            answer,
+        };
+        self.watches().insert(record.facts.mailbox.clone(), watching);
+        self.changed.notify_one();
+        // Nobody looks any more: the request is over.
+        outcome.await.unwrap_or(Outcome::Lost)
+    }
+
+    /// Looks at everything that is watched, again and again. Ends with the request.
+    pub async fn look<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
+        let mailbox = stack.ports.mailbox();
+        loop {
+            let keys = self.keys();
+            if keys.is_empty() {
+                self.changed.notified().await;
+                continue;
+            }
+            let reports = mailbox.reports(&keys).await;
+            match reports {
+                Ok(reports) => self.judge(stack, keys.iter().zip(reports)),
+                Err(fault) => self.give_up(stack.now(), &fault.to_string()),
+            }
+            let keys = self.keys();
+            if keys.is_empty() {
+                continue;
+            }
+            let any = select_all(keys.iter().map(|key| Box::pin(mailbox.wait(key, LOOK_AGAIN))));
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                _ = any => {}
+            }
+        }
+    }
+
+    fn watches(&self) -> MutexGuard<'_, BTreeMap<MailboxKey, Watching>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> Vec<MailboxKey> {
+        let mut watches = self.watches();
+        watches.retain(|_, watching| !watching.answer.is_closed());
+        watches.keys().cloned().collect()
+    }
+
+    fn judge<'k, P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        reports: impl Iterator<Item = (&'k MailboxKey, Option<Report>)>,
+    ) {
+        let now = stack.now();
+        let mut watches = self.watches();
+        for (key, report) in reports {
+            let Some(watching) = watches.get_mut(key) else { continue };
+            if !watching.looked {
+                watching.looked = true;
+                watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
+            }
+            let outcome = match check(&watching.watch, report.as_ref(), &stack.limits, now) {
+                Check::Passed => Outcome::Done,
+                Check::Systemic(why) => Outcome::Systemic(why),
+                Check::Failed(failure) => Outcome::Failed(failure),
+                Check::Pending => continue,
+            };
+            answer(&mut watches, key, outcome);
+        }
+    }
+
+    fn give_up(&self, now: Timestamp, why: &str) {
+        let mut watches = self.watches();
+        let late: Vec<_> = watches
+            .iter()
+            .filter(|(_, watching)| now >= watching.give_up)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in late {
+            answer(&mut watches, &key, Outcome::Systemic(format!("the mailbox is {why}")));
+        }
+    }
+}
+
+fn answer(watches: &mut BTreeMap<MailboxKey, Watching>, key: &MailboxKey, outcome: Outcome) {
+    if let Some(watching) = watches.remove(key) {
+        // Whoever asked may have stopped waiting.
+        let _ = watching.answer.send(outcome);
+    }
+}

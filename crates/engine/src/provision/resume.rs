@@ -1,0 +1,85 @@
+//! Going on with a request that another process began: its launches, its claims, its runners.
+//!
+//! The process that began it may be dead, or may only be slow. Both make the same steps, which are
+//! the same however often they are made: a launch by the same intent, an assignment of the same
+//! generation, a claim by its own nonce. So nothing is doubled, and nothing is taken from anyone.
+//!
+//! Not here: whether to resume at all (`entry`).
+
+use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::ports::{Ledger, Ports};
+use futures_util::future::join_all;
+
+use super::creation::{self, CreationError};
+use super::worker::{self, Attempt, Held, How, Terms};
+use crate::Stack;
+use crate::patience::patiently;
+use crate::tell::Told;
+
+/// What a resumed request has.
+#[derive(Debug, Default)]
+pub(super) struct Resumed {
+    /// Runners that listen; some are marked running already.
+    pub(super) held: Vec<Held>,
+    /// How many launches were made.
+    pub(super) launches: u32,
+}
+
+/// Finds and finishes everything the request began.
+pub(super) async fn resume<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+) -> Result<Resumed, CreationError> {
+    let launches = finish_launches(stack, terms).await?;
+    let until = terms.request.deadline;
+    let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&terms.owner)).await;
+    let owned =
+        owned.map_err(|source| CreationError::Port { what: "find its machines", source })?;
+    (terms.tell)(Told::Resumed { machines: owned.len() });
+    let held = join_all(owned.into_iter().map(|record| take_up(stack, terms, record))).await;
+    Ok(Resumed { held: held.into_iter().flatten().collect(), launches })
+}
+
+/// Carries out every intent of this incarnation that is not accounted for; returns how many intents
+/// there are.
+async fn finish_launches<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+) -> Result<u32, CreationError> {
+    let ledger = stack.ports.ledger();
+    let mut launches = 0;
+    loop {
+        let id = creation::intent_id(terms.request, launches + 1);
+        let intent = patiently(stack, terms.request.deadline, || ledger.intent(&id)).await;
+        let found =
+            intent.map_err(|source| CreationError::Port { what: "find its launches", source })?;
+        let Some(intent) = found else { return Ok(launches) };
+        launches += 1;
+        if intent.outstanding > 0 {
+            creation::carry_out(stack, terms.request, &intent).await?;
+        }
+    }
+}
+
+/// Goes on with one machine where it stands. `None`: it is on its way back, or did not do its part.
+async fn take_up<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record) -> Option<Held> {
+    let created = creation::is_of(terms.request, &record.facts.intent);
+    match &record.state {
+        State::Running { owner, .. } if *owner == terms.owner => {
+            let how = if created { How::Created } else { How::Reused };
+            Some(worker::ready(stack, terms, Held::new(record, None, how)))
+        }
+        State::Created { owner, .. } if *owner == terms.owner => {
+            creation::validate(stack, terms, record).await
+        }
+        State::Claimed { owner, claim, tier, .. } if *owner == terms.owner => {
+            let how = if *tier == Tier::Stopped { How::Started } else { How::Reused };
+            let (claim, tier) = (claim.clone(), *tier);
+            match worker::prepare(stack, terms, Held::new(record, Some(claim), how), tier).await {
+                Attempt::Ready(held) => Some(held),
+                Attempt::TryAnother | Attempt::Closed(_) => None,
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! Undoing a request: after a failure, after a cancellation, after something nobody expected.
+//!
+//! A failure gives back and sees to the first steps of the handshake. A cancellation has seconds:
+//! it fences the owner out of everything and leaves the handshake to whoever comes next, so that
+//! no warm machine is lost. A dump ends everything the request holds.
+//!
+//! Not here: the handshake ([`crate::release`]).
+
+use std::time::Duration;
+
+use bullpen_core::ids::{InstanceId, RequestId};
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
+use bullpen_core::ports::{Clock, Fault, Fleet, Ledger, Ports};
+use bullpen_core::request::entry::Stage;
+use bullpen_core::time::Timestamp;
+use futures_util::future::join_all;
+
+use super::entry;
+use crate::Stack;
+use crate::patience::patiently;
+use crate::release;
+use crate::transition::{self, Moved};
+
+/// What a cancelled command may take: GitHub kills it soon after.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a cancelled request left behind, all of it fenced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Machines that were warm and are on their way back.
+    pub returning: Vec<InstanceId>,
+    /// Machines that were not, and end.
+    pub ending: Vec<InstanceId>,
+}
+
+/// A request failed: whatever it holds goes back, and its entry says so.
+pub(super) async fn give_up<P: Ports>(stack: &Stack<P>, id: &RequestId) {
+    clear(stack, id).await;
+    let until = stack.now().after(stack.limits.release_retry);
+    if let Err(error) = entry::end(stack, id, Stage::Finished, until).await {
+        tracing::info!(%error, "the failed request's entry is still live");
+    }
+}
+
+/// Whatever the request holds goes back.
+pub(super) async fn clear<P: Ports>(stack: &Stack<P>, id: &RequestId) {
+    let owner = Owner::Request(id.clone());
+    match release::withdraw_all(stack, &owner).await {
+        Ok(releasing) => {
+            // The first pass stores the withdrawals and asks GitHub; whoever comes next goes on.
+            join_all(releasing.iter().map(|record| release::finish(stack, record))).await;
+        }
+        // The lease of every claim and the deadline of every machine remain.
+        Err(fault) => tracing::warn!(%fault, "a failed request left machines for the reaper"),
+    }
+}
+
+/// A request was cancelled: one round of writes, in the time there is.
+pub(super) async fn abandon<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Abandoned {
+    let until = stack.now().after(CANCEL_WITHIN);
+    tokio::select! {
+        biased;
+        abandoned = fence(stack, id, until) => abandoned,
+        () = stack.ports.clock().sleep(CANCEL_WITHIN) => Abandoned::default(),
+    }
+}
+
+async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> Abandoned {
+    let owner = Owner::Request(id.clone());
+    let entry = entry::end(stack, id, Stage::Abandoned, until);
+    let moved = async {
+        let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+        let moves = held.into_iter().map(|record| fence_one(stack, &owner, record, until));
+        Ok::<_, Fault>(join_all(moves).await)
+    };
+    let (ended, moved) = futures_util::future::join(entry, moved).await;
+    if let Err(error) = ended {
+        tracing::warn!(%error, "the cancelled request's entry is still live");
+    }
+    let mut abandoned = Abandoned::default();
+    for record in moved.into_iter().flatten().flatten() {
+        match record.state {
+            State::Terminating { .. } => abandoned.ending.push(record.id),
+            _ => abandoned.returning.push(record.id),
+        }
+    }
+    if !abandoned.ending.is_empty()
+        && let Err(fault) = stack.ports.fleet().terminate(&abandoned.ending).await
+    {
+        tracing::info!(%fault, "left for the reaper to end");
+    }
+    abandoned
+}
+
+/// Machines that never completed their warm-up end, all others are withdrawn: a job may run there.
+async fn fence_one<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    record: Record,
+    until: Timestamp,
+) -> Option<Record> {
+    let mut record = record;
+    loop {
+        if record.state.owner() != Some(owner) {
+            return None;
+        }
+        let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
+        let event = release::give_up_event(stack, &record, authority, until).await.ok()?;
+        match transition::apply(stack, &record, &event, until).await {
+            Ok(Moved::To(moved)) => return Some(moved),
+            Ok(Moved::Overtaken) => {
+                record = transition::read(stack, &record.id, until).await.ok()??;
+            }
+            Ok(Moved::Refused(_)) | Err(_) => return None,
+        }
+    }
+}
+
+/// Something happened that nobody expected: everything the request holds ends. Returns every id,
+/// for a person to look at.
+pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<InstanceId>, Fault> {
+    let owner = Owner::Request(id.clone());
+    let until = stack.now().after(stack.limits.release_acknowledgement);
+    let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let ids: Vec<_> = held.iter().map(|record| record.id.clone()).collect();
+    for record in &held {
+        let authority = match record.state {
+            State::Releasing { .. } => Authority::Release { generation: record.generation },
+            _ => Authority::Owner { owner: owner.clone(), generation: record.generation },
+        };
+        let event = Event::Condemned { authority, why: EndReason::Dumped, at: stack.now() };
+        let _ = transition::apply(stack, record, &event, until).await?;
+    }
+    if !ids.is_empty() {
+        patiently(stack, until, || stack.ports.fleet().terminate(&ids)).await?;
+    }
+    let ended = entry::end(stack, id, Stage::Finished, until).await;
+    if let Err(error) = ended {
+        tracing::warn!(%error, "the dumped request's entry is still live");
+    }
+    Ok(ids)
+}

@@ -1,0 +1,135 @@
+//! Releasing a request, or every request of a run attempt.
+//!
+//! A process that died between launch and record left machines that its request does not own yet.
+//! They are found by their tag, recorded, and ended with the rest: nobody has to wait for the sweep.
+//!
+//! Not here: taking one owner's machines back ([`super::release`]).
+
+use bullpen_core::creation::Intent;
+use bullpen_core::ids::{RequestId, RunAttempt};
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
+use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports};
+use bullpen_core::request::Request;
+use bullpen_core::request::entry::Stage;
+use bullpen_core::time::Timestamp;
+use futures_util::future::join_all;
+
+use super::{Released, release};
+use crate::Stack;
+use crate::patience::patiently;
+use crate::provision::creation::{intent_id, record};
+use crate::provision::entry::{self, CannotBegin};
+use crate::tell::Tell;
+use crate::transition;
+
+/// Every request of a run attempt, whatever became of it.
+pub async fn requests_of<P: Ports>(
+    stack: &Stack<P>,
+    run: &RunAttempt,
+) -> Result<Vec<RequestId>, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    let collection = run.collection();
+    let stored = patiently(stack, until, || stack.ports.ledger().documents(&collection)).await?;
+    stored.iter().map(|document| entry::decode(document).map(|entry| entry.request.id)).collect()
+}
+
+/// Releases everything a request holds, in every state, and waits for it until `until`. Safe to run
+/// twice, and after a crash of itself.
+pub async fn release_request<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    until: Timestamp,
+    tell: Tell<'_>,
+) -> Result<Released, Fault> {
+    let known = match entry::find(stack, id, until).await {
+        Ok(known) => known.map(|(entry, _)| entry.request),
+        Err(CannotBegin::Store(fault)) => return Err(fault),
+        // Not an id of ours: it can still own something by that name.
+        Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => None,
+    };
+    // First of all nobody may go on taking machines for it.
+    if known.is_some() {
+        close(stack, id, until).await?;
+    }
+    let mut released = Released::default();
+    if let Some(request) = &known {
+        end_unrecorded(stack, request, until, &mut released).await?;
+    }
+    let owner = Owner::Request(id.clone());
+    let owned = release(stack, &owner, until, tell).await?;
+    released.returned.extend(owned.returned);
+    released.ended.extend(owned.ended);
+    released.waiting.extend(owned.waiting);
+    Ok(released)
+}
+
+async fn close<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> Result<(), Fault> {
+    match entry::end(stack, id, Stage::Finished, until).await {
+        Ok(()) | Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => Ok(()),
+        Err(CannotBegin::Store(fault)) => Err(fault),
+    }
+}
+
+/// Ends machines that were launched for the request and never recorded.
+async fn end_unrecorded<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    until: Timestamp,
+    released: &mut Released,
+) -> Result<(), Fault> {
+    let open = open_intents(stack, request, until).await?;
+    if open.is_empty() {
+        return Ok(());
+    }
+    let machines = patiently(stack, until, || stack.ports.fleet().list()).await?;
+    let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
+    let theirs = alive.filter_map(|machine| {
+        Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))
+    });
+    let ended = join_all(theirs.map(|(machine, intent)| end(stack, intent, machine, until))).await;
+    released.ended.extend(ended.into_iter().flatten());
+    Ok(())
+}
+
+async fn open_intents<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    until: Timestamp,
+) -> Result<Vec<Intent>, Fault> {
+    let ledger = stack.ports.ledger();
+    let mut open = Vec::new();
+    let mut attempt = 1;
+    loop {
+        let id = intent_id(request, attempt);
+        let Some(intent) = patiently(stack, until, || ledger.intent(&id)).await? else {
+            return Ok(open);
+        };
+        if intent.outstanding > 0 {
+            open.push(intent);
+        }
+        attempt += 1;
+    }
+}
+
+/// Records a machine and condemns it; the reaper has it confirmed. `None`: it is accounted for.
+async fn end<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    machine: &Machine,
+    until: Timestamp,
+) -> Option<bullpen_core::ids::InstanceId> {
+    let recorded = record(stack, intent, machine).await?;
+    if !matches!(recorded.state, State::Created { .. }) {
+        return None;
+    }
+    let authority =
+        Authority::Owner { owner: intent.owner.clone(), generation: recorded.generation };
+    let event = Event::Condemned { authority, why: EndReason::RequestFailed, at: stack.now() };
+    if let Err(fault) = transition::apply(stack, &recorded, &event, until).await {
+        tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
+    }
+    if let Err(fault) = stack.ports.fleet().terminate(std::slice::from_ref(&machine.id)).await {
+        tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
+    }
+    Some(machine.id.clone())
+}
