@@ -4,6 +4,7 @@
 
 mod any_text;
 mod common;
+mod names;
 mod numbers;
 mod provision;
 mod refresh;
