@@ -2,6 +2,7 @@
 //!
 //! Not here: every input's own rules (the tests beside the reader).
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
 
 fn bullpen(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -92,4 +93,17 @@ fn help_says_how_secrets_are_better_given() {
     assert_eq!(help.status.code(), Some(0));
     let text = String::from_utf8(help.stdout).expect("UTF-8");
     assert!(text.contains("INPUT_GITHUB-TOKEN") && text.contains("INPUT_APP-KEY"), "{text}");
+}
+
+#[test]
+fn a_variable_that_is_not_utf8_is_refused_like_any_other() {
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let output = Command::new(env!("CARGO_BIN_EXE_bullpen"))
+        .arg("provision")
+        .env_clear()
+        .envs([("HOME", "/nonexistent".as_ref()), ("INPUT_NAME", name), ("OTHER", name)])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(stderr(&output).starts_with("error: INPUT_NAME: "), "{}", stderr(&output));
 }

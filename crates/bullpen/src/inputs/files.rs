@@ -2,14 +2,16 @@
 //!
 //! Not here: what may be in them (`bullpen_core::config`).
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
-use bullpen_core::config::{Config, Stack, stack};
+use bullpen_core::config::{Config, STACK_BYTES_MAX, Stack, stack};
 use bullpen_core::mailbox::Secret;
 use bullpen_core::severity::Severity;
 
 use super::common::StackInputs;
-use super::github::AppKey;
+use super::github::{AppKey, PEM};
 use super::{Environment, UsageError};
 use crate::config_file;
 
@@ -37,16 +39,20 @@ pub(crate) fn app_key(key: &AppKey) -> Result<Secret, UsageError> {
     match key {
         AppKey::Text(secret) => Ok(secret.clone()),
         AppKey::File(path) => {
-            let text = String::from_utf8(read(path)?);
-            let text = text.map_err(|_| {
-                UsageError::new(format!("--app-key: {} is not text", path.display()))
-            })?;
-            Ok(Secret::new(text.trim()))
+            let text = String::from_utf8(read(path)?).ok();
+            let key = text.as_deref().map(str::trim).filter(|text| text.starts_with(PEM));
+            key.map(Secret::new).ok_or_else(|| {
+                UsageError::new(format!("--app-key: {} is not a key in PEM", path.display()))
+            })
         }
     }
 }
 
+/// A file, up to one byte more than the largest that may be: enough to see that it is too long.
 fn read(path: &Path) -> Result<Vec<u8>, UsageError> {
-    std::fs::read(path)
-        .map_err(|error| UsageError::new(format!("could not read {}: {error}", path.display())))
+    let most = u64::try_from(STACK_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    let end = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    end.map_err(|error| UsageError::new(format!("could not read {}: {error}", path.display())))?;
+    Ok(bytes)
 }

@@ -18,7 +18,7 @@ use super::values::{address, line, path, secret_text, secret_word};
 const API: &str = "https://api.github.com";
 const SERVER: &str = "https://github.com";
 /// How a key in PEM begins; a path does not.
-const PEM: &str = "-----BEGIN ";
+pub(crate) const PEM: &str = "-----BEGIN ";
 /// A repository's name is at most 100 characters long, an owner's 39.
 const NAME_CHARS_MAX: usize = 100;
 
@@ -37,7 +37,7 @@ pub(crate) struct GithubArgs {
     pub(crate) server_url: Option<String>,
     /// A personal access token; better given as INPUT_GITHUB-TOKEN, because other users of this
     /// machine can see arguments
-    #[arg(long, value_name = "TOKEN", value_parser = wrapped)]
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true, value_parser = wrapped)]
     pub(crate) github_token: Option<Secret>,
     /// The id of a GitHub App, with --app-key
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]

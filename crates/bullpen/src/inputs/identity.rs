@@ -53,10 +53,10 @@ impl fmt::Display for RunAttempt {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct IdentityArgs {
     /// The whole request id, RUN.ATTEMPT.NAME
-    #[arg(long, value_name = "ID", conflicts_with_all = ["run_id", "name"])]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, conflicts_with_all = ["run_id", "name"])]
     pub(crate) request: Option<String>,
     /// The run attempt, RUN.ATTEMPT [default: the workflow's, or local.1]
-    #[arg(long, value_name = "RUN.ATTEMPT")]
+    #[arg(long, value_name = "RUN.ATTEMPT", allow_hyphen_values = true)]
     pub(crate) run_id: Option<String>,
     /// What tells the requests of one run apart: letters, digits, `_` and `-` [default: the job
     /// and the step]

@@ -10,7 +10,9 @@ mod provision;
 mod refresh;
 mod release;
 
-use clap::{Args, Parser};
+use std::collections::BTreeSet;
+
+use clap::{Args, Command, Parser};
 
 use super::*;
 
@@ -25,6 +27,12 @@ struct Only<T: Args> {
 fn args<T: Args>(flags: &[&str]) -> Result<T, String> {
     let words = std::iter::once("bullpen").chain(flags.iter().copied());
     Only::try_parse_from(words).map(|only| only.args).map_err(|error| error.to_string())
+}
+
+/// The names of these arguments.
+fn flags<T: Args>() -> BTreeSet<String> {
+    let command = T::augment_args(Command::new("bullpen"));
+    command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
 }
 
 /// An environment with a home and these variables.

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use clap::Command;
-
 use super::*;
 use crate::inputs::outputs;
 
@@ -16,11 +14,6 @@ const PAGE: &str = include_str!("../../../../../docs/action.md");
 const OF_THE_ACTION: [&str; 2] = ["mode", "bullpen-path"];
 /// Flags for people and scripts; an action's step has outputs instead. `count` is a second name.
 const NOT_OF_THE_ACTION: [&str; 2] = ["json", "count"];
-
-fn flags<T: Args>() -> BTreeSet<String> {
-    let command = T::augment_args(Command::new("bullpen"));
-    command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
-}
 
 /// The keys that stand two spaces deep under a top-level key.
 fn keys_under(section: &str) -> BTreeSet<String> {
