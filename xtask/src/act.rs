@@ -61,8 +61,9 @@ fn python(place: &Place) -> Result<&'static str> {
 }
 
 fn usable_python(place: &Place) -> Option<&'static str> {
-    let usable =
-        |python: &&&str| answers(place.command(python).args(["-c", "import ensurepip, venv"]));
+    let usable = |python: &&&str| {
+        answers(place.command(python).args(["-c", "import ensurepip, venv; ensurepip.version()"]))
+    };
     PYTHONS.iter().find(usable).copied()
 }
 
