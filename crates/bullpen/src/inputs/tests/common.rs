@@ -172,6 +172,10 @@ fn files_that_cannot_be_read_are_named() {
     assert!(missing.contains("key.pem"), "{missing}");
     std::fs::write(&key, KEY).unwrap();
     assert_eq!(files::app_key(&AppKey::File(key)).unwrap(), Secret::new(KEY.trim()));
+    let other = directory.path().join("other");
+    std::fs::write(&other, "s3cr3t, not a key").unwrap();
+    let said = files::app_key(&AppKey::File(other)).unwrap_err().to_string();
+    assert!(said.ends_with("other is not a key in PEM") && !said.contains("s3cr3t"), "{said}");
     let inputs =
         stack_inputs(&["--config", "/no/such.yml", "--stack", "/no/such.toml"], &[]).unwrap();
     assert!(files::config(&inputs).unwrap_err().to_string().contains("/no/such.yml"));
