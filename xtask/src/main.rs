@@ -1,4 +1,5 @@
-//! Chores of this repository: `cargo xtask test` is the gate, `cargo xtask tidy` one part of it.
+//! Chores of this repository: `cargo xtask test` is the gate, `cargo xtask tidy` one part of it,
+//! `cargo xtask tools` what it needs.
 //!
 //! Exit codes: 0 done, 1 a check failed, 64 the command line was not understood.
 //!
@@ -6,6 +7,7 @@
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a command's output is its purpose")]
 
+mod act;
 mod clean_tree;
 mod deny;
 mod gate;
@@ -25,7 +27,8 @@ use crate::place::Place;
 const USAGE: &str = "\
 usage: cargo xtask test [--only STEP]...   run the gate, or the named steps alone
        cargo xtask test --list             name the gate's steps
-       cargo xtask tidy                    check the room rules and the source rules";
+       cargo xtask tidy                    check the room rules and the source rules
+       cargo xtask tools                   install the tools that the gate needs";
 
 const EXIT_FAILED: u8 = 1;
 /// `EX_USAGE` of sysexits.h.
@@ -37,6 +40,7 @@ enum Wish {
     Test { only: Vec<String> },
     List,
     Tidy,
+    Tools,
     Help,
 }
 
@@ -67,6 +71,7 @@ fn understand(arguments: &[&str]) -> Option<Wish> {
             Some(Wish::Test { only: pairs.collect::<Option<_>>()? })
         }
         ["tidy"] => Some(Wish::Tidy),
+        ["tools"] => Some(Wish::Tools),
         ["help" | "--help" | "-h"] => Some(Wish::Help),
         _ => None,
     }
@@ -81,6 +86,7 @@ fn grant(wish: &Wish) -> Result<()> {
             }
         }
         Wish::Tidy => tidy::run(&Place::find()?)?,
+        Wish::Tools => tools::install(&Place::find()?)?,
         Wish::Test { only } => gate::run(&Place::find()?, steps::ALL, only)?,
     }
     Ok(())
@@ -104,6 +110,7 @@ mod tests {
         assert_eq!(understand(&["test", "--only"]), None);
         assert_eq!(understand(&["test", "fmt"]), None);
         assert_eq!(understand(&["tidy", "--fix"]), None);
+        assert_eq!(understand(&["tools", "act"]), None);
         assert_eq!(understand(&[]), None);
     }
 }

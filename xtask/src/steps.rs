@@ -4,7 +4,7 @@
 
 use crate::gate::Step;
 use crate::place::succeed;
-use crate::{clean_tree, deny, sabotage, seeds, tidy, tools};
+use crate::{act, clean_tree, deny, sabotage, seeds, tidy, tools};
 
 /// Every step.
 pub(crate) const ALL: &[Step] = &[
@@ -40,7 +40,11 @@ pub(crate) const ALL: &[Step] = &[
     Step {
         name: "test",
         what: "cargo test --workspace",
-        run: |gate| gate.place.cargo(&["test", "--workspace"]),
+        run: |gate| {
+            let mut test = gate.place.command("cargo");
+            test.env(act::VARIABLE, act::program(gate.place)?);
+            succeed(test.args(["test", "--workspace"]))
+        },
     },
     seeds::STEP,
     sabotage::STEP,

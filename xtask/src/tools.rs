@@ -1,13 +1,15 @@
-//! The tools the gate needs beside cargo: rustfmt and clippy from the pinned toolchain, and
-//! cargo-deny, built once into the cache.
+//! The tools the gate needs beside cargo: rustfmt and clippy from the pinned toolchain,
+//! cargo-deny, built once into the cache, and act.
 //!
-//! Not here: the toolchain's version (`rust-toolchain.toml`), or what cargo-deny checks (`deny`).
+//! Not here: the toolchain's version (`rust-toolchain.toml`), what cargo-deny checks (`deny`), or
+//! how act is installed (`act`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
+use crate::act;
 use crate::place::{Place, succeed};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
@@ -24,7 +26,8 @@ pub(crate) fn install(place: &Place) -> Result<()> {
                 .with_context(|| format!("could not add the toolchain's {component}"))?;
         }
     }
-    cargo_deny(place).map(drop)
+    cargo_deny(place)?;
+    act::program(place).map(drop)
 }
 
 /// The path of cargo-deny at our version, building it first if it is not there.
@@ -52,7 +55,8 @@ fn is_at_our_version(program: &Path) -> bool {
     })
 }
 
-fn answers(command: &mut Command) -> bool {
+/// Whether a command can be started and succeeds; it says nothing.
+pub(crate) fn answers(command: &mut Command) -> bool {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }

@@ -5,7 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{labels, lint, pools, render, sim};
+use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
+use crate::{labels, lint, pools, render, sim, workflow};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -30,6 +31,27 @@ enum Command {
     /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
     /// read or an argument is wrong.
     Lint(lint::LintArgs),
+    /// Get machines for a workflow, and the label that its jobs are to name
+    ///
+    /// Every option can be given as a variable too: --instance-count as INPUT_INSTANCE-COUNT or
+    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are there, with 1 if not, and with 64 if
+    /// an option is wrong.
+    Provision(Box<ProvisionArgs>),
+    /// Give the machines of a request, or of a whole run attempt, back
+    ///
+    /// Every option can be given as a variable too: --request as `INPUT_REQUEST`.
+    Release(Box<ReleaseArgs>),
+    /// Bring the stack in order: reap, reconcile, advertise again
+    ///
+    /// Every option can be given as a variable too: --dry-run as INPUT_DRY-RUN or `INPUT_DRY_RUN`.
+    Refresh(Box<RefreshArgs>),
+    /// Show machines, requests and queues
+    Status(StackArgs),
+    /// End every machine of this state, and forget it
+    Destroy(Box<CommonArgs>),
+    /// Look at the ledger
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
@@ -45,6 +67,12 @@ enum LabelsCommand {
 enum PoolsCommand {
     /// Show what pools keep by their schedules, at an instant or between two
     Preview(pools::PreviewArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum LedgerCommand {
+    /// Check every record against the invariants
+    Verify(StackArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,6 +106,12 @@ fn run(command: Command) -> Exit {
         Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
         Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Provision(args) => workflow::provision(&args),
+        Command::Release(args) => workflow::release(&args),
+        Command::Refresh(args) => workflow::refresh(&args),
+        Command::Status(args) => workflow::status(&args),
+        Command::Destroy(args) => workflow::destroy(&args),
+        Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
     }
 }

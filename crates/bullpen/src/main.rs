@@ -8,11 +8,13 @@ use std::process::ExitCode;
 mod cli;
 mod config_file;
 mod exit;
+mod inputs;
 mod labels;
 mod lint;
 mod pools;
 mod render;
 mod sim;
+mod workflow;
 
 fn main() -> ExitCode {
     cli::main().into()

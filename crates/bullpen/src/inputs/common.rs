@@ -1,0 +1,153 @@
+//! The inputs of every workflow command: where the state is, which files say what is wanted, and
+//! which engine and fleet.
+//!
+//! Not here: GitHub's (`github`), or opening the files (`files`).
+
+use std::path::{Path, PathBuf};
+
+use bullpen_core::spelling;
+
+use super::github::{GithubArgs, GithubInputs};
+use super::given::{Given, Reader};
+use super::values::{boolean, path};
+use super::{Environment, UsageError};
+
+/// Where the state is, and how to tell.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct StackArgs {
+    /// Where the ledger, queues and machines are kept [env: `BULLPEN_STATE`] [default: bullpen in
+    /// the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<String>,
+    /// The runs-on.yml that names runners and pools
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// The bullpen.toml with the stack's name and numbers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stack: Option<String>,
+    /// Where the ledger lives [default: embedded]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<String>,
+    /// What machines are [default: process]
+    #[arg(long, value_name = "FLEET")]
+    pub(crate) fleet: Option<String>,
+    /// Print the result as JSON
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) json: Option<String>,
+}
+
+/// Where the state is, how to tell, and how GitHub is spoken to.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+    #[command(flatten)]
+    pub(crate) github: GithubArgs,
+}
+
+/// Where the ledger lives. Another one is another variant, when it is in the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// In files of this machine.
+    Embedded,
+}
+
+/// What machines are. Another one is another variant, when it is in the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fleet {
+    /// Process trees of this machine.
+    Process,
+}
+
+/// Where the state is, and how to tell; checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StackInputs {
+    /// Where ledger, queues and machines are kept.
+    pub(crate) state: PathBuf,
+    /// The `runs-on.yml`.
+    pub(crate) config: Option<PathBuf>,
+    /// The `bullpen.toml`.
+    pub(crate) stack: Option<PathBuf>,
+    /// Where the ledger lives.
+    pub(crate) engine: Engine,
+    /// What machines are.
+    pub(crate) fleet: Fleet,
+    /// Whether the result is told as JSON.
+    pub(crate) json: bool,
+}
+
+/// What every command that changes something is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommonInputs {
+    /// Where the state is.
+    pub(crate) stack: StackInputs,
+    /// How GitHub is spoken to.
+    pub(crate) github: GithubInputs,
+}
+
+impl StackInputs {
+    /// Reads them; these are all the inputs of `status` and `ledger verify`.
+    pub(crate) fn read(args: &StackArgs, environment: &Environment) -> Result<Self, UsageError> {
+        let reader = Reader::new(environment);
+        let path_of = |name: &str, flag: &Option<String>| {
+            reader.input(name, flag.as_ref()).map(|given| path(&given)).transpose()
+        };
+        let engine = reader.input("engine", args.engine.as_ref());
+        let fleet = reader.input("fleet", args.fleet.as_ref());
+        let json = reader.input("json", args.json.as_ref());
+        Ok(Self {
+            state: state(reader, args.state.as_ref())?,
+            config: path_of("config", &args.config)?,
+            stack: path_of("stack", &args.stack)?,
+            engine: built(engine.as_ref(), ("embedded", Engine::Embedded), "aws")?,
+            fleet: built(fleet.as_ref(), ("process", Fleet::Process), "ec2")?,
+            json: json.map_or(Ok(false), |given| boolean(&given))?,
+        })
+    }
+}
+
+impl CommonInputs {
+    /// Reads them; these are all the inputs of `destroy`.
+    pub(crate) fn read(args: &CommonArgs, environment: &Environment) -> Result<Self, UsageError> {
+        Ok(Self {
+            stack: StackInputs::read(&args.stack, environment)?,
+            github: GithubInputs::read(&args.github, Reader::new(environment))?,
+        })
+    }
+}
+
+fn state(reader: Reader<'_>, flag: Option<&String>) -> Result<PathBuf, UsageError> {
+    if let Some(given) = reader.input_or("state", flag, "BULLPEN_STATE") {
+        return path(&given);
+    }
+    // The XDG rule: a relative path is as good as none.
+    let absolute = |name: &str| {
+        let given = reader.variable(name)?;
+        Some(PathBuf::from(given.text)).filter(|path| path.is_absolute())
+    };
+    let data = absolute("XDG_DATA_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(Path::new(".local/share"))));
+    data.map(|data| data.join("bullpen")).ok_or_else(|| {
+        UsageError::new(
+            "--state: not given, and neither XDG_DATA_HOME nor HOME is an absolute path; give a \
+             directory",
+        )
+    })
+}
+
+/// The one that is in this build; the other one is named, and said to be missing.
+fn built<T>(given: Option<&Given>, here: (&str, T), missing: &str) -> Result<T, UsageError> {
+    let (word, value) = here;
+    match given {
+        None => Ok(value),
+        Some(given) if given.word() == word => Ok(value),
+        Some(given) if given.word() == missing => {
+            let line = format!("{}: \"{missing}\" is not in this build; use {word}", given.place);
+            Err(UsageError::new(line))
+        }
+        Some(given) => {
+            let hint = spelling::hint(&spelling::nearest(given.word(), [word, missing]));
+            Err(given.refuse(format!("{word}, the only one in this build{hint}")))
+        }
+    }
+}

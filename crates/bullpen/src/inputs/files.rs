@@ -1,0 +1,58 @@
+//! The files that inputs name: `runs-on.yml`, `bullpen.toml`, an App's key.
+//!
+//! Not here: what may be in them (`bullpen_core::config`).
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use bullpen_core::config::{Config, STACK_BYTES_MAX, Stack, stack};
+use bullpen_core::mailbox::Secret;
+use bullpen_core::severity::Severity;
+
+use super::common::StackInputs;
+use super::github::{AppKey, PEM};
+use super::{Environment, UsageError};
+use crate::config_file;
+
+/// What `runs-on.yml` says, if one is named.
+pub(crate) fn config(inputs: &StackInputs) -> Result<Option<Config>, UsageError> {
+    let load = |path| config_file::load(path).map_err(|error| UsageError::new(error.what));
+    inputs.config.as_deref().map(load).transpose()
+}
+
+/// What `bullpen.toml` and the environment say; the defaults if neither says anything.
+pub(crate) fn stack(inputs: &StackInputs, environment: &Environment) -> Result<Stack, UsageError> {
+    let path = inputs.stack.as_deref();
+    let bytes = path.map_or_else(|| Ok(Vec::new()), read)?;
+    let (stack, findings) = stack::read(&bytes, environment).into_parts();
+    stack.ok_or_else(|| {
+        let shown = path.unwrap_or(Path::new("bullpen.toml")).display();
+        let error = findings.iter().find(|finding| finding.severity == Severity::Error);
+        let error = error.map_or_else(String::new, ToString::to_string);
+        UsageError::new(format!("{shown}:{error}"))
+    })
+}
+
+/// An App's key, from its file if it is in one.
+pub(crate) fn app_key(key: &AppKey) -> Result<Secret, UsageError> {
+    match key {
+        AppKey::Text(secret) => Ok(secret.clone()),
+        AppKey::File(path) => {
+            let text = String::from_utf8(read(path)?).ok();
+            let key = text.as_deref().map(str::trim).filter(|text| text.starts_with(PEM));
+            key.map(Secret::new).ok_or_else(|| {
+                UsageError::new(format!("--app-key: {} is not a key in PEM", path.display()))
+            })
+        }
+    }
+}
+
+/// A file, up to one byte more than the largest that may be: enough to see that it is too long.
+fn read(path: &Path) -> Result<Vec<u8>, UsageError> {
+    let most = u64::try_from(STACK_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    let end = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    end.map_err(|error| UsageError::new(format!("could not read {}: {error}", path.display())))?;
+    Ok(bytes)
+}

@@ -1,0 +1,204 @@
+//! How GitHub is spoken to: which repository or organisation, where, and as whom.
+//!
+//! The workflow's own `GITHUB_TOKEN` cannot register a runner. It is kept apart, to read runs with,
+//! and never taken for a credential.
+//!
+//! Not here: talking to GitHub (`bullpen-github`).
+
+use std::path::PathBuf;
+
+use bullpen_core::ids::Repository;
+use bullpen_core::mailbox::Secret;
+
+use super::UsageError;
+use super::given::{Given, Reader};
+use super::values::{address, line, path, secret_text, secret_word};
+
+/// GitHub's own addresses.
+const API: &str = "https://api.github.com";
+const SERVER: &str = "https://github.com";
+/// How a key in PEM begins; a path does not.
+pub(crate) const PEM: &str = "-----BEGIN ";
+/// A repository's name is at most 100 characters long, an owner's 39.
+const NAME_CHARS_MAX: usize = 100;
+
+/// How GitHub is spoken to.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "GitHub")]
+pub(crate) struct GithubArgs {
+    /// The repository as OWNER/NAME, or an organisation [env: `GITHUB_REPOSITORY`]
+    #[arg(long, value_name = "OWNER/NAME")]
+    pub(crate) repository: Option<String>,
+    /// Where GitHub's API is [env: `GITHUB_API_URL`] [default: that of github.com]
+    #[arg(long, value_name = "URL")]
+    pub(crate) api_url: Option<String>,
+    /// Where GitHub is [env: `GITHUB_SERVER_URL`] [default: github.com]
+    #[arg(long, value_name = "URL")]
+    pub(crate) server_url: Option<String>,
+    /// A personal access token; better given as INPUT_GITHUB-TOKEN, because other users of this
+    /// machine can see arguments
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true, value_parser = wrapped)]
+    pub(crate) github_token: Option<Secret>,
+    /// The id of a GitHub App, with --app-key
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) app_id: Option<String>,
+    /// The App's private key in PEM; better given as a path to it, or as INPUT_APP-KEY
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_parser = wrapped)]
+    pub(crate) app_key: Option<Secret>,
+    /// Where the runner program is [default: with a stand-in GitHub, the stand-in runner]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) runner_dir: Option<String>,
+}
+
+/// Wrapped at once, so that no printed argument can show it.
+#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+fn wrapped(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+/// Whose runners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One repository's.
+    Repository(Repository),
+    /// An organisation's.
+    Organisation(String),
+}
+
+/// As whom GitHub is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// With a personal access token.
+    Token(Secret),
+    /// As a GitHub App.
+    App {
+        /// The App's id.
+        id: u64,
+        /// Its private key.
+        key: AppKey,
+    },
+}
+
+/// An App's private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AppKey {
+    /// The key itself, in PEM.
+    Text(Secret),
+    /// Where it is.
+    File(PathBuf),
+}
+
+/// How GitHub is spoken to; checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GithubInputs {
+    /// Whose runners.
+    pub(crate) scope: Option<Scope>,
+    /// Where the API is, without a slash at its end.
+    pub(crate) api_url: String,
+    /// Where GitHub is, without a slash at its end.
+    pub(crate) server_url: String,
+    /// As whom; none if `refresh` keeps tokens in the ledger.
+    pub(crate) credential: Option<Credential>,
+    /// The workflow's own token, which only reads runs.
+    pub(crate) run_reader: Option<Secret>,
+    /// Where the runner program is.
+    pub(crate) runner_dir: Option<PathBuf>,
+}
+
+impl GithubInputs {
+    /// Reads them.
+    pub(crate) fn read(args: &GithubArgs, reader: Reader<'_>) -> Result<Self, UsageError> {
+        let repository =
+            reader.input_or("repository", args.repository.as_ref(), "GITHUB_REPOSITORY");
+        let api = reader.input_or("api-url", args.api_url.as_ref(), "GITHUB_API_URL");
+        let server = reader.input_or("server-url", args.server_url.as_ref(), "GITHUB_SERVER_URL");
+        let runner_dir = reader.input("runner-dir", args.runner_dir.as_ref());
+        let run_reader = reader.variable("GITHUB_TOKEN");
+        Ok(Self {
+            scope: repository.map(|given| scope(&given)).transpose()?,
+            api_url: api.map_or_else(|| Ok(API.to_owned()), |given| address(&given))?,
+            server_url: server.map_or_else(|| Ok(SERVER.to_owned()), |given| address(&given))?,
+            credential: credential(args, reader)?,
+            run_reader: run_reader.map(|given| secret_word(&given)).transpose()?,
+            runner_dir: runner_dir.map(|given| path(&given)).transpose()?,
+        })
+    }
+
+    /// Every secret in it that is known already; a key in a file is not.
+    pub(crate) fn secrets(&self) -> Vec<&Secret> {
+        let credential = match &self.credential {
+            Some(Credential::Token(secret) | Credential::App { key: AppKey::Text(secret), .. }) => {
+                Some(secret)
+            }
+            Some(Credential::App { key: AppKey::File(_), .. }) | None => None,
+        };
+        credential.into_iter().chain(&self.run_reader).collect()
+    }
+}
+
+fn scope(given: &Given) -> Result<Scope, UsageError> {
+    let legal = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
+        let dots = part.chars().all(|c| c == '.');
+        part.len() <= NAME_CHARS_MAX && !dots && part.chars().all(plain)
+    };
+    let word = given.word();
+    match word.split_once('/') {
+        Some((owner, name)) if legal(owner) && legal(name) => {
+            Ok(Scope::Repository(Repository::new(word)))
+        }
+        None if legal(word) => Ok(Scope::Organisation(word.to_owned())),
+        _ => Err(given.refuse("a repository as OWNER/NAME, or an organisation")),
+    }
+}
+
+fn credential(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<Credential>, UsageError> {
+    let revealed = |flag: &Option<Secret>| flag.as_ref().map(|flag| flag.reveal().to_owned());
+    let token = reader.input("github-token", revealed(&args.github_token).as_ref());
+    let id = reader.input("app-id", args.app_id.as_ref());
+    let key = reader.input("app-key", revealed(&args.app_key).as_ref());
+    match (token, id, key) {
+        (None, None, None) => Ok(None),
+        (Some(token), None, None) => access_token(&token, reader).map(Some),
+        (None, Some(id), Some(key)) => {
+            Ok(Some(Credential::App { id: app_id(&id)?, key: app_key(&key)? }))
+        }
+        (None, Some(alone), None) => {
+            Err(alone.refuse_unseen("an App needs its key too; give --app-key"))
+        }
+        (None, None, Some(alone)) => {
+            Err(alone.refuse_unseen("an App needs its id too; give --app-id"))
+        }
+        (Some(token), Some(other), _) | (Some(token), None, Some(other)) => {
+            let why = format!("{} is given as well; give a token or an App, not both", other.place);
+            Err(token.refuse_unseen(&why))
+        }
+    }
+}
+
+fn access_token(given: &Given, reader: Reader<'_>) -> Result<Credential, UsageError> {
+    let own = reader.variable("GITHUB_TOKEN");
+    if own.is_some_and(|own| own.word() == given.word()) {
+        let why = "this is the workflow's own GITHUB_TOKEN, which cannot register runners; give a \
+                   personal access token or an App";
+        return Err(given.refuse_unseen(why));
+    }
+    secret_word(given).map(Credential::Token)
+}
+
+fn app_id(given: &Given) -> Result<u64, UsageError> {
+    let word = line(given).map_err(|_| given.refuse("the number of a GitHub App"))?;
+    let plain = word.bytes().all(|byte| byte.is_ascii_digit());
+    let id = word.parse::<u64>().ok().filter(|&id| plain && id > 0);
+    id.ok_or_else(|| given.refuse("the number of a GitHub App"))
+}
+
+fn app_key(given: &Given) -> Result<AppKey, UsageError> {
+    if given.word().starts_with(PEM) {
+        return secret_text(given).map(AppKey::Text);
+    }
+    // What is neither may still be a key that lost its first line, so it is not shown.
+    let file = path(given);
+    file.map(AppKey::File)
+        .map_err(|_| given.refuse_unseen("the value, not shown, is neither PEM nor a path"))
+}

@@ -1,0 +1,82 @@
+//! Where an input's value was given, and its text as it was given.
+//!
+//! Not here: what the text means (`values`).
+
+use super::{Environment, UsageError};
+
+/// A refused value is shown up to here: a script in the wrong place must not fill the log.
+const SHOWN_CHARS_MAX: usize = 64;
+
+/// A value, and the name under which the user gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// `--instance-count`, `INPUT_INSTANCE-COUNT` or `GITHUB_REPOSITORY`.
+    pub(crate) place: String,
+    /// The value, untouched.
+    pub(crate) text: String,
+}
+
+impl Given {
+    /// The value without the white space around it: YAML's block texts end with a line break.
+    pub(crate) fn word(&self) -> &str {
+        self.text.trim()
+    }
+
+    /// A refusal that shows the value; `legal` follows "is not".
+    pub(crate) fn refuse(&self, legal: impl AsRef<str>) -> UsageError {
+        UsageError::new(format!("{}: {} is not {}", self.place, shown(&self.text), legal.as_ref()))
+    }
+
+    /// A refusal of something that may be secret, so the value is left out.
+    pub(crate) fn refuse_unseen(&self, why: &str) -> UsageError {
+        UsageError::new(format!("{}: {why}", self.place))
+    }
+}
+
+/// A value in quotes, on one line, and short.
+pub(crate) fn shown(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    let more = if short.len() < text.len() { "..." } else { "" };
+    format!("{short:?}{more}")
+}
+
+/// Looks inputs up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    environment: &'a Environment,
+}
+
+impl<'a> Reader<'a> {
+    /// Over this environment.
+    pub(crate) const fn new(environment: &'a Environment) -> Self {
+        Self { environment }
+    }
+
+    /// The input: its flag, else its `INPUT_` variable.
+    pub(crate) fn input(self, name: &str, flag: Option<&String>) -> Option<Given> {
+        let flag = flag.map(|text| Given { place: format!("--{name}"), text: text.clone() });
+        flag.or_else(|| self.variable_of(name))
+    }
+
+    /// The input, else this other variable.
+    pub(crate) fn input_or(
+        self,
+        name: &str,
+        flag: Option<&String>,
+        variable: &str,
+    ) -> Option<Given> {
+        self.input(name, flag).or_else(|| self.variable(variable))
+    }
+
+    /// The input's `INPUT_` variable, with hyphens as GitHub has it or with underscores.
+    pub(crate) fn variable_of(self, name: &str) -> Option<Given> {
+        let kept = format!("INPUT_{}", name.to_uppercase());
+        self.variable(&kept).or_else(|| self.variable(&kept.replace('-', "_")))
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn variable(self, name: &str) -> Option<Given> {
+        let text = self.environment.get(name).filter(|text| !text.is_empty())?;
+        Some(Given { place: name.to_owned(), text: text.clone() })
+    }
+}

@@ -1,0 +1,69 @@
+//! No text whatsoever makes reading panic, and every refusal is one line that names its place.
+//!
+//! Not here: which texts are legal.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Every input there is.
+static INPUTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let all = [flags::<ProvisionArgs>(), flags::<ReleaseArgs>(), flags::<RefreshArgs>()];
+    let all: BTreeSet<String> = all.into_iter().flatten().collect();
+    all.into_iter().collect()
+});
+
+/// Texts near to what is legal, and texts that are near to nothing.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[0-9]{0,25}",
+        "[-+.0-9eEx]{0,12}",
+        "([0-9]{0,4}(ms|s|m|h|d|é)?){0,4}",
+        "[a-z0-9.-]{0,12}\\.[0-9]{0,12}\\.[a-z]{0,3}",
+        "\\{(\"[a-z]{0,3}\":\\{\"(cpu|mmem)\":[-0-9.e\"]{0,4}\\},?){0,3}\\}?",
+        "https?://[\\[\\]a-z:/.0-9]{0,12}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(name in 0..INPUTS.len(), value in text()) {
+        let name = &INPUTS[name];
+        let variable = format!("INPUT_{}", name.to_uppercase());
+        let pairs = [(variable.as_str(), value.as_str())];
+        let flag = format!("--{name}={value}");
+        for given in [&[][..], &[flag.as_str()]] {
+            let pairs = if given.is_empty() { &pairs[..] } else { &[] };
+            let machine = provision(given, pairs)
+                .and_then(|inputs| inputs.machine.machine(None).map_err(|e| e.to_string()));
+            let answers = [
+                machine.map(drop),
+                release(given, pairs).map(drop),
+                refresh(given, pairs).map(drop),
+            ];
+            for said in answers.into_iter().filter_map(Result::err) {
+                // Clap answers for flags that a command has not, and tells its own story.
+                let ours = !said.starts_with("error:");
+                prop_assert!(!ours || said.lines().count() == 1, "{}", said);
+                prop_assert!(!ours || said.starts_with("--") || said.starts_with("INPUT_"), "{}", said);
+            }
+        }
+    }
+
+    #[test]
+    fn no_workflow_variable_panics(run in text(), attempt in text(), job in text(), step in text()) {
+        let pairs = [
+            ("GITHUB_RUN_ID", run.as_str()),
+            ("GITHUB_RUN_ATTEMPT", attempt.as_str()),
+            ("GITHUB_JOB", job.as_str()),
+            ("GITHUB_ACTION", step.as_str()),
+        ];
+        if let Ok(inputs) = provision(&[], &pairs) {
+            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+            prop_assert!(inputs.label().chars().all(legal) && inputs.label().len() <= 256);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Where the state is, which engine, and as whom GitHub is spoken to.
+//!
+//! Not here: the commands' own inputs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bullpen_core::mailbox::Secret;
+
+use super::*;
+use crate::inputs::github::{AppKey, Scope};
+
+const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n";
+
+#[test]
+fn the_state_is_where_it_is_said_to_be_or_in_the_data_directory() {
+    let state = |flags: &[&str], pairs: &[(&str, &str)]| stack_inputs(flags, pairs).unwrap().state;
+    let xdg = ("XDG_DATA_HOME", "/data");
+    let own = ("BULLPEN_STATE", "own");
+    assert_eq!(state(&[], &[]), Path::new("/home/me/.local/share/bullpen"));
+    assert_eq!(state(&[], &[xdg]), Path::new("/data/bullpen"));
+    assert_eq!(
+        state(&[], &[("XDG_DATA_HOME", "data")]),
+        Path::new("/home/me/.local/share/bullpen")
+    );
+    assert_eq!(state(&[], &[xdg, own]), Path::new("own"));
+    assert_eq!(state(&[], &[xdg, own, ("INPUT_STATE", "input")]), Path::new("input"));
+    assert_eq!(state(&["--state", "flag"], &[own, ("INPUT_STATE", "input")]), Path::new("flag"));
+    let nowhere = stack_inputs(&[], &[("HOME", "")]).unwrap_err();
+    assert!(nowhere.starts_with("--state: not given"), "{nowhere}");
+    for wrong in ["", " ", "a\nb"] {
+        let said = stack_inputs(&["--state", wrong], &[]).unwrap_err();
+        assert_eq!(said, format!("--state: {wrong:?} is not a path"));
+    }
+}
+
+#[test]
+fn only_what_is_in_the_build_can_be_chosen() {
+    assert!(stack_inputs(&["--engine", "embedded", "--fleet", "process"], &[]).is_ok());
+    for (flags, said) in [
+        (["--engine", "aws"], "--engine: \"aws\" is not in this build; use embedded"),
+        (["--fleet", "ec2"], "--fleet: \"ec2\" is not in this build; use process"),
+        (
+            ["--engine", "embeded"],
+            "--engine: \"embeded\" is not embedded, the only one in this build; did you mean \"embedded\"?",
+        ),
+        (["--fleet", ""], "--fleet: \"\" is not process, the only one in this build"),
+    ] {
+        assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), said);
+    }
+    let said = stack_inputs(&[], &[("INPUT_ENGINE", "aws")]).unwrap_err();
+    assert!(said.starts_with("INPUT_ENGINE: "), "{said}");
+}
+
+#[test]
+fn a_repository_or_an_organisation() {
+    let scope = |text: &str| common(&["--repository", text], &[]).map(|common| common.github.scope);
+    assert_eq!(scope("me/my.repo"), Ok(Some(Scope::Repository("me/my.repo".into()))));
+    assert_eq!(scope("my-org"), Ok(Some(Scope::Organisation("my-org".into()))));
+    for wrong in ["", " ", "/", "a/", "/b", "a/b/c", "a b", "a/..", "ä", "https://github.com/a/b"]
+    {
+        let legal = "is not a repository as OWNER/NAME, or an organisation";
+        assert_eq!(scope(wrong), Err(format!("--repository: {wrong:?} {legal}")));
+    }
+    let from_workflow = common(&[], &[("GITHUB_REPOSITORY", "a/b")]).unwrap().github.scope;
+    assert_eq!(from_workflow, Some(Scope::Repository("a/b".into())));
+}
+
+#[test]
+fn addresses_are_https_or_this_machine() {
+    let api = |text: &str| common(&["--api-url", text], &[]).map(|common| common.github.api_url);
+    let defaults = common(&[], &[]).unwrap().github;
+    assert_eq!(defaults.api_url, "https://api.github.com");
+    assert_eq!(defaults.server_url, "https://github.com");
+    assert_eq!(api("https://ghe.example/api/v3/").as_deref(), Ok("https://ghe.example/api/v3"));
+    for local in
+        ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:80", "http://localhost"]
+    {
+        assert_eq!(api(local).as_deref(), Ok(local));
+    }
+    for wrong in [
+        "",
+        "ghe.example",
+        "http://ghe.example",
+        "ftp://x",
+        "https://",
+        "https://a b",
+        "https://user:pw@x",
+        "https://x?y",
+        "http://localhost.evil.example",
+        "http://127.0.0.1@x",
+    ] {
+        let said = api(wrong).unwrap_err();
+        assert!(said.starts_with("--api-url: ") && said.contains("https address"), "{said}");
+    }
+    let server = common(&[], &[("GITHUB_SERVER_URL", "https://ghe.example")]).unwrap();
+    assert_eq!(server.github.server_url, "https://ghe.example");
+}
+
+#[test]
+fn a_token_or_an_app_and_never_the_workflows_own_token() {
+    let credential =
+        |flags: &[&str], pairs: &[(&str, &str)]| common(flags, pairs).map(|c| c.github.credential);
+    let token = |text: &str| Ok(Some(Credential::Token(Secret::new(text))));
+    let own = ("GITHUB_TOKEN", "ghs_own");
+    assert_eq!(credential(&[], &[own]), Ok(None));
+    assert_eq!(common(&[], &[own]).unwrap().github.run_reader, Some(Secret::new("ghs_own")));
+    assert_eq!(credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "pat\n")]), token("pat"));
+    assert_eq!(credential(&[], &[own, ("INPUT_GITHUB_TOKEN", "pat")]), token("pat"));
+    assert_eq!(credential(&["--github-token", "pat"], &[]), token("pat"));
+    let said = credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "ghs_own")]).unwrap_err();
+    assert!(said.contains("GITHUB_TOKEN, which cannot register") && !said.contains("ghs_own"));
+
+    let app = |key| Ok(Some(Credential::App { id: 12, key }));
+    let text = [("INPUT_APP-ID", "12"), ("INPUT_APP-KEY", KEY)];
+    assert_eq!(credential(&[], &text), app(AppKey::Text(Secret::new(KEY.trim()))));
+    let file = ["--app-id", "12", "--app-key", "key.pem"];
+    assert_eq!(credential(&file, &[]), app(AppKey::File(PathBuf::from("key.pem"))));
+    for flags in [
+        &["--app-id", "12"][..],
+        &["--app-key", "key.pem"],
+        &["--github-token", "pat", "--app-id", "12"],
+        &["--github-token", "pat", "--app-key", "key.pem"],
+        &["--app-id", "0", "--app-key", "key.pem"],
+        &["--app-id", "-1", "--app-key", "key.pem"],
+        &["--app-id", "x", "--app-key", "key.pem"],
+        &["--app-id", "99999999999999999999", "--app-key", "key.pem"],
+        &["--app-id", "", "--app-key", "key.pem"],
+        &["--app-id", "12", "--app-key", ""],
+        &["--github-token", ""],
+        &["--github-token", "two words"],
+    ] {
+        let said = credential(flags, &[]).unwrap_err();
+        assert!(said.starts_with("--") && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn no_secret_is_in_a_refusal_or_in_what_is_printed_for_debugging() {
+    let lost_its_first_line = format!("s3cr3t\n{KEY}");
+    for (name, value) in [
+        ("INPUT_GITHUB-TOKEN", "s3cr3t two"),
+        ("INPUT_GITHUB-TOKEN", "s3cr3tä"),
+        ("INPUT_APP-KEY", lost_its_first_line.as_str()),
+    ] {
+        let said = common(&[], &[(name, value), ("INPUT_APP-ID", "1")]).unwrap_err();
+        assert!(!said.contains("s3cr3t"), "{said}");
+        let said = common(&[], &[(name, value)]).unwrap_err();
+        assert!(!said.contains("s3cr3t"), "{said}");
+    }
+    let flags = ["--github-token", "s3cr3t"];
+    let printed = format!("{:?}{:?}", args::<CommonArgs>(&flags), common(&flags, &[]));
+    assert!(!printed.contains("s3cr3t"), "{printed}");
+}
+
+#[test]
+fn d29_the_numbers_of_the_stack_are_the_users() {
+    let inputs = stack_inputs(&[], &[]).unwrap();
+    let stack = |pairs: &[(&str, &str)]| files::stack(&inputs, &variables(pairs));
+    assert_eq!(stack(&[]).unwrap().limits.fleet_validation, Duration::from_secs(180));
+    let longer = stack(&[("BULLPEN_LIMITS_FLEET_VALIDATION", "8m")]).unwrap();
+    assert_eq!(longer.limits.fleet_validation, Duration::from_secs(480));
+    let said = stack(&[("BULLPEN_LIMITS_FLEET_VALIDATION", "8 m")]).unwrap_err().to_string();
+    assert!(said.contains("BULLPEN_LIMITS_FLEET_VALIDATION"), "{said}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    let missing = files::app_key(&AppKey::File(key.clone())).unwrap_err().to_string();
+    assert!(missing.contains("key.pem"), "{missing}");
+    std::fs::write(&key, KEY).unwrap();
+    assert_eq!(files::app_key(&AppKey::File(key)).unwrap(), Secret::new(KEY.trim()));
+    let other = directory.path().join("other");
+    std::fs::write(&other, "s3cr3t, not a key").unwrap();
+    let said = files::app_key(&AppKey::File(other)).unwrap_err().to_string();
+    assert!(said.ends_with("other is not a key in PEM") && !said.contains("s3cr3t"), "{said}");
+    let inputs =
+        stack_inputs(&["--config", "/no/such.yml", "--stack", "/no/such.toml"], &[]).unwrap();
+    assert!(files::config(&inputs).unwrap_err().to_string().contains("/no/such.yml"));
+    let said = files::stack(&inputs, &Environment::new()).unwrap_err().to_string();
+    assert!(said.contains("/no/such.toml"), "{said}");
+}

@@ -1,0 +1,34 @@
+//! `release`: whose machines.
+//!
+//! Not here: how identities are spelt (`provision`).
+
+use super::*;
+
+fn released(flags: &[&str], pairs: &[(&str, &str)]) -> Result<String, String> {
+    release(flags, pairs).map(|inputs| match inputs.released {
+        Released::Request(id) => format!("request {id}"),
+        Released::Run(run) => format!("run {run}"),
+    })
+}
+
+#[test]
+fn a_request_or_a_whole_run_attempt_is_released() {
+    let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_RUN_ATTEMPT", "2")];
+    for (flags, expected) in [
+        (&["--request", "1.1.a"][..], "request 1.1.a"),
+        (&["--name", "a"], "request 4711.2.a"),
+        (&["--run-id", "9.1"], "run 9.1"),
+        (&["--run-id", "9.1", "--name", "a"], "request 9.1.a"),
+    ] {
+        assert_eq!(released(flags, &workflow).as_deref(), Ok(expected));
+    }
+    assert_eq!(released(&[], &[("INPUT_RUN-ID", "9.1")]).as_deref(), Ok("run 9.1"));
+}
+
+#[test]
+fn d32_with_nothing_said_nobodys_machines_are_taken() {
+    let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_JOB", "release"), ("INPUT_REQUEST", "")];
+    let said = released(&[], &workflow).unwrap_err();
+    assert!(said.starts_with("--request: not given") && said.contains("--run-id"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+}

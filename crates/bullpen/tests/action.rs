@@ -1,0 +1,205 @@
+//! `action.yml` run by act, on this machine and without a network, with a recorder in the place of
+//! `bullpen`: inputs arrive as variables, verbatim and never run; outputs come out.
+//!
+//! act is a tool of the gate. It is found by `BULLPEN_ACT`, which the gate sets, or in the cache.
+//!
+//! Not here: whether the action has all inputs (beside the reader), or what the command does.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const MISSING: &str = "act is not there; `cargo xtask tools` installs it, once";
+const TOKEN: &str = "s3cr3t-runner-token";
+
+/// A port that nobody listens on: whoever wants the network is told that there is none.
+const NO_NETWORK: &str = "http://127.0.0.1:9";
+
+/// Says how it was called, to files, and writes every output.
+const RECORDER: &str = r#"#!/bin/sh
+printf '%s\n' "$*" > "$STAGE/$1.arguments"
+env -0 > "$STAGE/$1.environment"
+for pair in label=warm-1.1.build request=1.1.build requested=2 reused=1 started=0 created=1 \
+    'instances=["i-1","i-2"]' 'timings={"select_ms":12}'; do
+    printf '%s<<BULLPEN\n%s\nBULLPEN\n' "${pair%%=*}" "${pair#*=}" >> "$GITHUB_OUTPUT"
+done
+"#;
+
+#[expect(clippy::disallowed_methods, reason = "a test finds its tool as the gate would")]
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn act() -> PathBuf {
+    variable("BULLPEN_ACT").or_else(cached).filter(|path| path.exists()).expect(MISSING)
+}
+
+/// The one in the gate's cache; the last of several versions.
+fn cached() -> Option<PathBuf> {
+    let home = || Some(variable("HOME")?.join(".cache"));
+    let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");
+    let entries = std::fs::read_dir(tools).ok()?.flatten().map(|entry| entry.path());
+    let is_act = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("act-"))
+    };
+    entries.filter(is_act).max().map(|path| path.join("bin/act"))
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A repository with the action and one workflow, and where things are recorded.
+struct Stage {
+    directory: TempDir,
+}
+
+impl Stage {
+    fn of(workflow: &str) -> Self {
+        let stage = Self { directory: tempfile::tempdir().expect("a directory") };
+        let repository = stage.path("repository");
+        let workflows = repository.join(".github/workflows");
+        for directory in [&workflows, &stage.path("home"), &stage.path("bin")] {
+            std::fs::create_dir_all(directory).expect("a directory");
+        }
+        let from = root().join("crates/bullpen/tests/action").join(workflow);
+        std::fs::copy(from, workflows.join("test.yml")).expect("the workflow");
+        std::fs::copy(root().join("action.yml"), repository.join("action.yml")).expect("a copy");
+        let recorder = stage.path("bin/bullpen");
+        std::fs::write(&recorder, RECORDER).expect("the recorder");
+        std::fs::set_permissions(&recorder, PermissionsExt::from_mode(0o755)).expect("a program");
+        // act asks git for the revision.
+        let git = |words: &[&str]| {
+            let who = ["-c", "user.name=test", "-c", "user.email=test@localhost"];
+            run(Command::new("git").arg("-C").arg(&repository).args(who).args(words));
+        };
+        git(&["init", "--quiet", "--initial-branch", "main"]);
+        git(&["add", "--all"]);
+        git(&["commit", "--quiet", "--no-gpg-sign", "--message", "test"]);
+        git(&["remote", "add", "origin", "https://github.com/owner/name.git"]);
+        stage
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Runs the workflow on this machine; answers whether it succeeded, and what was said.
+    fn run(&self) -> (bool, String) {
+        let path = variable("PATH").expect("a PATH");
+        let path = format!("{}:{}", self.path("bin").display(), path.display());
+        let output = Command::new(act())
+            .arg("push")
+            .args(["--platform", "ubuntu-latest=-self-hosted", "--pull=false"])
+            .args(["--action-offline-mode", "--no-cache-server", "--container-daemon-socket", "-"])
+            .args(["--secret", &format!("RUNNER_TOKEN={TOKEN}")])
+            .args(["--env", &format!("STAGE={}", self.directory.path().display())])
+            .current_dir(self.path("repository"))
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", self.path("home"))
+            .envs(["http_proxy", "https_proxy"].map(|name| (name, NO_NETWORK)))
+            .stdin(Stdio::null())
+            .output()
+            .expect("act starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn recorded(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn environment(&self, mode: &str) -> BTreeMap<String, String> {
+        let text = self.recorded(&format!("{mode}.environment"));
+        let pairs = text.split_terminator('\0').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// That nothing which was only data was run.
+    fn nothing_was_executed(&self) {
+        assert!(!self.path("executed").exists());
+    }
+}
+
+#[test]
+fn inputs_arrive_as_variables_and_outputs_come_out() {
+    let stage = Stage::of("three-jobs.yml");
+    let (succeeded, said) = stage.run();
+    assert!(succeeded, "{said}");
+    stage.nothing_was_executed();
+
+    for mode in ["provision", "release", "refresh"] {
+        assert_eq!(stage.recorded(&format!("{mode}.arguments")), format!("{mode}\n"));
+    }
+    let provision = stage.environment("provision");
+    for (name, value) in [
+        ("INPUT_NAME", "build"),
+        ("INPUT_INSTANCE_COUNT", "2"),
+        ("INPUT_ALLOWED_INSTANCE_TYPES", "c* m6i.large"),
+        ("INPUT_RESOURCE_CLASS_CONFIG", r#"{"large":{"cpu":2,"mmem":4096}}"#),
+        ("INPUT_GITHUB_TOKEN", TOKEN),
+        ("INPUT_REQUEST", ""),
+    ] {
+        assert_eq!(provision.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    assert_eq!(stage.environment("release")["INPUT_REQUEST"], "1.1.build");
+    assert_eq!(stage.environment("refresh")["INPUT_DRY_RUN"], "true");
+    assert!(!said.contains(TOKEN), "{said}");
+
+    let outputs: Value = serde_json::from_str(&stage.recorded("outputs.json")).expect("JSON");
+    let expected = json!({
+        "label": "warm-1.1.build",
+        "request": "1.1.build",
+        "requested": "2",
+        "reused": "1",
+        "started": "0",
+        "created": "1",
+        "instances": "[\"i-1\",\"i-2\"]",
+        "timings": "{\"select_ms\":12}",
+    });
+    assert_eq!(outputs, expected);
+}
+
+#[test]
+fn a_text_arrives_as_it_was_written_and_is_never_run() {
+    let stage = Stage::of("three-jobs.yml");
+    let (succeeded, said) = stage.run();
+    assert!(succeeded, "{said}");
+    stage.nothing_was_executed();
+    let workflow =
+        std::fs::read_to_string(root().join("crates/bullpen/tests/action/three-jobs.yml"));
+    let workflow = workflow.expect("the workflow");
+    let block = workflow.lines().skip_while(|line| !line.contains("pre-runner-script: |")).skip(1);
+    let indent = " ".repeat(12);
+    let script: String =
+        block.map_while(|line| line.strip_prefix(&indent)).flat_map(|line| [line, "\n"]).collect();
+    assert!(script.contains("$(touch") && script.contains('`') && script.lines().count() == 5);
+    assert_eq!(stage.environment("refresh")["INPUT_PRE_RUNNER_SCRIPT"], script);
+}
+
+#[test]
+fn a_mode_that_is_none_is_refused_before_anything_is_run() {
+    let stage = Stage::of("bad-mode.yml");
+    let (succeeded, said) = stage.run();
+    assert!(!succeeded && said.contains("is not provision, release or refresh"), "{said}");
+    stage.nothing_was_executed();
+    assert!(!stage.path("provision.arguments").exists());
+}
+
+#[test]
+fn a_runner_without_bullpen_is_told_what_to_do() {
+    let (succeeded, said) = Stage::of("no-program.yml").run();
+    assert!(!succeeded && said.contains("/no/such/bullpen"), "{said}");
+    assert!(said.contains("install bullpen on this runner, or set bullpen-path"), "{said}");
+}

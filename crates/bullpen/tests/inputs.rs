@@ -1,0 +1,109 @@
+//! The workflow commands as they are built: what they refuse, and how they end.
+//!
+//! Not here: every input's own rules (the tests beside the reader).
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Command, Output};
+
+fn bullpen(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bullpen"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .envs(variables.iter().copied())
+        .output()
+        .expect("it runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+#[test]
+fn a_wrong_input_ends_with_64_and_one_line() {
+    for (arguments, variables, line) in [
+        (
+            &["provision", "--count", "-1"][..],
+            &[][..],
+            "error: --count: \"-1\" is not a whole number from 1 to 1000\n",
+        ),
+        (
+            &["provision"],
+            &[("INPUT_INSTANCE-COUNT", "2.5")],
+            "error: INPUT_INSTANCE-COUNT: \"2.5\" is not a whole number from 1 to 1000\n",
+        ),
+        (
+            &["refresh"],
+            &[("INPUT_IDLE_TIME_SEC", "0")],
+            "error: INPUT_IDLE_TIME_SEC: \"0\" is not a whole number from 1 to 604800\n",
+        ),
+        (
+            &["status", "--engine", "aws"],
+            &[],
+            "error: --engine: \"aws\" is not in this build; use embedded\n",
+        ),
+        (
+            &["ledger", "verify", "--fleet", "ec2"],
+            &[],
+            "error: --fleet: \"ec2\" is not in this build; use process\n",
+        ),
+        (
+            &["destroy", "--app-id", "7"],
+            &[],
+            "error: --app-id: an App needs its key too; give --app-key\n",
+        ),
+    ] {
+        let output = bullpen(arguments, variables);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        assert_eq!(stderr(&output), line);
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_is_read_and_its_classes_count() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("runs-on.yml");
+    std::fs::write(&config, "runners:\n  small:\n    cpu: 2\n").expect("written");
+    let config = config.to_str().expect("text");
+    let output = bullpen(&["provision", "--config", config, "--resource-class", "smal"], &[]);
+    assert_eq!(output.status.code(), Some(64));
+    let told = stderr(&output);
+    assert!(told.contains("did you mean \"small\"?") && told.contains("known: small"), "{told}");
+    let missing = bullpen(&["refresh", "--stack", "/no/such.toml"], &[]);
+    assert_eq!(missing.status.code(), Some(64));
+    assert!(stderr(&missing).contains("/no/such.toml"));
+}
+
+#[test]
+fn a_secret_is_masked_and_is_nowhere_else() {
+    let variables = [("INPUT_GITHUB-TOKEN", "s3cr3t"), ("GITHUB_ACTIONS", "true")];
+    let output = bullpen(&["refresh"], &variables);
+    let told = stderr(&output);
+    assert_eq!(told.matches("s3cr3t").count(), 1, "{told}");
+    assert!(told.starts_with("::add-mask::s3cr3t\n"), "{told}");
+    assert_eq!(output.stdout, b"");
+    let outside = bullpen(&["refresh"], &variables[..1]);
+    assert!(!stderr(&outside).contains("s3cr3t"));
+}
+
+#[test]
+fn help_says_how_secrets_are_better_given() {
+    let help = bullpen(&["provision", "--help"], &[]);
+    assert_eq!(help.status.code(), Some(0));
+    let text = String::from_utf8(help.stdout).expect("UTF-8");
+    assert!(text.contains("INPUT_GITHUB-TOKEN") && text.contains("INPUT_APP-KEY"), "{text}");
+}
+
+#[test]
+fn a_variable_that_is_not_utf8_is_refused_like_any_other() {
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let output = Command::new(env!("CARGO_BIN_EXE_bullpen"))
+        .arg("provision")
+        .env_clear()
+        .envs([("HOME", "/nonexistent".as_ref()), ("INPUT_NAME", name), ("OTHER", name)])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(stderr(&output).starts_with("error: INPUT_NAME: "), "{}", stderr(&output));
+}
