@@ -19,6 +19,7 @@ pub mod lease;
 pub mod limits;
 pub mod mailbox;
 pub mod message;
+pub mod parameters;
 pub mod pickup;
 pub mod ports;
 pub mod request;

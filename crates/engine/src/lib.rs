@@ -7,11 +7,13 @@
 //! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
 
 pub mod advertise;
+pub mod kept;
 pub mod mail;
 pub mod patience;
 pub mod provision;
 pub mod reap;
 pub mod reconcile;
+pub mod refresh;
 pub mod release;
 pub mod stack;
 pub mod tell;

@@ -73,7 +73,8 @@ async fn records_without_machines<P: Ports>(
     Ok(())
 }
 
-async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fault> {
+/// Every live record, all pages; may lag a little.
+pub async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fault> {
     let mut records = Vec::new();
     let mut cursor: Option<String> = None;
     loop {

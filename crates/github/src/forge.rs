@@ -5,12 +5,13 @@
 use std::future::Future;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::RunnerName;
+use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Clock, Fault, Forge, Runner, RunnerSpec};
+use bullpen_core::ports::{Clock, Fault, Forge, Runner, RunnerSpec, RunnerTokens};
 
 use crate::client::GitHub;
 use crate::limits::METHOD_TIMEOUT;
+use crate::runs::Status;
 use crate::wire::within;
 
 impl<C: Clock> GitHub<C> {
@@ -55,5 +56,29 @@ impl<C: Clock> Forge for GitHub<C> {
             busy: runner.busy,
         });
         Ok(known.collect())
+    }
+
+    async fn tokens(&self) -> Result<RunnerTokens, Fault> {
+        self.in_time(async {
+            // Fresh, whatever is kept for our own use: these are to last as long as they can.
+            let registration = self.token("registration-token").await?;
+            let removal = self.removal_token().await?;
+            Ok(RunnerTokens {
+                expires_at: registration.expires_at.min(removal.expires_at),
+                registration: registration.token,
+                removal: removal.token,
+            })
+        })
+        .await
+    }
+
+    async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        let Some((id, attempt)) = run.at_github() else {
+            return Err(Fault::Denied(format!("{run} is not a workflow run of GitHub's")));
+        };
+        let found = self.in_time(self.run(repository, id)).await?;
+        // A later attempt means that this one has ended.
+        Ok(found.run_attempt > attempt
+            || (found.run_attempt == attempt && found.status == Status::Completed))
     }
 }

@@ -118,7 +118,7 @@ impl<C: Clock> GitHub<C> {
         self.token("remove-token").await
     }
 
-    async fn token(&self, kind: &str) -> Result<Token, Fault> {
+    pub(crate) async fn token(&self, kind: &str) -> Result<Token, Fault> {
         let call = Call::post(format!("{}/{kind}", self.runners_path()), None);
         self.call(&call).await?.accepted(Absent::Scope)?.read(kind)
     }

@@ -4,8 +4,9 @@ use std::future::Future;
 
 use super::Fault;
 use crate::claim::Deletion;
-use crate::ids::RunnerName;
-use crate::mailbox::Credential;
+use crate::ids::{Repository, RunAttempt, RunnerName};
+use crate::mailbox::{Credential, Secret};
+use crate::time::Timestamp;
 
 /// The runner that a credential is wanted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,17 @@ pub struct Runner {
     pub busy: bool,
 }
 
+/// What any runner of the scope can register and remove itself with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunnerTokens {
+    /// Registers.
+    pub registration: Secret,
+    /// Removes.
+    pub removal: Secret,
+    /// When the first of the two ends.
+    pub expires_at: Timestamp,
+}
+
 /// The forge that runs jobs.
 ///
 /// Contract: `delete` never interrupts a job: a busy runner is left as it is and reported as such.
@@ -44,4 +56,12 @@ pub trait Forge: Send + Sync {
     fn delete(&self, runner: &RunnerName) -> impl Future<Output = Deletion> + Send;
     /// All runners whose name begins with the stack's prefix, all pages.
     fn runners(&self) -> impl Future<Output = Result<Vec<Runner>, Fault>> + Send;
+    /// Tokens to be kept for those who have no credential of their own.
+    fn tokens(&self) -> impl Future<Output = Result<RunnerTokens, Fault>> + Send;
+    /// Whether this attempt of a workflow run is over: no job of it will start any more.
+    fn is_over(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 }

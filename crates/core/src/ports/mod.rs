@@ -24,7 +24,7 @@ mod queue;
 
 pub use demand::{Demand, DemandSource};
 pub use fleet::{Fleet, Launched, Machine, MachineState, Started};
-pub use forge::{Forge, Runner, RunnerSpec};
+pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use ledger::{
     ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,
 };

@@ -4,17 +4,18 @@
 //! A job that dies with its machine, or is stopped under its feet, is remembered: that must never
 //! be our doing.
 //!
-//! Not here: webhooks, runs, checks, rate limits.
+//! Not here: webhooks, checks, rate limits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{InstanceId, RunnerName};
+use bullpen_core::ids::{InstanceId, Repository, RunAttempt, RunnerName};
 use bullpen_core::mailbox::{Credential, Secret};
-use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec};
+use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
+use bullpen_core::time::Timestamp;
 
 use crate::clock::pass;
 use crate::wire::{Reply, Wire, detach};
@@ -47,6 +48,7 @@ pub struct ForgeState {
     outage: bool,
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
+    over: BTreeSet<RunAttempt>,
 }
 
 /// One process's view of GitHub.
@@ -92,6 +94,11 @@ impl ForgeModel {
     /// Takes the jobs of a label off the queue, as cancelling a run does.
     pub fn cancel(&self, label: &str) {
         self.state().queued.retain(|job| job.label != label);
+    }
+
+    /// A workflow run's attempt has ended; none of its jobs will start any more.
+    pub fn end_run(&self, run: RunAttempt) {
+        self.state().over.insert(run);
     }
 
     /// Whether any job of this label is queued or running.
@@ -264,5 +271,32 @@ impl Forge for ForgeModel {
             });
             reply.await.or_unavailable()
         }
+    }
+
+    async fn tokens(&self) -> Result<RunnerTokens, Fault> {
+        let state = Arc::clone(&self.state);
+        let reply = self.wire.call("forge", move || {
+            if state.lock().unwrap_or_else(PoisonError::into_inner).outage {
+                return Err(Fault::unavailable("GitHub is down"));
+            }
+            Ok(RunnerTokens {
+                registration: Secret::new("registers"),
+                removal: Secret::new("removes"),
+                expires_at: Timestamp::from_millis(i64::MAX),
+            })
+        });
+        reply.await.or_unavailable()?
+    }
+
+    async fn is_over(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        let (state, run) = (Arc::clone(&self.state), run.clone());
+        let reply = self.wire.call("forge", move || {
+            let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.outage {
+                return Err(Fault::unavailable("GitHub is down"));
+            }
+            Ok(state.over.contains(&run))
+        });
+        reply.await.or_unavailable()?
     }
 }

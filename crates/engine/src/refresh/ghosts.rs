@@ -1,0 +1,63 @@
+//! Runners at GitHub that belong to no machine any more.
+//!
+//! A runner that nobody here knows may be registering this moment, or its machine may be restarting
+//! its listener. So only one that is offline in two sweeps, a grace apart, is removed.
+//!
+//! Not here: runners of others; the forge lists only those with the stack's prefix.
+
+use std::collections::BTreeSet;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::{Generation, RunnerName};
+use bullpen_core::instance::{Record, State};
+use bullpen_core::parameters::Suspects;
+use bullpen_core::ports::{Fault, Forge, Ports};
+
+use super::patience;
+use crate::Stack;
+use crate::kept;
+use crate::patience::patiently;
+use crate::reconcile::live_records;
+
+/// One sweep.
+pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let until = patience(stack);
+    // Listed first: a runner of a record that is written meanwhile is then not in the list.
+    let listed = patiently(stack, until, || stack.ports.forge().runners()).await?;
+    let records = live_records(stack).await?;
+    let known: BTreeSet<RunnerName> =
+        records.iter().flat_map(|record| runners_of(stack, record)).collect();
+    let offline: BTreeSet<RunnerName> = listed
+        .into_iter()
+        .filter(|runner| !runner.online && !runner.busy && !known.contains(&runner.name))
+        .map(|runner| runner.name)
+        .collect();
+    let (grace, now) = (stack.limits.reconcile_grace, stack.now());
+    let before = kept::load::<P, Suspects>(stack, until).await?.unwrap_or_default();
+    let (mut suspects, ghosts) = before.after(&offline, grace, now);
+    let mut done = Vec::new();
+    for ghost in ghosts {
+        match stack.ports.forge().delete(&ghost).await {
+            Deletion::Deleted | Deletion::NotFound => {
+                suspects.since.remove(&ghost);
+                done.push(format!("removed {ghost}, which belonged to no machine"));
+            }
+            Deletion::Busy | Deletion::Unavailable => {}
+        }
+    }
+    kept::update(stack, until, |_| suspects.clone()).await?;
+    Ok(done)
+}
+
+/// The names under which a machine may be registered as its record stands. A machine that is being
+/// released was assigned one generation earlier.
+fn runners_of<P: Ports>(stack: &Stack<P>, record: &Record) -> Vec<RunnerName> {
+    let generation = record.generation;
+    let earlier = Generation(generation.0.saturating_sub(1));
+    let generations = match record.state {
+        State::Created { .. } | State::Claimed { .. } | State::Running { .. } => vec![generation],
+        State::Releasing { .. } => vec![generation, earlier],
+        _ => Vec::new(),
+    };
+    generations.into_iter().map(|each| stack.runner_name(&record.id, each)).collect()
+}

@@ -1,0 +1,202 @@
+//! Refresh: desired state against actual state, step by step.
+//!
+//! Every step is independent: one that fails is reported and does not stop the others. Running it
+//! twice, or twice at once, is harmless. A dry run is the same code over ports whose writes only
+//! pretend ([`rehearsal`]).
+//!
+//! Not here: reaping, reconciling and advertising themselves; each has its own module.
+
+use std::time::Duration;
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::ids::{ClassName, QueueName};
+use bullpen_core::parameters::{KeptTokens, Parameters, QueuedClasses};
+use bullpen_core::ports::{Fault, Forge, Ledger, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::advertise::{Memory, readvertise};
+use crate::kept;
+use crate::patience::patiently;
+use crate::reap::reap;
+use crate::reconcile::reconcile;
+
+mod ghosts;
+pub mod rehearsal;
+mod runs;
+
+/// How long a received message of a class's queue stays hidden.
+const VISIBILITY: Duration = Duration::from_secs(30);
+
+/// What a stack should be like.
+#[derive(Clone, Debug)]
+pub struct Desired {
+    /// The classes that have a queue.
+    pub classes: Vec<RunnerClass>,
+    /// What is said about the parameters this time.
+    pub parameters: Parameters,
+    /// How old kept tokens may become; none if none are to be kept.
+    pub tokens_every: Option<Duration>,
+    /// Whether GitHub can be asked about runs and runners.
+    pub asks_github: bool,
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepReport {
+    /// Which step.
+    pub step: &'static str,
+    /// What was done, in order, nothing if everything was as it should be; or why it failed.
+    pub outcome: Result<Vec<String>, String>,
+}
+
+/// Makes the stack what it should be, as far as it can; one report per step, in order.
+pub async fn refresh<P: Ports>(
+    stack: &Stack<P>,
+    desired: &Desired,
+    memory: &mut Memory,
+) -> Vec<StepReport> {
+    let mut reports = Vec::new();
+    let mut report = |step, outcome: Result<Vec<String>, Fault>| {
+        let outcome = outcome.map_err(|fault| fault.to_string());
+        if let Err(why) = &outcome {
+            tracing::warn!(step, why, "a step of refresh failed");
+        }
+        reports.push(StepReport { step, outcome });
+    };
+    report("parameters", parameters(stack, desired).await);
+    report("queues", queues(stack, desired).await);
+    if let Some(every) = desired.tokens_every {
+        report("tokens", tokens(stack, every).await);
+    }
+    if desired.asks_github {
+        report("ended runs", runs::release_ended(stack).await);
+    }
+    report("reaping", reaping(stack).await);
+    report("reconciling", reconciling(stack).await);
+    report("advertising", advertising(stack, desired, memory).await);
+    if desired.asks_github {
+        report("ghosts", ghosts::remove(stack).await);
+    }
+    reports
+}
+
+/// How long a step asks again for one thing.
+fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
+    stack.now().after(stack.limits.release_retry)
+}
+
+async fn parameters<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {
+    let said = |before: Option<Parameters>| {
+        desired.parameters.clone().over(before.unwrap_or_default())
+    };
+    let (_, changed) = kept::update(stack, patience(stack), said).await?;
+    Ok(if changed { vec!["stored the parameters".to_owned()] } else { Vec::new() })
+}
+
+/// One queue per class. A class that was removed keeps its queue until its last machine is gone.
+async fn queues<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {
+    let until = patience(stack);
+    let wanted: std::collections::BTreeSet<ClassName> =
+        desired.classes.iter().map(|class| class.name.clone()).collect();
+    let known = kept::load::<P, QueuedClasses>(stack, until).await?.unwrap_or_default().classes;
+    // Remembered before they are made: a queue that nobody remembers would never be removed.
+    let all = QueuedClasses { classes: known.union(&wanted).cloned().collect() };
+    kept::update(stack, until, |_| all.clone()).await?;
+    let mut done = Vec::new();
+    for class in &wanted {
+        let spec = queue_spec(stack, class);
+        patiently(stack, until, || stack.ports.queues().ensure(&spec)).await?;
+        if !known.contains(class) {
+            done.push(format!("made the queue of class {class}"));
+        }
+    }
+    for class in known.difference(&wanted) {
+        let idle = patiently(stack, until, || stack.ports.ledger().idle_in(class)).await?;
+        if !idle.is_empty() {
+            done.push(format!("class {class} is drained: {} machines are left", idle.len()));
+            continue;
+        }
+        match stack.ports.queues().remove(&stack.queue_of(class)).await {
+            Ok(()) | Err(Fault::NotFound) => {}
+            Err(fault) => return Err(fault),
+        }
+        let forgotten = |kept: Option<QueuedClasses>| {
+            let mut kept = kept.unwrap_or_default();
+            kept.classes.remove(class);
+            kept
+        };
+        kept::update(stack, until, forgotten).await?;
+        done.push(format!("removed the queue of class {class}"));
+    }
+    Ok(done)
+}
+
+/// What a class's queue is.
+pub fn queue_spec<P: Ports>(stack: &Stack<P>, class: &ClassName) -> QueueSpec {
+    let name: QueueName = stack.queue_of(class);
+    QueueSpec {
+        name,
+        kind: QueueKind::Standard,
+        visibility: VISIBILITY,
+        retention: stack.limits.pool_queue_retention,
+        dead_letters: None,
+    }
+}
+
+/// New tokens before the kept ones are too old. They are in the ledger and nowhere else.
+async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<String>, Fault> {
+    let until = patience(stack);
+    let kept = kept::load::<P, KeptTokens>(stack, until).await?;
+    let now = stack.now();
+    if kept.is_some_and(|kept| now.since(kept.minted_at) < every && now < kept.expires_at) {
+        return Ok(Vec::new());
+    }
+    let minted = patiently(stack, until, || stack.ports.forge().tokens()).await?;
+    let next = KeptTokens {
+        registration: minted.registration,
+        removal: minted.removal,
+        minted_at: now,
+        expires_at: minted.expires_at,
+    };
+    kept::update(stack, until, |_| next.clone()).await?;
+    Ok(vec![format!("kept new tokens until {}", next.expires_at)])
+}
+
+async fn reaping<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let reaped = reap(stack).await?;
+    Ok(counted(&[
+        (reaped.condemned, "past their time, ending"),
+        (reaped.withdrawn, "taken back from an owner whose time was up"),
+        (reaped.buried, "confirmed gone"),
+    ]))
+}
+
+async fn reconciling<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let found = reconcile(stack).await?;
+    Ok(counted(&[
+        (found.orphans_ended, "without a record, ended"),
+        (found.records_condemned, "recorded and gone"),
+        (found.intents_given_back, "launches given up"),
+    ]))
+}
+
+fn counted(counts: &[(usize, &str)]) -> Vec<String> {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} {what}")).collect()
+}
+
+async fn advertising<P: Ports>(
+    stack: &Stack<P>,
+    desired: &Desired,
+    memory: &mut Memory,
+) -> Result<Vec<String>, Fault> {
+    let mut done = Vec::new();
+    for class in &desired.classes {
+        let sent = readvertise(stack, &class.name, memory).await?;
+        if sent > 0 {
+            done.push(format!("advertised {sent} idle of class {} again", class.name));
+        }
+    }
+    Ok(done)
+}
