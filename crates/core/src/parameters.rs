@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {
-        let before = Parameters { idle_time_s: Some(60), max_runtime_min: Some(9), ..Parameters::default() };
+        let before =
+            Parameters { idle_time_s: Some(60), max_runtime_min: Some(9), ..Parameters::default() };
         let said = Parameters { idle_time_s: Some(120), ..Parameters::default() };
         let now = said.over(before);
         assert_eq!((now.idle_time_s, now.max_runtime_min), (Some(120), Some(9)));
@@ -172,7 +173,8 @@ mod tests {
 
     #[test]
     fn everything_kept_is_read_back() {
-        let parameters = Parameters { pre_runner_script: Some("EOF\n'\"".into()), ..Parameters::default() };
+        let parameters =
+            Parameters { pre_runner_script: Some("EOF\n'\"".into()), ..Parameters::default() };
         assert_eq!(decode::<Parameters>(&encode(parameters.clone())).unwrap(), parameters);
         assert_eq!(encode(Parameters::default()), r#"{"v":"1"}"#);
         assert!(decode::<Parameters>(r#"{"v":"2"}"#).is_err());

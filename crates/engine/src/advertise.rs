@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bullpen_core::ids::{ClassName, InstanceId};
+use bullpen_core::ids::{ClassName, InstanceId, QueueName};
 use bullpen_core::instance::Record;
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
 use bullpen_core::message::{self, Advert};
@@ -17,6 +17,7 @@ use bullpen_core::ports::{Fault, Ledger, Outgoing, Ports, Queues};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
+use crate::refresh::queue_spec;
 
 /// Advertises a machine that has just become idle. A failure is not retried here: the next
 /// [`readvertise`] does, and until then the directory has it.
@@ -24,14 +25,27 @@ pub async fn advertise<P: Ports>(stack: &Stack<P>, record: &Record) {
     let Some(advert) = record.advert() else { return };
     let queue = stack.queue_of(&advert.class);
     let message = Outgoing::now(message::encode(&advert));
-    let sent = stack.ports.queues().send(&queue, std::slice::from_ref(&message)).await;
-    let fault = match sent {
-        Ok(answers) => answers.into_iter().find_map(Result::err),
-        Err(fault) => Some(fault),
-    };
-    if let Some(fault) = fault {
+    let mut sent = send(stack, &queue, &message).await;
+    if sent == Err(Fault::NotFound) {
+        // Nobody has refreshed the stack since the class came.
+        let spec = queue_spec(stack, &advert.class);
+        sent = match stack.ports.queues().ensure(&spec).await {
+            Ok(()) => send(stack, &queue, &message).await,
+            Err(fault) => Err(fault),
+        };
+    }
+    if let Err(fault) = sent {
         tracing::info!(instance_id = %record.id, %fault, "not advertised");
     }
+}
+
+async fn send<P: Ports>(
+    stack: &Stack<P>,
+    queue: &QueueName,
+    message: &Outgoing,
+) -> Result<(), Fault> {
+    let answers = stack.ports.queues().send(queue, std::slice::from_ref(message)).await?;
+    answers.into_iter().collect()
 }
 
 /// When each machine was last advertised by this process, and how long to wait before the next time.

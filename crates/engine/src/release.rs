@@ -154,7 +154,9 @@ async fn withdraw<P: Ports>(
     }
 }
 
-/// A machine that never completed its warm-up cannot be reused; it ends.
+/// A machine that never completed its warm-up cannot be reused; it ends. Its assignment is withdrawn
+/// before that is judged: an agent stores `UD_OK` before it reads its orders, so one that has not
+/// stored it by now will read the withdrawal, and start nothing.
 pub(crate) async fn give_up_event<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
@@ -163,6 +165,7 @@ pub(crate) async fn give_up_event<P: Ports>(
 ) -> Result<Event, Fault> {
     let now = stack.now();
     if let State::Created { .. } = record.state {
+        let _ = post(stack, record, Mode::Drain, until).await?;
         let report = report(stack, record, until).await?;
         if !report.signals.contains_key(&SignalKind::WarmUpOk) {
             return Ok(Event::Condemned { authority, why: EndReason::RequestFailed, at: now });
@@ -235,7 +238,7 @@ fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: Mode) -> Order 
         mode,
         at: now,
         idle_deadline: now.after(stack.limits.idle_released),
-        removal_token: None,
+        removal_token: stack.removal_token.clone(),
     })
 }
 

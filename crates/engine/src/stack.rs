@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, QueueName, RunnerName, SpecHash};
 use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Ports};
 use bullpen_core::time::Timestamp;
 
@@ -23,6 +24,8 @@ pub struct Stack<P> {
     pub ceilings: Vec<Ceiling>,
     /// What a machine launched now is built from; one built otherwise is not reused.
     pub spec_hash: SpecHash,
+    /// For a command without a credential of its own: agents remove their runners with this.
+    pub removal_token: Option<Secret>,
     shortages: Mutex<Shortages>,
 }
 
@@ -36,7 +39,8 @@ impl<P: Ports> Stack<P> {
         spec_hash: SpecHash,
     ) -> Self {
         let shortages = Mutex::new(Shortages::default());
-        Self { ports, name: name.to_owned(), limits, ceilings, spec_hash, shortages }
+        let removal_token = None;
+        Self { ports, name: name.to_owned(), limits, ceilings, spec_hash, removal_token, shortages }
     }
 
     /// The time of day.

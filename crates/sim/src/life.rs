@@ -2,20 +2,21 @@
 //!
 //! Not here: how a run is judged and reported ([`crate::kernel`]), or what is drawn ([`crate::load`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bullpen_core::ids::QueueName;
+use bullpen_core::ids::{QueueName, Repository};
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Machine, MachineState, Ports, QueueKind, QueueSpec, Queues};
 use bullpen_core::request::Request;
+use bullpen_core::request::entry::split;
 use bullpen_engine::Stack;
-use bullpen_engine::advertise::{self, readvertise};
+use bullpen_engine::advertise;
 use bullpen_engine::provision::worker::How;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
-use bullpen_engine::reap::reap;
-use bullpen_engine::reconcile::reconcile;
+use bullpen_engine::refresh::{Desired, refresh};
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::tell::nobody;
 use futures_util::future::join_all;
@@ -154,6 +155,9 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
             })
             .await;
     }
+    if let Some((run, _)) = split(&request.id) {
+        world.outside.forge().end_run(run);
+    }
     stats
 }
 
@@ -195,7 +199,7 @@ async fn provision_once(
         }
     };
     let provisioned = world
-        .run(&name, fuse, async |stack| provision(stack, Call::silent(request), cancelled).await)
+        .run(&name, fuse, async |stack| provision(stack, call(request), cancelled).await)
         .await;
     match provisioned {
         Some(Ok(provisioned)) => {
@@ -208,6 +212,12 @@ async fn provision_once(
         }
         Some(Err(_)) | None => false,
     }
+}
+
+/// As a workflow step makes it.
+fn call(request: &Request) -> Call<'_> {
+    static REPOSITORY: LazyLock<Repository> = LazyLock::new(|| Repository::new("octo/main"));
+    Call { repository: Some(&REPOSITORY), ..Call::silent(request) }
 }
 
 /// Provisions to the end, for whoever has nothing to be told and nobody to cancel.
@@ -263,13 +273,15 @@ pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
     }
 }
 
-/// Every step is independent: one that fails does not stop the others.
+/// One refresh, as `bullpen refresh` makes it.
 pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
-    let _ = reap(stack).await;
-    let _ = reconcile(stack).await;
-    for class in load::classes() {
-        let _ = readvertise(stack, &class.name, memory).await;
-    }
+    let desired = Desired {
+        classes: load::classes(),
+        parameters: Parameters::default(),
+        tokens_every: Some(Duration::from_secs(30 * 60)),
+        asks_github: true,
+    };
+    refresh(stack, &desired, memory).await;
 }
 
 /// The faults have stopped and nobody wants anything: everything must go.

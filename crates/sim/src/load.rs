@@ -162,7 +162,7 @@ fn workflow(
     let spot = dice.chance(200);
     let group = if dice.chance(800) { "octo/main" } else { "octo/other" };
     let request = Request {
-        id: RequestId::new(format!("run{number}.1.build")),
+        id: RequestId::new(format!("{}.1.build", number + 1)),
         incarnation: 0,
         class,
         count: 1 + u32::try_from(dice.below(4)).unwrap_or(0),

@@ -141,6 +141,9 @@ enum Clean {
 enum Stage {
     Finding,
     WarmingUp,
+    /// The warm-up is complete and that is not stored yet. Orders are not read before: whoever sees
+    /// no `UD_OK` after a withdrawal is stored may rely on nothing being started here.
+    Announcing,
     /// The warm-up failed and that is not stored yet.
     Failing,
     /// Nothing: orders are acted on at once.
@@ -212,6 +215,11 @@ impl Life {
             Event::Stored if self.stage == Stage::Failing => {
                 self.leave(Ending::WarmUpFailed, &mut actions);
             }
+            Event::Stored if self.stage == Stage::Announcing => {
+                self.stage = Stage::Ready;
+                // Nothing is acted on before a consistent read: an old assignment would do harm.
+                actions.push(Action::Read);
+            }
             Event::Stored | Event::Tick => {}
         }
         self.keep_deadlines(now, &mut actions);
@@ -226,7 +234,11 @@ impl Life {
     pub fn phase(&self) -> Option<Phase> {
         Some(match &self.stage {
             Stage::Finding => return None,
-            Stage::WarmingUp | Stage::Failing | Stage::Ready | Stage::Adopting(_)
+            Stage::WarmingUp
+            | Stage::Announcing
+            | Stage::Failing
+            | Stage::Ready
+            | Stage::Adopting(_)
                 if self.acted.listener.is_some() =>
             {
                 if self.watched.job.is_some() {
@@ -237,7 +249,7 @@ impl Life {
                     Phase::Registering
                 }
             }
-            Stage::WarmingUp | Stage::Failing => Phase::WarmingUp,
+            Stage::WarmingUp | Stage::Announcing | Stage::Failing => Phase::WarmingUp,
             Stage::Ready | Stage::Adopting(_) => Phase::Waiting,
             Stage::Confirming(_) | Stage::Registering(_) | Stage::Launching(_) => {
                 Phase::Registering
@@ -252,7 +264,10 @@ impl Life {
 
     /// Whether orders matter yet. Before, they are not even read.
     pub fn takes_orders(&self) -> bool {
-        !matches!(self.stage, Stage::Finding | Stage::WarmingUp | Stage::Failing | Stage::Over)
+        !matches!(
+            self.stage,
+            Stage::Finding | Stage::WarmingUp | Stage::Announcing | Stage::Failing | Stage::Over
+        )
     }
 
     fn did(&mut self, done: Done, now: Timestamp, actions: &mut Vec<Action>) {
@@ -263,9 +278,8 @@ impl Life {
                 self.go(Stage::WarmingUp, Effect::WarmUp, actions);
             }
             (Stage::WarmingUp, Done::WarmedUp(Ok(()))) => {
+                self.stage = Stage::Announcing;
                 actions.push(signal(SignalKind::WarmUpOk, None, now, String::new()));
-                // Nothing is acted on before a consistent read: an old assignment would do harm.
-                actions.push(Action::Read);
             }
             (Stage::WarmingUp, Done::WarmedUp(Err(tail))) => {
                 self.stage = Stage::Failing;

@@ -76,11 +76,24 @@ pub enum Started {
     Failed(Fault),
 }
 
+/// One stop call, under the operation that the machine's record names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopOrder {
+    /// Which machine.
+    pub id: InstanceId,
+    /// The nonce of this call.
+    pub op: StopOp,
+    /// When the call must no longer land: the machine may have an owner by then.
+    pub until: Timestamp,
+}
+
 /// The cloud's machines that carry this stack's tag, and no others.
 ///
 /// Contract: `launch` is idempotent on `request.intent`: the same request again gives the same
 /// machines, and launches none anew. `start` and `terminate` succeed if there is nothing to do.
-/// `stop` is sent at most once per call and never retried behind the caller's back.
+/// `stop` is sent at most once per call and never retried behind the caller's back. A fleet that can
+/// tell the time carries no order out past its `until`, and answers [`Fault::Denied`] for it; one
+/// that remembers operations carries each out once.
 ///
 /// Weak arm: a machine may be missing from `list` and `describe` for a while after its launch
 /// returned; states lag; a call whose answer was lost may land, and may land late.
@@ -95,8 +108,8 @@ pub trait Fleet: Send + Sync {
         &self,
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<(InstanceId, Started)>, Fault>> + Send;
-    /// Stops machines, each under the operation its record names.
-    fn stop(&self, ops: &[(InstanceId, StopOp)]) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Stops machines, each under the operation its record names. A fault may leave some stopped.
+    fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Ends machines. Ids that are unknown or gone are no error.
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Every machine with our tag, all pages, whether remembered or not.

@@ -23,7 +23,7 @@ mod mailbox;
 mod queue;
 
 pub use demand::{Demand, DemandSource};
-pub use fleet::{Fleet, Launched, Machine, MachineState, Started};
+pub use fleet::{Fleet, Launched, Machine, MachineState, Started, StopOrder};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use ledger::{
     ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,

@@ -199,6 +199,7 @@ async fn fulfil<P: Ports>(
     let terms = Terms {
         request: &begun.request,
         owner: Owner::Request(begun.request.id.clone()),
+        begun: &begun,
         label,
         credential,
         lookout,

@@ -20,6 +20,7 @@ use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Ports, St
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
+use super::entry::{self, Begun};
 use super::lookout::Lookout;
 use super::pickup::PickupManager;
 use crate::Stack;
@@ -79,6 +80,8 @@ pub struct Terms<'s> {
     pub owner: Owner,
     /// The label its jobs ask for.
     pub label: String,
+    /// As this process works on it.
+    pub(super) begun: &'s Begun,
     /// What its runners register with; minted before anything is claimed.
     pub credential: Credential,
     /// Who watches its machines.
@@ -268,6 +271,14 @@ pub async fn remove<P: Ports>(
     failure: CheckFailure,
 ) -> Attempt {
     let record = &held.record;
+    match still_ours(stack, terms, record).await {
+        Some(fresh) if matches!(fresh.state, State::Running { .. }) => {
+            let held = Held { record: fresh, ..held };
+            return Attempt::Ready(ready(stack, terms, held));
+        }
+        Some(_) => {}
+        None => return Attempt::TryAnother,
+    }
     tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
     let why = failure.as_str().to_owned();
     (terms.tell)(Told::Failed { instance: record.id.clone(), why });
@@ -277,7 +288,7 @@ pub async fn remove<P: Ports>(
         mode: Mode::Drain,
         at: now,
         idle_deadline: now.after(stack.limits.idle_released),
-        removal_token: None,
+        removal_token: stack.removal_token.clone(),
     });
     let until = now.after(stack.limits.claim_lease);
     match mail::post(stack, &record.facts.mailbox, &drain, until).await {
@@ -307,6 +318,22 @@ pub async fn remove<P: Ports>(
     }
 }
 
+/// The record as it is now, if it is still this process's to decide about. Another process of the
+/// same request may see what this one does not, and may have marked it running.
+async fn still_ours<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    record: &Record,
+) -> Option<Record> {
+    if entry::is_superseded(stack, terms.begun).await {
+        return None;
+    }
+    let until = stack.now().after(stack.limits.release_retry);
+    let fresh = transition::read(stack, &record.id, until).await.ok()??;
+    let ours = fresh.generation == record.generation && fresh.state.owner() == Some(&terms.owner);
+    ours.then_some(fresh)
+}
+
 /// Ends a machine in its owner's name. If this does not land, the claim's lease ends it.
 async fn condemn<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record, why: EndReason) {
     let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
@@ -332,8 +359,8 @@ async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
     }
 }
 
-/// Applies an owner's event to the record as it is now: a renewal in between is no obstacle, and
-/// the event's own generation and nonce keep a fenced owner out.
+/// Applies an owner's event to the record as it is now, unless it runs by now: a renewal in between
+/// is no obstacle, and the event's own generation and nonce keep a fenced owner out.
 pub async fn latest<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
@@ -356,8 +383,5 @@ pub async fn latest<P: Ports>(
 
 fn is_same_tenure(fresh: &Record, known: &Record) -> bool {
     fresh.generation == known.generation
-        && matches!(
-            fresh.state,
-            State::Created { .. } | State::Claimed { .. } | State::Running { .. }
-        )
+        && matches!(fresh.state, State::Created { .. } | State::Claimed { .. })
 }

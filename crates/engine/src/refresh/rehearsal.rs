@@ -21,8 +21,8 @@ use bullpen_core::mailbox::{Beat, Credential, Inbox, Order, Report, Secret, Sign
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
     ClaimWrite, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched, Ledger, Machine,
-    Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Read, Recorded, Reserved, Runner, RunnerSpec,
-    RunnerTokens, Started, StopOrder, Swap, WaitingAt, Written,
+    Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Read, Recorded, Reserved, Runner,
+    RunnerSpec, RunnerTokens, Started, StopOrder, Swap, WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId, PoolName, StopOp};
-use bullpen_core::ports::{Fleet, Machine, MachineState, Started};
+use bullpen_core::ports::{Fleet, Machine, MachineState, Started, StopOrder};
 
 use super::{Harness, answered};
 
@@ -172,8 +172,9 @@ pub async fn a_machine_runs_stops_and_starts_again<H: FleetHarness>(harness: H) 
     let id = launch(&harness, "intent-1", 1).await.remove(0).id;
     until(&harness, &id, MachineState::Running).await;
     for round in 0..2 {
-        let ops = [(id.clone(), StopOp::new(format!("op-{round}")))];
-        answered(fleet.stop(&ops).await);
+        let op = StopOp::new(format!("op-{round}"));
+        let order = StopOrder { id: id.clone(), op, until: harness.now().after(PATIENCE) };
+        answered(fleet.stop(std::slice::from_ref(&order)).await);
         until(&harness, &id, MachineState::Stopped).await;
         for _ in 0..2 {
             let started = answered(fleet.start(std::slice::from_ref(&id)).await);

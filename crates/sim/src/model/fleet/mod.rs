@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
-use bullpen_core::ids::{InstanceId, InstanceType, StopOp, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, MachineState, Started};
+use bullpen_core::ids::{InstanceId, InstanceType, Zone};
+use bullpen_core::ports::{Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder};
 use bullpen_core::time::Timestamp;
 
 use crate::clock::{SimClock, pass};
@@ -192,14 +192,15 @@ impl Fleet for FleetModel {
         }
     }
 
-    fn stop(&self, ops: &[(InstanceId, StopOp)]) -> impl Future<Output = Result<(), Fault>> + Send {
-        let (model, ops) = (self.clone(), ops.to_vec());
+    /// As the cloud does: it knows nothing of `until`.
+    fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send {
+        let (model, orders) = (self.clone(), orders.to_vec());
         async move {
             let shared = model.state;
             let reply = model.wire.call("fleet", move || {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                for (id, _) in ops {
-                    if let Some(entry) = state.entries.get_mut(&id)
+                for order in orders {
+                    if let Some(entry) = state.entries.get_mut(&order.id)
                         && entry.machine.state == MachineState::Running
                     {
                         entry.machine.state = MachineState::Stopped;
