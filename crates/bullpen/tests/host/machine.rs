@@ -75,11 +75,15 @@ impl Machine {
 
     /// As the fleet starts it.
     fn agent(&self) -> Program {
+        self.agent_of_boot("boot-1")
+    }
+
+    fn agent_of_boot(&self, boot: &str) -> Program {
         let number = self.agents.get() + 1;
         self.agents.set(number);
         let dir = self.path("");
         let dir = dir.to_str().expect("it is text");
-        let arguments = ["agent", "--machine", dir, "--boot", "boot-1"];
+        let arguments = ["agent", "--machine", dir, "--boot", boot];
         let environment = BTreeMap::from([(String::from("BULLPEN_TOKEN"), String::from(OURS))]);
         let output = self.state.path().join(format!("agent-{number}.log"));
         Program::start(&arguments, self.state.path(), &environment, &output)
@@ -288,7 +292,7 @@ async fn a_script_that_hangs_is_ended_and_reported_with_its_tail() {
     let machine = Machine::new();
     let mut data = machine.user_data(&forge);
     data.scripts.pre_runner = Some(String::from("echo so far\nsleep 1000\n"));
-    data.numbers.warm_up_ms = 1_500;
+    data.numbers.warm_up_ms = 4_000;
     machine.tell(&data);
     let mut agent = machine.agent();
     let failed = machine.signal(SignalKind::WarmUpFailed, 0).await;
@@ -297,6 +301,47 @@ async fn a_script_that_hangs_is_ended_and_reported_with_its_tail() {
     assert_eq!(agent.ends().await, Some(0));
     let mark = format!("{}/warm-up/pre-runner", machine.mark());
     assert_eq!(tree::marked(&mark).expect("this is Linux"), []);
+}
+
+#[tokio::test]
+async fn a_machine_that_boots_again_prepares_each_boot_and_installs_once() {
+    let forge = Forge::new().await;
+    let machine = Machine::new();
+    let mut data = machine.user_data(&forge);
+    data.scripts.preinstall = Some(String::from("echo install >>$HOME/done"));
+    data.scripts.prerun = Some(String::from("echo prepare >>$HOME/done"));
+    machine.tell(&data);
+    for boot in ["boot-1", "boot-1", "boot-2"] {
+        let _agent = machine.agent_of_boot(boot);
+        let ready = |report: &Report| {
+            let beat = report.beat.as_ref();
+            beat.is_some_and(|beat| beat.boot == boot && beat.phase == Phase::Waiting)
+        };
+        machine.report(boot, ready).await;
+    }
+    let done = fs::read_to_string(machine.path("agent/temp/done")).expect("it has run");
+    assert_eq!(done, "install\nprepare\nprepare\n");
+}
+
+#[tokio::test]
+async fn a_machine_has_a_directory_of_its_own_with_the_configured_program() {
+    let forge = Forge::new().await;
+    let machine = Machine::new();
+    let program = machine.state.path().join("runner");
+    fs::create_dir_all(program.join("bin")).expect("a directory");
+    let listener = program.join("bin/Runner.Listener");
+    let text =
+        concat!("#!/bin/sh\nexec ", env!("CARGO_BIN_EXE_bullpen"), " stand-in-runner \"$@\"\n");
+    fs::write(&listener, text).expect("it can be written");
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&listener, may_run).expect("it is ours");
+    let mut data = machine.user_data(&forge);
+    data.runner = RunnerProgram::Directory(program.clone());
+    machine.tell(&data);
+    let _agent = machine.agent();
+    machine.assign(1, token(&forge).await).await;
+    machine.signal(SignalKind::Registered, 1).await;
+    assert!(machine.path("agent/runner/.runner").exists() && !program.join(".runner").exists());
 }
 
 #[tokio::test]

@@ -100,10 +100,14 @@ pub async fn live<C: Clock + Clone>(
 /// [`live`] as all that a process does: on a runtime of its own, interrupted by SIGTERM.
 pub fn run<C: Clock + Clone>(dir: &Path, boot: &str, clock: &C) -> Result<Ending, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(LiveError::io(dir))?.block_on(async {
+    let runtime = runtime.map_err(LiveError::io(dir))?;
+    let outcome = runtime.block_on(async {
         let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
         live(dir, boot, clock, interruptions(terminations)).await
-    })
+    });
+    // A directory that is still being copied or deleted must not keep a machine that is to end.
+    runtime.shutdown_background();
+    outcome
 }
 
 fn interruptions(terminations: Signal) -> impl Stream<Item = String> + Send {
