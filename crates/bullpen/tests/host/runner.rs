@@ -184,7 +184,7 @@ async fn an_outage_is_survived_with_the_job_in_hand() {
         let job = forge.job("warm", "patient", script);
         forge.runs(job).await;
         forge.stand_in.pull(|levers| levers.outage = Some(outage));
-        fs::write(runner.path("_work/go"), "").expect("it can be written");
+        until("work directory", async || fs::write(runner.path("_work/go"), "").ok()).await;
         let done = runner.path("_work/done");
         until("end of the script", async || fs::remove_file(&done).ok()).await;
         program.says("Runner connect error: ").await;

@@ -17,6 +17,7 @@ use super::console::Console;
 use super::files::{self, Settings};
 use super::inputs::Inputs;
 use super::job::Running;
+use super::line::Line;
 use super::server::{Answer, Server, Trouble};
 use super::{Failed, exit};
 use crate::stand_in::protocol::{Completed, Conclusion, JobMessage, Message, Register, Registered};
@@ -25,10 +26,8 @@ use crate::stand_in::protocol::{Completed, Conclusion, JobMessage, Message, Regi
 const WAIT_SECONDS: u64 = 50;
 /// How much longer its answer may take.
 const SLACK: Duration = Duration::from_secs(15);
-/// The first wait after a failed request; doubles.
-const RETRY: Duration = Duration::from_millis(100);
-/// The longest one.
-const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The wait after a message that cannot be read: it is told again.
+const UNREADABLE: Duration = Duration::from_secs(5);
 /// How long the end of a job, or of the program itself, may take to be told after a signal.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -43,8 +42,7 @@ enum Heard {
 
 /// A connected runner.
 struct Listener<'a, C, W> {
-    server: Server<'a, C>,
-    console: &'a Console<'a, C, W>,
+    line: Line<'a, C, W>,
     inputs: &'a Inputs,
     settings: Settings,
     session: Secret,
@@ -83,16 +81,15 @@ async fn by_jit<'a, C: Clock, W: Write>(
 ) -> Result<Listener<'a, C, W>, Failed> {
     files::unpack(&inputs.root, &jit)?;
     let settings = Settings::load(&inputs.root)?;
-    let server = Server::new(&settings.server, clock);
+    let line = Line::new(Server::new(&settings.server, clock), console);
     let wish = Register { jit: Some(jit), ..Register::default() };
-    let answer =
-        insist(console, clock, || server.post("/runners/register", None, &wish, SLACK)).await;
+    let answer = line.insist(|| line.server.post("/runners/register", None, &wish, SLACK)).await;
     if answer.status != 201 {
         return Err(Failed::for_good(answer.words()));
     }
     let registered: Registered =
         serde_json::from_slice(&answer.body).map_err(std::io::Error::from)?;
-    Ok(Listener { server, console, inputs, settings, session: registered.session })
+    Ok(Listener { line, inputs, settings, session: registered.session })
 }
 
 /// Connects a configured runner: one question tells whether the server still knows it.
@@ -103,9 +100,9 @@ async fn by_files<'a, C: Clock, W: Write>(
 ) -> Result<Listener<'a, C, W>, Failed> {
     let settings = Settings::load(&inputs.root)?;
     let session = files::session(&inputs.root)?;
-    let server = Server::new(&settings.server, clock);
-    let listener = Listener { server, console, inputs, settings, session };
-    match insist(console, clock, || listener.ask_for_message(0)).await.status {
+    let line = Line::new(Server::new(&settings.server, clock), console);
+    let listener = Listener { line, inputs, settings, session };
+    match listener.line.insist(|| listener.ask_for_message(0)).await.status {
         410 => Err(Failed::for_good(
             "Failed to create a session. The runner registration has been deleted from the server, \
              please re-configure.",
@@ -128,9 +125,9 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         &self,
         mut interrupted: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<u8, Failed> {
-        self.console.say("\n√ Connected to GitHub\n");
-        self.console.say(&format!("Current runner version: '{}'", env!("CARGO_PKG_VERSION")));
-        self.console.tell("Listening for Jobs");
+        self.line.console.say("\n√ Connected to GitHub\n");
+        self.line.console.say(&format!("Current runner version: '{}'", env!("CARGO_PKG_VERSION")));
+        self.line.console.tell("Listening for Jobs");
         loop {
             let heard = tokio::select! {
                 biased;
@@ -157,13 +154,13 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     async fn hear(&self) -> Heard {
         loop {
             let ask = || self.ask_for_message(WAIT_SECONDS);
-            let answer = insist(self.console, self.server.clock(), ask).await;
+            let answer = self.line.insist(ask).await;
             match answer.status {
                 200 => match serde_json::from_slice(&answer.body) {
                     Ok(message) => return Heard::Message(message),
                     Err(error) => {
-                        self.console.say(&format!("A message cannot be read: {error}"));
-                        self.server.clock().sleep(RETRY_MAX).await;
+                        self.line.console.say(&format!("A message cannot be read: {error}"));
+                        self.line.server.clock().sleep(UNREADABLE).await;
                     }
                 },
                 401 => return Heard::Replaced,
@@ -176,7 +173,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     async fn ask_for_message(&self, seconds: u64) -> Result<Answer, Trouble> {
         let path = format!("/runners/{}/message?wait={seconds}", self.settings.id);
         let within = Duration::from_secs(seconds) + SLACK;
-        self.server.ask(Method::GET, &path, &self.session, within).await
+        self.line.server.ask(Method::GET, &path, &self.session, within).await
     }
 
     /// Runs a job. Returns the exit code if the program is over with it.
@@ -186,22 +183,22 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         mut interrupted: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<u8>, Failed> {
         let path = format!("/runners/{}/jobs/{}/started", self.settings.id, job.job);
-        let start = || self.server.ask(Method::POST, &path, &self.session, SLACK);
+        let start = || self.line.server.ask(Method::POST, &path, &self.session, SLACK);
         let started = tokio::select! {
             biased;
             () = &mut interrupted => return Ok(Some(self.leave().await)),
-            started = insist(self.console, self.server.clock(), start) => started,
+            started = self.line.insist(start) => started,
         };
         match started.status {
             204 => {}
             401 => return Err(conflict()),
             410 => return self.gone().map(Some),
             _ => {
-                self.console.say("Skipping message Job. It was given to another runner.");
+                self.line.console.say("Skipping message Job. It was given to another runner.");
                 return Ok(None);
             }
         }
-        self.console.tell(&format!("Running job: {}", job.name));
+        self.line.console.tell(&format!("Running job: {}", job.name));
         let (conclusion, was_interrupted) = self.work(job, interrupted).await;
         if was_interrupted {
             self.within_last_words(self.complete(job.job, conclusion)).await;
@@ -209,7 +206,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
             self.complete(job.job, conclusion).await;
         }
         let result = result_of(conclusion);
-        self.console.tell(&format!("Job {} completed with result: {result}", job.name));
+        self.line.console.tell(&format!("Job {} completed with result: {result}", job.name));
         if self.settings.ephemeral {
             files::forget(&self.inputs.root)?;
             return Ok(Some(exit::DONE));
@@ -226,7 +223,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         let mut running = match Running::start(job, &self.settings, self.inputs) {
             Ok(running) => running,
             Err(error) => {
-                self.console.say(&format!("An error occurred: {error}"));
+                self.line.console.say(&format!("An error occurred: {error}"));
                 return (Conclusion::Failure, false);
             }
         };
@@ -236,7 +233,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
             () = self.cancelled(job.job) => false,
             () = interrupted => true,
         };
-        running.end(self.server.clock()).await;
+        running.end(self.line.server.clock()).await;
         (Conclusion::Cancelled, was_interrupted)
     }
 
@@ -255,15 +252,15 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     async fn complete(&self, job: u64, conclusion: Conclusion) {
         let path = format!("/runners/{}/jobs/{job}/completed", self.settings.id);
         let body = Completed { conclusion };
-        let tell = || self.server.post(&path, Some(&self.session), &body, SLACK);
-        insist(self.console, self.server.clock(), tell).await;
+        let tell = || self.line.server.post(&path, Some(&self.session), &body, SLACK);
+        self.line.insist(tell).await;
     }
 
     /// A signal came: the session ends, the registration stays.
     async fn leave(&self) -> u8 {
-        self.console.say("Exiting...");
+        self.line.console.say("Exiting...");
         let path = format!("/runners/{}/session", self.settings.id);
-        let end = self.server.ask(Method::DELETE, &path, &self.session, LAST_WORDS_WITHIN);
+        let end = self.line.server.ask(Method::DELETE, &path, &self.session, LAST_WORDS_WITHIN);
         // A server that does not answer finds out by itself.
         drop(end.await);
         exit::DONE
@@ -273,13 +270,13 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         tokio::select! {
             biased;
             () = telling => {}
-            () = self.server.clock().sleep(LAST_WORDS_WITHIN) => {}
+            () = self.line.server.clock().sleep(LAST_WORDS_WITHIN) => {}
         }
     }
 
     fn gone(&self) -> Result<u8, Failed> {
         let words = "The runner no longer exists on the server. Cleaning up local configuration.";
-        self.console.say(words);
+        self.line.console.say(words);
         files::forget(&self.inputs.root)?;
         Ok(exit::DONE)
     }
@@ -290,33 +287,5 @@ const fn result_of(conclusion: Conclusion) -> &'static str {
         Conclusion::Success => "Succeeded",
         Conclusion::Failure => "Failed",
         Conclusion::Cancelled => "Canceled",
-    }
-}
-
-/// Asks until there is an answer, as the official program does.
-async fn insist<C: Clock, W: Write, F: Future<Output = Result<Answer, Trouble>>>(
-    console: &Console<'_, C, W>,
-    clock: &C,
-    ask: impl Fn() -> F,
-) -> Answer {
-    let mut wait = Duration::ZERO;
-    loop {
-        match ask().await.and_then(Answer::settled) {
-            Ok(answer) => {
-                if !wait.is_zero() {
-                    console.tell("Runner reconnected.");
-                }
-                return answer;
-            }
-            Err(Trouble(words)) => {
-                if wait.is_zero() {
-                    console.tell(&format!(
-                        "Runner connect error: {words}. Retrying until reconnected."
-                    ));
-                }
-                wait = (wait * 2).clamp(RETRY, RETRY_MAX);
-                clock.sleep(wait).await;
-            }
-        }
     }
 }

@@ -23,6 +23,7 @@ mod console;
 mod files;
 mod inputs;
 mod job;
+mod line;
 mod listen;
 mod server;
 
