@@ -197,7 +197,7 @@ async fn an_assigned_machine_runs_a_job_and_is_clean_after_the_release() {
     machine.withdraw(2, Mode::Stop, None).await;
     machine.signal(SignalKind::Removed, 2).await;
     machine.is_clean();
-    let seen = fs::read_to_string(machine.path("agent/seen")).expect("the job has run");
+    let seen = fs::read_to_string(machine.path("agent/runner/seen")).expect("the job has run");
     let mut names: Vec<&str> =
         seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.retain(|name| !name.starts_with("GITHUB_") && !name.starts_with("RUNNER_"));
@@ -248,7 +248,7 @@ async fn a_jit_runner_is_reported_with_its_id_and_with_its_end() {
     assert_eq!(forge.over(job).await, Some(Conclusion::Success));
     let ended = machine.signal(SignalKind::ListenerEnded, 1).await;
     assert_eq!(ended.detail, "exit 0 after 1 jobs");
-    assert!(machine.path("agent/where").exists(), "it worked where cleaning reaches");
+    assert!(machine.path("agent/runner/where").exists(), "it worked where cleaning reaches");
     machine.withdraw(2, Mode::Stop, None).await;
     machine.signal(SignalKind::Removed, 2).await;
     machine.is_clean();

@@ -45,13 +45,21 @@ pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()
         let text = format!("the runner's directory has no {PROGRAM}");
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
-    // A JIT configuration says where jobs work, in this directory. What is cleaned is elsewhere.
-    symlink(Path::new("..").join("work"), draft.join("_work"))?;
-    fs::rename(draft, target)
+    fs::create_dir(draft.join("_work"))?;
+    fs::rename(draft, target)?;
+    match symlink("runner/_work", layout.agent("work")) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The same files under another path.
 fn share(source: &Path, target: &Path) -> io::Result<()> {
+    // A directory that holds the machine would be copied into itself without end.
+    if target.starts_with(fs::canonicalize(source)?) {
+        let text = format!("{} holds this machine", source.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     let mut left = vec![(source.to_owned(), target.to_owned())];
     while let Some((from, to)) = left.pop() {
         fs::create_dir(&to)?;
@@ -94,8 +102,9 @@ mod tests {
     use super::*;
 
     fn layout(directory: &Path) -> Layout {
-        fs::create_dir_all(directory.join("m/agent/work")).unwrap();
-        Layout::of(&directory.join("m"))
+        fs::create_dir_all(directory.join("m/agent")).unwrap();
+        // As `live` has it.
+        Layout::of(&fs::canonicalize(directory.join("m")).unwrap())
     }
 
     #[test]
@@ -117,16 +126,24 @@ mod tests {
         assert!(runner.join(PROGRAM).exists() && runner.join(".env").exists());
         assert!(runner.join("bin/link").is_symlink() && !runner.join(".runner").exists());
         fs::write(layout.work().join("x"), "").unwrap();
-        assert!(runner.join("_work/x").exists() && !runner.join("_work/leftover").exists());
+        assert!(layout.agent("work/x").exists() && !runner.join("_work/leftover").exists());
     }
 
     #[test]
     fn a_directory_without_the_program_is_refused_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let layout = layout(directory.path());
-        let program = RunnerProgram::Directory(directory.path().join("m"));
-        assert!(install(&program, &layout).is_err());
-        assert!(!layout.runner().exists());
+        let empty = directory.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        for (source, kind) in [
+            (empty, io::ErrorKind::NotFound),
+            (directory.path().join("absent"), io::ErrorKind::NotFound),
+            (directory.path().to_owned(), io::ErrorKind::InvalidInput),
+        ] {
+            let refused = install(&RunnerProgram::Directory(source), &layout).unwrap_err();
+            assert_eq!(refused.kind(), kind, "{refused}");
+            assert!(!layout.runner().exists());
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub async fn live<C: Clock + Clone>(
     let layout = Layout::of(Path::new(&mark));
     let text = fs::read_to_string(layout.user_data());
     let data = UserData::from_text(&text.map_err(LiveError::io(&layout.user_data()))?)?;
-    for directory in [layout.work(), layout.temp(), layout.state(), layout.logs()] {
+    for directory in [layout.temp(), layout.state(), layout.logs()] {
         fs::create_dir_all(&directory).map_err(LiveError::io(&directory))?;
     }
     let _alone = alone(&layout)?;

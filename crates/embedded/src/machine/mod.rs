@@ -66,8 +66,9 @@ impl Layout {
         self.agent("runner")
     }
 
+    /// Where jobs work: a JIT configuration says that it is there. `agent/work` leads to it.
     fn work(&self) -> PathBuf {
-        self.agent("work")
+        self.runner().join("_work")
     }
 
     fn temp(&self) -> PathBuf {

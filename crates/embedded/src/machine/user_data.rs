@@ -32,7 +32,8 @@ pub struct UserData {
     #[serde(default)]
     pub numbers: Numbers,
     /// The environment of scripts and jobs, and nothing of the agent's own is added. `PATH`, `HOME`
-    /// and `LANG` have values if they are not given; `HOME` is then emptied between owners.
+    /// and `LANG` have values if they are not given. `HOME` is then a directory that is emptied
+    /// between owners, so what scripts prepare for jobs goes elsewhere, or `HOME` is given.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
