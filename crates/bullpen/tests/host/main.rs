@@ -3,8 +3,10 @@
 //!
 //! Not here: the fleet that starts machines.
 
+mod agent;
 mod machine;
 mod program;
 mod runner;
 mod stage;
 mod stand_in;
+mod warm_up;
