@@ -2,11 +2,13 @@
 //!
 //! Not here: doing it.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
-use crate::{labels, lint, pools, render, sim, workflow};
+use crate::{agent, labels, lint, pools, render, sim, stand_in, stand_in_runner, workflow};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -55,6 +57,19 @@ enum Command {
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Live as the agent of a machine of the process fleet
+    ///
+    /// The fleet starts it. Exits with 0 if the machine is to end, and with 1 if the agent could not
+    /// live and may be started again.
+    Agent(agent::AgentArgs),
+    /// Run a GitHub of its own on this machine, for trying things out
+    ///
+    /// Prints its address, which is what a real GitHub's API address would be, and runs until it is
+    /// interrupted. Whoever can reach it can have scripts run here, so it listens on loopback only.
+    StandIn(stand_in::StandInArgs),
+    /// Be a runner program for the stand-in, with the official one's arguments, in this directory
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
+    StandInRunner(stand_in_runner::RunnerArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,20 +97,20 @@ enum SimCommand {
 }
 
 /// Parses the arguments and does what they say.
-pub(crate) fn main() -> Exit {
+pub(crate) fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => run(cli.command),
         Err(error) => {
             // Help and version are not errors; clap knows which stream each belongs to.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             let printed = error.print();
-            if printed.is_err() { Exit::Failed } else { exit }
+            if printed.is_err() { Exit::Failed } else { exit }.into()
         }
     }
 }
 
-fn run(command: Command) -> Exit {
-    match command {
+fn run(command: Command) -> ExitCode {
+    let exit = match command {
         Command::Demo => {
             render::error(
                 "the demo is not there yet: it comes with `provision` and `release`",
@@ -113,5 +128,9 @@ fn run(command: Command) -> Exit {
         Command::Destroy(args) => workflow::destroy(&args),
         Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
-    }
+        Command::Agent(args) => agent::run(&args),
+        Command::StandIn(args) => stand_in::run(&args),
+        Command::StandInRunner(args) => return stand_in_runner::run(args),
+    };
+    exit.into()
 }

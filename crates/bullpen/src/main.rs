@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+mod agent;
 mod cli;
 mod config_file;
 mod exit;
@@ -14,8 +15,10 @@ mod lint;
 mod pools;
 mod render;
 mod sim;
+mod stand_in;
+mod stand_in_runner;
 mod workflow;
 
 fn main() -> ExitCode {
-    cli::main().into()
+    cli::main()
 }

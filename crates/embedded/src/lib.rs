@@ -1,4 +1,5 @@
-//! The embedded engine's stores: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports.
+//! The embedded engine: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, and what runs on a
+//! machine that is a directory ([`machine`]).
 //!
 //! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
 //! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
@@ -6,15 +7,17 @@
 //! is how one process wakes another (module `wake`); the `-door` files are how they take turns
 //! (module `turn`).
 //!
-//! Not here: deciding anything (`bullpen-core` does, inside the transactions), machines, or several
+//! Not here: deciding anything (`bullpen-core` does, inside the transactions), or several
 //! hosts: SQLite's locks do not reach across a network.
 
 mod ledger;
+pub mod machine;
 mod mailbox;
 mod open;
 mod page;
 mod queues;
 mod store;
+pub mod system;
 mod trouble;
 mod turn;
 mod wait;

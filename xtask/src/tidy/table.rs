@@ -142,7 +142,8 @@ pub(crate) const ROOMS: &[Room] = &[
         rooms: &["bullpen-core"],
         // Itself, with the stand-in.
         test_rooms: &["bullpen-github", "bullpen-sim"],
-        // An HTTP client and TLS in small parts; `ring` also signs as an App.
+        // An HTTP client and TLS in small parts; `ring` also signs as an App; `rustix` is the
+        // stand-in runner's, for its jobs.
         outside: Outside::Only(&[
             "base64",
             "futures-util",
@@ -151,6 +152,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "hyper-rustls",
             "hyper-util",
             "ring",
+            "rustix",
             "rustls",
             "serde",
             "serde_json",

@@ -170,6 +170,7 @@ impl Watch {
         let json = text.trim_start_matches('\u{feff}');
         let settings: serde_json::Value = serde_json::from_str(json).ok()?;
         let id = settings.get("AgentId").or_else(|| settings.get("agentId"))?;
-        id.as_i64().map(|id| id.to_string())
+        // A number, or in a JIT configuration the number as text.
+        id.as_i64().map(|id| id.to_string()).or_else(|| id.as_str().map(str::to_owned))
     }
 }

@@ -9,7 +9,9 @@
 //! Jobs go to any online idle runner whose labels contain theirs, so that runners can be taken by
 //! jobs they were not made for. The same calls in the same order make the same world.
 //!
-//! Not here: webhooks, logs, artifacts, checks; a runner program.
+//! [`runner`] is a runner program for it.
+//!
+//! Not here: webhooks, logs, artifacts, checks.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +29,7 @@ mod json;
 mod levers;
 pub mod protocol;
 mod rest;
+pub mod runner;
 mod runners;
 mod server;
 mod state;

@@ -1,0 +1,37 @@
+//! `bullpen agent`: the agent of one machine of the process fleet.
+//!
+//! Not here: the agent's life (`bullpen-agent`), or its machine (`bullpen_embedded::machine`).
+
+use std::error::Error;
+use std::iter::successors;
+use std::path::PathBuf;
+
+use bullpen_embedded::machine;
+use bullpen_embedded::system::SystemClock;
+
+use crate::exit::Exit;
+use crate::render;
+
+/// Which machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AgentArgs {
+    /// The machine's directory
+    #[arg(long, value_name = "DIR")]
+    machine: PathBuf,
+    /// Which boot of the machine this is
+    #[arg(long, value_name = "BOOT")]
+    boot: String,
+}
+
+/// Lives until the machine is to end.
+pub(crate) fn run(args: &AgentArgs) -> Exit {
+    match machine::run(&args.machine, &args.boot, &SystemClock::new()) {
+        Ok(_) => Exit::Done,
+        Err(error) => {
+            let causes = successors(Some(&error as &dyn Error), |&error| error.source());
+            let causes: Vec<String> = causes.map(ToString::to_string).collect();
+            render::error(&causes.join(": "), None);
+            Exit::Failed
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The built command as what runs on a host: the stand-in GitHub, its runner program, the agent of a
+//! machine. Processes, sockets, files and time are real; every wait is for something that happens.
+//!
+//! Not here: the fleet that starts machines.
+
+mod agent;
+mod machine;
+mod program;
+mod runner;
+mod stage;
+mod stand_in;
+mod warm_up;

@@ -1,0 +1,158 @@
+//! The runner's directory of one machine: its own, because the program writes its registration there.
+//!
+//! The files themselves are shared with the configured directory by hard links where the file system
+//! allows, so that a machine costs neither time nor space. Machines of the process fleet belong to
+//! one user, and who can write to one copy can write to the other as well.
+//!
+//! Not here: downloading the program.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use super::Layout;
+use super::user_data::RunnerProgram;
+
+/// Where the program is in its directory.
+const PROGRAM: &str = "bin/Runner.Listener";
+/// What another runner left in the configured directory, and is not ours.
+const NOT_OURS: &[&str] = &[
+    ".runner",
+    ".credentials",
+    ".credentials_rsaparams",
+    ".runner_migrated",
+    ".credentials_migrated",
+    ".service",
+    "_diag",
+    "_work",
+];
+
+/// Makes the directory, as a whole or not at all.
+pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()> {
+    let (target, draft) = (layout.runner(), layout.agent("runner.new"));
+    for old in [&draft, &target] {
+        match fs::remove_dir_all(old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match program {
+        RunnerProgram::Directory(source) => share(source, &draft)?,
+        RunnerProgram::StandIn { command } => write_program(command, &draft)?,
+    }
+    if !draft.join(PROGRAM).exists() {
+        let text = format!("the runner's directory has no {PROGRAM}");
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    fs::create_dir(draft.join("_work"))?;
+    fs::rename(draft, target)?;
+    match symlink("runner/_work", layout.agent("work")) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The same files under another path.
+fn share(source: &Path, target: &Path) -> io::Result<()> {
+    // A directory that holds the machine would be copied into itself without end.
+    if target.starts_with(fs::canonicalize(source)?) {
+        let text = format!("{} holds this machine", source.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut left = vec![(source.to_owned(), target.to_owned())];
+    while let Some((from, to)) = left.pop() {
+        fs::create_dir(&to)?;
+        for entry in fs::read_dir(&from)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if from == source && NOT_OURS.iter().any(|other| name == *other) {
+                continue;
+            }
+            let (path, next): (PathBuf, PathBuf) = (entry.path(), to.join(&name));
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                left.push((path, next));
+            } else if kind.is_symlink() {
+                symlink(fs::read_link(path)?, next)?;
+            } else if fs::hard_link(&path, &next).is_err() {
+                fs::copy(path, next)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The official layout around a command.
+fn write_program(command: &[String], target: &Path) -> io::Result<()> {
+    let program = target.join(PROGRAM);
+    fs::create_dir_all(target.join("bin"))?;
+    let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+    fs::write(&program, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))?;
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755))
+}
+
+/// A word that the shell takes as it is.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(directory: &Path) -> Layout {
+        fs::create_dir_all(directory.join("m/agent")).unwrap();
+        // As `live` has it.
+        Layout::of(&fs::canonicalize(directory.join("m")).unwrap())
+    }
+
+    #[test]
+    fn a_machine_shares_the_programs_files_and_not_its_registration() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("official");
+        fs::create_dir_all(source.join("bin")).unwrap();
+        fs::create_dir_all(source.join("_work/leftover")).unwrap();
+        for (name, text) in [(PROGRAM, "#!/bin/sh\n"), (".runner", "theirs"), (".env", "LANG=C")] {
+            fs::write(source.join(name), text).unwrap();
+        }
+        symlink("Runner.Listener", source.join("bin/link")).unwrap();
+        let layout = layout(directory.path());
+        let program = RunnerProgram::Directory(source);
+        for _ in 0..2 {
+            install(&program, &layout).unwrap();
+        }
+        let runner = layout.runner();
+        assert!(runner.join(PROGRAM).exists() && runner.join(".env").exists());
+        assert!(runner.join("bin/link").is_symlink() && !runner.join(".runner").exists());
+        fs::write(layout.work().join("x"), "").unwrap();
+        assert!(layout.agent("work/x").exists() && !runner.join("_work/leftover").exists());
+    }
+
+    #[test]
+    fn a_directory_without_the_program_is_refused_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = layout(directory.path());
+        let empty = directory.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        for (source, kind) in [
+            (empty, io::ErrorKind::NotFound),
+            (directory.path().join("absent"), io::ErrorKind::NotFound),
+            (directory.path().to_owned(), io::ErrorKind::InvalidInput),
+        ] {
+            let refused = install(&RunnerProgram::Directory(source), &layout).unwrap_err();
+            assert_eq!(refused.kind(), kind, "{refused}");
+            assert!(!layout.runner().exists());
+        }
+    }
+
+    #[test]
+    fn a_command_is_taken_word_by_word() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = layout(directory.path());
+        let command = ["printf", "<%s>", "it's $HOME"].map(String::from).to_vec();
+        install(&RunnerProgram::StandIn { command }, &layout).unwrap();
+        let output = std::process::Command::new(layout.runner().join(PROGRAM)).arg("a b").output();
+        assert_eq!(output.unwrap().stdout, b"<it's $HOME><a b>");
+    }
+}

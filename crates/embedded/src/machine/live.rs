@@ -1,0 +1,186 @@
+//! An agent's life on a machine, from its directory to its end.
+//!
+//! There is one agent per machine: it holds a lock for as long as its process lives.
+//!
+//! Not here: constructing the clock, which is the binary's.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_agent::notes::FileNotebook;
+use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
+use bullpen_agent::scripts::ProcessScripts;
+use bullpen_agent::warm_up::{Often, Step};
+use bullpen_agent::{Agent, Ending, Orientation};
+use bullpen_core::ids::MailboxKey;
+use bullpen_core::ports::Clock;
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::host::{MachineHost, MachineScripts, install_step};
+use super::user_data::{BadUserData, UserData};
+use super::watchdog::FileWatchdog;
+use super::{Layout, mark};
+use crate::SqliteMailbox;
+
+/// The wait before a mailbox that cannot be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Why an agent could not live. Starting it again may help.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// A file or directory of the machine's.
+    #[error("could not use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What the fleet wrote.
+    #[error(transparent)]
+    UserData(#[from] BadUserData),
+    /// Another agent lives on this machine.
+    #[error("another agent lives in {}", dir.display())]
+    Taken {
+        /// The machine.
+        dir: PathBuf,
+    },
+}
+
+impl LiveError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        |source| Self::Io { path, source }
+    }
+}
+
+/// Lives until the machine in `dir` is to end; each of `interruptions` is reported at once. Dropping
+/// the future is the agent's death, and leaves its listener alive. Must be called on a runtime.
+pub async fn live<C: Clock + Clone>(
+    dir: &Path,
+    boot: &str,
+    clock: &C,
+    interruptions: impl Stream<Item = String> + Send,
+) -> Result<Ending, LiveError> {
+    // The mark, the key and every path are of one and the same spelling of the directory.
+    let mark = mark(dir).map_err(LiveError::io(dir))?;
+    let layout = Layout::of(Path::new(&mark));
+    let text = fs::read_to_string(layout.user_data());
+    let data = UserData::from_text(&text.map_err(LiveError::io(&layout.user_data()))?)?;
+    for directory in [layout.temp(), layout.state(), layout.logs()] {
+        fs::create_dir_all(&directory).map_err(LiveError::io(&directory))?;
+    }
+    let _alone = alone(&layout)?;
+    let steps = steps(&data, &layout)?;
+    let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let orientation = Orientation {
+        key: MailboxKey::new(name),
+        boot: boot.to_owned(),
+        steps,
+        limits: data.limits(),
+    };
+    let mailbox = mailbox(&data.mailbox, clock).await;
+    let host = host(data, layout, mark, boot, clock);
+    let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
+    let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
+    loop {
+        tokio::select! {
+            biased;
+            Some(reason) = interruptions.next() => interrupter.interrupted(&reason),
+            ending = &mut living => return Ok(ending),
+        }
+    }
+}
+
+/// [`live`] as all that a process does: on a runtime of its own, interrupted by SIGTERM.
+pub fn run<C: Clock + Clone>(dir: &Path, boot: &str, clock: &C) -> Result<Ending, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(LiveError::io(dir))?;
+    let outcome = runtime.block_on(async {
+        let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
+        live(dir, boot, clock, interruptions(terminations)).await
+    });
+    // A directory that is still being copied or deleted must not keep a machine that is to end.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn interruptions(terminations: Signal) -> impl Stream<Item = String> + Send {
+    stream::unfold(terminations, async |mut terminations| {
+        terminations.recv().await?;
+        Some((String::from("SIGTERM"), terminations))
+    })
+}
+
+/// The lock is held until the file is dropped, or the process ends. What it starts does not hold it.
+fn alone(layout: &Layout) -> Result<File, LiveError> {
+    let path = layout.agent("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(LiveError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LiveError::Taken { dir: layout.dir.clone() }),
+        Err(TryLockError::Error(source)) => Err(LiveError::Io { path, source }),
+    }
+}
+
+/// The warm-up. A script is a file of its own and is never part of another one's text.
+fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
+    let scripts = &data.scripts;
+    let mut steps = vec![install_step()];
+    for (name, script, often) in [
+        ("preinstall", &scripts.preinstall, Often::OncePerMachine),
+        ("prerun", &scripts.prerun, Often::EachBoot),
+        ("pre-runner", &scripts.pre_runner, Often::EachBoot),
+    ] {
+        if let Some(text) = script {
+            let path = layout.state().join(format!("{name}.sh"));
+            fs::write(&path, text).map_err(LiveError::io(&path))?;
+            steps.push(Step::bash(name, &path, often));
+        }
+    }
+    Ok(steps)
+}
+
+/// Without its mailbox an agent can do nothing, and so it tries; the watchdog is the bound.
+async fn mailbox<C: Clock + Clone>(path: &Path, clock: &C) -> SqliteMailbox<C> {
+    loop {
+        match SqliteMailbox::open(path, Arc::new(clock.clone())) {
+            Ok(mailbox) => return mailbox,
+            Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
+        }
+        clock.sleep(RETRY).await;
+    }
+}
+
+fn host<C: Clock + Clone>(
+    data: UserData,
+    layout: Layout,
+    mark: String,
+    boot: &str,
+    clock: &C,
+) -> MachineHost<C> {
+    let environment = data.environment(&layout.temp());
+    let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, environment.clone());
+    let place = Place {
+        root: layout.runner(),
+        work: layout.work(),
+        temp: layout.temp(),
+        state: layout.state(),
+        mark,
+        boot: boot.to_owned(),
+        url: data.url,
+        environment,
+    };
+    MachineHost {
+        runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
+        watchdog: FileWatchdog::new(layout.ends_by()),
+        notebook: FileNotebook::new(layout.state().join("notes.json")),
+        scripts: MachineScripts { layout, program: data.runner, scripts },
+    }
+}

@@ -1,0 +1,85 @@
+//! The agent on a machine of the process fleet.
+//!
+//! A *machine* is a directory, `<state>/machines/<instance id>/`. The fleet writes [`USER_DATA`] at
+//! launch and starts `<command…> --machine DIR --boot BOOT`; the agent owns `agent/` in it, and may
+//! write an earlier end of the machine into [`ENDS_BY`], which the fleet's supervisor obeys. The
+//! directory's name is the key of its mailbox. Its processes carry [`mark`], and those of its warm-up
+//! `<mark>/warm-up/<step>`, in their environment.
+//!
+//! Not here: starting, supervising and ending machines (the fleet), or the agent's life itself
+//! (`bullpen-agent`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+mod host;
+mod install;
+mod live;
+mod user_data;
+mod watchdog;
+
+pub use live::{LiveError, live, run};
+pub use user_data::{BadUserData, Numbers, RunnerProgram, UserData, WarmUpScripts};
+pub use watchdog::FileWatchdog;
+
+/// What the fleet tells a machine, in its directory.
+pub const USER_DATA: &str = "user-data";
+/// When a machine ends at the latest, in its directory; RFC 3339. Only ever replaced by an earlier
+/// time, as a whole.
+pub const ENDS_BY: &str = "ends-by";
+
+/// What marks the processes of the machine in this directory: its canonical path. Fleet and agent
+/// both take it from here.
+pub fn mark(dir: &Path) -> io::Result<String> {
+    let path = fs::canonicalize(dir)?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path is not text"))
+}
+
+/// Where things are in a machine's directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    dir: PathBuf,
+}
+
+impl Layout {
+    fn of(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    fn user_data(&self) -> PathBuf {
+        self.dir.join(USER_DATA)
+    }
+
+    fn ends_by(&self) -> PathBuf {
+        self.dir.join(ENDS_BY)
+    }
+
+    fn agent(&self, name: &str) -> PathBuf {
+        self.dir.join("agent").join(name)
+    }
+
+    /// The runner program's directory.
+    fn runner(&self) -> PathBuf {
+        self.agent("runner")
+    }
+
+    /// Where jobs work: a JIT configuration says that it is there. `agent/work` leads to it.
+    fn work(&self) -> PathBuf {
+        self.runner().join("_work")
+    }
+
+    fn temp(&self) -> PathBuf {
+        self.agent("temp")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.agent("state")
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.agent("logs")
+    }
+}

@@ -1,0 +1,196 @@
+//! What the fleet tells a machine at launch, as versioned JSON.
+//!
+//! It is a plain file that outlives processes, so it never holds a secret: credentials come through
+//! the mailbox.
+//!
+//! Not here: what the agent does with it (`live`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bullpen_core::limits::Limits;
+use serde::{Deserialize, Serialize};
+
+/// Where programs are looked for if the user data does not say.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What a machine is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserData {
+    /// The file of the mailboxes.
+    pub mailbox: PathBuf,
+    /// The organisation's or repository's address, which runners register with by token.
+    pub url: String,
+    /// The runner program.
+    pub runner: RunnerProgram,
+    /// The warm-up.
+    #[serde(default)]
+    pub scripts: WarmUpScripts,
+    /// The agent's numbers.
+    #[serde(default)]
+    pub numbers: Numbers,
+    /// The environment of scripts and jobs, and nothing of the agent's own is added. `PATH`, `HOME`
+    /// and `LANG` have values if they are not given. `HOME` is then a directory that is emptied
+    /// between owners, so what scripts prepare for jobs goes elsewhere, or `HOME` is given.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Where the runner program comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RunnerProgram {
+    /// An unpacked official runner; every machine gets its own directory with the same files.
+    Directory(PathBuf),
+    /// A program with the official one's contract, started as this command and the official
+    /// arguments, in a directory of its own.
+    StandIn {
+        /// The program and its first arguments.
+        command: Vec<String>,
+    },
+}
+
+/// The text of the scripts that warm a machine up, in the order they run. Each is bash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUpScripts {
+    /// Once per machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preinstall: Option<String>,
+    /// At each boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prerun: Option<String>,
+    /// At each boot, the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_runner: Option<String>,
+}
+
+/// Those of the stack's numbers that an agent goes by, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    /// How long the warm-up may take.
+    pub warm_up_ms: u64,
+    /// How often the agent beats.
+    pub heartbeat_ms: u64,
+    /// How far two clocks may differ.
+    pub clock_skew_ms: u64,
+}
+
+impl From<&Limits> for Numbers {
+    fn from(limits: &Limits) -> Self {
+        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            warm_up_ms: millis(limits.warm_up),
+            heartbeat_ms: millis(limits.heartbeat),
+            clock_skew_ms: millis(limits.clock_skew),
+        }
+    }
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self::from(&Limits::DEFAULT)
+    }
+}
+
+/// A version around it: the file outlives the program that wrote it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "v")]
+enum Stored {
+    #[serde(rename = "1")]
+    V1(UserData),
+}
+
+/// Text that is no user data this program can read.
+#[derive(Debug, thiserror::Error)]
+#[error("the user data cannot be read")]
+pub struct BadUserData(#[source] serde_json::Error);
+
+impl UserData {
+    /// Without scripts, and with the numbers that ship.
+    pub fn new(mailbox: PathBuf, url: String, runner: RunnerProgram) -> Self {
+        Self {
+            mailbox,
+            url,
+            runner,
+            scripts: WarmUpScripts::default(),
+            numbers: Numbers::default(),
+            environment: BTreeMap::new(),
+        }
+    }
+
+    /// What is to be in the file.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(&Stored::V1(self.clone()))
+            .expect("paths that are not text were refused where they came from")
+    }
+
+    /// What the file says.
+    pub fn from_text(text: &str) -> Result<Self, BadUserData> {
+        let Stored::V1(data) = serde_json::from_str(text).map_err(BadUserData)?;
+        Ok(data)
+    }
+
+    /// The stack's numbers as an agent needs them.
+    pub(super) fn limits(&self) -> Limits {
+        let Numbers { warm_up_ms, heartbeat_ms, clock_skew_ms } = self.numbers;
+        Limits {
+            warm_up: Duration::from_millis(warm_up_ms),
+            heartbeat: Duration::from_millis(heartbeat_ms),
+            clock_skew: Duration::from_millis(clock_skew_ms),
+            ..Limits::DEFAULT
+        }
+    }
+
+    /// All that scripts and jobs see of an environment. `home` is emptied between owners.
+    pub(super) fn environment(&self, home: &Path) -> BTreeMap<String, String> {
+        let home = home.to_string_lossy();
+        let own = [("PATH", PATH), ("HOME", &*home), ("LANG", "C.UTF-8")];
+        let mut environment: BTreeMap<String, String> =
+            own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        environment.extend(self.environment.clone());
+        environment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Version 1 as it was first written.
+    const V1: &str = r#"{"v":"1","mailbox":"/s/mailbox.db","url":"https://github.com/acme",
+        "runner":{"stand-in":{"command":["bullpen","stand-in-runner"]}},
+        "scripts":{"preinstall":"a","pre_runner":"b"},
+        "numbers":{"warm_up_ms":1,"heartbeat_ms":2,"clock_skew_ms":3},"environment":{"A":"b"}}"#;
+
+    #[test]
+    fn version_one_keeps_parsing() {
+        let data = UserData::from_text(V1).unwrap();
+        assert_eq!(data.scripts.pre_runner.as_deref(), Some("b"));
+        assert_eq!(data.limits().heartbeat, Duration::from_millis(2));
+        assert_eq!(UserData::from_text(&data.to_text()).unwrap(), data);
+    }
+
+    #[test]
+    fn little_is_needed_and_nothing_unknown_is_taken() {
+        let text = r#"{"v":"1","mailbox":"m","url":"u","runner":{"directory":"/opt/runner"}}"#;
+        let data = UserData::from_text(text).unwrap();
+        assert_eq!(data.limits(), Limits::DEFAULT);
+        let typo = text.replace("\"url\"", "\"secret\":1,\"url\"");
+        UserData::from_text(&typo).unwrap_err();
+        UserData::from_text(&text.replace("\"1\"", "\"2\"")).unwrap_err();
+    }
+
+    #[test]
+    fn the_environment_is_small_and_what_is_given_wins() {
+        let runner = RunnerProgram::Directory("/opt/runner".into());
+        let mut data = UserData::new("m".into(), "u".into(), runner);
+        data.environment.insert("HOME".into(), "/home/runner".into());
+        let environment = data.environment(Path::new("/machine/temp"));
+        assert_eq!(environment.keys().collect::<Vec<_>>(), ["HOME", "LANG", "PATH"]);
+        assert_eq!(environment["HOME"], "/home/runner");
+    }
+}

@@ -1,0 +1,110 @@
+//! One job as a process: its script in bash, in the work directory, in a process group of its own.
+//!
+//! Its output goes to a file under `_diag`, as the official program's does, so that a job cannot
+//! print what only the program may say.
+//!
+//! Not here: telling the server (`listen`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::process::Stdio;
+use std::time::Duration;
+
+use bullpen_core::ports::Clock;
+use futures_util::future::{Either, select};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+
+use super::files::Settings;
+use super::inputs::Inputs;
+use crate::stand_in::protocol::{Conclusion, JobMessage};
+
+/// What a cancelled job is sent, and how long it gets to end: as the official program does it.
+const GENTLY: &[(Signal, Duration)] =
+    &[(Signal::INT, Duration::from_millis(7_500)), (Signal::TERM, Duration::from_millis(2_500))];
+
+/// A job that runs.
+pub(super) struct Running {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl Running {
+    pub(super) fn start(
+        job: &JobMessage,
+        settings: &Settings,
+        inputs: &Inputs,
+    ) -> io::Result<Self> {
+        let (work, diag) = (inputs.root.join(&settings.work), inputs.root.join("_diag"));
+        fs::create_dir_all(&work)?;
+        fs::create_dir_all(&diag)?;
+        let script = diag.join(format!("Job_{}.sh", job.job));
+        fs::write(&script, &job.script)?;
+        let output = File::create(diag.join(format!("Job_{}.log", job.job)))?;
+        let child = Command::new("bash")
+            .arg("-e")
+            .arg(script)
+            .current_dir(&work)
+            .env_clear()
+            .envs(&inputs.environment)
+            .envs(variables(job, settings, &work))
+            .envs(&job.env)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        Ok(Self { child, group: pid.and_then(Pid::from_raw) })
+    }
+
+    /// How it ended, once it has. May be dropped and called again.
+    pub(super) async fn ended(&mut self) -> Conclusion {
+        let status = self.child.wait().await;
+        // What it left in its group is no use to anyone. The group's number cannot be somebody
+        // else's: no process id comes round again this soon.
+        self.signal(Signal::KILL);
+        match status {
+            Ok(status) if status.success() => Conclusion::Success,
+            Ok(_) | Err(_) => Conclusion::Failure,
+        }
+    }
+
+    /// Ends it and all of its group, first gently.
+    pub(super) async fn end(&mut self, clock: &impl Clock) {
+        for (signal, wait) in GENTLY {
+            self.signal(*signal);
+            match select(pin!(self.ended()), pin!(clock.sleep(*wait))).await {
+                Either::Left(_) => return,
+                Either::Right(_) => {}
+            }
+        }
+        self.signal(Signal::KILL);
+        self.ended().await;
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // A group that is gone is what is wanted.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+/// What every job finds in its environment.
+fn variables(job: &JobMessage, settings: &Settings, work: &Path) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("CI", String::from("true")),
+        ("GITHUB_ACTIONS", String::from("true")),
+        ("GITHUB_JOB", job.name.clone()),
+        ("GITHUB_REPOSITORY", job.repository.clone()),
+        ("GITHUB_RUN_ATTEMPT", job.run_attempt.to_string()),
+        ("GITHUB_RUN_ID", job.run_id.to_string()),
+        ("GITHUB_WORKSPACE", work.to_string_lossy().into_owned()),
+        ("RUNNER_NAME", settings.name.clone()),
+        ("RUNNER_OS", String::from("Linux")),
+    ])
+}

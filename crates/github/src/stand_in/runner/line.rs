@@ -1,0 +1,59 @@
+//! The line to the server: asks until there is an answer, as the official program does, and tells when
+//! the connection is lost and when it is back.
+//!
+//! Not here: a single request (`server`).
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bullpen_core::ports::Clock;
+
+use super::console::Console;
+use super::server::{Answer, Server, Trouble};
+
+/// The first wait after a failed request; doubles.
+const RETRY: Duration = Duration::from_millis(100);
+/// The longest one.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// A server, and whether it answers.
+pub(super) struct Line<'a, C, W> {
+    pub(super) server: Server<'a, C>,
+    pub(super) console: &'a Console<'a, C, W>,
+    /// Of all requests together: one that failed may be dropped, and the next one succeed.
+    is_down: AtomicBool,
+}
+
+impl<'a, C: Clock, W: Write> Line<'a, C, W> {
+    pub(super) fn new(server: Server<'a, C>, console: &'a Console<'a, C, W>) -> Self {
+        Self { server, console, is_down: AtomicBool::new(false) }
+    }
+
+    /// Asks until there is an answer.
+    pub(super) async fn insist<F: Future<Output = Result<Answer, Trouble>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Answer {
+        let mut wait = Duration::ZERO;
+        loop {
+            match ask().await.and_then(Answer::settled) {
+                Ok(answer) => {
+                    if self.is_down.swap(false, Ordering::Relaxed) {
+                        self.console.tell("Runner reconnected.");
+                    }
+                    return answer;
+                }
+                Err(Trouble(words)) => {
+                    if !self.is_down.swap(true, Ordering::Relaxed) {
+                        self.console.tell(&format!(
+                            "Runner connect error: {words}. Retrying until reconnected."
+                        ));
+                    }
+                }
+            }
+            wait = (wait * 2).clamp(RETRY, RETRY_MAX);
+            self.server.clock().sleep(wait).await;
+        }
+    }
+}
