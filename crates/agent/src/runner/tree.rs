@@ -1,13 +1,14 @@
 //! Processes that belong to one instance, told apart by a mark in their environment.
 //!
 //! A *marked* process has `BULLPEN_LISTENER_OF=<mark>` in the environment it was started with;
-//! children inherit it. A process is identified by its id and its start time, so that an id that was
+//! children inherit it. Marks nest: `<mark>/agent` is *under* `<mark>`. A process is identified by its id and its start time, so that an id that was
 //! given to another process is never mistaken for ours. Nothing is ever found by its user.
 //!
 //! Not here: starting one (`process`). A process that drops its environment, or hides it, escapes;
 //! it is caught by the process group while the listener lives, and on a machine of its own by
 //! cleaning by user, which is for the image to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
@@ -53,7 +54,7 @@ impl Identity {
     }
 
     /// Kills this process and no other: the handle is taken first, then it is looked at again.
-    fn kill(self) -> io::Result<()> {
+    pub fn kill(self) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) if self.is_alive() => gone_is_fine(pidfd_send_signal(handle, Signal::KILL)),
@@ -65,7 +66,23 @@ impl Identity {
 
 /// Every living marked process, but not this one.
 pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
-    let entry = format!("{MARK}={mark}");
+    those_whose_mark(|found| found == mark.as_bytes())
+}
+
+/// Every living process under one of these marks, but not this one, in one pass over all processes.
+pub fn under(marks: &BTreeSet<String>) -> io::Result<Vec<Identity>> {
+    those_whose_mark(|found| is_under(found, marks))
+}
+
+/// Whether a mark is one of these, or begins with one of them and a slash.
+fn is_under(mark: &[u8], marks: &BTreeSet<String>) -> bool {
+    let Ok(mark) = std::str::from_utf8(mark) else { return false };
+    let above = mark.match_indices('/').map(|(end, _)| &mark[..end]);
+    above.chain([mark]).any(|one| marks.contains(one))
+}
+
+fn those_whose_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identity>> {
+    let variable = format!("{MARK}=");
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let mut found = Vec::new();
     for process in fs::read_dir("/proc")? {
@@ -75,8 +92,10 @@ pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
         // not ours by its start time.
         let Some(identity) = Identity::of(pid).filter(|_| pid != own) else { continue };
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
-        let ours = environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes());
-        if ours && identity.is_alive() {
+        let mut marks = environment
+            .split(|byte| *byte == 0)
+            .filter_map(|one| one.strip_prefix(variable.as_bytes()));
+        if marks.any(&is_wanted) && identity.is_alive() {
             found.push(identity);
         }
     }
@@ -135,5 +154,17 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Identity { started: own.started + 1, ..own }.is_alive());
         assert_eq!(marked("nobody's mark").unwrap(), []);
+    }
+
+    #[test]
+    fn marks_nest_at_slashes_only() {
+        let marks = BTreeSet::from(["/m/i-1".to_owned(), "/m/i-2".to_owned()]);
+        for mark in ["/m/i-1", "/m/i-1/agent", "/m/i-2/agent/listener", "/m/i-1/"] {
+            assert!(is_under(mark.as_bytes(), &marks), "{mark}");
+        }
+        for mark in ["/m", "/m/i-10", "/m/i-3/agent", "m/i-1", ""] {
+            assert!(!is_under(mark.as_bytes(), &marks), "{mark}");
+        }
+        assert!(!is_under(b"/m/i-1/\xff", &marks), "no mark of ours is not text");
     }
 }
