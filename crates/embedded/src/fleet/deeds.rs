@@ -49,7 +49,7 @@ impl<C: Clock> Yard<C> {
         })
     }
 
-    fn plan_launch(&self, request: &LaunchRequest) -> Result<LaunchRecord, Fault> {
+    pub(super) fn plan_launch(&self, request: &LaunchRequest) -> Result<LaunchRecord, Fault> {
         let seen = self.settle(None)?;
         self.sweep(&seen)?;
         let capacity = lock(&self.capacity).clone();
@@ -263,7 +263,7 @@ impl<C: Clock> Yard<C> {
         self.directory.join("launches")
     }
 
-    fn launching(&self) -> PathBuf {
+    pub(super) fn launching(&self) -> PathBuf {
         self.directory.join("launching.json")
     }
 }

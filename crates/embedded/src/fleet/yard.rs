@@ -179,7 +179,8 @@ impl<C: Clock> Yard<C> {
     /// The machines, with nothing left of what is dead. Behind the door only if something is.
     pub(super) fn settled(&self, ids: Option<&[InstanceId]>) -> Result<Vec<Seen>, Fault> {
         let seen = self.look(ids)?;
-        if seen.iter().all(|one| one.finding == Finding::Fine) {
+        let is_launch_open = || ids.is_none() && self.launching().exists();
+        if seen.iter().all(|one| one.finding == Finding::Fine) && !is_launch_open() {
             return Ok(seen);
         }
         self.alone(|| self.settle(ids))

@@ -12,9 +12,7 @@ use bullpen_core::ids::IntentId;
 use bullpen_core::ports::{Fleet as _, MachineState};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 
-use crate::stage::{
-    Fleet, Ground, RealClock, STUBBORN, eventually, real, request, settings, until,
-};
+use crate::stage::{Fleet, Ground, STUBBORN, eventually, open, real, request, settings, until};
 
 /// What a line from a child begins with; everything else on its output is the harness's.
 const MARK: &str = "child says:";
@@ -74,17 +72,17 @@ fn say(what: &str) {
     output.flush().unwrap();
 }
 
-fn open(directory: &Path) -> Fleet {
+/// A fleet with little room.
+fn small(directory: &Path) -> Fleet {
     let capacity = Capacity { machines_max: Some(ROOM), ..Capacity::default() };
-    let settings = FleetSettings { capacity, ..settings(directory, STUBBORN) };
-    Fleet::open(settings, RealClock::new()).unwrap()
+    open(FleetSettings { capacity, ..settings(directory, STUBBORN) })
 }
 
 #[test]
 fn machines_outlive_whoever_launched_them() {
     real(async {
         if let Some(directory) = role() {
-            let machines = open(&directory).launch(&request("intent", 2)).await.unwrap().machines;
+            let machines = small(&directory).launch(&request("intent", 2)).await.unwrap().machines;
             say(&format!("{} {}", machines[0].id, machines[1].id));
             std::future::pending::<()>().await;
         }
@@ -118,7 +116,7 @@ fn a_launcher_that_is_killed_loses_no_machine_and_doubles_none() {
     const ROUNDS: u32 = 8;
     real(async {
         if let Some(directory) = role() {
-            let fleet = Fleet::open(settings(&directory, STUBBORN), RealClock::new()).unwrap();
+            let fleet = open(settings(&directory, STUBBORN));
             for number in 0..LAUNCHES {
                 let intent = format!("{number}-{}", std::process::id());
                 say(&intent);
@@ -168,7 +166,7 @@ fn processes_that_launch_at_once_share_the_room() {
     real(async {
         if let Some(directory) = role() {
             let intent = std::process::id().to_string();
-            let answer = open(&directory).launch(&request(&intent, 3)).await;
+            let answer = small(&directory).launch(&request(&intent, 3)).await;
             return say(&answer.map_or(0, |launched| launched.machines.len()).to_string());
         }
         let ground = Ground::new();
@@ -177,7 +175,7 @@ fn processes_that_launch_at_once_share_the_room() {
         let came: u32 =
             children.iter_mut().map(|child| child.hear().unwrap().parse::<u32>().unwrap()).sum();
         assert_eq!(came, ROOM);
-        let listed = open(ground.directory()).list().await.unwrap();
+        let listed = small(ground.directory()).list().await.unwrap();
         assert_eq!(u32::try_from(listed.len()).unwrap(), ROOM);
     });
 }

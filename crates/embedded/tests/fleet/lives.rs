@@ -13,7 +13,7 @@ use bullpen_embedded::fleet::{Capacity, FleetSettings};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
 use crate::stage::{
-    Ground, RealClock, STUBBORN, eventually, order, real, request, running, state, until,
+    Ground, RealClock, STUBBORN, eventually, open, order, real, request, running, state, until,
 };
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -32,7 +32,7 @@ async fn nothing_runs(ground: &Ground) {
 fn the_watchdog_ends_an_agent_that_hangs() {
     real(async {
         let ground = Ground::new();
-        let fleet = ground.open(FleetSettings { watchdog: SHORT, ..ground.settings(STUBBORN) });
+        let fleet = open(FleetSettings { watchdog: SHORT, ..ground.settings(STUBBORN) });
         let launched = fleet.launch(&request("intent", 2)).await.unwrap().machines;
         nothing_runs(&ground).await;
         for machine in &launched {
@@ -53,7 +53,7 @@ fn the_watchdog_ends_a_machine_whose_agent_never_comes_up() {
         let endless_boot =
             FleetSettings { boot_delay: LONG, watchdog: SHORT, ..ground.settings(STUBBORN) };
         for (intent, settings) in [("no agent", no_agent), ("endless boot", endless_boot)] {
-            let fleet = ground.open(settings);
+            let fleet = open(settings);
             let id = fleet.launch(&request(intent, 1)).await.unwrap().machines.remove(0).id;
             until(&fleet, &id, MachineState::Gone).await;
             nothing_runs(&ground).await;
@@ -190,7 +190,7 @@ fn a_stopped_machine_leaves_its_room_to_others() {
     real(async {
         let ground = Ground::new();
         let capacity = Capacity { machines_max: Some(1), ..Capacity::default() };
-        let fleet = ground.open(FleetSettings { capacity, ..ground.settings(STUBBORN) });
+        let fleet = open(FleetSettings { capacity, ..ground.settings(STUBBORN) });
         let id = running(&fleet, "one").await.id;
         assert_eq!(fleet.launch(&request("none", 1)).await, Err(Fault::NoCapacity));
         let now = RealClock::new().now();
@@ -233,7 +233,7 @@ fn a_supervisor_that_is_not_there_is_said_so() {
             supervisor: vec!["/nowhere/bullpen".into()],
             ..ground.settings(STUBBORN)
         };
-        let launched = ground.open(settings).launch(&request("intent", 1)).await;
+        let launched = open(settings).launch(&request("intent", 1)).await;
         assert!(
             matches!(&launched, Err(Fault::Denied(why)) if why.contains("/nowhere/bullpen")),
             "{launched:?}"

@@ -88,14 +88,14 @@ fn the_supervisor() {
 /// A fleet's directory. Whatever runs in it is ended with it.
 pub(crate) struct Ground {
     directory: PathBuf,
-    _temporary: Option<TempDir>,
+    _temporary: TempDir,
 }
 
 impl Ground {
     pub(crate) fn new() -> Self {
         let temporary = TempDir::new().unwrap();
         let directory = temporary.path().canonicalize().unwrap().join("machines");
-        Self { directory, _temporary: Some(temporary) }
+        Self { directory, _temporary: temporary }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -106,12 +106,8 @@ impl Ground {
         settings(&self.directory, agent)
     }
 
-    pub(crate) fn open(&self, settings: FleetSettings) -> Fleet {
-        Fleet::open(settings, RealClock::new()).unwrap()
-    }
-
     pub(crate) fn fleet(&self, agent: &str) -> Fleet {
-        self.open(self.settings(agent))
+        open(self.settings(agent))
     }
 
     /// Everything that runs here.
@@ -147,6 +143,10 @@ impl Drop for Ground {
             }
         }
     }
+}
+
+pub(crate) fn open(settings: FleetSettings) -> Fleet {
+    Fleet::open(settings, RealClock::new()).unwrap()
 }
 
 pub(crate) fn settings(directory: &Path, agent: &str) -> FleetSettings {
