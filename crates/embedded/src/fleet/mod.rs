@@ -106,11 +106,6 @@ impl<C: Clock> ProcessFleet<C> {
     pub fn set_capacity(&self, capacity: Capacity) {
         *lock(&self.yard.capacity) = capacity;
     }
-
-    /// Where a machine's directory is, whether it is there or not.
-    pub fn machine_directory(&self, id: &InstanceId) -> std::path::PathBuf {
-        self.yard.directory.join(id.as_str())
-    }
 }
 
 fn text(what: &'static str, text: OsString) -> Result<String, FleetError> {
@@ -138,9 +133,7 @@ impl<C: Clock + 'static> ProcessFleet<C> {
         async move {
             let done = tokio::task::spawn_blocking(move || {
                 yard.reap();
-                let answer = work(&yard);
-                yard.empty_trash();
-                answer
+                work(&yard)
             });
             done.await.unwrap_or_else(|error| Err(Fault::Unclassified(error.to_string())))
         }

@@ -50,8 +50,8 @@ pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<En
     tracing::info!(?by, "the machine ends");
     end_all(&BTreeSet::from([supervisor.home.mark()]))?;
     supervisor.note(Phase::Ended { at: supervisor.clock.now(), by })?;
-    // Only now: whoever finds the lock free may start the machine anew, or remove it.
-    drop(life);
+    // Only now: whoever finds the lock free may remove the machine.
+    life.unlock()?;
     Ok(by)
 }
 

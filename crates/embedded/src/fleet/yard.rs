@@ -105,10 +105,13 @@ impl<C: Clock> Yard<C> {
     /// Does something while no other process changes any machine, after having finished a launch
     /// that was left half done.
     pub(super) fn alone<T>(&self, inside: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-        let passed = lock(&self.door).pass(|| {
+        let mut door = lock(&self.door);
+        let passed = door.pass(|| {
             self.finish_launch()?;
             inside()
         });
+        drop(door);
+        self.empty_trash();
         match passed {
             Ok(answer) => answer,
             Err(Shut::Busy) => Err(Fault::Throttled),
@@ -227,7 +230,7 @@ impl<C: Clock> Yard<C> {
     }
 
     /// Removes what machines left, outside the door: it may be large.
-    pub(super) fn empty_trash(&self) {
+    fn empty_trash(&self) {
         let Ok(entries) = fs::read_dir(self.trash()) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             if let Err(error) = absent_is_fine(fs::remove_dir_all(&path)) {
@@ -322,6 +325,10 @@ impl<C: Clock> Yard<C> {
     }
 
     pub(super) fn no_supervisor(&self, error: &io::Error) -> Fault {
+        // What the kernel says when there are too many processes, or no memory for one more.
+        if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) {
+            return Fault::NoCapacity;
+        }
         let program = &self.supervisor[0];
         Fault::Denied(format!(
             "the supervisor {program} could not be started: {error}; check that it is there"
