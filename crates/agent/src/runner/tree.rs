@@ -16,6 +16,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+/// The kernel's flag for its own threads, which have no environment.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+/// How often an empty environment is read again. In the middle of an exec it is empty for a moment;
+/// few processes have none at all.
+const EMPTY_READS_MAX: u32 = 50;
+
 /// The variable that marks.
 pub const MARK: &str = "BULLPEN_LISTENER_OF";
 
@@ -32,6 +38,7 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     zombie: bool,
+    kernel: bool,
     group: i32,
     started: u64,
 }
@@ -91,7 +98,7 @@ fn those_whose_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identit
         // Identified before its environment is read: an id that changes hands in between is then
         // not ours by its start time.
         let Some(identity) = Identity::of(pid).filter(|_| pid != own) else { continue };
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let Some(environment) = environment(pid) else { continue };
         let mut marks = environment
             .split(|byte| *byte == 0)
             .filter_map(|one| one.strip_prefix(variable.as_bytes()));
@@ -117,6 +124,19 @@ pub fn kill_marked(mark: &str) -> io::Result<usize> {
     Ok(all.len())
 }
 
+/// What a process was started with; nothing if it is gone, or not for us to see.
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    for _ in 0..EMPTY_READS_MAX {
+        let read = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        if !read.is_empty() {
+            return Some(read);
+        }
+        stat(pid).filter(|stat| !stat.zombie && !stat.kernel)?;
+        std::thread::yield_now();
+    }
+    None
+}
+
 fn gone_is_fine(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -133,6 +153,7 @@ fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(Stat {
         zombie: matches!(*fields.first()?, "Z" | "X"),
+        kernel: fields.get(6)?.parse::<u32>().ok()? & KERNEL_THREAD != 0,
         group: fields.get(2)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
     })
@@ -145,7 +166,10 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let text = "42 (a) b) S 1 40 40 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
-        assert_eq!(parse(text), Some(Stat { zombie: false, group: 40, started: 777 }));
+        let stat = Stat { zombie: false, kernel: false, group: 40, started: 777 };
+        assert_eq!(parse(text), Some(stat));
+        let thread = text.replace(" -1 0 ", " -1 2129984 ");
+        assert_eq!(parse(&thread), Some(Stat { kernel: true, ..stat }));
     }
 
     #[test]
