@@ -14,8 +14,7 @@ use crate::turn::Patience;
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// Rounds of looking and killing: what forks while it is killed is found by the next one.
 const ROUNDS_MAX: u32 = 100;
-/// A process in the middle of an exec shows no environment. Two looks in a row do not meet one
-/// there.
+/// A process that forks while it is looked for may have its child behind the look.
 const QUIET_ROUNDS: u32 = 2;
 
 /// Ends everything under these marks but this process. What was killed is gone on return.

@@ -31,6 +31,9 @@ use crate::turn::{Door, Shut};
 /// How long a gone machine is remembered: longer than anybody waits for a launch or an end.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(3600);
 
+/// How often processes are ended again while a lock is held.
+const END_TRIES_MAX: u32 = 20;
+
 /// The machines of one stack, as one process sees them.
 pub(super) struct Yard<C> {
     pub(super) clock: Arc<C>,
@@ -259,7 +262,7 @@ impl<C: Clock> Yard<C> {
             let record = Record { life, ..one.record.clone() };
             one.home.write_record(&record).map_err(|error| fault(one.home.path(), &error))?;
         }
-        end_all(&marks).map_err(|error| fault(&self.directory, &error))?;
+        end_processes(&marks, &all).map_err(|error| fault(&self.directory, &error))?;
         for (mut one, down) in all {
             self.close(&mut one, down).map_err(|error| fault(one.home.path(), &error))?;
             done.push(one);
@@ -269,8 +272,6 @@ impl<C: Clock> Yard<C> {
 
     /// Writes down that nothing of it runs any more.
     fn close(&self, one: &mut Seen, down: Down) -> io::Result<()> {
-        // Free: what held it is gone. One that is held still is an error, and found again.
-        drop(life::take(&one.home.lock())?);
         (one.record.life, one.state) = match down {
             Down::Stop => (Life::Stopped, MachineState::Stopped),
             Down::End => {
@@ -334,6 +335,21 @@ impl<C: Clock> Yard<C> {
             "the supervisor {program} could not be started: {error}; check that it is there"
         ))
     }
+}
+
+/// A supervisor that was only just started, and could not be found yet, holds its lock.
+fn end_processes(marks: &BTreeSet<String>, all: &[(Seen, Down)]) -> io::Result<()> {
+    for _ in 0..END_TRIES_MAX {
+        end_all(marks)?;
+        let mut is_any_held = false;
+        for (one, _) in all {
+            is_any_held |= life::is_held(&one.home.lock())?;
+        }
+        if !is_any_held {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "a supervisor without a mark holds its lock"))
 }
 
 fn state_of(phase: Option<Phase>) -> MachineState {

@@ -12,7 +12,9 @@ use bullpen_core::ids::IntentId;
 use bullpen_core::ports::{Fleet as _, MachineState};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 
-use crate::stage::{Fleet, Ground, STUBBORN, eventually, open, real, request, settings, until};
+use crate::stage::{
+    Fleet, Ground, STUBBORN, STUBBORN_PROCESSES, eventually, open, real, request, settings, until,
+};
 
 /// What a line from a child begins with; everything else on its output is the harness's.
 const MARK: &str = "child says:";
@@ -96,7 +98,7 @@ fn machines_outlive_whoever_launched_them() {
             until(&fleet, &id.into(), MachineState::Running).await;
         }
         eventually("supervisor, agent and what it started run", async || {
-            ground.processes().len() >= 6
+            ground.processes().len() == 2 * STUBBORN_PROCESSES
         })
         .await;
         let again = fleet.launch(&request("intent", 2)).await.unwrap().machines;

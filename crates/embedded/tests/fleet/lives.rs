@@ -13,7 +13,8 @@ use bullpen_embedded::fleet::{Capacity, FleetSettings};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
 use crate::stage::{
-    Ground, RealClock, STUBBORN, eventually, open, order, real, request, running, state, until,
+    Ground, RealClock, STUBBORN, STUBBORN_PROCESSES, eventually, open, order, real, request,
+    running, state, until,
 };
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -23,8 +24,11 @@ fn pid(of: Identity) -> Pid {
     Pid::from_raw(of.pid).unwrap()
 }
 
-/// Waits until nothing runs, without asking the fleet: nobody has to look for it to happen.
-async fn nothing_runs(ground: &Ground) {
+/// Waits until the supervisor has ended its machine, without asking the fleet: nobody has to look
+/// for it to happen. Nothing runs then.
+async fn ended_by_itself(ground: &Ground, id: &InstanceId, why: &str) {
+    eventually("it has ended", async || ground.ended(id).is_some()).await;
+    assert_eq!(ground.ended(id).as_deref(), Some(why));
     eventually("no process is left", async || ground.processes().is_empty()).await;
 }
 
@@ -34,8 +38,11 @@ fn the_watchdog_ends_an_agent_that_hangs() {
         let ground = Ground::new();
         let fleet = open(FleetSettings { watchdog: SHORT, ..ground.settings(STUBBORN) });
         let launched = fleet.launch(&request("intent", 2)).await.unwrap().machines;
-        nothing_runs(&ground).await;
         for machine in &launched {
+            eventually("it has ended", async || ground.ended(&machine.id).is_some()).await;
+        }
+        for machine in &launched {
+            ended_by_itself(&ground, &machine.id, "watchdog").await;
             assert_eq!(state(&fleet, &machine.id).await, MachineState::Gone);
         }
     });
@@ -55,8 +62,8 @@ fn the_watchdog_ends_a_machine_whose_agent_never_comes_up() {
         for (intent, settings) in [("no agent", no_agent), ("endless boot", endless_boot)] {
             let fleet = open(settings);
             let id = fleet.launch(&request(intent, 1)).await.unwrap().machines.remove(0).id;
-            until(&fleet, &id, MachineState::Gone).await;
-            nothing_runs(&ground).await;
+            ended_by_itself(&ground, &id, "watchdog").await;
+            assert_eq!(state(&fleet, &id).await, MachineState::Gone);
         }
     });
 }
@@ -69,7 +76,7 @@ fn the_agent_can_shorten_the_watchdog() {
             r#"echo 2020-01-01T00:00:00Z > "$2/new" && mv "$2/new" "$2/ends-by"; sleep 1000"#;
         let fleet = ground.fleet(agent);
         let id = fleet.launch(&request("intent", 1)).await.unwrap().machines.remove(0).id;
-        nothing_runs(&ground).await;
+        ended_by_itself(&ground, &id, "ends-by").await;
         assert_eq!(state(&fleet, &id).await, MachineState::Gone);
     });
 }
@@ -99,7 +106,7 @@ fn a_supervisor_that_is_told_to_ends_its_machine() {
         let fleet = ground.fleet(STUBBORN);
         let id = running(&fleet, "intent").await.id;
         kill_process(pid(ground.supervisor(&id).unwrap()), Signal::TERM).unwrap();
-        nothing_runs(&ground).await;
+        ended_by_itself(&ground, &id, "terminated").await;
         assert_eq!(state(&fleet, &id).await, MachineState::Gone);
     });
 }
@@ -110,11 +117,12 @@ fn nothing_of_a_machine_outlives_the_look_after_its_supervisor_was_killed() {
         let ground = Ground::new();
         let fleet = ground.fleet(STUBBORN);
         let (killed, kept) = (running(&fleet, "one").await, running(&fleet, "two").await);
-        let before = ground.processes().len();
+        let of_both = 2 * STUBBORN_PROCESSES;
+        eventually("all of both run", async || ground.processes().len() == of_both).await;
         let supervisor = ground.supervisor(&killed.id).unwrap();
         supervisor.kill().unwrap();
         eventually("it is dead", async || !supervisor.is_alive()).await;
-        assert_eq!(ground.processes().len(), before - 1, "the agent does not notice");
+        assert_eq!(ground.processes().len(), of_both - 1, "the agent does not notice");
 
         let listed = ground.fleet(STUBBORN).list().await.unwrap();
         let states: Vec<_> = listed.iter().map(|one| (&one.id, one.state)).collect();

@@ -29,6 +29,8 @@ pub(crate) type Fleet = ProcessFleet<RealClock>;
 
 /// An agent that does nothing, and does not want to end either.
 pub(crate) const STUBBORN: &str = "trap '' TERM INT HUP; sleep 1000 & sleep 1000; wait";
+/// With its supervisor.
+pub(crate) const STUBBORN_PROCESSES: usize = 4;
 
 /// Processes run on the host's time.
 #[derive(Debug)]
@@ -116,11 +118,19 @@ impl Ground {
         tree::under(&BTreeSet::from([mark])).unwrap()
     }
 
+    fn boot(&self, id: &InstanceId) -> Option<Value> {
+        let path = self.directory.join(id.as_str()).join("boot.json");
+        Some(serde_json::from_slice(&fs::read(path).ok()?).unwrap())
+    }
+
     /// The supervisor of a machine, as it has written itself down.
     pub(crate) fn supervisor(&self, id: &InstanceId) -> Option<Identity> {
-        let path = self.directory.join(id.as_str()).join("boot.json");
-        let boot: Value = serde_json::from_slice(&fs::read(path).ok()?).unwrap();
-        Some(serde_json::from_value(boot["supervisor"].clone()).unwrap())
+        Some(serde_json::from_value(self.boot(id)?["supervisor"].clone()).unwrap())
+    }
+
+    /// Why a supervisor has ended its machine, if it has.
+    pub(crate) fn ended(&self, id: &InstanceId) -> Option<String> {
+        Some(self.boot(id)?["phase"]["ended"]["by"].as_str()?.to_owned())
     }
 
     /// A file of a machine's agent, line by line.
