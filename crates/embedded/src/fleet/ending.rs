@@ -21,7 +21,7 @@ const QUIET_ROUNDS: u32 = 2;
 pub(super) fn end_all(marks: &BTreeSet<String>) -> io::Result<()> {
     let mut quiet_rounds = 0;
     for _ in 0..ROUNDS_MAX {
-        let found = tree::under(marks)?;
+        let mut found = tree::under(marks)?;
         if found.is_empty() {
             quiet_rounds += 1;
             if quiet_rounds == QUIET_ROUNDS {
@@ -36,7 +36,8 @@ pub(super) fn end_all(marks: &BTreeSet<String>) -> io::Result<()> {
         }
         let mut patience = Patience::new(GONE_WITHIN);
         for attempt in 0.. {
-            if !found.iter().any(|one| one.is_alive()) {
+            found.retain(|one| one.is_alive());
+            if found.is_empty() {
                 break;
             }
             if !patience.nap(attempt) {

@@ -92,7 +92,9 @@ pub(super) fn fault(path: &Path, error: &io::Error) -> Fault {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::WouldBlock => Fault::Throttled,
-        io::ErrorKind::InvalidData => Fault::Unreadable(text),
+        io::ErrorKind::InvalidData => {
+            Fault::Unreadable(format!("{text}; it was left as it is, repair it or move it away"))
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Fault::Denied(format!("{text}; this user must be able to write there"))
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bullpen_agent::runner::tree::Identity;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, Started};
-use bullpen_embedded::fleet::{Capacity, FleetSettings};
+use bullpen_embedded::fleet::{Capacity, FleetSettings, mark};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
 use crate::stage::{
@@ -230,6 +230,26 @@ fn a_machine_keeps_its_user_data_to_itself_and_leaves_little() {
         assert_eq!(state(&fleet, &machine.id).await, MachineState::Gone);
         let described = fleet.describe(&[machine.id, InstanceId::new("../x")]).await.unwrap();
         assert_eq!(described.len(), 1, "what was is remembered for a while");
+    });
+}
+
+#[test]
+fn an_agent_has_the_environment_it_is_given_and_its_mark() {
+    real(async {
+        let ground = Ground::new();
+        let write =
+            r#"env > "$2/agent/new" && mv "$2/agent/new" "$2/agent/environment"; sleep 1000"#;
+        let id = running(&ground.fleet(write), "intent").await.id;
+        let lines = || ground.lines(&id, "environment");
+        eventually("it is written", async || !lines().is_empty()).await;
+        let set_by_the_shell = ["PWD=", "OLDPWD=", "SHLVL=", "_="];
+        let mut given = lines();
+        given.retain(|line| !set_by_the_shell.iter().any(|name| line.starts_with(name)));
+        given.sort();
+        let mark = mark(&ground.directory().join(id.as_str()));
+        let expected =
+            [format!("BULLPEN_LISTENER_OF={mark}/agent"), "PATH=/usr/bin:/bin".to_owned()];
+        assert_eq!(given, expected);
     });
 }
 
