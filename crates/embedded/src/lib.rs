@@ -1,5 +1,5 @@
-//! The embedded engine: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, and what runs on a
-//! machine that is a directory ([`machine`]).
+//! The embedded engine: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, processes of this
+//! host behind the `Fleet` port ([`fleet`]), and the agent on such a machine ([`machine`]).
 //!
 //! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
 //! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
@@ -7,9 +7,10 @@
 //! is how one process wakes another (module `wake`); the `-door` files are how they take turns
 //! (module `turn`).
 //!
-//! Not here: deciding anything (`bullpen-core` does, inside the transactions), or several
-//! hosts: SQLite's locks do not reach across a network.
+//! Not here: deciding anything (`bullpen-core` does, inside the transactions), or several hosts:
+//! neither SQLite's locks nor ours reach across a network.
 
+pub mod fleet;
 mod ledger;
 pub mod machine;
 mod mailbox;

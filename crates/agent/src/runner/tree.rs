@@ -1,19 +1,26 @@
 //! Processes that belong to one instance, told apart by a mark in their environment.
 //!
 //! A *marked* process has `BULLPEN_LISTENER_OF=<mark>` in the environment it was started with;
-//! children inherit it. A process is identified by its id and its start time, so that an id that was
+//! children inherit it. Marks nest: `<mark>/agent` is *under* `<mark>`. A process is identified by its id and its start time, so that an id that was
 //! given to another process is never mistaken for ours. Nothing is ever found by its user.
 //!
 //! Not here: starting one (`process`). A process that drops its environment, or hides it, escapes;
 //! it is caught by the process group while the listener lives, and on a machine of its own by
 //! cleaning by user, which is for the image to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+
+/// The kernel's flag for its own threads, which have no environment.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+/// How often an empty environment is read again. In the middle of an exec it is empty for a moment;
+/// few processes have none at all.
+const EMPTY_READS_MAX: u32 = 50;
 
 /// The variable that marks.
 pub const MARK: &str = "BULLPEN_LISTENER_OF";
@@ -31,6 +38,7 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     zombie: bool,
+    kernel: bool,
     group: i32,
     started: u64,
 }
@@ -53,7 +61,7 @@ impl Identity {
     }
 
     /// Kills this process and no other: the handle is taken first, then it is looked at again.
-    fn kill(self) -> io::Result<()> {
+    pub fn kill(self) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) if self.is_alive() => gone_is_fine(pidfd_send_signal(handle, Signal::KILL)),
@@ -65,7 +73,23 @@ impl Identity {
 
 /// Every living marked process, but not this one.
 pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
-    let entry = format!("{MARK}={mark}");
+    those_whose_mark(|found| found == mark.as_bytes())
+}
+
+/// Every living process under one of these marks, but not this one, in one pass over all processes.
+pub fn under(marks: &BTreeSet<String>) -> io::Result<Vec<Identity>> {
+    those_whose_mark(|found| is_under(found, marks))
+}
+
+/// Whether a mark is one of these, or begins with one of them and a slash.
+fn is_under(mark: &[u8], marks: &BTreeSet<String>) -> bool {
+    let Ok(mark) = std::str::from_utf8(mark) else { return false };
+    let above = mark.match_indices('/').map(|(end, _)| &mark[..end]);
+    above.chain([mark]).any(|one| marks.contains(one))
+}
+
+fn those_whose_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identity>> {
+    let variable = format!("{MARK}=");
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let mut found = Vec::new();
     for process in fs::read_dir("/proc")? {
@@ -74,9 +98,11 @@ pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
         // Identified before its environment is read: an id that changes hands in between is then
         // not ours by its start time.
         let Some(identity) = Identity::of(pid).filter(|_| pid != own) else { continue };
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
-        let ours = environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes());
-        if ours && identity.is_alive() {
+        let Some(environment) = environment(pid) else { continue };
+        let mut marks = environment
+            .split(|byte| *byte == 0)
+            .filter_map(|one| one.strip_prefix(variable.as_bytes()));
+        if marks.any(&is_wanted) && identity.is_alive() {
             found.push(identity);
         }
     }
@@ -98,6 +124,19 @@ pub fn kill_marked(mark: &str) -> io::Result<usize> {
     Ok(all.len())
 }
 
+/// What a process was started with; nothing if it is gone, or not for us to see.
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    for _ in 0..EMPTY_READS_MAX {
+        let read = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        if !read.is_empty() {
+            return Some(read);
+        }
+        stat(pid).filter(|stat| !stat.zombie && !stat.kernel)?;
+        std::thread::yield_now();
+    }
+    None
+}
+
 fn gone_is_fine(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -114,6 +153,7 @@ fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(Stat {
         zombie: matches!(*fields.first()?, "Z" | "X"),
+        kernel: fields.get(6)?.parse::<u32>().ok()? & KERNEL_THREAD != 0,
         group: fields.get(2)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
     })
@@ -126,7 +166,10 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let text = "42 (a) b) S 1 40 40 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
-        assert_eq!(parse(text), Some(Stat { zombie: false, group: 40, started: 777 }));
+        let stat = Stat { zombie: false, kernel: false, group: 40, started: 777 };
+        assert_eq!(parse(text), Some(stat));
+        let thread = text.replace(" -1 0 ", " -1 2129984 ");
+        assert_eq!(parse(&thread), Some(Stat { kernel: true, ..stat }));
     }
 
     #[test]
@@ -135,5 +178,17 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Identity { started: own.started + 1, ..own }.is_alive());
         assert_eq!(marked("nobody's mark").unwrap(), []);
+    }
+
+    #[test]
+    fn marks_nest_at_slashes_only() {
+        let marks = BTreeSet::from(["/m/i-1".to_owned(), "/m/i-2".to_owned()]);
+        for mark in ["/m/i-1", "/m/i-1/agent", "/m/i-2/agent/listener", "/m/i-1/"] {
+            assert!(is_under(mark.as_bytes(), &marks), "{mark}");
+        }
+        for mark in ["/m", "/m/i-10", "/m/i-3/agent", "m/i-1", ""] {
+            assert!(!is_under(mark.as_bytes(), &marks), "{mark}");
+        }
+        assert!(!is_under(b"/m/i-1/\xff", &marks), "no mark of ours is not text");
     }
 }

@@ -7,20 +7,24 @@
 //! Not here: opening the file, looking at the environment or fetching a secret (`bullpen`).
 
 mod limits;
+mod process_fleet;
 mod secret;
 mod sections;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::finding::{Findings, Mark, Read};
 use super::node::{Entry, Node, Style, Value};
 use super::read::{Shape, mapping, used};
 use super::toml;
+use crate::creation::Offering;
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::limits::Limits;
 
 pub use limits::LIMITS;
+pub use process_fleet::PROCESS_FLEET;
 pub use secret::SecretRef;
 pub use sections::{AWS, CEILINGS, GITHUB, LISTENERS, STACK};
 
@@ -33,6 +37,7 @@ pub const FILE: Shape = Shape {
     keys: &[
         used("stack"),
         used("aws"),
+        used("process-fleet"),
         used("images"),
         used("ceilings"),
         used("github"),
@@ -45,6 +50,7 @@ pub const FILE: Shape = Shape {
 pub const SECTIONS: &[(&str, &Shape)] = &[
     ("stack", &STACK),
     ("aws", &AWS),
+    ("process-fleet", &PROCESS_FLEET),
     ("ceilings", &CEILINGS),
     ("github", &GITHUB),
     ("listeners", &LISTENERS),
@@ -63,6 +69,8 @@ pub struct Stack {
     pub env: String,
     /// Where machines live.
     pub aws: Aws,
+    /// The same when machines are processes of this host.
+    pub process_fleet: ProcessFleet,
     /// Which AMI an image name stands for.
     pub images: BTreeMap<ImageName, String>,
     /// How many machines there may be.
@@ -86,6 +94,17 @@ pub struct Aws {
     pub security_groups: Vec<String>,
     /// The instance profile of every machine: a name or an ARN.
     pub instance_profile: Option<String>,
+}
+
+/// Machines as processes of one host. Nothing of it is needed on AWS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessFleet {
+    /// How long a boot takes before the agent is started.
+    pub boot_delay: Duration,
+    /// The most machines that may be up at once.
+    pub capacity: u32,
+    /// What cannot be had at all.
+    pub out_of: BTreeSet<Offering>,
 }
 
 /// The most machines, launches in flight included. What is absent has no ceiling of its own.
@@ -168,7 +187,6 @@ fn overlay(
         let Some((section, shape, key)) = addressed(name) else { continue };
         names.push(name.clone());
         let mark = placeless(names.len());
-        let spelling = |key: &str| key.replace('-', "_").to_uppercase();
         let Some(known) = shape.keys.iter().find(|known| spelling(known.name) == key) else {
             let known: Vec<String> = shape.keys.iter().map(|known| spelling(known.name)).collect();
             let message = format!("there is no such key in `[{section}]`");
@@ -183,11 +201,16 @@ fn overlay(
     names
 }
 
+/// How a section or key is spelt in the environment.
+fn spelling(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
+}
+
 /// Which section and key a variable is for, if it is for one.
 fn addressed(name: &str) -> Option<(&'static str, &'static Shape, &str)> {
     let rest = name.strip_prefix(PREFIX)?;
     SECTIONS.iter().find_map(|(section, shape)| {
-        let key = rest.strip_prefix(&section.to_uppercase())?.strip_prefix('_')?;
+        let key = rest.strip_prefix(&spelling(section))?.strip_prefix('_')?;
         Some((*section, *shape, key))
     })
 }
@@ -206,11 +229,12 @@ fn put(root: &mut Node, section: &str, entry: Entry) {
 }
 
 fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
-    let others = [&STACK, &AWS, &CEILINGS, &GITHUB, &LISTENERS, &LIMITS];
+    let others = SECTIONS.iter().map(|(_, shape)| *shape).collect::<Vec<_>>();
     let fields = mapping(root, &FILE, &others, findings)?;
     let mut section =
         |name: &str, shape: &'static Shape| mapping(fields.get(name)?, shape, &others, findings);
     let (stack, aws) = (section("stack", &STACK), section("aws", &AWS));
+    let processes = section("process-fleet", &PROCESS_FLEET);
     let (ceilings, github) = (section("ceilings", &CEILINGS), section("github", &GITHUB));
     let (listeners, limits) = (section("listeners", &LISTENERS), section("limits", &LIMITS));
     let (name, env) = sections::stack(stack.as_ref(), findings);
@@ -218,6 +242,7 @@ fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
         name,
         env,
         aws: aws.map(|fields| sections::aws(&fields, findings)).unwrap_or_default(),
+        process_fleet: process_fleet::read(processes.as_ref(), findings),
         images: fields
             .get("images")
             .map(|node| sections::images(node, findings))

@@ -15,6 +15,9 @@ pub(crate) struct StackFile {
     stack: Option<StackSection>,
     /// Where machines live.
     aws: Option<Aws>,
+    /// The same when machines are processes of this host.
+    #[schemars(rename = "process-fleet")]
+    process_fleet: Option<ProcessFleet>,
     /// Which AMI each built-in image name stands for.
     images: Option<BTreeMap<String, Ami>>,
     /// The most machines.
@@ -49,6 +52,22 @@ struct Duration(#[schemars(regex(pattern = "^([0-9]+(ms|s|m|h|d))+$"))] String);
 enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
+}
+
+/// An offering: usage, type and zone.
+#[derive(JsonSchema)]
+struct Offering(#[schemars(regex(pattern = "^(spot|on-demand)/[^/]+/[^/]+$"))] String);
+
+/// Machines as processes of this host.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProcessFleet {
+    /// How long a boot takes before the agent is started.
+    boot_delay: Option<Duration>,
+    /// The most machines that are up at once.
+    capacity: Option<u32>,
+    /// What cannot be had at all.
+    out_of: Option<OneOrMany<Offering>>,
 }
 
 /// What the stack is called.

@@ -57,6 +57,7 @@ fn the_commented_examples_of_the_defaults_are_readable() {
     let stack = value(&text, &[]);
     assert_eq!(stack.aws.region.as_deref(), Some("eu-west-1"));
     assert_eq!(stack.ceilings.stack, Some(100));
+    assert_eq!(stack.process_fleet.out_of.len(), 1);
     assert!(matches!(stack.github.credential, Some(GithubCredential::App { id: 12345, .. })));
 }
 
@@ -69,6 +70,8 @@ fn the_environment_has_the_last_word() {
             ("BULLPEN_STACK_NAME", "123"),
             ("BULLPEN_AWS_SUBNETS", "subnet-2, subnet-3"),
             ("BULLPEN_CEILINGS_STACK", "7"),
+            ("BULLPEN_PROCESS_FLEET_OUT_OF", "spot/c6i.large/local-a,spot/c6i.large/local-b"),
+            ("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1ms"),
             ("BULLPEN_LIMITS_IDLE_RELEASED", "9m"),
             ("BULLPEN_GITHUB_TOKEN", "env:TOKEN"),
             ("BULLPEN_BLESS", "1"),
@@ -78,6 +81,8 @@ fn the_environment_has_the_last_word() {
     assert_eq!(stack.name, "123");
     assert_eq!(stack.aws.subnets, ["subnet-2", "subnet-3"]);
     assert_eq!(stack.ceilings.stack, Some(7));
+    assert_eq!(stack.process_fleet.out_of.len(), 2);
+    assert_eq!(stack.process_fleet.boot_delay, std::time::Duration::from_millis(1));
     assert_eq!(stack.limits.idle_released, std::time::Duration::from_secs(540));
     let token = SecretRef::Env("TOKEN".to_owned());
     assert_eq!(stack.github.credential, Some(GithubCredential::Token(token)));

@@ -1,0 +1,65 @@
+//! The contract suite of the `Fleet` port on real processes.
+//!
+//! Not here: what the port does not promise.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{IntentId, PoolName};
+use bullpen_core::ports::Clock as _;
+use bullpen_core::time::Timestamp;
+use bullpen_embedded::fleet::Capacity;
+use bullpen_sim::contract::Harness;
+use bullpen_sim::contract::fleet::FleetHarness;
+
+use crate::stage::{Fleet, Ground, RealClock, STUBBORN, real, request};
+
+struct Processes {
+    port: Fleet,
+    ground: Ground,
+}
+
+impl Harness for Processes {
+    type Port = Fleet;
+
+    fn block_on<F: Future>(case: F) -> F::Output {
+        real(case)
+    }
+
+    async fn fresh() -> Self {
+        let ground = Ground::new();
+        Self { port: ground.fleet(STUBBORN), ground }
+    }
+
+    fn port(&self) -> &Fleet {
+        &self.port
+    }
+
+    fn another_process(&self) -> Fleet {
+        self.ground.fleet(STUBBORN)
+    }
+
+    fn now(&self) -> Timestamp {
+        RealClock::new().now()
+    }
+
+    /// Processes do not wait for minutes; they need a moment.
+    async fn pass(&self, wait: Duration) {
+        RealClock::new().sleep(wait.min(Duration::from_millis(100))).await;
+    }
+}
+
+impl FleetHarness for Processes {
+    fn request(&self, intent: &IntentId, pool: Option<PoolName>, count: u32) -> LaunchRequest {
+        LaunchRequest { pool, ..request(intent.as_str(), count) }
+    }
+
+    /// The cases that ask begin with none.
+    fn leave_room_for(&self, machines: u32) -> bool {
+        self.port.set_capacity(Capacity { machines_max: Some(machines), ..Capacity::default() });
+        true
+    }
+}
+
+bullpen_sim::fleet_contract!(Processes);
