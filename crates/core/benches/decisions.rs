@@ -82,6 +82,7 @@ fn request() -> Request {
         deadline: at(600),
         on_partial: OnPartial::TopUp,
         on_demand_fallback: false,
+        spec_hash: None,
     }
 }
 

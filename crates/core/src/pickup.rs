@@ -43,6 +43,8 @@ pub enum DiscardWhy {
     VcpuOutsideClass,
     /// The machine has less memory than the class.
     MemoryBelowClass,
+    /// The machine was built from something else than would be built now.
+    BuiltOtherwise,
     /// The machine's idle time is over, or so nearly that nobody can claim it.
     Expired,
     /// This attempt has already read something as new, or newer, about the machine.
@@ -79,6 +81,7 @@ reason_codes!(DiscardWhy {
     WrongClass => "wrong-class",
     VcpuOutsideClass => "vcpu-outside-class",
     MemoryBelowClass => "memory-below-class",
+    BuiltOtherwise => "built-otherwise",
     Expired => "expired",
     Outdated => "outdated",
 });
@@ -105,6 +108,8 @@ pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp
         Verdict::Discard(DiscardWhy::MemoryBelowClass)
     } else if advert.deadline <= now.after(limits.not_claimable_before_deadline) {
         Verdict::Discard(DiscardWhy::Expired)
+    } else if !request.fits(advert.spec_hash.as_ref()) {
+        Verdict::Discard(DiscardWhy::BuiltOtherwise)
     } else if advert.usage != request.usage {
         Verdict::Requeue(RequeueWhy::UsageDiffers)
     } else if !request.allows(&advert.instance_type) {

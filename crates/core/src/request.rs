@@ -11,7 +11,8 @@ pub mod entry;
 pub mod line;
 
 use crate::class::{RunnerClass, Usage};
-use crate::ids::{InstanceType, RequestId, TrustGroup};
+use crate::ids::{InstanceType, RequestId, SpecHash, TrustGroup};
+use crate::spec_hash::drifted;
 use crate::time::Timestamp;
 
 /// One pattern over machine types.
@@ -106,12 +107,23 @@ pub struct Request {
     pub on_partial: OnPartial,
     /// Whether spot may become on-demand when there is no spot to be had.
     pub on_demand_fallback: bool,
+    /// What its machines are built from; nothing if any will do.
+    #[serde(default)]
+    pub spec_hash: Option<SpecHash>,
 }
 
 impl Request {
     /// Whether this machine type is among the allowed ones.
     pub fn allows(&self, instance_type: &InstanceType) -> bool {
         self.allowed_types.iter().any(|pattern| pattern.matches(instance_type))
+    }
+
+    /// Whether a machine that was built from this is what would be built now.
+    pub fn fits(&self, built_from: Option<&SpecHash>) -> bool {
+        match (&self.spec_hash, built_from) {
+            (Some(want), Some(seen)) => !drifted(seen, want),
+            _ => true,
+        }
     }
 
     /// Whether a machine last used by `last` may serve this request; one never used serves anyone.

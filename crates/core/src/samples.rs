@@ -196,5 +196,6 @@ pub(crate) fn request() -> Request {
         deadline: at(600),
         on_partial: OnPartial::TopUp,
         on_demand_fallback: false,
+        spec_hash: None,
     }
 }

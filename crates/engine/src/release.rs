@@ -18,6 +18,7 @@ use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::spec_hash::drifted;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -335,7 +336,7 @@ fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
         Some(EndReason::Untrusted)
     } else if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
         Some(EndReason::WornOut)
-    } else if record.facts.spec_hash != stack.spec_hash {
+    } else if drifted(&record.facts.spec_hash, &stack.spec_hash) {
         Some(EndReason::Outdated)
     } else {
         None

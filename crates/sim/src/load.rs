@@ -172,6 +172,7 @@ fn workflow(
         deadline: Timestamp::EPOCH.after(limits.request_deadline),
         on_partial: OnPartial::TopUp,
         on_demand_fallback: true,
+        spec_hash: None,
     };
     let jobs = dice.below(6);
     let sometimes = |odds| {

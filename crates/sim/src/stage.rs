@@ -46,6 +46,7 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
         deadline: now.after(Limits::DEFAULT.request_deadline),
         on_partial: OnPartial::TopUp,
         on_demand_fallback: true,
+        spec_hash: None,
     }
 }
 

@@ -78,6 +78,7 @@ impl<C: Clock> Yard<C> {
             at,
             machines,
             shortages: choice.shortages,
+            user_data: self.user_data.clone(),
         })
     }
 
@@ -101,7 +102,7 @@ impl<C: Clock> Yard<C> {
         let mut refused = None;
         for facts in &record.machines {
             let Some(home) = home_of(&self.directory, &facts.id) else { continue };
-            refused = self.make(home, facts)?.or(refused);
+            refused = self.make(home, facts, &record.user_data)?.or(refused);
         }
         let made = self.launches().join(file_name(&record.intent)?);
         fs::rename(&launching, &made).map_err(|error| fault(&made, &error))?;
@@ -111,13 +112,13 @@ impl<C: Clock> Yard<C> {
         Ok(refused)
     }
 
-    fn make(&self, home: Home, facts: &Facts) -> Result<Option<io::Error>, Fault> {
+    fn make(&self, home: Home, facts: &Facts, user_data: &str) -> Result<Option<io::Error>, Fault> {
         let failed = |error| fault(&self.directory.join(facts.id.as_str()), &error);
         if home.record().map_err(failed)?.is_some() {
             // Made before whoever launched it was killed. If it never came up, `settle` sees to it.
             return Ok(None);
         }
-        home.furnish(&self.user_data).map_err(failed)?;
+        home.furnish(user_data).map_err(failed)?;
         let record = Record {
             version: Version::CURRENT,
             facts: facts.clone(),

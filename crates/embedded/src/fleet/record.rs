@@ -180,4 +180,7 @@ pub(super) struct LaunchRecord {
     pub(super) at: Timestamp,
     pub(super) machines: Vec<Facts>,
     pub(super) shortages: Vec<Offering>,
+    /// What the machines are told; whoever finishes the launch may have something else to tell.
+    #[serde(default)]
+    pub(super) user_data: String,
 }
