@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
-use crate::{agent, labels, lint, pools, render, sim, stand_in, stand_in_runner, workflow};
+use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
+use crate::{
+    agent, labels, lint, pools, render, sim, stand_in, stand_in_runner, supervise, workflow,
+};
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
@@ -36,8 +38,9 @@ enum Command {
     /// Get machines for a workflow, and the label that its jobs are to name
     ///
     /// Every option can be given as a variable too: --instance-count as INPUT_INSTANCE-COUNT or
-    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are there, with 1 if not, and with 64 if
-    /// an option is wrong.
+    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are there, with 75 if there is no room
+    /// for them now, with 69 if GitHub does not answer, with 130 or 143 if it was cancelled, with 64
+    /// if an option is wrong, and with 1 otherwise. Unless it is 0, everything it took goes back.
     Provision(Box<ProvisionArgs>),
     /// Give the machines of a request, or of a whole run attempt, back
     ///
@@ -50,7 +53,7 @@ enum Command {
     /// Show machines, requests and queues
     Status(StackArgs),
     /// End every machine of this state, and forget it
-    Destroy(Box<CommonArgs>),
+    Destroy(Box<workflow::DestroyArgs>),
     /// Look at the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -70,6 +73,9 @@ enum Command {
     /// Be a runner program for the stand-in, with the official one's arguments, in this directory
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     StandInRunner(stand_in_runner::RunnerArgs),
+    /// Be the supervisor of a machine of the process fleet, which starts it
+    #[command(hide = true)]
+    Supervise(supervise::SuperviseArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -131,6 +137,7 @@ fn run(command: Command) -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::StandIn(args) => stand_in::run(&args),
         Command::StandInRunner(args) => return stand_in_runner::run(args),
+        Command::Supervise(args) => supervise::run(&args),
     };
     exit.into()
 }

@@ -14,6 +14,14 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The arguments are off.
     Usage = 64,
+    /// GitHub, or a store, did not answer.
+    Unavailable = 69,
+    /// There is no capacity; a retry may help.
+    NoCapacity = 75,
+    /// Interrupted, and cleaned up.
+    Interrupted = 130,
+    /// Terminated, and cleaned up.
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {

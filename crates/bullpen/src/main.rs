@@ -9,14 +9,17 @@ mod agent;
 mod cli;
 mod config_file;
 mod exit;
+mod house;
 mod inputs;
 mod labels;
 mod lint;
 mod pools;
 mod render;
+mod signals;
 mod sim;
 mod stand_in;
 mod stand_in_runner;
+mod supervise;
 mod workflow;
 
 fn main() -> ExitCode {

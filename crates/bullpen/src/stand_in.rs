@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::{Options, StandIn};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::render;
+use crate::signals::Signals;
 
 /// Where it listens.
 #[derive(Debug, clap::Args)]
@@ -37,24 +37,12 @@ fn serve(args: &StandInArgs) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Taken over before anyone can know that it is there.
-        let over = interrupted()?;
+        let mut signals = Signals::take_over()?;
         let clock = Arc::new(SystemClock::new());
         let stand_in = StandIn::start(args.listen, Options::default(), clock).await?;
         render::data(&stand_in.url());
-        over.await;
+        signals.next().await;
         stand_in.stop().await;
         Ok(())
-    })
-}
-
-/// Returns at the first SIGINT or SIGTERM.
-pub(crate) fn interrupted() -> io::Result<impl Future<Output = ()> + Send> {
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
     })
 }

@@ -10,7 +10,7 @@ use bullpen_github::stand_in::runner::{self, Start};
 
 use crate::exit::Exit;
 use crate::render;
-use crate::stand_in::interrupted;
+use crate::signals::Signals;
 
 /// The official program's arguments.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,10 @@ fn start(args: RunnerArgs) -> io::Result<u8> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let over = interrupted()?;
+        let mut signals = Signals::take_over()?;
+        let over = async move {
+            signals.next().await;
+        };
         Ok(runner::main(start, &SystemClock::new(), over, io::stdout()).await)
     })
 }

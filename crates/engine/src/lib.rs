@@ -7,6 +7,7 @@
 //! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
 
 pub mod advertise;
+pub mod destroy;
 pub mod kept;
 pub mod mail;
 pub mod patience;

@@ -13,7 +13,7 @@ use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports};
+use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports, Written};
 
 use crate::Stack;
 use crate::patience::patiently;
@@ -138,28 +138,33 @@ async fn abandoned_intents<P: Ports>(
         .filter(|machine| machine.state != MachineState::Gone)
         .map(|machine| &machine.intent)
         .collect();
+    for intent in open_intents(stack).await? {
+        let ended = intent.deadline.after(stack.limits.reconcile_grace);
+        // A machine of it that has no record is still counted by it; it ends first.
+        if stack.now() < ended
+            || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
+        {
+            continue;
+        }
+        if let Ok(Written::Won(())) = stack.ports.ledger().give_back(&intent).await {
+            done.intents_given_back += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Every intent with something outstanding, all pages; may lag a little.
+pub async fn open_intents<P: Ports>(stack: &Stack<P>) -> Result<Vec<Intent>, Fault> {
+    let mut intents = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
         let until = stack.now().after(stack.limits.release_retry);
-        let page =
-            patiently(stack, until, || stack.ports.ledger().intents(cursor.as_deref())).await?;
-        for intent in page.items {
-            let ended = intent.deadline.after(stack.limits.reconcile_grace);
-            // A machine of it that has no record is still counted by it; it ends first.
-            if stack.now() < ended
-                || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
-            {
-                continue;
-            }
-            if let Ok(bullpen_core::ports::Written::Won(())) =
-                stack.ports.ledger().give_back(&intent).await
-            {
-                done.intents_given_back += 1;
-            }
-        }
+        let ledger = stack.ports.ledger();
+        let page = patiently(stack, until, || ledger.intents(cursor.as_deref())).await?;
+        intents.extend(page.items);
         match page.next {
             Some(next) => cursor = Some(next),
-            None => return Ok(()),
+            None => return Ok(intents),
         }
     }
 }

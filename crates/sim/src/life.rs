@@ -131,7 +131,8 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
     }
     checker.attempt_begins(owner, request.clone(), began);
     let mut stats = Stats { workflows: 1, ..Stats::default() };
-    let mut fulfilled = provision_perhaps_twice(world, &workflow, &request, &mut stats).await;
+    let mut fulfilled =
+        Box::pin(provision_perhaps_twice(world, &workflow, &request, &mut stats)).await;
     if !fulfilled && workflow.again {
         stats.resumed += 1;
         request.deadline = world.outside.clock().true_now().after(world.limits.request_deadline);
@@ -279,7 +280,8 @@ pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
         classes: load::classes(),
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),
-        asks_github: true,
+        reads_runs: true,
+        manages_runners: true,
     };
     refresh(stack, &desired, memory).await;
 }

@@ -87,7 +87,7 @@ async fn reserve(stack: &Stack<SimPorts>, usage: Usage, count: u32) -> Intent {
         pool: Some(pool),
         usage,
         spec_hash: SpecHash::new("1:sim"),
-        count: count,
+        count,
         avoid: std::collections::BTreeSet::new(),
         outstanding: count,
         deadline: stack.now().after(Duration::from_secs(600)),

@@ -33,6 +33,18 @@ const CLASSES_MAX: usize = 100;
 /// The table's keys, with what each may be: four times the largest machine there is.
 const KEYS: [(&str, RangeInclusive<u32>); 2] = [("cpu", 1..=4_096), ("mmem", 1..=134_217_728)];
 
+/// The runners of a file as classes, by name. One that cannot be used is left out; a request that
+/// names it is told why.
+pub(crate) fn runner_classes(config: &Config) -> Vec<(ClassName, RunnerClass)> {
+    let catalogue = config.catalogue();
+    let class = |name: &ClassName| {
+        let spec = LabelSpec { runner: Some(name.clone()), ..LabelSpec::default() };
+        let resolved = resolve(&spec, &catalogue).ok()?;
+        Some((name.clone(), resolved.class.class().clone()))
+    };
+    config.runners.keys().filter_map(class).collect()
+}
+
 /// What a request says about its machines; checked except for the class, which needs the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineChoice {

@@ -13,7 +13,6 @@ pub(crate) mod files;
 mod github;
 mod given;
 mod identity;
-#[cfg_attr(not(test), expect(dead_code, reason = "written once `provision` has machines"))]
 mod outputs;
 mod provision;
 mod refresh;
@@ -23,9 +22,10 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub(crate) use common::{CommonArgs, CommonInputs, StackArgs, StackInputs};
-pub(crate) use github::Credential;
-pub(crate) use outputs::{Places, masks};
+pub(crate) use classes::runner_classes;
+pub(crate) use common::{CommonArgs, CommonInputs, StackArgs};
+pub(crate) use github::{Credential, GithubArgs, GithubInputs, Scope};
+pub(crate) use outputs::{Places, Provisioned, masks};
 pub(crate) use provision::{ProvisionArgs, ProvisionInputs};
 pub(crate) use refresh::{RefreshArgs, RefreshInputs};
 pub(crate) use release::{ReleaseArgs, ReleaseInputs, Released};

@@ -37,8 +37,8 @@ pub(crate) struct ReleaseInputs {
 }
 
 impl ReleaseInputs {
-    /// Reads them. With nothing said there is no guess: the whole run would take machines away from
-    /// requests that still use them (D32).
+    /// Reads them. With nothing said it is the whole run attempt; a request is released on its own by
+    /// its id or name, so that two requests of a run do not take each other's machines (D32).
     pub(crate) fn read(args: &ReleaseArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
         let common = CommonInputs::read(&args.common, environment)?;
@@ -49,12 +49,7 @@ impl ReleaseInputs {
                 Released::Request(run.request(&name))
             }
             Identity { run: Some(run), .. } => Released::Run(run),
-            Identity { .. } => {
-                return Err(UsageError::new(
-                    "--request: not given; give a request id as RUN.ATTEMPT.NAME, the --name of a \
-                     request of this run, or a whole run attempt as --run-id RUN.ATTEMPT",
-                ));
-            }
+            Identity { .. } => Released::Run(identity::current_run(reader)?),
         };
         Ok(Self { common, released })
     }

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use clap::{Args, Command, Parser};
 
+use super::common::StackInputs;
 use super::*;
 
 /// A command that has only these arguments.

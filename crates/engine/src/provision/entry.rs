@@ -64,7 +64,7 @@ pub(crate) async fn begin<P: Ports>(
             && entry.worker == worker
         {
             // The answer to our own write was lost.
-            return Ok(begun(entry.request.clone(), again_before(entry), worker));
+            return Ok(begun(entry.request.clone(), &again_before(entry), worker));
         }
         let decision = again(known, wanted);
         let incarnation = match decision {
@@ -82,7 +82,7 @@ pub(crate) async fn begin<P: Ports>(
         };
         let seen = stored.as_ref().map(|(_, revision)| *revision);
         match write(stack, &entry, seen).await {
-            Ok(Written::Won(_)) => return Ok(begun(request, decision, worker)),
+            Ok(Written::Won(_)) => return Ok(begun(request, &decision, worker)),
             // Somebody wrote meanwhile, perhaps we did: look again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
@@ -99,7 +99,7 @@ fn again_before(entry: &Entry) -> Again {
     Again::Resume { incarnation: entry.request.incarnation }
 }
 
-fn begun(request: Request, decision: Again, worker: ClaimId) -> Begun {
+fn begun(request: Request, decision: &Again, worker: ClaimId) -> Begun {
     let resumed = matches!(decision, Again::Resume { .. });
     let after_abandonment = matches!(decision, Again::Anew { after_abandonment: true, .. });
     Begun { request, resumed, after_abandonment, worker }

@@ -186,13 +186,13 @@ async fn fulfil<P: Ports>(
     call: Call<'_>,
     lookout: &Lookout,
 ) -> Result<Provisioned, ProvisionError> {
-    let began = stack.ports.clock().monotonic();
+    let started = stack.ports.clock().monotonic();
     let mut timings = Timings::default();
     let label = format!("warm-{}", call.request.id);
     let credential = credential(stack, call.request, &label);
     let credential = timed(stack, &mut timings.credential, credential).await?;
-    let begin = entry::begin(stack, call.request, call.repository);
-    let begun = timed(stack, &mut timings.beginning, begin).await?;
+    let entered = entry::begin(stack, call.request, call.repository);
+    let begun = timed(stack, &mut timings.beginning, entered).await?;
     if begun.after_abandonment {
         undo::clear(stack, &begun.request.id).await;
     }
@@ -204,7 +204,7 @@ async fn fulfil<P: Ports>(
         credential,
         lookout,
         tell: call.tell,
-        began,
+        began: started,
     };
     let mut work = Work { stack, terms: &terms, begun: &begun, running: Vec::new(), timings };
     let done = work.complete().await;

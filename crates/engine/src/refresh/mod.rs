@@ -37,8 +37,10 @@ pub struct Desired {
     pub parameters: Parameters,
     /// How old kept tokens may become; none if none are to be kept.
     pub tokens_every: Option<Duration>,
-    /// Whether GitHub can be asked about runs and runners.
-    pub asks_github: bool,
+    /// Whether GitHub can be asked about runs.
+    pub reads_runs: bool,
+    /// Whether GitHub can be asked about runners.
+    pub manages_runners: bool,
 }
 
 /// What a step came to.
@@ -69,13 +71,13 @@ pub async fn refresh<P: Ports>(
     if let Some(every) = desired.tokens_every {
         report("tokens", tokens(stack, every).await);
     }
-    if desired.asks_github {
+    if desired.reads_runs {
         report("ended runs", runs::release_ended(stack).await);
     }
     report("reaping", reaping(stack).await);
     report("reconciling", reconciling(stack).await);
     report("advertising", advertising(stack, desired, memory).await);
-    if desired.asks_github {
+    if desired.manages_runners {
         report("ghosts", ghosts::remove(stack).await);
     }
     reports

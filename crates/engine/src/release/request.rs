@@ -56,10 +56,10 @@ pub async fn release_request<P: Ports>(
         end_unrecorded(stack, request, until, &mut released).await?;
     }
     let owner = Owner::Request(id.clone());
-    let owned = release(stack, &owner, until, tell).await?;
-    released.returned.extend(owned.returned);
-    released.ended.extend(owned.ended);
-    released.waiting.extend(owned.waiting);
+    let held = release(stack, &owner, until, tell).await?;
+    released.returned.extend(held.returned);
+    released.ended.extend(held.ended);
+    released.waiting.extend(held.waiting);
     Ok(released)
 }
 

@@ -26,9 +26,16 @@ fn a_request_or_a_whole_run_attempt_is_released() {
 }
 
 #[test]
-fn d32_with_nothing_said_nobodys_machines_are_taken() {
-    let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_JOB", "release"), ("INPUT_REQUEST", "")];
-    let said = released(&[], &workflow).unwrap_err();
-    assert!(said.starts_with("--request: not given") && said.contains("--run-id"), "{said}");
-    assert_eq!(said.lines().count(), 1);
+fn with_nothing_said_it_is_the_whole_run_attempt() {
+    let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_RUN_ATTEMPT", "2"), ("INPUT_REQUEST", "")];
+    assert_eq!(released(&[], &workflow).as_deref(), Ok("run 4711.2"));
+    assert_eq!(released(&[], &[]).as_deref(), Ok("run local.1"));
+}
+
+/// D32: two requests of one run have ids, labels and releases of their own.
+#[test]
+fn d32_a_request_is_released_on_its_own() {
+    let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_RUN_ATTEMPT", "2")];
+    assert_eq!(released(&["--name", "spot"], &workflow).as_deref(), Ok("request 4711.2.spot"));
+    assert_eq!(released(&["--name", "big"], &workflow).as_deref(), Ok("request 4711.2.big"));
 }

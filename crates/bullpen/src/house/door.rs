@@ -1,0 +1,112 @@
+//! The door to GitHub: with a credential, with tokens that `refresh` kept, or closed.
+//!
+//! A command without a credential of its own registers runners with a kept token, and leaves their
+//! removal to the agents. A command that needs neither never asks.
+//!
+//! Not here: GitHub itself (`bullpen-github`).
+
+use std::sync::Arc;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
+use bullpen_core::mailbox::{Credential, Secret};
+use bullpen_core::parameters::KeptTokens;
+use bullpen_core::ports::{Clock as _, Fault, Forge, Runner, RunnerSpec, RunnerTokens};
+use bullpen_core::time::Timestamp;
+use bullpen_embedded::system::SystemClock;
+use bullpen_github::GitHub;
+
+/// What is missing, and what to do about it.
+const NO_CREDENTIAL: &str = "no credential for GitHub: give --github-token, or --app-id and \
+                             --app-key, or let a scheduled refresh that has one keep tokens";
+
+/// A kept token that ends sooner than this is as good as none: the runner registers later.
+const TOKEN_LASTS: std::time::Duration = std::time::Duration::from_secs(5 * 60);
+
+/// How this command gets to GitHub.
+pub(crate) struct Door {
+    /// With a credential that manages runners.
+    manager: Option<GitHub<SystemClock>>,
+    /// With one that can only read runs.
+    reader: Option<GitHub<SystemClock>>,
+    kept: Option<KeptTokens>,
+    clock: Arc<SystemClock>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        manager: Option<GitHub<SystemClock>>,
+        reader: Option<GitHub<SystemClock>>,
+        kept: Option<KeptTokens>,
+        clock: Arc<SystemClock>,
+    ) -> Self {
+        Self { manager, reader, kept, clock }
+    }
+
+    /// Whether runners can be listed and deleted.
+    pub(crate) fn manages(&self) -> bool {
+        self.manager.is_some()
+    }
+
+    /// Whether runs can be asked about.
+    pub(crate) fn reads(&self) -> bool {
+        self.manager.is_some() || self.reader.is_some()
+    }
+
+    /// What agents remove their runners with, for a command that cannot.
+    pub(crate) fn removal_token(&self) -> Option<Secret> {
+        let kept = self.kept.as_ref().filter(|_| self.manager.is_none())?;
+        self.lasts(kept.expires_at).then(|| kept.removal.clone())
+    }
+
+    fn lasts(&self, until: Timestamp) -> bool {
+        self.clock.now().after(TOKEN_LASTS) < until
+    }
+}
+
+impl Forge for Door {
+    async fn credential(&self, runner: &RunnerSpec) -> Result<Credential, Fault> {
+        if let Some(manager) = &self.manager {
+            return manager.credential(runner).await;
+        }
+        match &self.kept {
+            Some(kept) if self.lasts(kept.expires_at) && !runner.ephemeral => {
+                Ok(Credential::RegistrationToken(kept.registration.clone()))
+            }
+            Some(kept) => Err(Fault::Denied(format!(
+                "the tokens that refresh kept end at {}; {NO_CREDENTIAL}",
+                kept.expires_at
+            ))),
+            None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
+        }
+    }
+
+    async fn delete(&self, runner: &RunnerName) -> Deletion {
+        match &self.manager {
+            Some(manager) => manager.delete(runner).await,
+            None => Deletion::Unavailable,
+        }
+    }
+
+    async fn runners(&self) -> Result<Vec<Runner>, Fault> {
+        match &self.manager {
+            Some(manager) => manager.runners().await,
+            None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
+        }
+    }
+
+    async fn tokens(&self) -> Result<RunnerTokens, Fault> {
+        match &self.manager {
+            Some(manager) => manager.tokens().await,
+            None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
+        }
+    }
+
+    async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        // The workflow's own token reads its runs; the other may not.
+        match self.reader.as_ref().or(self.manager.as_ref()) {
+            Some(github) => github.is_over(repository, run).await,
+            None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
+        }
+    }
+}

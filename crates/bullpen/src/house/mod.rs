@@ -1,0 +1,360 @@
+//! The house of a command: every part of the embedded engine, built from inputs and put together.
+//!
+//! Not here: what is done with it (`workflow`), or reading inputs (`inputs`).
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::config::{Config, Stack as StackFile};
+use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
+use bullpen_core::ids::{ClassName, Repository, SpecHash};
+use bullpen_core::limits::Limits;
+use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
+use bullpen_core::ports::{Fault, Ids as _, Ledger as _, Ports};
+use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
+use bullpen_embedded::fleet::{
+    Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
+};
+use bullpen_embedded::machine::{Numbers, RunnerProgram, UserData, WarmUpScripts};
+use bullpen_embedded::system::{SystemClock, SystemIds};
+use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
+use bullpen_engine::Stack;
+use bullpen_github::{App, AppKey, BadKey, BadSettings, GitHub, Login, Settings};
+
+use crate::inputs::{
+    CommonInputs, Credential, Environment, GithubInputs, Scope, UsageError, files,
+};
+
+mod door;
+
+pub(crate) use door::Door;
+
+/// The variables that supervisors, agents and jobs start with, as this command has them.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
+
+/// Everything the engine needs, embedded.
+pub(crate) struct EmbeddedPorts {
+    ledger: SqliteLedger<SystemClock>,
+    queues: SqliteQueues<SystemClock>,
+    mailbox: SqliteMailbox<SystemClock>,
+    fleet: ProcessFleet<SystemClock>,
+    forge: Door,
+    clock: Arc<SystemClock>,
+    ids: SystemIds,
+}
+
+impl Ports for EmbeddedPorts {
+    type Ledger = SqliteLedger<SystemClock>;
+    type Queues = SqliteQueues<SystemClock>;
+    type Mailbox = SqliteMailbox<SystemClock>;
+    type Fleet = ProcessFleet<SystemClock>;
+    type Forge = Door;
+    type Clock = SystemClock;
+    type Ids = SystemIds;
+
+    fn ledger(&self) -> &Self::Ledger {
+        &self.ledger
+    }
+    fn queues(&self) -> &Self::Queues {
+        &self.queues
+    }
+    fn mailbox(&self) -> &Self::Mailbox {
+        &self.mailbox
+    }
+    fn fleet(&self) -> &Self::Fleet {
+        &self.fleet
+    }
+    fn forge(&self) -> &Self::Forge {
+        &self.forge
+    }
+    fn clock(&self) -> &Self::Clock {
+        &self.clock
+    }
+    fn ids(&self) -> &Self::Ids {
+        &self.ids
+    }
+}
+
+/// A built house.
+pub(crate) struct House {
+    /// The engine's.
+    pub(crate) stack: Stack<EmbeddedPorts>,
+    /// The named classes.
+    pub(crate) classes: Vec<RunnerClass>,
+    /// What the ledger keeps of them.
+    pub(crate) parameters: Parameters,
+    /// Whose workflow this is, where it is one.
+    pub(crate) repository: Option<Repository>,
+}
+
+/// Why there is no house.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoHouse {
+    /// An input, or a file that one names, is wrong.
+    #[error("{0}")]
+    Usage(UsageError),
+    /// The state directory cannot be used.
+    #[error("could not use the state directory {}", path.display())]
+    State {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The fleet cannot be opened.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// GitHub cannot be spoken to as told.
+    #[error("GitHub cannot be spoken to")]
+    Github(#[from] BadSettings),
+    /// The App's key is none.
+    #[error("--app-key cannot be used")]
+    Key(#[from] BadKey),
+    /// The stack's parameters cannot be read.
+    #[error("could not read what refresh stored")]
+    Parameters(#[source] Fault),
+}
+
+impl NoHouse {
+    /// What to do about it, where that is known.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => Some(error.hint().to_owned()),
+            Self::Fleet(error) => Some(error.hint().to_owned()),
+            Self::State { .. } => {
+                Some("give a directory that this user may write in as --state".to_owned())
+            }
+            Self::Usage(_) | Self::Github(_) | Self::Key(_) | Self::Parameters(_) => None,
+        }
+    }
+}
+
+impl From<UsageError> for NoHouse {
+    fn from(error: UsageError) -> Self {
+        Self::Usage(error)
+    }
+}
+
+/// What a house is built from.
+pub(crate) struct Plans<'a> {
+    /// The inputs.
+    pub(crate) common: &'a CommonInputs,
+    /// What `runs-on.yml` says.
+    pub(crate) config: Option<&'a Config>,
+    /// What `bullpen.toml` says.
+    pub(crate) file: &'a StackFile,
+    /// The environment.
+    pub(crate) environment: &'a Environment,
+}
+
+/// Builds it. Nothing of it speaks to anyone yet.
+pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
+    let state = make_state(&plans.common.stack.state)?;
+    let clock = Arc::new(SystemClock::new());
+    let ledger = SqliteLedger::open(&state.join("ledger.db"), Arc::clone(&clock))?;
+    let queues = SqliteQueues::beside(&ledger)?;
+    let mailbox = SqliteMailbox::open(&state.join("mailbox.db"), Arc::clone(&clock))?;
+    let parameters = kept::<Parameters>(&ledger).await?.unwrap_or_default();
+    let tokens = kept::<KeptTokens>(&ledger).await?;
+    let mut limits = plans.file.limits.clone();
+    parameters.applied_to(&mut limits);
+    let github = &plans.common.github;
+    let forge = door(github, &plans.file.name, tokens, &clock)?;
+    let hash = hash_of(&parameters, github);
+    let fleet = fleet(plans, &state, &limits, &parameters, &clock)?;
+    let ids = SystemIds::new();
+    let removal_token = forge.removal_token();
+    let ports = EmbeddedPorts { ledger, queues, mailbox, fleet, forge, clock, ids };
+    let mut stack = Stack::new(ports, &plans.file.name, limits, ceilings(plans.file), hash);
+    stack.removal_token = removal_token;
+    let repository = match &github.scope {
+        Some(Scope::Repository(repository)) => Some(repository.clone()),
+        Some(Scope::Organisation(_)) | None => None,
+    };
+    let classes = classes(plans.config, &parameters);
+    Ok(House { stack, classes, parameters, repository })
+}
+
+/// The directory, made if it is not there; for its owner only, because credentials pass through it.
+fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
+    let failed = |source| NoHouse::State { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    path.canonicalize().map_err(failed)
+}
+
+async fn kept<T: Kept>(ledger: &SqliteLedger<SystemClock>) -> Result<Option<T>, NoHouse> {
+    let stored = ledger.document(COLLECTION, T::NAME).await.map_err(NoHouse::Parameters)?;
+    let Some(stored) = stored else { return Ok(None) };
+    decode(&stored.body)
+        .map(Some)
+        .map_err(|error| NoHouse::Parameters(Fault::Unreadable(error.to_string())))
+}
+
+fn ceilings(file: &StackFile) -> Vec<Ceiling> {
+    let stack = file.ceilings.stack.map(|max| Ceiling { scope: CeilingScope::Stack, max });
+    let classes = file.ceilings.classes.iter();
+    let classes =
+        classes.map(|(name, max)| Ceiling { scope: CeilingScope::Class(name.clone()), max: *max });
+    let pools = file.ceilings.pools.iter();
+    let pools =
+        pools.map(|(name, max)| Ceiling { scope: CeilingScope::Pool(name.clone()), max: *max });
+    stack.into_iter().chain(classes).chain(pools).collect()
+}
+
+/// The runners of the file and the classes that refresh stored; with neither, the defaults.
+fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<RunnerClass> {
+    let mut named: BTreeMap<ClassName, RunnerClass> = BTreeMap::new();
+    for class in parameters.classes.iter().flatten() {
+        named.insert(class.name.clone(), class.clone());
+    }
+    if let Some(config) = config {
+        named.extend(crate::inputs::runner_classes(config));
+    }
+    if named.is_empty() { RunnerClass::defaults() } else { named.into_values().collect() }
+}
+
+fn door(
+    inputs: &GithubInputs,
+    stack: &str,
+    kept: Option<KeptTokens>,
+    clock: &Arc<SystemClock>,
+) -> Result<Door, NoHouse> {
+    let client = |login: Login| -> Result<Option<GitHub<SystemClock>>, NoHouse> {
+        let Some(scope) = &inputs.scope else { return Ok(None) };
+        let scope = match scope {
+            Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
+            Scope::Organisation(name) => bullpen_github::Scope::parse(name)?,
+        };
+        // Runners are `<stack>-<instance>-<generation>`; another stack may begin with our name.
+        let mut settings = Settings::new(scope, login, &format!("{stack}-"));
+        settings.base_url.clone_from(&inputs.api_url);
+        Ok(Some(GitHub::new(&settings, Arc::clone(clock))?))
+    };
+    let manager = match &inputs.credential {
+        None => None,
+        Some(Credential::Token(token)) => client(Login::Token(token.clone()))?,
+        Some(Credential::App { id, key }) => {
+            let key = AppKey::from_pem(files::app_key(key)?.reveal())?;
+            client(Login::App(App { id: id.to_string(), key, installation: None }))?
+        }
+    };
+    let reader = match &inputs.run_reader {
+        Some(token) => client(Login::Token(token.clone()))?,
+        None => None,
+    };
+    Ok(Door::new(manager, reader, kept, Arc::clone(clock)))
+}
+
+/// What a machine that is launched now is built from.
+fn hash_of(parameters: &Parameters, github: &GithubInputs) -> SpecHash {
+    let runner =
+        RunnerSpec { prerun: parameters.pre_runner_script.clone(), ..RunnerSpec::default() };
+    let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
+    spec_hash(&MachineSpec {
+        runner,
+        image: "process".to_owned(),
+        runner_version: parameters.runner_version.clone().or(program).unwrap_or_default(),
+        pool: None,
+    })
+}
+
+fn fleet(
+    plans: &Plans<'_>,
+    state: &Path,
+    limits: &Limits,
+    parameters: &Parameters,
+    clock: &Arc<SystemClock>,
+) -> Result<ProcessFleet<SystemClock>, NoHouse> {
+    let own = std::env::current_exe()
+        .map_err(|source| NoHouse::State { path: PathBuf::from("this program"), source })?;
+    let command = |name: &str| vec![own.clone().into_os_string(), name.into()];
+    let environment: BTreeMap<String, String> = INHERITED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), plans.environment.get(*name)?.clone())))
+        .collect();
+    let user_data = user_data(plans, state, limits, parameters, &own, &environment);
+    let process = &plans.file.process_fleet;
+    let ids = SystemIds::new();
+    let settings = FleetSettings {
+        directory: state.join("machines"),
+        supervisor: command("supervise"),
+        agent: command("agent"),
+        environment,
+        user_data: user_data.map(|data| data.to_text()).unwrap_or_default(),
+        watchdog: limits.watchdog,
+        boot_delay: process.boot_delay,
+        capacity: Capacity { machines_max: Some(process.capacity), out_of: process.out_of.clone() },
+        catalogue: Catalogue::built_in(),
+        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+    };
+    Ok(ProcessFleet::open(settings, Arc::clone(clock))?)
+}
+
+/// What machines are told; nothing if no runner program is known, and then none can be launched.
+fn user_data(
+    plans: &Plans<'_>,
+    state: &Path,
+    limits: &Limits,
+    parameters: &Parameters,
+    own: &Path,
+    environment: &BTreeMap<String, String>,
+) -> Option<UserData> {
+    let github = &plans.common.github;
+    let runner = runner_program(github, own)?;
+    let scope = match github.scope.as_ref()? {
+        Scope::Repository(repository) => repository.to_string(),
+        Scope::Organisation(name) => name.clone(),
+    };
+    // What jobs find in HOME is theirs, and is emptied between owners.
+    let environment: BTreeMap<_, _> =
+        environment.iter().filter(|(name, _)| *name != "HOME").map(own_pair).collect();
+    Some(UserData {
+        mailbox: state.join("mailbox.db"),
+        url: format!("{}/{scope}", server(github)),
+        runner,
+        scripts: WarmUpScripts {
+            pre_runner: parameters.pre_runner_script.clone(),
+            ..WarmUpScripts::default()
+        },
+        numbers: Numbers::from(limits),
+        environment,
+    })
+}
+
+fn own_pair((name, value): (&String, &String)) -> (String, String) {
+    (name.clone(), value.clone())
+}
+
+/// The runner program: the one that is given, or the stand-in's, for a GitHub on this machine.
+pub(crate) fn runner_program(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
+    match &github.runner_dir {
+        Some(directory) => Some(RunnerProgram::Directory(directory.clone())),
+        None if is_stand_in(github) => {
+            let own = own.to_str()?.to_owned();
+            Some(RunnerProgram::StandIn { command: vec![own, "stand-in-runner".to_owned()] })
+        }
+        None => None,
+    }
+}
+
+/// Plain http is legal for this machine only, and no real GitHub is there.
+pub(crate) fn is_stand_in(github: &GithubInputs) -> bool {
+    github.api_url.starts_with("http://")
+}
+
+/// A stand-in's pages are where its API is, unless somebody says otherwise.
+fn server(github: &GithubInputs) -> &str {
+    if is_stand_in(github) && !github.server_url.starts_with("http://") {
+        &github.api_url
+    } else {
+        &github.server_url
+    }
+}

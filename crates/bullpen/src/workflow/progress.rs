@@ -1,0 +1,50 @@
+//! Showing what the engine tells while somebody waits: one line each, to stderr.
+//!
+//! Not here: what is told (`bullpen_engine::tell`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bullpen_core::ports::Clock as _;
+use bullpen_embedded::system::SystemClock;
+use bullpen_engine::tell::Told;
+
+use crate::render;
+
+/// Shows progress, with the time since it began.
+#[derive(Debug)]
+pub(super) struct Progress {
+    clock: SystemClock,
+    wanted: usize,
+    ready: AtomicUsize,
+}
+
+impl Progress {
+    /// Towards this many machines.
+    pub(super) fn new(wanted: usize) -> Self {
+        Self { clock: SystemClock::new(), wanted, ready: AtomicUsize::new(0) }
+    }
+
+    /// Shows one thing.
+    pub(super) fn show(&self, told: &Told) {
+        let elapsed = self.clock.monotonic().as_secs_f64();
+        render::talk(&format!("{elapsed:7.2} s  {}", self.line(told)));
+    }
+
+    fn line(&self, told: &Told) -> String {
+        let wanted = self.wanted;
+        match told {
+            Told::Resumed { machines } => format!("resuming with {machines} machines"),
+            Told::Selecting { runners } => format!("looking for {runners} among the idle machines"),
+            Told::Launching { machines } => format!("launching {machines}"),
+            Told::Ready { instance, .. } => {
+                let ready = self.ready.fetch_add(1, Ordering::Relaxed) + 1;
+                format!("{instance} listens ({ready} of {wanted})")
+            }
+            Told::Failed { instance, why } => format!("{instance} is not used: {why}"),
+            Told::WaitingForRoom { why } => format!("waiting for room: {why}"),
+            Told::Returned { instance } => format!("{instance} is idle again"),
+            Told::Ended { instance } => format!("{instance} ends"),
+            Told::Waiting { instance } => format!("{instance}: waiting for its job, or its agent"),
+        }
+    }
+}

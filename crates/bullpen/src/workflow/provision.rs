@@ -1,0 +1,241 @@
+//! `bullpen provision`.
+//!
+//! Not here: how machines are come by (`bullpen_engine::provision`).
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use bullpen_core::ids::{InstanceId, TrustGroup};
+use bullpen_core::request::Request;
+use bullpen_engine::provision::creation::CreationError;
+use bullpen_engine::provision::entry::CannotBegin;
+use bullpen_engine::provision::undo::{Abandoned, dump};
+use bullpen_engine::provision::worker::{Held, How};
+use bullpen_engine::provision::{Call, ProvisionError, Provisioned, Timings, provision as fulfil};
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::progress::Progress;
+use super::{Failure, exit_of, fresh_name, load, told};
+use crate::exit::Exit;
+use crate::house::{self, House, Plans, runner_program};
+use crate::inputs::{self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError};
+use crate::render;
+use crate::signals::{Ending, Signals};
+
+/// Whose code runs where nobody says.
+const LOCAL: &str = "local";
+
+/// Gets machines.
+pub(crate) fn provision(args: &ProvisionArgs) -> Exit {
+    told(async |environment| Box::pin(run(args, environment)).await)
+}
+
+async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Failure> {
+    // Taken over before anything is begun, so that no cancellation is missed.
+    let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
+    let (config, file) = load(&inputs.common, environment)?;
+    let plans = Plans { common: &inputs.common, config: config.as_ref(), file: &file, environment };
+    let mut house = house::build(&plans).await?;
+    if inputs.machine.table.is_empty() {
+        inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
+    }
+    needs_a_runner(&inputs)?;
+    let machine = inputs.machine.machine(config.as_ref())?;
+    if let Some(max_runtime) = inputs.max_runtime {
+        house.stack.limits.max_runtime_workflow = max_runtime;
+    }
+    let deadline = inputs.deadline.unwrap_or(house.stack.limits.request_deadline);
+    let request = Request {
+        id: inputs.request.clone(),
+        incarnation: 0,
+        class: machine.class,
+        count: inputs.count,
+        usage: machine.usage,
+        allowed_types: machine.allowed_types,
+        trust: trust(&inputs),
+        deadline: house.stack.now().after(deadline),
+        on_partial: inputs.on_partial,
+        on_demand_fallback: inputs.on_demand_fallback,
+        spec_hash: Some(house.stack.spec_hash.clone()),
+    };
+    let places = Places::of(environment);
+    places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
+    let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
+    let outputs = outputs(&request, &provisioned);
+    places.finish(&outputs).map_err(|error| cannot_write(&error))?;
+    show(&inputs, &outputs, &provisioned);
+    Ok(Exit::Done)
+}
+
+/// Machines cannot be launched without a runner program, and idle ones may not be enough.
+fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
+    let github = &inputs.common.github;
+    if github.scope.is_none() {
+        let line = "--repository: not given; give OWNER/NAME, or an organisation";
+        return Err(UsageError::new(line));
+    }
+    if runner_program(github, std::path::Path::new("")).is_none() {
+        let line = "--runner-dir: not given; give the directory of an unpacked actions runner";
+        return Err(UsageError::new(line));
+    }
+    Ok(())
+}
+
+fn trust(inputs: &ProvisionInputs) -> TrustGroup {
+    match &inputs.common.github.scope {
+        Some(Scope::Repository(repository)) => TrustGroup::new(repository.as_str()),
+        Some(Scope::Organisation(name)) => TrustGroup::new(name),
+        None => TrustGroup::new(LOCAL),
+    }
+}
+
+fn cannot_write(error: &std::io::Error) -> Failure {
+    let what = format!("could not write GITHUB_OUTPUT: {error}");
+    Failure { exit: Exit::Failed, what, hint: None }
+}
+
+async fn carry_out(
+    house: &House,
+    request: &Request,
+    mut signals: Signals,
+) -> Result<Provisioned, Failure> {
+    let progress = Progress::new(usize::try_from(request.count).unwrap_or(usize::MAX));
+    let tell = |told| progress.show(&told);
+    let call = Call { request, repository: house.repository.as_ref(), tell: &tell };
+    let mut cancelled_by = None;
+    let cancelled = async { cancelled_by = Some(signals.next().await) };
+    let work = Box::pin(fulfil(&house.stack, call, cancelled));
+    let work = AssertUnwindSafe(work).catch_unwind().await;
+    match work {
+        Ok(Ok(provisioned)) => Ok(provisioned),
+        Ok(Err(ProvisionError::Cancelled(abandoned))) => {
+            let exit = cancelled_by.map_or(Exit::Interrupted, Ending::exit);
+            Err(cancelled_with(exit, &abandoned))
+        }
+        Ok(Err(error)) => Err(Failure::new(exit_code(&error), &error)),
+        Err(_panic) => Err(dumped(house, request).await),
+    }
+}
+
+fn cancelled_with(exit: Exit, abandoned: &Abandoned) -> Failure {
+    let (returning, ending) = (abandoned.returning.len(), abandoned.ending.len());
+    let what = format!("cancelled: {returning} machines go back, {ending} end");
+    let hint = "`bullpen release`, or the next `bullpen refresh`, finishes it";
+    Failure { exit, what, hint: Some(hint.to_owned()) }
+}
+
+/// The panic has told its own story; every machine that the request held is named here.
+async fn dumped(house: &House, request: &Request) -> Failure {
+    let what = match dump(&house.stack, &request.id).await {
+        Ok(ids) => {
+            let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
+            format!("this is a defect; everything it held is ended: {}", ids.join(" "))
+        }
+        Err(fault) => format!("this is a defect, and what it held could not be ended: {fault}"),
+    };
+    let hint = "`bullpen status` shows what is left; please report what was printed above";
+    Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) }
+}
+
+fn exit_code(error: &ProvisionError) -> Exit {
+    match error {
+        ProvisionError::CannotBegin(CannotBegin::Store(fault))
+        | ProvisionError::NoCredential(fault)
+        | ProvisionError::Closed(fault)
+        | ProvisionError::Creation { source: CreationError::Port { source: fault, .. }, .. } => {
+            exit_of(fault)
+        }
+        ProvisionError::CannotBegin(_) => Exit::Usage,
+        ProvisionError::Short { .. }
+        | ProvisionError::Creation { source: CreationError::Ceiling(_), .. } => Exit::NoCapacity,
+        ProvisionError::Superseded => Exit::Failed,
+        ProvisionError::Cancelled(_) => Exit::Interrupted,
+    }
+}
+
+fn outputs(request: &Request, provisioned: &Provisioned) -> inputs::Provisioned {
+    let of = |how| {
+        let count = provisioned.runners.iter().filter(|held| held.how == how).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    inputs::Provisioned {
+        request: request.id.clone(),
+        label: provisioned.label.clone(),
+        requested: request.count,
+        reused: of(How::Reused),
+        started: of(How::Started),
+        created: of(How::Created),
+        instances: provisioned.runners.iter().map(|held| held.record.id.clone()).collect(),
+        timings: timings(&provisioned.timings),
+    }
+}
+
+fn timings(timings: &Timings) -> Vec<(String, Duration)> {
+    let Timings { beginning, credential, selection, creation, waiting, total } = *timings;
+    [
+        ("credential", credential),
+        ("beginning", beginning),
+        ("selection", selection),
+        ("creation", creation),
+        ("waiting", waiting),
+        ("total", total),
+    ]
+    .map(|(name, took)| (name.to_owned(), took))
+    .to_vec()
+}
+
+fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}
+
+fn instance(held: &Held) -> Value {
+    let facts = &held.record.facts;
+    json!({
+        "id": held.record.id,
+        "how": match held.how {
+            How::Reused => "reused",
+            How::Started => "started",
+            How::Created => "created",
+        },
+        "type": facts.instance_type,
+        "zone": facts.zone,
+        "usage": facts.usage,
+        "generation": held.record.generation,
+        "assigned_ms": millis(held.assigned),
+        "ready_ms": millis(held.ready),
+    })
+}
+
+fn show(inputs: &ProvisionInputs, outputs: &inputs::Provisioned, provisioned: &Provisioned) {
+    if !inputs.common.stack.json {
+        render::data(&outputs.label);
+        let inputs::Provisioned { reused, started, created, .. } = outputs;
+        let total = provisioned.timings.total.as_secs_f64();
+        render::talk(&format!(
+            "{} machines in {total:.2} s: {reused} reused, {started} started, {created} created",
+            outputs.requested
+        ));
+        return;
+    }
+    let timings: serde_json::Map<String, Value> = outputs
+        .timings
+        .iter()
+        .map(|(name, took)| (format!("{name}_ms"), json!(millis(*took))))
+        .collect();
+    let instances: Vec<Value> = provisioned.runners.iter().map(instance).collect();
+    render::data(
+        &json!({
+            "request": outputs.request,
+            "label": outputs.label,
+            "requested": outputs.requested,
+            "reused": outputs.reused,
+            "started": outputs.started,
+            "created": outputs.created,
+            "instances": instances,
+            "timings": timings,
+        })
+        .to_string(),
+    );
+}

@@ -1,0 +1,99 @@
+//! `bullpen refresh`.
+//!
+//! Not here: the steps (`bullpen_engine::refresh`).
+
+use std::time::Duration;
+
+use bullpen_core::parameters::Parameters;
+use bullpen_engine::Stack;
+use bullpen_engine::advertise::Memory;
+use bullpen_engine::refresh::rehearsal::Rehearsal;
+use bullpen_engine::refresh::{Desired, StepReport, refresh as put_in_order};
+use serde_json::json;
+
+use super::{Failure, move_in, told};
+use crate::exit::Exit;
+use crate::house::House;
+use crate::inputs::{Environment, RefreshArgs, RefreshInputs};
+use crate::render;
+
+/// How old kept tokens become where nobody says: half of their hour.
+const TOKENS_EVERY: Duration = Duration::from_secs(30 * 60);
+
+/// Brings the stack in order.
+pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
+    told(async |environment| run(args, environment).await)
+}
+
+async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let inputs = RefreshInputs::read(args, environment)?;
+    for place in &inputs.unused {
+        render::talk(&format!("{place}: not used by the embedded engine"));
+    }
+    let house = move_in(&inputs.common, environment).await?;
+    let desired = desired(&inputs, &house);
+    let (reports, notes) = if inputs.dry_run {
+        rehearse(&house, &desired).await
+    } else {
+        (put_in_order(&house.stack, &desired, &mut Memory::default()).await, Vec::new())
+    };
+    show(&inputs, &reports, &notes);
+    let failed = reports.iter().any(|report| report.outcome.is_err());
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn desired(inputs: &RefreshInputs, house: &House) -> Desired {
+    let parameters = Parameters {
+        idle_time_s: inputs.idle_time.map(|time| time.as_secs()),
+        max_runtime_min: inputs.max_runtime.map(|time| time.as_secs() / 60),
+        pre_runner_script: inputs.pre_runner_script.clone(),
+        classes: inputs.classes.clone(),
+        runner_version: inputs.runner_version.clone(),
+    };
+    let forge = bullpen_core::ports::Ports::forge(&house.stack.ports);
+    let every = inputs.token_refresh.unwrap_or(TOKENS_EVERY);
+    Desired {
+        classes: inputs.classes.clone().unwrap_or_else(|| house.classes.clone()),
+        parameters,
+        tokens_every: forge.manages().then_some(every),
+        reads_runs: forge.reads(),
+        manages_runners: forge.manages(),
+    }
+}
+
+async fn rehearse(house: &House, desired: &Desired) -> (Vec<StepReport>, Vec<String>) {
+    let stack = &house.stack;
+    let rehearsal = Rehearsal::new(&stack.ports);
+    let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());
+    let stage = Stack::new(rehearsal, &stack.name, limits, ceilings, stack.spec_hash.clone());
+    let reports = put_in_order(&stage, desired, &mut Memory::default()).await;
+    let notes = stage.ports.notes();
+    (reports, notes)
+}
+
+fn show(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) {
+    if inputs.common.stack.json {
+        let steps: Vec<_> = reports
+            .iter()
+            .map(|report| match &report.outcome {
+                Ok(done) => json!({"step": report.step, "done": done}),
+                Err(why) => json!({"step": report.step, "failed": why}),
+            })
+            .collect();
+        let (dry_run, would) = (inputs.dry_run, notes);
+        render::data(&json!({"dry_run": dry_run, "steps": steps, "would": would}).to_string());
+        return;
+    }
+    for report in reports {
+        let what = match &report.outcome {
+            Ok(done) if done.is_empty() => "as it should be".to_owned(),
+            Ok(done) => done.join("; "),
+            Err(why) => format!("FAILED: {why}"),
+        };
+        let verb = if inputs.dry_run { "would: " } else { "" };
+        render::data(&format!("{:<12} {verb}{what}", report.step));
+    }
+    for note in notes {
+        render::talk(&format!("would write {note}"));
+    }
+}

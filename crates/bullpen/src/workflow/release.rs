@@ -1,0 +1,76 @@
+//! `bullpen release`.
+//!
+//! Not here: the handshake (`bullpen_engine::release`).
+
+use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
+use bullpen_engine::release::Released;
+use bullpen_engine::release::request::{release_request, requests_of};
+use serde_json::json;
+
+use super::progress::Progress;
+use super::{Failure, move_in, told};
+use crate::exit::Exit;
+use crate::house::House;
+use crate::inputs::{self, Environment, ReleaseArgs, ReleaseInputs};
+use crate::render;
+
+/// Gives machines back.
+pub(crate) fn release(args: &ReleaseArgs) -> Exit {
+    told(async |environment| run(args, environment).await)
+}
+
+async fn run(args: &ReleaseArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let inputs = ReleaseInputs::read(args, environment)?;
+    let house = move_in(&inputs.common, environment).await?;
+    let requests = match &inputs.released {
+        inputs::Released::Request(request) => vec![request.clone()],
+        inputs::Released::Run(run) => of_run(&house, &RunAttempt::new(run.to_string())).await?,
+    };
+    let released = release_all(&house, &requests).await?;
+    show(inputs.common.stack.json, &requests, &released);
+    Ok(Exit::Done)
+}
+
+async fn of_run(house: &House, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
+    let found = requests_of(&house.stack, run).await;
+    found.map_err(|fault| Failure::of("could not find the requests of the run", &fault))
+}
+
+/// All of them at once: each waits for its own jobs.
+async fn release_all(house: &House, requests: &[RequestId]) -> Result<Released, Failure> {
+    let (stack, progress) = (&house.stack, Progress::new(0));
+    let tell = |told| progress.show(&told);
+    let limits = &stack.limits;
+    let until = stack.now().after(limits.release_acknowledgement + limits.clock_skew);
+    let releases = requests.iter().map(|id| release_request(stack, id, until, &tell));
+    let mut all = Released::default();
+    for one in futures_util::future::join_all(releases).await {
+        let one = one.map_err(|fault| Failure::of("could not release", &fault))?;
+        all.returned.extend(one.returned);
+        all.ended.extend(one.ended);
+        all.waiting.extend(one.waiting);
+    }
+    Ok(all)
+}
+
+fn show(json: bool, requests: &[RequestId], released: &Released) {
+    let Released { returned, ended, waiting } = released;
+    if json {
+        let ids = |list: &[InstanceId]| json!(list);
+        render::data(
+            &json!({
+                "requests": requests,
+                "returned": ids(returned),
+                "ended": ids(ended),
+                "waiting": ids(waiting),
+            })
+            .to_string(),
+        );
+        return;
+    }
+    let (idle, gone, busy) = (returned.len(), ended.len(), waiting.len());
+    render::data(&format!("{idle} idle again, {gone} ending, {busy} still waited for"));
+    if busy > 0 {
+        render::talk("what is still waited for is released by the next refresh");
+    }
+}

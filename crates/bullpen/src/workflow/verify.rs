@@ -1,0 +1,102 @@
+//! `bullpen ledger verify`: the invariants, on what is there now.
+//!
+//! Not here: the invariants (`bullpen_core::invariants`).
+
+use std::collections::BTreeSet;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::Record;
+use bullpen_core::invariants::{Invariant, Violation, World, on_world};
+use bullpen_core::ports::{Fault, Fleet as _, Ledger as _, Ports};
+use bullpen_engine::Stack;
+use bullpen_engine::reconcile::{live_records, open_intents};
+use serde_json::json;
+
+use super::{Failure, told};
+use crate::exit::Exit;
+use crate::inputs::{Environment, StackArgs};
+use crate::render;
+
+/// Checks everything.
+pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
+    told(async |environment| run(args, environment).await)
+}
+
+async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let (house, json) = super::status::look_in(args, environment).await?;
+    let found = findings(&house.stack).await;
+    let (records, violations) =
+        found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+    if json {
+        let list: Vec<_> = violations
+            .iter()
+            .map(|violation| {
+                json!({
+                    "invariant": violation.invariant.number(),
+                    "instance": violation.instance,
+                    "what": violation.what,
+                })
+            })
+            .collect();
+        render::data(&json!({"records": records, "violations": list}).to_string());
+    } else {
+        for violation in &violations {
+            render::data(&violation.to_string());
+        }
+        let count = violations.len();
+        render::talk(&format!("{records} live records looked at, {count} violations"));
+    }
+    Ok(if violations.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// How many live records there are, and everything that does not hold.
+async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<Violation>), Fault> {
+    // Records first: a machine that is launched meanwhile is then only a machine more.
+    let records = live_records(stack).await?;
+    let intents = open_intents(stack).await?;
+    let machines = stack.ports.fleet().list().await?;
+    let world = World {
+        now: stack.now(),
+        records: &records,
+        intents: &intents,
+        machines: &machines,
+        ceilings: &stack.ceilings,
+        limits: &stack.limits,
+    };
+    let mut found = on_world(&world);
+    for record in &records {
+        if let Some(violation) = unlisted(stack, record).await? {
+            found.push(violation);
+        }
+    }
+    Ok((records.len(), found))
+}
+
+/// A record that a directory misses could not be found by who needs it.
+async fn unlisted<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Option<Violation>, Fault> {
+    let ledger = stack.ports.ledger();
+    let missing = |directory: &str| Violation {
+        invariant: Invariant::Conservation,
+        instance: Some(record.id.clone()),
+        what: format!("the directory of its {directory} does not list it"),
+    };
+    if let Some(owner) = record.state.listed_under() {
+        let owned = ledger.owned_by(owner).await?;
+        if !owned.iter().any(|listed| listed.id == record.id) && is_as_read(stack, record).await? {
+            return Ok(Some(missing("owner")));
+        }
+    }
+    if record.advert().is_some() {
+        let idle = ledger.idle_in(&record.facts.class).await?;
+        let listed: BTreeSet<&InstanceId> = idle.iter().map(|advert| &advert.id).collect();
+        if !listed.contains(&record.id) && is_as_read(stack, record).await? {
+            return Ok(Some(missing("class")));
+        }
+    }
+    Ok(None)
+}
+
+/// Somebody may have moved it since it was listed.
+async fn is_as_read<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<bool, Fault> {
+    Ok(stack.ports.ledger().read(&record.id).await?.as_ref() == Some(record))
+}

@@ -1,0 +1,100 @@
+//! Destroying a stack: every machine of it ends, by an operator's explicit word.
+//!
+//! Jobs that run there die with them. Only machines with the stack's tag and runners with its prefix
+//! are touched.
+//!
+//! Not here: removing the stores themselves (the command does, once nothing is left in them).
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::{Authority, EndReason, Event, State};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::patience::patiently;
+use crate::reap::reap;
+use crate::reconcile::{live_records, open_intents};
+use crate::transition;
+
+/// How often it is looked whether everything is gone.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// What was destroyed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destroyed {
+    /// Machines that were ended.
+    pub machines: Vec<InstanceId>,
+    /// Runners that were deleted at GitHub.
+    pub runners: usize,
+    /// Runners that GitHub did not delete; none of them has a machine any more.
+    pub runners_left: usize,
+}
+
+/// Ends everything and waits until it is gone.
+pub async fn destroy<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Destroyed, Fault> {
+    let mut destroyed = Destroyed::default();
+    loop {
+        condemn_all(stack, until).await?;
+        let alive = alive(stack, until).await?;
+        for id in &alive {
+            if !destroyed.machines.contains(id) {
+                destroyed.machines.push(id.clone());
+            }
+        }
+        for batch in alive.chunks(IDS_PER_CALL_MAX) {
+            patiently(stack, until, || stack.ports.fleet().terminate(batch)).await?;
+        }
+        reap(stack).await?;
+        if alive.is_empty() && live_records(stack).await?.is_empty() {
+            break;
+        }
+        if stack.now() >= until {
+            return Err(Fault::unavailable("some machines are not gone yet; try again"));
+        }
+        stack.ports.clock().sleep(LOOK_AGAIN).await;
+    }
+    remove_runners(stack, &mut destroyed).await;
+    give_back_intents(stack, until).await?;
+    Ok(destroyed)
+}
+
+async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(), Fault> {
+    for record in live_records(stack).await? {
+        if matches!(record.state, State::Terminating { .. }) {
+            continue;
+        }
+        let (authority, why) = (Authority::Operator, EndReason::Operator);
+        let event = Event::Condemned { authority, why, at: stack.now() };
+        // Overtaken: the next round sees it as it is then.
+        let _ = transition::apply(stack, &record, &event, until).await?;
+    }
+    Ok(())
+}
+
+async fn alive<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Vec<InstanceId>, Fault> {
+    let machines = patiently(stack, until, || stack.ports.fleet().list()).await?;
+    let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
+    Ok(alive.map(|machine| machine.id).collect())
+}
+
+/// Best effort: GitHub forgets runners that stay offline.
+async fn remove_runners<P: Ports>(stack: &Stack<P>, destroyed: &mut Destroyed) {
+    let Ok(runners) = stack.ports.forge().runners().await else { return };
+    for runner in runners {
+        match stack.ports.forge().delete(&runner.name).await {
+            Deletion::Deleted | Deletion::NotFound => destroyed.runners += 1,
+            Deletion::Busy | Deletion::Unavailable => destroyed.runners_left += 1,
+        }
+    }
+}
+
+/// No machine of them is left, so nothing of them will be recorded any more.
+async fn give_back_intents<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(), Fault> {
+    for intent in open_intents(stack).await? {
+        let given = patiently(stack, until, || stack.ports.ledger().give_back(&intent)).await?;
+        tracing::debug!(intent = %intent.id, ?given, "given back");
+    }
+    Ok(())
+}
