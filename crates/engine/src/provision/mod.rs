@@ -261,6 +261,7 @@ impl<P: Ports> Work<'_, P> {
         place: &mut Option<Place>,
     ) -> Result<(), ProvisionError> {
         self.select().await?;
+        let mut short_of_room = None;
         while self.missing() > 0 {
             let (stack, terms, missing) = (self.stack, self.terms, self.missing());
             if entry::is_superseded(stack, self.begun).await {
@@ -270,8 +271,12 @@ impl<P: Ports> Work<'_, P> {
             match timed(stack, &mut self.timings.creation, created).await {
                 Ok(held) => self.run(held).await?,
                 Err(error) => match room_wanted(stack, terms.request, &error) {
-                    Some(reached) => self.wait_for_room(place, &reached).await?,
-                    None => return Err(error),
+                    Some(reached) => {
+                        self.wait_for_room(place, &reached).await?;
+                        short_of_room = Some(error);
+                    }
+                    // Its time was up while it waited: what it waited for is the reason.
+                    None => return Err(short_of_room.unwrap_or(error)),
                 },
             }
         }
@@ -309,14 +314,18 @@ impl<P: Ports> Work<'_, P> {
 
     /// Marks runners as running. One that somebody else has meanwhile is missing, and made up for,
     /// unless it is the whole request that somebody else has.
+    ///
+    /// That is looked at after the claims have landed and before they are marked: whoever supersedes
+    /// this process later sees them all; whoever did so before may have seen none, and then they are
+    /// left to lapse, or the request would have more runners than it wants.
     async fn run(&mut self, held: Vec<Held>) -> Result<(), ProvisionError> {
-        let ready = held.len();
-        let marked = mark_running(self.stack, held).await;
-        let all = marked.len() == ready;
-        self.running.extend(marked);
-        if !all && entry::is_superseded(self.stack, self.begun).await {
+        if held.is_empty() {
+            return Ok(());
+        }
+        if entry::is_superseded(self.stack, self.begun).await {
             return Err(ProvisionError::Superseded);
         }
+        self.running.extend(mark_running(self.stack, held).await);
         Ok(())
     }
 
@@ -410,28 +419,36 @@ impl Ladder {
 
 /// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
 async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
-    let marked = held.into_iter().map(|held| async move {
-        let owner = match &held.record.state {
-            State::Created { owner, .. } | State::Claimed { owner, .. } => owner,
-            State::Running { .. } => return Some(held),
-            _ => return None,
-        };
-        let now = stack.now();
-        let event = Event::Registered {
-            owner: owner.clone(),
-            generation: held.record.generation,
-            claim: held.claim.clone(),
-            at: now,
-            deadline: now.after(stack.limits.max_runtime_workflow),
-            cap: now.after(stack.limits.hard_cap),
-        };
-        let until = now.after(stack.limits.claim_lease);
-        match worker::latest(stack, &held.record, &event, until).await {
-            Ok(Moved::To(record)) => Some(Held { record, ..held }),
-            Ok(Moved::Overtaken | Moved::Refused(_)) | Err(_) => None,
-        }
-    });
+    let marked = held.into_iter().map(|held| mark_one(stack, held));
     join_all(marked).await.into_iter().flatten().collect()
+}
+
+async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
+    let owner = match &held.record.state {
+        State::Created { owner, .. } | State::Claimed { owner, .. } => owner,
+        State::Running { .. } => return Some(held),
+        _ => return None,
+    };
+    let now = stack.now();
+    let event = Event::Registered {
+        owner: owner.clone(),
+        generation: held.record.generation,
+        claim: held.claim.clone(),
+        at: now,
+        deadline: now.after(stack.limits.max_runtime_workflow),
+        cap: now.after(stack.limits.hard_cap),
+    };
+    let until = now.after(stack.limits.claim_lease);
+    let record = match worker::latest(stack, &held.record, &event, until).await.ok()? {
+        Moved::To(record) => record,
+        // Another process of the same request may have marked it, which is just as good.
+        Moved::Overtaken | Moved::Refused(_) => {
+            let fresh = transition::read(stack, &held.record.id, until).await.ok()??;
+            let is_marked = matches!(&fresh.state, State::Running { owner: by, .. } if by == owner);
+            (is_marked && fresh.generation == held.record.generation).then_some(fresh)?
+        }
+    };
+    Some(Held { record, ..held })
 }
 
 /// Keeps the request's claims alive. Never returns; it ends with the request.

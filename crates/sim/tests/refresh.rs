@@ -1,0 +1,205 @@
+//! What a refresh does, step by step, and that its rehearsal does none of it.
+//!
+//! Not here: the same under faults, which the seeds bring.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::ids::{QueueName, Repository, RunAttempt};
+use bullpen_core::parameters::{KeptTokens, Parameters};
+use bullpen_core::ports::{Fault, Forge, Ledger, Ports, Queues};
+use bullpen_engine::Stack;
+use bullpen_engine::advertise::Memory;
+use bullpen_engine::kept;
+use bullpen_engine::provision::{Call, provision};
+use bullpen_engine::refresh::rehearsal::Rehearsal;
+use bullpen_engine::refresh::{Desired, StepReport, refresh};
+use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::stage;
+use bullpen_sim::world::SimPorts;
+
+fn desired(classes: Vec<RunnerClass>) -> Desired {
+    Desired {
+        classes,
+        parameters: Parameters::default(),
+        tokens_every: Some(Duration::from_secs(1_800)),
+        reads_runs: true,
+        manages_runners: true,
+    }
+}
+
+fn two_classes() -> Vec<RunnerClass> {
+    RunnerClass::defaults().into_iter().take(2).collect()
+}
+
+fn failed(reports: &[StepReport]) -> Vec<&StepReport> {
+    reports.iter().filter(|report| report.outcome.is_err()).collect()
+}
+
+fn step<'r>(reports: &'r [StepReport], name: &str) -> &'r Result<Vec<String>, String> {
+    &reports.iter().find(|report| report.step == name).expect("there is such a step").outcome
+}
+
+/// Nothing of a rehearsal lands, and it says what a refresh would write.
+#[test]
+fn a_rehearsal_changes_nothing() {
+    on_virtual_time(async {
+        let world = stage::calm(1, 10).await;
+        let machines = stage::idle(&world, Usage::OnDemand, 2).await;
+        // Past the idle deadline and every grace: a refresh would end them.
+        pass(Duration::from_secs(3_600)).await;
+        let (_, real) = world.process("refresh");
+        let before = world.outside.ledger().snapshot();
+        let stage = Stack::new(
+            Rehearsal::new(&real.ports),
+            "sim",
+            real.limits.clone(),
+            real.ceilings.clone(),
+            real.spec_hash.clone(),
+        );
+        let reports = refresh(&stage, &desired(two_classes()), &mut Memory::default()).await;
+        assert!(failed(&reports).is_empty(), "{reports:?}");
+        assert_eq!(world.outside.ledger().snapshot(), before);
+        assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![]));
+        let notes = stage.ports.notes();
+        for machine in &machines {
+            let ends = format!("{}: idle -> terminating", machine.id);
+            assert!(notes.contains(&ends), "{notes:?}");
+        }
+        assert!(notes.iter().any(|note| note == "stack/parameters: stored"), "{notes:?}");
+        // And then it is done.
+        let reports = refresh(&real, &desired(two_classes()), &mut Memory::default()).await;
+        assert!(failed(&reports).is_empty(), "{reports:?}");
+        assert_ne!(world.outside.ledger().snapshot(), before);
+    });
+}
+
+/// Two at once, and again: nothing is done twice.
+#[test]
+fn a_second_refresh_finds_everything_as_it_should_be() {
+    on_virtual_time(async {
+        let world = stage::calm(2, 10).await;
+        let (_, one) = world.process("one");
+        let (_, other) = world.process("other");
+        let wanted = desired(two_classes());
+        let (mut left, mut right) = (Memory::default(), Memory::default());
+        let (first, second) =
+            tokio::join!(refresh(&one, &wanted, &mut left), refresh(&other, &wanted, &mut right));
+        assert!(failed(&first).is_empty() && failed(&second).is_empty());
+        let third = refresh(&one, &wanted, &mut left).await;
+        for report in &third {
+            assert_eq!(report.outcome, Ok(vec![]), "{}", report.step);
+        }
+    });
+}
+
+/// D41: a step that fails does not stop the others.
+#[test]
+fn d41_with_github_down_machines_are_still_reaped() {
+    on_virtual_time(async {
+        let world = stage::calm(3, 10).await;
+        stage::idle(&world, Usage::OnDemand, 2).await;
+        pass(Duration::from_secs(3_600)).await;
+        world.outside.forge().set_outage(true);
+        let (_, stack) = world.process("refresh");
+        let reports = refresh(&stack, &desired(two_classes()), &mut Memory::default()).await;
+        assert!(step(&reports, "tokens").is_err());
+        let reaped = step(&reports, "reaping").as_ref().expect("it needs no GitHub");
+        assert_eq!(reaped.first().map(String::as_str), Some("2 past their time, ending"));
+    });
+}
+
+/// A run that ended without its release step gives its machines back.
+#[test]
+fn what_an_ended_run_left_is_released() {
+    on_virtual_time(async {
+        let world = stage::calm(4, 10).await;
+        let now = world.outside.clock().true_now();
+        let request = stage::request("77.1.build", 2, now);
+        let (_, stack) = world.process("p");
+        let repository = Repository::new("octo/main");
+        let call = Call { repository: Some(&repository), ..Call::silent(&request) };
+        provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
+        let wanted = desired(two_classes());
+        let mut memory = Memory::default();
+        let reports = refresh(&stack, &wanted, &mut memory).await;
+        assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "it goes on");
+        world.outside.forge().end_run(RunAttempt::new("77.1"));
+        let reports = refresh(&stack, &wanted, &mut memory).await;
+        let told = step(&reports, "ended runs").as_ref().expect("GitHub is up");
+        assert_eq!(told.len(), 1, "{told:?}");
+        for _ in 0..20 {
+            pass(Duration::from_secs(10)).await;
+            refresh(&stack, &wanted, &mut memory).await;
+        }
+        let idle = world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
+        assert_eq!(idle.len(), 2);
+    });
+}
+
+/// D10: a class that was removed keeps its queue until its last machine is gone.
+#[test]
+fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
+    on_virtual_time(async {
+        let world = stage::calm(5, 10).await;
+        stage::idle(&world, Usage::OnDemand, 1).await;
+        let (_, stack) = world.process("refresh");
+        let (all, mut memory) = (two_classes(), Memory::default());
+        refresh(&stack, &desired(all.clone()), &mut memory).await;
+        let kept: Vec<RunnerClass> = all[1..].to_vec();
+        let reports = refresh(&stack, &desired(kept.clone()), &mut memory).await;
+        let told = step(&reports, "queues").as_ref().expect("calm");
+        assert_eq!(told, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
+        pass(Duration::from_secs(3_600)).await;
+        refresh(&stack, &desired(kept.clone()), &mut memory).await;
+        refresh(&stack, &desired(kept), &mut memory).await;
+        let queue = QueueName::new(format!("sim-{}", all[0].name));
+        assert_eq!(world.outside.queues().depth(&queue).await, Err(Fault::NotFound));
+    });
+}
+
+/// D42: kept tokens are replaced long before they end, and not at every refresh.
+#[test]
+fn d42_tokens_are_kept_and_renewed_in_time() {
+    on_virtual_time(async {
+        let world = stage::calm(6, 10).await;
+        let (_, stack) = world.process("refresh");
+        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let mut minted = BTreeSet::new();
+        for _ in 0..4 {
+            refresh(&stack, &wanted, &mut memory).await;
+            let until = stack.now().after(Duration::from_secs(60));
+            let kept = kept::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
+            minted.insert(kept.expect("they are kept").minted_at);
+            pass(Duration::from_secs(900)).await;
+        }
+        assert_eq!(minted.len(), 2, "every half hour: {minted:?}");
+    });
+}
+
+/// D51: a runner whose machine is gone is removed, after two sweeps a grace apart.
+#[test]
+fn a_runner_without_a_machine_is_removed() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 10).await;
+        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let forge = world.outside.forge();
+        let name = bullpen_core::ids::RunnerName::new("sim-i-gone-3");
+        forge.register(&name, "warm-x", &machine).expect("it is up");
+        forge.disconnect(&name);
+        let (_, stack) = world.process("refresh");
+        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let is_there = async || {
+            let listed = world.outside.forge().runners().await.expect("calm");
+            listed.iter().any(|runner| runner.name == name)
+        };
+        refresh(&stack, &wanted, &mut memory).await;
+        pass(Duration::from_secs(300)).await;
+        refresh(&stack, &wanted, &mut memory).await;
+        assert!(is_there().await, "too early");
+        pass(Duration::from_secs(400)).await;
+        refresh(&stack, &wanted, &mut memory).await;
+        assert!(!is_there().await);
+    });
+}
