@@ -5,11 +5,13 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
 
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, labels, lint, pools, render, sim, stand_in, stand_in_runner, supervise, workflow,
+    agent, inputs, labels, lint, log, pools, render, sim, stand_in, stand_in_runner, supervise,
+    workflow,
 };
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
@@ -116,6 +118,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> ExitCode {
+    let watched = !matches!(command, Command::Agent(_) | Command::Supervise(_));
+    let level = if watched { LevelFilter::OFF } else { LevelFilter::INFO };
+    log::begin(&inputs::environment(), level);
     let exit = match command {
         Command::Demo => {
             render::error(

@@ -13,6 +13,7 @@ mod house;
 mod inputs;
 mod labels;
 mod lint;
+mod log;
 mod pools;
 mod render;
 mod signals;
