@@ -102,18 +102,18 @@ fn topic(key: &MailboxKey) -> Topic {
 impl<C: Clock> Mailbox for SqliteMailbox<C> {
     async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
         let (key, order, now) = (key.clone(), order.clone(), self.clock.now());
-        self.store
-            .write(move |writing| {
-                let stored = load_inbox(writing.db, &key)?.map(|(_, inbox)| inbox);
-                let Ok(inbox) = Inbox::accept(stored.as_ref(), order) else { return Ok(None) };
-                forget(writing.db, now)?;
-                keep(writing.db, &key, now)?;
-                store_inbox(writing.db, &key, &inbox)?;
-                writing.wake(topic(&key));
-                Ok(Some(inbox))
-            })
-            .await
-            .written()
+        self.store.write(move |writing| accept(writing, &key, order, now)).await.written()
+    }
+
+    async fn post_all(&self, orders: &[(MailboxKey, Order)]) -> Vec<Result<Written<Inbox>, Fault>> {
+        let (all, count, now) = (orders.to_vec(), orders.len(), self.clock.now());
+        let written = self.store.write(move |writing| {
+            let posted = all.into_iter();
+            posted
+                .map(|(key, order)| accept(writing, &key, order, now))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        written.await.written_each(count)
     }
 
     async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {
@@ -185,6 +185,22 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
             }
         }
     }
+}
+
+/// Stores an order if it is newer than what is there, and wakes who waits for it.
+fn accept(
+    writing: &mut Writing<'_>,
+    key: &MailboxKey,
+    order: Order,
+    now: Timestamp,
+) -> Result<Option<Inbox>, Trouble> {
+    let stored = load_inbox(writing.db, key)?.map(|(_, inbox)| inbox);
+    let Ok(inbox) = Inbox::accept(stored.as_ref(), order) else { return Ok(None) };
+    forget(writing.db, now)?;
+    keep(writing.db, key, now)?;
+    store_inbox(writing.db, key, &inbox)?;
+    writing.wake(topic(key));
+    Ok(Some(inbox))
 }
 
 fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>, Trouble> {

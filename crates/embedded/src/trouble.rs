@@ -80,6 +80,20 @@ impl<T> Outcome<Option<T>> {
     }
 }
 
+impl<T> Outcome<Vec<Option<T>>> {
+    /// As the answers of `count` conditional writes that were made together.
+    pub(crate) fn written_each(self, count: usize) -> Vec<Result<Written<T>, Fault>> {
+        match self {
+            Self::Done(values) => values
+                .into_iter()
+                .map(|value| Ok(value.map_or(Written::Lost, Written::Won)))
+                .collect(),
+            Self::Unknown => (0..count).map(|_| Ok(Written::Unknown)).collect(),
+            Self::Refused(fault) => (0..count).map(|_| Err(fault.clone())).collect(),
+        }
+    }
+}
+
 impl<T> Outcome<T> {
     /// The fault of a write that may have landed.
     pub(crate) fn unsure() -> Fault {

@@ -11,6 +11,7 @@ pub mod destroy;
 pub mod kept;
 pub mod mail;
 pub mod patience;
+pub mod postman;
 pub mod provision;
 pub mod reap;
 pub mod reconcile;

@@ -160,6 +160,20 @@ pub trait Ledger: Send + Sync {
         seen: &Record,
         next: &Record,
     ) -> impl Future<Output = Result<Written<Record>, Fault>> + Send;
+    /// Stores records of different machines, each as [`Ledger::replace`] would (what was seen, what
+    /// is next), in as few calls as the adapter can make of it; one answer for each, in their order.
+    fn replace_all(
+        &self,
+        writes: &[(Record, Record)],
+    ) -> impl Future<Output = Vec<Result<Written<Record>, Fault>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(writes.len());
+            for (seen, next) in writes {
+                answers.push(self.replace(seen, next).await);
+            }
+            answers
+        }
+    }
     /// Stores a tombstone, as [`Ledger::replace`] does, and returns the machine's reservation.
     fn bury(
         &self,

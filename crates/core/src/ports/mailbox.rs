@@ -31,6 +31,20 @@ pub trait Mailbox: Send + Sync {
         key: &MailboxKey,
         order: &Order,
     ) -> impl Future<Output = Result<Written<Inbox>, Fault>> + Send;
+    /// Stores orders to different agents, each as [`Mailbox::post`] would, in as few calls as the
+    /// adapter can make of it; one answer for each, in their order.
+    fn post_all(
+        &self,
+        orders: &[(MailboxKey, Order)],
+    ) -> impl Future<Output = Vec<Result<Written<Inbox>, Fault>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(orders.len());
+            for (key, order) in orders {
+                answers.push(self.post(key, order).await);
+            }
+            answers
+        }
+    }
     /// Removes the credential of the assignment of this generation; nothing if it is not the latest.
     fn redact(
         &self,

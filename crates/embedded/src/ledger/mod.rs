@@ -78,6 +78,20 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
         self.store.write(move |writing| records::replace(writing.db, seen, next)).await.written()
     }
 
+    async fn replace_all(
+        &self,
+        writes: &[(Record, Record)],
+    ) -> Vec<Result<Written<Record>, Fault>> {
+        let (all, count) = (writes.to_vec(), writes.len());
+        let written = self.store.write(move |writing| {
+            let replaced = all.into_iter();
+            replaced
+                .map(|(seen, next)| records::replace(writing.db, seen.revision, next))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        written.await.written_each(count)
+    }
+
     /// The reservation is the live record itself: storing the tombstone returns it.
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
         self.replace(seen, tombstone).await

@@ -15,14 +15,16 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{CeilingReached, RungResult, next_rung};
 use bullpen_core::ids::{Repository, RunnerName};
-use bullpen_core::instance::{Event, Owner, State};
+use bullpen_core::instance::{Event, Owner, Record, State};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Clock, Fault, Forge, Ledger, Ports, RunnerSpec};
+use bullpen_core::ports::{Clock, Fault, Forge, Ledger, Ports, RunnerSpec, Written};
 use bullpen_core::request::{OnPartial, Request};
 use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::patience::patiently;
+use crate::postman::Postman;
 use crate::tell::{Tell, Told, nobody};
 use crate::transition::{self, Moved};
 
@@ -148,14 +150,15 @@ pub async fn provision<P: Ports>(
     cancelled: impl Future<Output = ()>,
 ) -> Result<Provisioned, ProvisionError> {
     let id = &call.request.id;
-    let lookout = Lookout::default();
+    let (lookout, postman) = (Lookout::default(), Postman::default());
     let owner = Owner::Request(id.clone());
     let fulfilled = tokio::select! {
         biased;
         () = cancelled => Err(None),
-        fulfilled = fulfil(stack, call, &lookout) => fulfilled.map_err(Some),
+        fulfilled = fulfil(stack, call, &lookout, &postman) => fulfilled.map_err(Some),
         never = renew(stack, &owner) => match never {},
         never = lookout.look(stack) => match never {},
+        never = postman.deliver(stack) => match never {},
     };
     match fulfilled {
         Ok(provisioned) => Ok(provisioned),
@@ -185,6 +188,7 @@ async fn fulfil<P: Ports>(
     stack: &Stack<P>,
     call: Call<'_>,
     lookout: &Lookout,
+    postman: &Postman,
 ) -> Result<Provisioned, ProvisionError> {
     let started = stack.ports.clock().monotonic();
     let mut timings = Timings::default();
@@ -202,6 +206,7 @@ async fn fulfil<P: Ports>(
         begun: &begun,
         label,
         credential,
+        postman,
         lookout,
         tell: call.tell,
         began: started,
@@ -419,32 +424,61 @@ impl Ladder {
 
 /// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
 async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
-    let marked = held.into_iter().map(|held| mark_one(stack, held));
-    join_all(marked).await.into_iter().flatten().collect()
+    let mut marked = Vec::new();
+    let mut left = Vec::new();
+    for batch in held.chunks(IDS_PER_CALL_MAX) {
+        let writes: Vec<_> = batch.iter().map(|held| running(stack, held)).collect();
+        let wanted: Vec<_> = writes.iter().flatten().cloned().collect();
+        let mut answers = stack.ports.ledger().replace_all(&wanted).await.into_iter();
+        for (held, write) in batch.iter().zip(writes) {
+            let answer = write.and_then(|_| answers.next());
+            match answer {
+                Some(Ok(Written::Won(record))) => marked.push(Held { record, ..held.clone() }),
+                // Renewed, or overtaken, or without an answer: looked at one by one.
+                _ => left.push(held.clone()),
+            }
+        }
+    }
+    let others = join_all(left.into_iter().map(|held| mark_one(stack, held))).await;
+    marked.extend(others.into_iter().flatten());
+    marked
 }
 
-async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
-    let owner = match &held.record.state {
-        State::Created { owner, .. } | State::Claimed { owner, .. } => owner,
-        State::Running { .. } => return Some(held),
-        _ => return None,
+/// The event that marks a runner, if it is not marked yet.
+fn registered<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<Event> {
+    let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state else {
+        return None;
     };
     let now = stack.now();
-    let event = Event::Registered {
+    Some(Event::Registered {
         owner: owner.clone(),
         generation: held.record.generation,
         claim: held.claim.clone(),
         at: now,
         deadline: now.after(stack.limits.max_runtime_workflow),
         cap: now.after(stack.limits.hard_cap),
+    })
+}
+
+/// What was seen and what is to be stored.
+fn running<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<(Record, Record)> {
+    let next = held.record.on(&registered(stack, held)?).ok()?;
+    Some((held.record.clone(), next))
+}
+
+async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
+    let Some(event) = registered(stack, &held) else {
+        return matches!(held.record.state, State::Running { .. }).then_some(held);
     };
-    let until = now.after(stack.limits.claim_lease);
+    let owner = held.record.state.owner();
+    let until = stack.now().after(stack.limits.claim_lease);
     let record = match worker::latest(stack, &held.record, &event, until).await.ok()? {
         Moved::To(record) => record,
         // Another process of the same request may have marked it, which is just as good.
         Moved::Overtaken | Moved::Refused(_) => {
             let fresh = transition::read(stack, &held.record.id, until).await.ok()??;
-            let is_marked = matches!(&fresh.state, State::Running { owner: by, .. } if by == owner);
+            let is_marked =
+                matches!(fresh.state, State::Running { .. }) && fresh.state.owner() == owner;
             (is_marked && fresh.generation == held.record.generation).then_some(fresh)?
         }
     };

@@ -16,7 +16,7 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, 
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Ports, Started};
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Ports, Started, Written};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
@@ -25,6 +25,7 @@ use super::lookout::Lookout;
 use super::pickup::PickupManager;
 use crate::Stack;
 use crate::mail::{self, Posted};
+use crate::postman::Postman;
 use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
@@ -84,6 +85,8 @@ pub struct Terms<'s> {
     pub(super) begun: &'s Begun,
     /// What its runners register with; minted before anything is claimed.
     pub credential: Credential,
+    /// Who carries its orders.
+    pub postman: &'s Postman,
     /// Who watches its machines.
     pub lookout: &'s Lookout,
     /// Who is told.
@@ -242,7 +245,11 @@ pub async fn assign<P: Ports>(
         register_by: Some(register_by),
         hard_cap: stack.now().after(stack.limits.hard_cap),
     });
-    match mail::post(stack, &record.facts.mailbox, &order, register_by).await {
+    let key = &record.facts.mailbox;
+    if let Ok(Written::Won(_)) = terms.postman.post(key, &order).await {
+        return Outcome::Done;
+    }
+    match mail::post(stack, key, &order, register_by).await {
         Ok(Posted::Stored(_)) => Outcome::Done,
         Ok(Posted::Overtaken(_)) => Outcome::Lost,
         Err(fault) => Outcome::Systemic(format!("the mailbox is {fault}")),

@@ -24,6 +24,7 @@ macro_rules! mailbox_contract {
             mailbox,
             [
                 an_order_is_read_back_as_it_was_posted,
+                a_batch_of_orders_is_accepted_one_by_one,
                 only_a_newer_order_is_stored,
                 a_drain_becomes_a_stop_and_never_the_reverse,
                 a_withdrawal_never_erases_what_was_assigned,
@@ -98,6 +99,30 @@ async fn inbox(mailbox: &impl Mailbox) -> Option<Inbox> {
 async fn report(mailbox: &impl Mailbox) -> bullpen_core::mailbox::Report {
     let mut reports = answered(mailbox.reports(&[key()]).await);
     reports.pop().flatten().expect("the report is there")
+}
+
+/// Orders that go together are still accepted one by one, and answered in their order.
+pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>(harness: H) {
+    const AGENTS: u64 = 60;
+    let mailbox = harness.port();
+    let keys: Vec<_> = (0..AGENTS).map(|n| MailboxKey::new(format!("agent-{n:02}"))).collect();
+    for key in keys.iter().step_by(3) {
+        won(harness.another_process().post(key, &withdrawn(2, Mode::Drain)).await);
+    }
+    let orders: Vec<_> = keys.iter().map(|key| (key.clone(), assigned(1))).collect();
+    let answers = mailbox.post_all(&orders).await;
+    assert_eq!(answers.len(), orders.len());
+    for (number, (answer, (key, order))) in answers.into_iter().zip(&orders).enumerate() {
+        let inbox = answered(mailbox.inbox(key, Read::Consistent).await).expect("it is there");
+        if number % 3 == 0 {
+            lost(answer);
+            assert_eq!(inbox.order, withdrawn(2, Mode::Drain));
+        } else {
+            assert_eq!(won(answer), inbox);
+            assert_eq!(inbox.order, *order);
+        }
+    }
+    assert!(mailbox.post_all(&[]).await.is_empty());
 }
 
 /// An order and the memory of what was assigned come back whole, to any process.

@@ -16,7 +16,7 @@ use bullpen_core::ports::{Fault, Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
-use super::{Past, lag, locked, written};
+use super::{Past, each, lag, locked, written};
 use crate::clock::{SimClock, pass};
 use crate::wire::{Reply, Wire};
 
@@ -186,6 +186,15 @@ impl Mailbox for MailboxModel {
     async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
         let (key, order) = (key.clone(), order.clone());
         written(self.trip(move |state, now| state.post(now, &key, order)).await)
+    }
+
+    async fn post_all(&self, orders: &[(MailboxKey, Order)]) -> Vec<Result<Written<Inbox>, Fault>> {
+        let (all, count) = (orders.to_vec(), orders.len());
+        let reply = self.trip(move |state, now| {
+            let posted = all.into_iter();
+            posted.map(|(key, order)| state.post(now, &key, order)).collect::<Vec<_>>()
+        });
+        each(reply.await, count)
     }
 
     async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {

@@ -79,6 +79,15 @@ fn written<T>(reply: Reply<Written<T>>) -> Result<Written<T>, Fault> {
     }
 }
 
+/// What conditional writes that were made by one call answer their caller.
+fn each<T>(reply: Reply<Vec<Written<T>>>, count: usize) -> Vec<Result<Written<T>, Fault>> {
+    match reply {
+        Reply::Answered(written) => written.into_iter().map(Ok).collect(),
+        Reply::Refused(fault) => (0..count).map(|_| Err(fault.clone())).collect(),
+        Reply::Lost => (0..count).map(|_| Ok(Written::Unknown)).collect(),
+    }
+}
+
 /// How much a read that may lag does this time. Draws nothing in weather without lag.
 fn lag(wire: &Wire) -> Duration {
     match wire.weather().lag_max {

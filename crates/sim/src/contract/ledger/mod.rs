@@ -42,6 +42,7 @@ macro_rules! ledger_contract {
                 a_stalled_claimer_cannot_write_over_a_newer_owner,
                 every_state_is_read_back_as_it_was_written,
                 of_many_writers_who_read_the_same_one_wins,
+                a_batch_is_won_and_lost_one_by_one,
                 a_write_whose_answer_was_lost_is_settled_by_reading,
                 every_write_raises_the_revision,
                 what_is_not_there_is_not_written_over,

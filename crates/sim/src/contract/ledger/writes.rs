@@ -136,3 +136,34 @@ pub async fn what_is_not_there_is_not_written_over<H: Harness<Port: Ledger>>(har
     lost(ledger.bury(&ending, &moved(&ending, &gone(now))).await);
     assert_eq!(ledger.read(&unknown.id).await, Ok(None));
 }
+
+/// Writes that go together are still won and lost one by one, and answered in their order.
+pub async fn a_batch_is_won_and_lost_one_by_one<H: Harness<Port: Ledger>>(harness: H) {
+    const MACHINES: usize = 60;
+    let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
+    let mut writes = Vec::new();
+    for number in 0..MACHINES {
+        let nonce = format!("n-{number}");
+        let idle = idle(&harness, &format!("i-{number:02}")).await;
+        let claimed = won(ledger.claim(&claim(&idle, &owner, &nonce, now)).await);
+        let next = moved(&claimed, &registered(&claimed, &owner, &nonce, now));
+        writes.push((claimed, next));
+    }
+    // Every third is overtaken before the batch is sent.
+    let (claim, lease) = (|number| ClaimId::new(format!("n-{number}")), now.after(HOUR * 2));
+    for (number, (seen, _)) in writes.iter().enumerate().step_by(3) {
+        let generation = seen.generation;
+        let renewed = moved(seen, &Event::Renewed { claim: claim(number), generation, lease });
+        won(harness.another_process().replace(seen, &renewed).await);
+    }
+    let answers = ledger.replace_all(&writes).await;
+    assert_eq!(answers.len(), MACHINES);
+    for (number, (answer, (_, next))) in answers.into_iter().zip(&writes).enumerate() {
+        if number % 3 == 0 {
+            lost(answer);
+        } else {
+            is_stored(ledger, next, &won(answer)).await;
+        }
+    }
+    assert!(ledger.replace_all(&[]).await.is_empty());
+}

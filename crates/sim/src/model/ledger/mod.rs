@@ -22,7 +22,7 @@ use bullpen_core::ports::{
 };
 use bullpen_core::time::Timestamp;
 
-use super::{lag, locked, written};
+use super::{each, lag, locked, written};
 use crate::clock::SimClock;
 use crate::wire::{Reply, Wire};
 
@@ -134,6 +134,18 @@ impl Ledger for LedgerModel {
     async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
         let (seen, next) = (seen.revision, next.clone());
         self.write(move |state, now| state.replace(now, seen, next)).await
+    }
+
+    async fn replace_all(
+        &self,
+        writes: &[(Record, Record)],
+    ) -> Vec<Result<Written<Record>, Fault>> {
+        let (all, count) = (writes.to_vec(), writes.len());
+        let reply = self.trip(move |state, now| {
+            let replaced = all.into_iter();
+            replaced.map(|(seen, next)| state.replace(now, seen.revision, next)).collect::<Vec<_>>()
+        });
+        each(reply.await, count)
     }
 
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
