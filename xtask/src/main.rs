@@ -9,14 +9,18 @@
 
 mod act;
 mod clean_tree;
+mod debian;
 mod deny;
+mod dynamodb_local;
 mod gate;
+mod ministack;
 mod place;
 mod sabotage;
 mod seeds;
 mod steps;
 mod tidy;
 mod tools;
+mod venv;
 
 use std::process::ExitCode;
 

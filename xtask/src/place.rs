@@ -92,9 +92,18 @@ fn cache_home(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
 }
 
 /// The command as one would type it, without its environment.
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+impl Place {
+    /// A place under `root` that nobody looks at.
+    pub(crate) fn of_test(root: &str) -> Self {
+        let root = PathBuf::from(root);
+        Self { cache: root.join("cache"), target: root.join("target"), root, ci: false }
+    }
 }
 
 #[cfg(test)]

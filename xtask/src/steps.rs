@@ -4,7 +4,7 @@
 
 use crate::gate::Step;
 use crate::place::succeed;
-use crate::{act, clean_tree, deny, sabotage, seeds, tidy, tools};
+use crate::{clean_tree, deny, sabotage, seeds, tidy, tools};
 
 /// Every step.
 pub(crate) const ALL: &[Step] = &[
@@ -42,7 +42,7 @@ pub(crate) const ALL: &[Step] = &[
         what: "cargo test --workspace",
         run: |gate| {
             let mut test = gate.place.command("cargo");
-            test.env(act::VARIABLE, act::program(gate.place)?);
+            test.envs(tools::for_tests(gate.place)?);
             succeed(test.args(["test", "--workspace"]))
         },
     },

