@@ -125,7 +125,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         name: "bullpen-aws",
         rooms: &["bullpen-core"],
-        test_rooms: &["bullpen-sim"],
+        test_rooms: &["bullpen-faulty", "bullpen-sim"],
         // Besides `aws-*`, which this room owns.
         outside: Outside::Only(&[
             "futures-util",
@@ -174,8 +174,26 @@ pub(crate) const ROOMS: &[Room] = &[
             "bullpen-github",
             "bullpen-sim",
         ],
-        test_rooms: &[],
+        test_rooms: &["bullpen-faulty"],
         outside: Outside::Any,
+        parts: &[],
+    },
+    Room {
+        // For tests and benchmarks: no room links it.
+        name: "bullpen-faulty",
+        rooms: &[],
+        test_rooms: &[],
+        outside: Outside::Only(&[
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "rand_chacha",
+            "rand_core",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tracing",
+        ]),
         parts: &[],
     },
     Room {

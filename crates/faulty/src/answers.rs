@@ -1,0 +1,187 @@
+//! Refusals in AWS's own shape: status, `__type`, and the headers that AWS sets.
+//!
+//! DynamoDB and SQS name an error in the body's `__type`. SQS besides has `x-amzn-query-error`,
+//! the name that its older protocol has for it. Neither sets `x-amzn-errortype`, which belongs to
+//! protocols without a `__type`; it is set only where a target is neither of the two.
+//!
+//! Written from AWS's documentation and the SDK's models; not recorded from AWS.
+//!
+//! Not here: when they are given (`levers`).
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::call::{Head, Service};
+use crate::fault::Fault;
+
+const DYNAMODB: &str = "com.amazonaws.dynamodb.v20120810#";
+const SQS: &str = "com.amazonaws.sqs#";
+/// What AWS's front answers before a service sees the call.
+const FRONT: &str = "com.amazon.coral.availability#";
+const SERVICE: &str = "com.amazon.coral.service#";
+/// DynamoDB takes no more items in one transaction.
+const TRANSACTION_ITEMS_MAX: usize = 100;
+
+/// An error before it is written down.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    status: u16,
+    namespace: &'static str,
+    code: &'static str,
+    message: String,
+    /// By transaction item.
+    reasons: Option<Vec<Value>>,
+}
+
+/// The answer that is given in the target's place, if the fault is one.
+pub(crate) fn refusal(
+    fault: Fault,
+    call: &Head,
+    body: &Bytes,
+    draw: u64,
+) -> Option<Response<Full<Bytes>>> {
+    let refusal = if fault == Fault::Conflict {
+        conflict(&call.operation, body, draw)
+    } else {
+        let (status, namespace, code, message) = words(fault, call.service)?;
+        Refusal { status, namespace, code, message: message.to_owned(), reasons: None }
+    };
+    Some(refusal.response(call.service))
+}
+
+type Words = (u16, &'static str, &'static str, &'static str);
+
+fn words(fault: Fault, service: Service) -> Option<Words> {
+    let rate = "Rate of requests exceeds the allowed throughput.";
+    let words = match (fault, service) {
+        (Fault::Throttled, Service::Sqs) => (403, SQS, "RequestThrottled", rate),
+        (Fault::ThroughputExceeded, Service::DynamoDb) => (
+            400,
+            DYNAMODB,
+            "ProvisionedThroughputExceededException",
+            "The level of configured provisioned throughput for the table was exceeded. Consider \
+             increasing your provisioning level with the UpdateTable API.",
+        ),
+        (Fault::Throttled | Fault::ThroughputExceeded, _) => {
+            (400, FRONT, "ThrottlingException", rate)
+        }
+        (Fault::InternalError, Service::Sqs) => {
+            (500, SERVICE, "InternalFailure", "We encountered an internal error.")
+        }
+        (Fault::InternalError, _) => {
+            (500, DYNAMODB, "InternalServerError", "Internal server error")
+        }
+        (Fault::Unavailable, _) => {
+            (503, FRONT, "ServiceUnavailable", "Service is temporarily unavailable.")
+        }
+        (
+            Fault::ResetBefore
+            | Fault::AnswerLost
+            | Fault::AnswerReset
+            | Fault::SlowAnswer
+            | Fault::Conflict,
+            _,
+        ) => return None,
+    };
+    Some(words)
+}
+
+fn conflict(operation: &str, body: &Bytes, draw: u64) -> Refusal {
+    let plain = Refusal {
+        status: 400,
+        namespace: DYNAMODB,
+        code: "TransactionConflictException",
+        message: "Transaction is ongoing for the item".to_owned(),
+        reasons: None,
+    };
+    if operation != "TransactWriteItems" {
+        return plain;
+    }
+    let items = transaction_items(body);
+    let hit = usize::try_from(draw).unwrap_or(usize::MAX) % items;
+    let reason = |item| {
+        if item == hit {
+            json!({"Code": "TransactionConflict", "Message": plain.message})
+        } else {
+            json!({"Code": "None"})
+        }
+    };
+    let codes: Vec<&str> =
+        (0..items).map(|item| if item == hit { "TransactionConflict" } else { "None" }).collect();
+    let message = format!(
+        "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+        codes.join(", ")
+    );
+    let reasons = Some((0..items).map(reason).collect());
+    Refusal { code: "TransactionCanceledException", message, reasons, ..plain }
+}
+
+/// At least one, so that there is a reason to give.
+fn transaction_items(body: &Bytes) -> usize {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let items = body.get("TransactItems").and_then(Value::as_array).map_or(1, Vec::len);
+    items.clamp(1, TRANSACTION_ITEMS_MAX)
+}
+
+impl Refusal {
+    fn response(self, service: Service) -> Response<Full<Bytes>> {
+        // DynamoDB writes `message` or `Message`, depending on who refuses; clients read both.
+        let mut body = json!({
+            "__type": format!("{}{}", self.namespace, self.code), "message": self.message,
+        });
+        if let Some(reasons) = self.reasons {
+            body["CancellationReasons"] = Value::Array(reasons);
+        }
+        let mut response = Response::builder()
+            .status(self.status)
+            .header(CONTENT_TYPE, "application/x-amz-json-1.0")
+            .header("x-amzn-requestid", "00000000-0000-4000-8000-000000000000");
+        if service == Service::Sqs {
+            let whose = if self.status < 500 { "Sender" } else { "Receiver" };
+            response = response.header("x-amzn-query-error", format!("{};{whose}", self.code));
+        }
+        if service == Service::Other {
+            response = response.header("x-amzn-errortype", self.code);
+        }
+        response.body(Full::new(body.to_string().into())).unwrap_or_else(|_| bad_gateway())
+    }
+}
+
+/// What the proxy says when the target does not answer: no fault, and no shape of AWS's.
+pub(crate) fn bad_gateway() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new("the target did not answer".into()));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_either_a_refusal_or_the_wires() {
+        let refusals: Vec<Fault> = Fault::ALL
+            .into_iter()
+            .filter(|fault| words(*fault, Service::DynamoDb).is_some())
+            .collect();
+        assert_eq!(
+            refusals,
+            [Fault::Throttled, Fault::ThroughputExceeded, Fault::InternalError, Fault::Unavailable]
+        );
+    }
+
+    #[test]
+    fn a_cancelled_transaction_has_a_reason_for_each_item() {
+        let body = Bytes::from(r#"{"TransactItems":[{},{},{}]}"#);
+        let refusal = conflict("TransactWriteItems", &body, 4);
+        let codes: Vec<Value> =
+            refusal.reasons.unwrap().into_iter().map(|reason| reason["Code"].clone()).collect();
+        assert_eq!(codes, ["None", "TransactionConflict", "None"]);
+        assert!(refusal.message.ends_with("[None, TransactionConflict, None]"));
+        let odd = conflict("TransactWriteItems", &Bytes::from("no json"), 4);
+        assert_eq!(odd.reasons.unwrap().len(), 1);
+    }
+}

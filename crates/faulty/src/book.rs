@@ -1,0 +1,216 @@
+//! The calls a proxy saw: how many, by whom, and when.
+//!
+//! Not here: which answers were given (the caller has them).
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::call::Head;
+use crate::fault::Fault;
+use crate::real::now;
+
+/// Calls beyond this are counted and no longer logged: a benchmark must not fill the memory.
+const LOG_CALLS_MAX: usize = 100_000;
+
+/// One call as the proxy saw it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The last part of `X-Amz-Target`; `-` without one.
+    pub operation: String,
+    /// The access key id of the caller; `-` without one.
+    pub group: String,
+    /// What befell it.
+    pub fault: Option<Fault>,
+    /// Whether it was sent to the target.
+    pub forwarded: bool,
+    /// When all of it had arrived.
+    pub begin: Instant,
+    /// When its answer was given, its connection was cut, or its caller had gone; none until then.
+    pub end: Option<Instant>,
+}
+
+/// How many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls that arrived.
+    pub arrived: u64,
+    /// Calls that were sent to the target.
+    pub forwarded: u64,
+    /// Calls that the target did not answer; their callers were told 502.
+    pub unanswered: u64,
+    /// Calls by what befell them.
+    pub faults: BTreeMap<Fault, u64>,
+}
+
+impl Tally {
+    /// Calls that this befell.
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.faults.get(&fault).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.arrived += other.arrived;
+        self.forwarded += other.forwarded;
+        self.unanswered += other.unanswered;
+        for (fault, count) in &other.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+    }
+}
+
+/// What a proxy saw up to now.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// By group, then operation.
+    tallies: BTreeMap<String, BTreeMap<String, Tally>>,
+    log: Vec<Call>,
+    unlogged: u64,
+}
+
+impl Counts {
+    /// All calls.
+    pub fn total(&self) -> Tally {
+        self.sum(|_, _| true)
+    }
+
+    /// The calls of one operation, by anyone.
+    pub fn operation(&self, operation: &str) -> Tally {
+        self.sum(|_, name| name == operation)
+    }
+
+    /// The calls by one access key id, of any operation.
+    pub fn group(&self, group: &str) -> Tally {
+        self.sum(|name, _| name == group)
+    }
+
+    /// Each operation by each group: `(group, operation, tally)`, in the order of their names.
+    pub fn each(&self) -> impl Iterator<Item = (&str, &str, &Tally)> {
+        self.tallies.iter().flat_map(|(group, operations)| {
+            operations.iter().map(move |(name, tally)| (group.as_str(), name.as_str(), tally))
+        })
+    }
+
+    /// The calls in the order they arrived, the first hundred thousand of them.
+    pub fn log(&self) -> &[Call] {
+        &self.log
+    }
+
+    /// Calls that are counted and not in the log.
+    pub fn unlogged(&self) -> u64 {
+        self.unlogged
+    }
+
+    fn sum(&self, wanted: impl Fn(&str, &str) -> bool) -> Tally {
+        let mut sum = Tally::default();
+        for (_, _, tally) in self.each().filter(|(group, name, _)| wanted(group, name)) {
+            sum.add(tally);
+        }
+        sum
+    }
+
+    fn tally(&mut self, call: &Head) -> &mut Tally {
+        let operations = self.tallies.entry(call.group.clone()).or_default();
+        operations.entry(call.operation.clone()).or_default()
+    }
+
+    /// Counts a call that arrived; the answer is its place in the log, if it has one.
+    pub(crate) fn arrived(&mut self, call: &Head, fault: Option<Fault>) -> Option<usize> {
+        let tally = self.tally(call);
+        tally.arrived += 1;
+        if let Some(fault) = fault {
+            *tally.faults.entry(fault).or_default() += 1;
+        }
+        if self.log.len() == LOG_CALLS_MAX {
+            self.unlogged += 1;
+            return None;
+        }
+        self.log.push(Call {
+            operation: call.operation.clone(),
+            group: call.group.clone(),
+            fault,
+            forwarded: false,
+            begin: now(),
+            end: None,
+        });
+        Some(self.log.len() - 1)
+    }
+
+    pub(crate) fn forwarded(&mut self, call: &Head, place: Option<usize>) {
+        self.tally(call).forwarded += 1;
+        if let Some(logged) = place.and_then(|place| self.log.get_mut(place)) {
+            logged.forwarded = true;
+        }
+    }
+
+    pub(crate) fn unanswered(&mut self, call: &Head) {
+        self.tally(call).unanswered += 1;
+    }
+
+    pub(crate) fn ended(&mut self, place: Option<usize>) {
+        if let Some(logged) = place.and_then(|place| self.log.get_mut(place)) {
+            logged.end = Some(now());
+        }
+    }
+}
+
+/// How many of these calls could have waited for one another: the longest chain in which each began
+/// after the one before it had ended.
+///
+/// Calls that a client sends one after the other are always such a chain. Calls that it sends at
+/// once need not overlap here if the target is fast, and then count too: make every answer slow
+/// ([`Fault::SlowAnswer`] with odds of a thousand) where the number has to be exact.
+pub fn longest_chain<'a>(calls: impl IntoIterator<Item = &'a Call>) -> usize {
+    let mut calls: Vec<&Call> = calls.into_iter().collect();
+    // Taking what ends first leaves the most room. What has not ended leaves none.
+    calls.sort_by_key(|call| (call.end.is_none(), call.end));
+    let mut length = 0;
+    let mut free: Option<Instant> = None;
+    for call in calls {
+        if free.is_some_and(|free| call.begin < free) {
+            continue;
+        }
+        length += 1;
+        let Some(end) = call.end else { break };
+        free = Some(end);
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn calls(times: &[(u64, Option<u64>)]) -> Vec<Call> {
+        let zero = now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let call = |(begin, end): &(u64, Option<u64>)| Call {
+            operation: String::new(),
+            group: String::new(),
+            fault: None,
+            forwarded: true,
+            begin: at(*begin),
+            end: end.map(at),
+        };
+        times.iter().map(call).collect()
+    }
+
+    fn chain(times: &[(u64, Option<u64>)]) -> usize {
+        longest_chain(&calls(times))
+    }
+
+    #[test]
+    fn a_chain_is_of_calls_that_do_not_overlap() {
+        assert_eq!(chain(&[]), 0);
+        assert_eq!(chain(&[(0, Some(10)), (10, Some(20)), (20, Some(30))]), 3);
+        assert_eq!(chain(&[(0, Some(10)), (1, Some(11)), (2, Some(12))]), 1);
+        assert_eq!(chain(&[(0, Some(100)), (1, Some(2)), (3, Some(4)), (5, Some(6))]), 3);
+    }
+
+    #[test]
+    fn a_call_that_has_not_ended_is_the_last_of_its_chain() {
+        assert_eq!(chain(&[(0, Some(10)), (11, None), (12, None)]), 2);
+        assert_eq!(chain(&[(0, None), (11, Some(12))]), 1);
+    }
+}

@@ -1,0 +1,7 @@
+//! The proxy as its users meet it, over real sockets.
+//!
+//! Not here: what can be said without a socket (beside the code).
+
+mod counting;
+mod faults;
+mod support;
