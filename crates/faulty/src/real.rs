@@ -1,9 +1,10 @@
-//! Real time: sockets know no other.
+//! Real time and the environment: sockets and child processes know no other.
 //!
 //! Not here: anything that decides by them.
 
-#![expect(clippy::disallowed_methods, reason = "real sockets live in real time")]
+#![expect(clippy::disallowed_methods, reason = "real sockets and processes live in real time")]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub(crate) fn now() -> Instant {
@@ -12,4 +13,14 @@ pub(crate) fn now() -> Instant {
 
 pub(crate) async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// Stops the thread, for callers that are not asynchronous.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// An environment variable that is set and not empty.
+pub(crate) fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

