@@ -128,10 +128,10 @@ fn transaction_items(body: &Bytes) -> usize {
 
 impl Refusal {
     fn response(self, service: Service) -> Response<Full<Bytes>> {
-        // DynamoDB writes `message` or `Message`, depending on who refuses; clients read both.
-        let mut body = json!({
-            "__type": format!("{}{}", self.namespace, self.code), "message": self.message,
-        });
+        let mut body = json!({"__type": format!("{}{}", self.namespace, self.code)});
+        // A cancelled transaction's is the one that DynamoDB spells with a capital.
+        let message = if self.reasons.is_some() { "Message" } else { "message" };
+        body[message] = self.message.into();
         if let Some(reasons) = self.reasons {
             body["CancellationReasons"] = Value::Array(reasons);
         }

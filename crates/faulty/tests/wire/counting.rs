@@ -70,6 +70,37 @@ async fn calls_one_after_the_other_are_a_chain_and_calls_at_once_are_not() {
     assert_eq!(longest_chain(counts.log()), 4);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_of_many_callers_at_once_are_what_the_target_saw() {
+    let (target, proxy) = calm().await;
+    proxy.set(Plan::seeded(3).with(Fault::Throttled, 100).with(Fault::InternalError, 100));
+    let mut callers = JoinSet::new();
+    for caller in 0..32 {
+        let mut client = Client::connect(proxy.address()).await;
+        callers.spawn(async move {
+            for _ in 0..20 {
+                client.call(PUT, &format!("AGENT{caller}"), b"{}").await.expect("an answer");
+            }
+        });
+    }
+    callers.join_all().await;
+    let total = proxy.counts().total();
+    let refused = total.of(Fault::Throttled) + total.of(Fault::InternalError);
+    assert_eq!((total.arrived, total.unanswered), (640, 0));
+    assert_eq!(total.forwarded, 640 - refused);
+    assert_eq!(target.seen().len() as u64, total.forwarded);
+    // One stream for each caller: the interleaving decides nothing.
+    let again = Proxy::start(target.address, Plan::calm()).await.expect("a proxy");
+    again.set(Plan::seeded(3).with(Fault::Throttled, 100).with(Fault::InternalError, 100));
+    let mut client = Client::connect(again.address()).await;
+    for caller in (0..32).rev() {
+        for _ in 0..20 {
+            client.call(PUT, &format!("AGENT{caller}"), b"{}").await.expect("an answer");
+        }
+    }
+    assert_eq!(again.counts().total(), total);
+}
+
 async fn call_get(address: std::net::SocketAddr) -> u16 {
     call(address, GET, "{}").await.expect("an answer").status
 }
