@@ -16,6 +16,8 @@ use crate::real::{now, pause, variable};
 
 /// Somebody else may take the port between our choosing it and the emulator's using it.
 const STARTS_MAX: u32 = 3;
+/// More ports than this are not reserved for emulators at once.
+const PORTS_TRIED_MAX: u32 = 100;
 /// A busy machine needs seconds for what takes half a second.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(20);
@@ -112,8 +114,7 @@ impl Emulator {
     fn start(command: impl Fn(u16, &Path) -> Command, path: &str) -> io::Result<Self> {
         let mut starts = 1;
         loop {
-            let address = free_address()?;
-            let scratch = Scratch::new(address.port())?;
+            let (address, scratch) = reserve()?;
             let command = command(address.port(), &scratch.0);
             let mut emulator = Self::spawn(command, address, scratch)?;
             match emulator.wait_until_it_answers(path) {
@@ -166,18 +167,10 @@ impl Drop for Emulator {
     }
 }
 
-/// A directory for what an emulator leaves behind.
+/// A directory for what an emulator leaves behind. Its name has the port, so whoever made it has the
+/// port: two emulators that are starting do not get the same one, and none is taken for the other.
 #[derive(Debug)]
 struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(port: u16) -> io::Result<Self> {
-        let name = format!("bullpen-emulator-{}-{port}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -199,9 +192,22 @@ fn end(child: &mut Child) {
     }
 }
 
-/// A port that nobody had a moment ago.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// A port that nobody had a moment ago, and the directory that reserves it.
+fn reserve() -> io::Result<(SocketAddr, Scratch)> {
+    let mut tried = 1;
+    loop {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let path = std::env::temp_dir().join(format!("bullpen-emulator-{}", address.port()));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok((address, Scratch(path))),
+            Err(error)
+                if tried == PORTS_TRIED_MAX || error.kind() != io::ErrorKind::AlreadyExists =>
+            {
+                return Err(error);
+            }
+            Err(_) => tried += 1,
+        }
+    }
 }
 
 /// Whether something at this address speaks HTTP.
@@ -240,8 +246,7 @@ mod tests {
     fn sleeper() -> Emulator {
         let mut command = Command::new("sleep");
         command.arg("600");
-        let address = free_address().expect("an address");
-        let scratch = Scratch::new(address.port()).expect("a directory");
+        let (address, scratch) = reserve().expect("a port");
         Emulator::spawn(command, address, scratch).expect("it starts")
     }
 
