@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, inputs, labels, lint, log, pools, render, sim, stand_in, stand_in_runner, supervise,
+    agent, demo, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner, supervise,
     workflow,
 };
 
@@ -25,7 +25,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the main job on this machine, without an account anywhere
-    Demo,
+    ///
+    /// Three workflow runs on a GitHub of its own and a state of its own, both gone at the end, with
+    /// real agents and real jobs: a cold one, a warm one, and two requests at once. Exits with 0 if
+    /// all of it went as it should, and with 130 or 143 if it was interrupted.
+    Demo(demo::DemoArgs),
     /// Read labels as the service would
     #[command(subcommand)]
     Labels(LabelsCommand),
@@ -122,13 +126,7 @@ fn run(command: Command) -> ExitCode {
     let level = if watched { LevelFilter::OFF } else { LevelFilter::INFO };
     log::begin(&inputs::environment(), level);
     let exit = match command {
-        Command::Demo => {
-            render::error(
-                "the demo is not there yet: it comes with `provision` and `release`",
-                Some("`bullpen sim run --seeds 0..100` runs the engine in simulated worlds"),
-            );
-            Exit::Failed
-        }
+        Command::Demo(args) => demo::demo(&args),
         Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
         Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
         Command::Lint(args) => lint::run(&args),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 mod agent;
 mod cli;
 mod config_file;
+mod demo;
 mod exit;
 mod house;
 mod inputs;

@@ -25,6 +25,7 @@ use std::fmt;
 pub(crate) use classes::runner_classes;
 pub(crate) use common::{CommonArgs, CommonInputs, StackArgs};
 pub(crate) use github::{Credential, GithubArgs, GithubInputs, Scope};
+pub(crate) use identity::IdentityArgs;
 pub(crate) use outputs::{Places, Provisioned, masks};
 pub(crate) use provision::{ProvisionArgs, ProvisionInputs};
 pub(crate) use refresh::{RefreshArgs, RefreshInputs};

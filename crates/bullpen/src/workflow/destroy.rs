@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{Failure, move_in, told};
 use crate::exit::Exit;
+use crate::house::House;
 use crate::inputs::{CommonArgs, CommonInputs, Environment};
 use crate::render;
 
@@ -47,6 +48,13 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
         return Ok(Exit::Done);
     }
     let house = move_in(&common, environment).await?;
+    let destroyed = tear_down(house, state).await?;
+    show(common.stack.json, &destroyed);
+    Ok(Exit::Done)
+}
+
+/// Ends every machine of a house, waits until they are gone, and removes the house's state.
+pub(crate) async fn tear_down(house: House, state: &Path) -> Result<Destroyed, Failure> {
     let until = house.stack.now().after(WITHIN);
     let destroyed = end_everything(&house.stack, until).await;
     let destroyed = destroyed.map_err(|fault| Failure::of("could not end everything", &fault))?;
@@ -55,8 +63,7 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
         let what = format!("every machine is gone, but not {}: {error}", state.display());
         Failure { exit: Exit::Failed, what, hint: None }
     })?;
-    show(common.stack.json, &destroyed);
-    Ok(Exit::Done)
+    Ok(destroyed)
 }
 
 /// Removes what is ours, and the directory if nothing else is in it.

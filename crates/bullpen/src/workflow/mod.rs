@@ -17,13 +17,13 @@ use crate::house::{self, House, NoHouse, Plans};
 use crate::inputs::{self, CommonInputs, Credential, Environment, UsageError, files, masks};
 use crate::render;
 
-mod destroy;
-mod progress;
-mod provision;
+pub(crate) mod destroy;
+pub(crate) mod progress;
+pub(crate) mod provision;
 mod refresh;
-mod release;
+pub(crate) mod release;
 mod status;
-mod verify;
+pub(crate) mod verify;
 
 pub(crate) use destroy::{DestroyArgs, destroy};
 pub(crate) use provision::provision;
@@ -97,7 +97,7 @@ fn chain(error: &dyn Error) -> String {
 }
 
 /// Runs a command to its end and tells why it failed, if it did.
-fn told(command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failure>) -> Exit {
+pub(crate) fn told(command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failure>) -> Exit {
     let environment = inputs::environment();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
@@ -142,6 +142,6 @@ async fn move_in(common: &CommonInputs, environment: &Environment) -> Result<Hou
 
 /// A name for a request that nobody named. The standard library seeds its hashers from the system's
 /// entropy, which is all that is needed here.
-fn fresh_name() -> String {
+pub(crate) fn fresh_name() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }

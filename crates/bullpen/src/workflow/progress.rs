@@ -12,8 +12,9 @@ use crate::render;
 
 /// Shows progress, with the time since it began.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     clock: SystemClock,
+    whose: String,
     wanted: usize,
     ready: AtomicUsize,
 }
@@ -21,13 +22,23 @@ pub(super) struct Progress {
 impl Progress {
     /// Towards this many machines.
     pub(super) fn new(wanted: usize) -> Self {
-        Self { clock: SystemClock::new(), wanted, ready: AtomicUsize::new(0) }
+        Self { clock: SystemClock::new(), whose: String::new(), wanted, ready: AtomicUsize::new(0) }
+    }
+
+    /// The same for one of several that are shown together, by one clock.
+    pub(crate) fn of(whose: &str, wanted: usize, clock: SystemClock) -> Self {
+        Self { clock, whose: format!("{whose}  "), ..Self::new(wanted) }
     }
 
     /// Shows one thing.
-    pub(super) fn show(&self, told: &Told) {
+    pub(crate) fn show(&self, told: &Told) {
+        self.say(&self.line(told));
+    }
+
+    /// Shows something that the engine does not know of.
+    pub(crate) fn say(&self, line: &str) {
         let elapsed = self.clock.monotonic().as_secs_f64();
-        render::talk(&format!("{elapsed:7.2} s  {}", self.line(told)));
+        render::talk(&format!("{elapsed:7.2} s  {}{line}", self.whose));
     }
 
     fn line(&self, told: &Told) -> String {

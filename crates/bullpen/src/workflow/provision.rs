@@ -5,6 +5,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use bullpen_core::config::Config;
 use bullpen_core::ids::{InstanceId, TrustGroup};
 use bullpen_core::request::Request;
 use bullpen_engine::provision::creation::CreationError;
@@ -42,24 +43,10 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
         inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
     }
     needs_a_runner(&inputs)?;
-    let machine = inputs.machine.machine(config.as_ref())?;
     if let Some(max_runtime) = inputs.max_runtime {
         house.stack.limits.max_runtime_workflow = max_runtime;
     }
-    let deadline = inputs.deadline.unwrap_or(house.stack.limits.request_deadline);
-    let request = Request {
-        id: inputs.request.clone(),
-        incarnation: 0,
-        class: machine.class,
-        count: inputs.count,
-        usage: machine.usage,
-        allowed_types: machine.allowed_types,
-        trust: trust(&inputs),
-        deadline: house.stack.now().after(deadline),
-        on_partial: inputs.on_partial,
-        on_demand_fallback: inputs.on_demand_fallback,
-        spec_hash: Some(house.stack.spec_hash.clone()),
-    };
+    let request = request(&inputs, &house, config.as_ref())?;
     let places = Places::of(environment);
     places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
     let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
@@ -67,6 +54,29 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     places.finish(&outputs).map_err(|error| cannot_write(&error))?;
     show(&inputs, &outputs, &provisioned);
     Ok(Exit::Done)
+}
+
+/// What the inputs ask for, of this house.
+pub(crate) fn request(
+    inputs: &ProvisionInputs,
+    house: &House,
+    config: Option<&Config>,
+) -> Result<Request, UsageError> {
+    let machine = inputs.machine.machine(config)?;
+    let deadline = inputs.deadline.unwrap_or(house.stack.limits.request_deadline);
+    Ok(Request {
+        id: inputs.request.clone(),
+        incarnation: 0,
+        class: machine.class,
+        count: inputs.count,
+        usage: machine.usage,
+        allowed_types: machine.allowed_types,
+        trust: trust(inputs),
+        deadline: house.stack.now().after(deadline),
+        on_partial: inputs.on_partial,
+        on_demand_fallback: inputs.on_demand_fallback,
+        spec_hash: Some(house.stack.spec_hash.clone()),
+    })
 }
 
 /// Machines cannot be launched without a runner program, and idle ones may not be enough.
@@ -155,7 +165,8 @@ fn exit_code(error: &ProvisionError) -> Exit {
     }
 }
 
-fn outputs(request: &Request, provisioned: &Provisioned) -> inputs::Provisioned {
+/// What a fulfilled request tells the workflow.
+pub(crate) fn outputs(request: &Request, provisioned: &Provisioned) -> inputs::Provisioned {
     let of = |how| {
         let count = provisioned.runners.iter().filter(|held| held.how == how).count();
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -186,7 +197,8 @@ fn timings(timings: &Timings) -> Vec<(String, Duration)> {
     .to_vec()
 }
 
-fn millis(took: Duration) -> f64 {
+/// In milliseconds, to the microsecond.
+pub(crate) fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }
 

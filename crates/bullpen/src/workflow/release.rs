@@ -5,6 +5,7 @@
 use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::{release_request, requests_of};
+use bullpen_engine::tell::Tell;
 use serde_json::json;
 
 use super::progress::Progress;
@@ -38,19 +39,29 @@ async fn of_run(house: &House, run: &RunAttempt) -> Result<Vec<RequestId>, Failu
 
 /// All of them at once: each waits for its own jobs.
 async fn release_all(house: &House, requests: &[RequestId]) -> Result<Released, Failure> {
-    let (stack, progress) = (&house.stack, Progress::new(0));
+    let progress = Progress::new(0);
     let tell = |told| progress.show(&told);
-    let limits = &stack.limits;
-    let until = stack.now().after(limits.release_acknowledgement + limits.clock_skew);
-    let releases = requests.iter().map(|id| release_request(stack, id, until, &tell));
+    let releases = requests.iter().map(|id| release_one(house, id, &tell));
     let mut all = Released::default();
     for one in futures_util::future::join_all(releases).await {
-        let one = one.map_err(|fault| Failure::of("could not release", &fault))?;
+        let one = one?;
         all.returned.extend(one.returned);
         all.ended.extend(one.ended);
         all.waiting.extend(one.waiting);
     }
     Ok(all)
+}
+
+/// Gives back what one request holds, and waits for it as long as an agent may take.
+pub(crate) async fn release_one(
+    house: &House,
+    id: &RequestId,
+    tell: Tell<'_>,
+) -> Result<Released, Failure> {
+    let (stack, limits) = (&house.stack, &house.stack.limits);
+    let until = stack.now().after(limits.release_acknowledgement + limits.clock_skew);
+    let released = release_request(stack, id, until, tell).await;
+    released.map_err(|fault| Failure::of("could not release", &fault))
 }
 
 fn show(json: bool, requests: &[RequestId], released: &Released) {

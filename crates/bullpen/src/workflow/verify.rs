@@ -50,7 +50,7 @@ async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failur
 }
 
 /// How many live records there are, and everything that does not hold.
-async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<Violation>), Fault> {
+pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<Violation>), Fault> {
     // Records first: a machine that is launched meanwhile is then only a machine more.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;

@@ -141,6 +141,12 @@ impl StandIn {
         self.world.until(|state, now| view(state, now).filter(|it| it.conclusion.is_some())).await
     }
 
+    /// Waits until a job has started. Never returns for one that never does.
+    pub async fn started(&self, job: u64) -> JobView {
+        let view = |state: &mut state::State| state.jobs.get(&job).map(state::Job::view);
+        self.world.until(|state, _| view(state).filter(|it| it.started_at.is_some())).await
+    }
+
     /// How many calls of GitHub's interface there have been, whatever they were answered.
     pub fn calls(&self) -> u64 {
         self.world.look(|state, _| state.calls)

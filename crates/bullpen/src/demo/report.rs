@@ -1,0 +1,219 @@
+//! Telling what came of the demo, and whether it is what should have.
+//!
+//! Not here: doing it (`play`).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::play::{Played, Row};
+use crate::workflow::provision::millis;
+
+/// Everything there is to tell.
+#[derive(Debug)]
+pub(super) struct Report {
+    played: Played,
+    /// What a boot pretends to take.
+    boot: Duration,
+    /// How many machines there were.
+    machines: usize,
+    /// How long all of it took.
+    took: Duration,
+}
+
+/// How much faster a warm request was than a cold one.
+struct Ratio {
+    cold: Duration,
+    warm: Duration,
+}
+
+impl Ratio {
+    fn with_boot(&self) -> f64 {
+        self.cold.as_secs_f64() / self.warm.as_secs_f64()
+    }
+
+    fn without(&self, boot: Duration) -> f64 {
+        self.cold.saturating_sub(boot).as_secs_f64() / self.warm.as_secs_f64()
+    }
+}
+
+impl Report {
+    /// From what was seen.
+    pub(super) fn new(played: Played, boot: Duration, machines: usize, took: Duration) -> Self {
+        Self { played, boot, machines, took }
+    }
+
+    /// What is not as it should be, in a few words each.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let rows = self.played.rows.iter().flat_map(wrong_with);
+        let made: u32 = self.played.rows.iter().map(|row| row.tiers.created).sum();
+        let machines = u32::try_from(self.machines).unwrap_or(u32::MAX);
+        let lost = (made != machines)
+            .then(|| format!("{made} machines were created, and {machines} ended with the demo"));
+        rows.chain(lost).chain(self.played.violations.iter().cloned()).collect()
+    }
+
+    /// To the last machine that listens; nothing if either run is missing.
+    fn ratio(&self) -> Option<Ratio> {
+        let of = |word| self.played.rows.iter().find(|row| row.run == word);
+        Some(Ratio { cold: of("cold")?.listening, warm: of("warm")?.listening })
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut lines = vec![format!(
+            "{:<6} {:<10} {:<19} {:>6} {:>7} {:>7} {:>11} {:>12} {:>12} {:>5}",
+            "RUN",
+            "REQUEST",
+            "WANTED",
+            "REUSED",
+            "STARTED",
+            "CREATED",
+            "ASSIGNED ms",
+            "LISTENING ms",
+            "FIRST JOB ms",
+            "JOBS"
+        )];
+        lines.extend(self.played.rows.iter().map(line));
+        let boot = self.boot.as_secs_f64();
+        lines.push(format!(
+            "\nTimes count from the request's beginning: until every assignment was stored, until the \
+             last machine\nlistened, and until the first job started. A new machine pretends to boot \
+             for {boot} s: that is a model's\nnumber, and most of what a cold request takes here."
+        ));
+        if let Some(ratio) = self.ratio() {
+            let (warm, cold) = (ratio.warm.as_millis(), ratio.cold.as_millis());
+            lines.push(format!(
+                "Warm to cold, until all listen: 1 : {:.1} ({warm} ms to {cold} ms); without the \
+                 pretended boot 1 : {:.1}.",
+                ratio.with_boot(),
+                ratio.without(self.boot)
+            ));
+        }
+        let Played { records, violations, .. } = &self.played;
+        lines.push(format!(
+            "ledger verify: {records} records, {} violations. {} machines, all gone; {:.1} s in all.",
+            violations.len(),
+            self.machines,
+            self.took.as_secs_f64()
+        ));
+        lines.join("\n")
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let rows: Vec<Value> = self.played.rows.iter().map(object).collect();
+        json!({
+            "requests": rows,
+            "pretended_boot_ms": millis(self.boot),
+            "cold_to_warm": self.ratio().map(|ratio| ratio.with_boot()),
+            "cold_to_warm_without_boot": self.ratio().map(|ratio| ratio.without(self.boot)),
+            "records": self.played.records,
+            "violations": self.played.violations,
+            "machines": self.machines,
+            "took_ms": millis(self.took),
+            "wrong": self.wrong(),
+        })
+    }
+}
+
+fn wrong_with(row: &Row) -> Vec<String> {
+    let Row { ask, tiers, jobs, returned, .. } = row;
+    let (id, count) = (ask.request, ask.count);
+    let mut wrong = Vec::new();
+    if *tiers != ask.expected {
+        wrong.push(format!("{id}: {tiers:?} where {:?} should be", ask.expected));
+    }
+    if *jobs != count {
+        wrong.push(format!("{id}: {jobs} of {count} jobs did their work"));
+    }
+    if u32::try_from(*returned) != Ok(count) {
+        wrong.push(format!("{id}: {returned} of {count} machines are idle again"));
+    }
+    wrong
+}
+
+fn line(row: &Row) -> String {
+    let Row { run, ask, tiers, jobs, .. } = row;
+    let wanted = format!("{} large {}", ask.count, ask.usage.as_str());
+    let done = format!("{jobs}/{}", ask.count);
+    let [assigned, listening, first] =
+        [row.assigned, row.listening, row.first_job].map(|time| time.as_millis());
+    format!(
+        "{run:<6} {:<10} {wanted:<19} {:>6} {:>7} {:>7} {assigned:>11} {listening:>12} {first:>12} \
+         {done:>5}",
+        ask.request, tiers.reused, tiers.started, tiers.created
+    )
+}
+
+fn object(row: &Row) -> Value {
+    json!({
+        "run": row.run,
+        "request": row.ask.request,
+        "class": "large",
+        "usage": row.ask.usage,
+        "requested": row.ask.count,
+        "reused": row.tiers.reused,
+        "started": row.tiers.started,
+        "created": row.tiers.created,
+        "assigned_ms": millis(row.assigned),
+        "listening_ms": millis(row.listening),
+        "first_job_ms": millis(row.first_job),
+        "jobs_done": row.jobs,
+        "returned": row.returned,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::{RUNS, Tiers};
+    use super::*;
+
+    fn report() -> Report {
+        let rows = RUNS.iter().flat_map(|run| {
+            run.asks.iter().map(|ask| Row {
+                run: run.word,
+                ask: *ask,
+                tiers: ask.expected,
+                assigned: Duration::from_millis(5),
+                listening: Duration::from_millis(if run.word == "cold" { 2_300 } else { 100 }),
+                first_job: Duration::from_millis(2_400),
+                jobs: ask.count,
+                returned: usize::try_from(ask.count).unwrap(),
+            })
+        });
+        let played = Played { rows: rows.collect(), records: 6, violations: Vec::new() };
+        Report::new(played, Duration::from_secs(2), 6, Duration::from_secs(7))
+    }
+
+    #[test]
+    fn what_should_come_of_it_is_not_wrong() {
+        let report = report();
+        assert_eq!(report.wrong(), Vec::<String>::new());
+        let text = report.text();
+        assert!(text.contains("1 : 23.0 (100 ms to 2300 ms)"), "{text}");
+        assert!(text.contains("without the pretended boot 1 : 3.0"), "{text}");
+        assert!(text.contains("pretends to boot for 2 s"), "{text}");
+    }
+
+    #[test]
+    fn everything_else_is_and_is_named() {
+        let mut report = report();
+        report.played.rows[1].tiers = Tiers { reused: 3, started: 0, created: 1 };
+        report.played.rows[2].jobs = 3;
+        report.played.rows[3].returned = 1;
+        report.played.violations.push("I1: two owners".to_owned());
+        let wrong = report.wrong();
+        assert_eq!(wrong.len(), 5, "{wrong:?}");
+        for (wrong, says) in wrong.iter().zip([
+            "2.1.build: Tiers { reused: 3, started: 0, created: 1 }",
+            "3.1.build: 3 of 4 jobs",
+            "3.1.spot: 1 of 2 machines",
+            "7 machines were created, and 6 ended",
+            "I1: two owners",
+        ]) {
+            assert!(wrong.contains(says), "{wrong}");
+        }
+        assert_eq!(report.json()["wrong"].as_array().map(Vec::len), Some(5));
+    }
+}
