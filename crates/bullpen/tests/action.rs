@@ -1,5 +1,6 @@
-//! `action.yml` run by act, on this machine and without a network, with a recorder in the place of
-//! `bullpen`: inputs arrive as variables, verbatim and never run; outputs come out.
+//! `action.yml` run by act, on this machine and without a network. With a recorder in the place of
+//! `bullpen`: inputs arrive as variables, verbatim and never run; outputs come out. With `bullpen`
+//! itself, against a stand-in GitHub: machines come, run a job, and go back warm.
 //!
 //! act is a tool of the gate. It is found by `BULLPEN_ACT`, which the gate sets, or in the cache.
 //!
@@ -9,12 +10,21 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
+use bullpen_core::ports::Clock as _;
+use bullpen_embedded::system::SystemClock;
+use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
+use bullpen_github::stand_in::{Options, StandIn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MISSING: &str = "act is not there; `cargo xtask tools` installs it, once";
 const TOKEN: &str = "s3cr3t-runner-token";
+
+/// How long a workflow may take to get somewhere on a machine with better things to do.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A port that nobody listens on: whoever wants the network is told that there is none.
 const NO_NETWORK: &str = "http://127.0.0.1:9";
@@ -27,6 +37,13 @@ for pair in label=warm-1.1.build request=1.1.build requested=2 reused=1 started=
     'instances=["i-1","i-2"]' 'timings={"select_ms":12}'; do
     printf '%s<<BULLPEN\n%s\nBULLPEN\n' "${pair%%=*}" "${pair#*=}" >> "$GITHUB_OUTPUT"
 done
+"#;
+
+/// A shell that keeps what it says besides: act reads a step's output from a terminal, and loses the
+/// last of it when the step ends at once.
+const SHELL: &str = r#"#!/bin/bash
+set -o pipefail
+/bin/bash "$@" 2>&1 | tee -a "$STAGE/said"
 "#;
 
 #[expect(clippy::disallowed_methods, reason = "a test finds its tool as the gate would")]
@@ -65,7 +82,29 @@ struct Stage {
 }
 
 impl Stage {
+    /// With a recorder in the place of `bullpen`.
     fn of(workflow: &str) -> Self {
+        let stage = Self::without_program(workflow);
+        stage.program("bullpen", RECORDER);
+        stage
+    }
+
+    /// With a shell that keeps what steps say.
+    fn with_said(workflow: &str) -> Self {
+        let stage = Self::of(workflow);
+        stage.program("bash", SHELL);
+        stage
+    }
+
+    /// With `bullpen` itself.
+    fn real(workflow: &str) -> Self {
+        let stage = Self::without_program(workflow);
+        let program = env!("CARGO_BIN_EXE_bullpen");
+        std::os::unix::fs::symlink(program, stage.path("bin/bullpen")).expect("a link");
+        stage
+    }
+
+    fn without_program(workflow: &str) -> Self {
         let stage = Self { directory: tempfile::tempdir().expect("a directory") };
         let repository = stage.path("repository");
         let workflows = repository.join(".github/workflows");
@@ -75,9 +114,6 @@ impl Stage {
         let from = root().join("crates/bullpen/tests/action").join(workflow);
         std::fs::copy(from, workflows.join("test.yml")).expect("the workflow");
         std::fs::copy(root().join("action.yml"), repository.join("action.yml")).expect("a copy");
-        let recorder = stage.path("bin/bullpen");
-        std::fs::write(&recorder, RECORDER).expect("the recorder");
-        std::fs::set_permissions(&recorder, PermissionsExt::from_mode(0o755)).expect("a program");
         // act asks git for the revision.
         let git = |words: &[&str]| {
             let who = ["-c", "user.name=test", "-c", "user.email=test@localhost"];
@@ -90,12 +126,23 @@ impl Stage {
         stage
     }
 
+    fn program(&self, name: &str, script: &str) {
+        let path = self.path("bin").join(name);
+        std::fs::write(&path, script).expect("a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a program");
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Runs the workflow on this machine; answers whether it succeeded, and what was said.
     fn run(&self) -> (bool, String) {
+        self.run_with(&[])
+    }
+
+    /// The same with variables, as a repository's settings have them.
+    fn run_with(&self, variables: &[(&str, &str)]) -> (bool, String) {
         let path = variable("PATH").expect("a PATH");
         let path = format!("{}:{}", self.path("bin").display(), path.display());
         let output = Command::new(act())
@@ -104,6 +151,11 @@ impl Stage {
             .args(["--action-offline-mode", "--no-cache-server", "--container-daemon-socket", "-"])
             .args(["--secret", &format!("RUNNER_TOKEN={TOKEN}")])
             .args(["--env", &format!("STAGE={}", self.directory.path().display())])
+            .args(
+                variables
+                    .iter()
+                    .flat_map(|(name, value)| ["--var".to_owned(), format!("{name}={value}")]),
+            )
             .current_dir(self.path("repository"))
             .env_clear()
             .env("PATH", path)
@@ -190,16 +242,114 @@ fn a_text_arrives_as_it_was_written_and_is_never_run() {
 
 #[test]
 fn a_mode_that_is_none_is_refused_before_anything_is_run() {
-    let stage = Stage::of("bad-mode.yml");
-    let (succeeded, said) = stage.run();
-    assert!(!succeeded && said.contains("is not provision, release or refresh"), "{said}");
+    let stage = Stage::with_said("bad-mode.yml");
+    let (succeeded, log) = stage.run();
+    let said = stage.recorded("said");
+    assert!(!succeeded && said.contains("is not provision, release or refresh"), "{said}{log}");
     stage.nothing_was_executed();
     assert!(!stage.path("provision.arguments").exists());
 }
 
 #[test]
 fn a_runner_without_bullpen_is_told_what_to_do() {
-    let (succeeded, said) = Stage::of("no-program.yml").run();
-    assert!(!succeeded && said.contains("/no/such/bullpen"), "{said}");
+    let stage = Stage::with_said("no-program.yml");
+    let (succeeded, log) = stage.run();
+    let said = stage.recorded("said");
+    assert!(!succeeded && said.contains("/no/such/bullpen"), "{said}{log}");
     assert!(said.contains("install bullpen on this runner, or set bullpen-path"), "{said}");
+}
+
+/// What `bullpen` keeps, and everything that lives by it; gone with the test.
+struct State(PathBuf);
+
+impl State {
+    fn bullpen(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bullpen"));
+        run(command.args(words).arg("--state").arg(&self.0).env_clear())
+    }
+
+    /// Each machine's state, and whose it is.
+    fn machines(&self) -> Vec<(Value, Value)> {
+        let told = self.bullpen(&["status", "--json"]).stdout;
+        let told: Value = serde_json::from_slice(&told).expect("JSON");
+        let machines = told["instances"].as_array().expect("a list");
+        machines.iter().map(|it| (it["state"].clone(), it["owner"].clone())).collect()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.bullpen(&["destroy", "--yes"]);
+    }
+}
+
+async fn file(path: &Path) -> String {
+    let clock = SystemClock::new();
+    while clock.monotonic() < PATIENCE {
+        if let Ok(text) = std::fs::read_to_string(path) {
+            return text;
+        }
+        clock.sleep(Duration::from_millis(20)).await;
+    }
+    panic!("no {} within {PATIENCE:?}", path.display());
+}
+
+/// Queues a job for the label, has it run to its end, and lets the workflow go on.
+async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[String]) {
+    let order = JobOrder {
+        repository: String::from("owner/name"),
+        labels: vec![label.to_owned()],
+        script: format!("echo \"$RUNNER_NAME\" > {}", stage.path("of-the-job").display()),
+        ..JobOrder::default()
+    };
+    let job = stand_in.submit(order).id;
+    let job = tokio::time::timeout(PATIENCE, stand_in.over(job)).await.expect("the job runs");
+    assert_eq!(job.conclusion, Some(Conclusion::Success));
+    let runner = job.runner.expect("it had one");
+    assert_eq!(stage.recorded("of-the-job").trim(), runner);
+    assert!(instances.iter().any(|id| runner.contains(id.as_str())), "{runner} {instances:?}");
+    std::fs::write(stage.path("job-is-over"), "").expect("a file");
+}
+
+#[tokio::test]
+async fn the_three_modes_bring_machines_and_take_them_back_warm() {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let clock = Arc::new(SystemClock::new());
+    let stand_in = StandIn::start(address, Options::default(), clock).await.expect("a free port");
+    let stage = Arc::new(Stage::real("real-commands.yml"));
+    let state = State(stage.path("state"));
+    let workflow = tokio::task::spawn_blocking({
+        let (stage, url, path) = (Arc::clone(&stage), stand_in.url(), state.0.clone());
+        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &path.to_string_lossy())])
+    });
+
+    let outputs: Value =
+        serde_json::from_str(&file(&stage.path("outputs.json")).await).expect("JSON");
+    for (name, value) in [
+        ("label", "warm-1.1.build"),
+        ("request", "1.1.build"),
+        ("requested", "2"),
+        ("reused", "0"),
+        ("created", "2"),
+    ] {
+        assert_eq!(outputs[name], value, "{outputs}");
+    }
+    let list = |outputs: &Value| -> Vec<String> {
+        let text = outputs["instances"].as_str().expect("a text");
+        let mut list: Vec<String> = serde_json::from_str(text).expect("a list");
+        list.sort();
+        list
+    };
+    let instances = list(&outputs);
+    assert_eq!(instances.len(), 2);
+    run_a_job(&stage, &stand_in, "warm-1.1.build", &instances).await;
+
+    let (succeeded, said) = workflow.await.expect("act was run");
+    assert!(!succeeded, "`work` fails, and the machines go back all the same: {said}");
+    let again: Value = serde_json::from_str(&file(&stage.path("again.json")).await).expect("JSON");
+    assert_eq!((&again["reused"], &again["created"]), (&json!("2"), &json!("0")), "{said}");
+    assert_eq!(list(&again), instances);
+    let theirs = (json!("running"), json!("1.1.again"));
+    assert_eq!(state.machines(), [theirs.clone(), theirs]);
+    assert!(!said.contains(TOKEN), "{said}");
 }
