@@ -10,6 +10,7 @@ use std::io;
 
 use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
 
+mod looks;
 pub mod markers;
 pub mod process;
 pub mod state;

@@ -22,6 +22,7 @@ use bullpen_core::mailbox::{Assignment, Credential, Secret};
 use bullpen_core::ports::Clock;
 use rustix::process::Signal;
 
+use super::looks::Looks;
 use super::markers::{meaning, refusal};
 use super::state::Listener;
 use super::tree::{self, Identity, MARK};
@@ -29,9 +30,7 @@ use super::{Ended, Found, Observed, Refused, Runner};
 use crate::runner::watch::Watch;
 use crate::scripts::tail;
 
-/// How often a listener that does not listen yet is looked at: an owner waits for it.
-const LOOK_SOON: Duration = Duration::from_millis(20);
-/// The same afterwards.
+/// How often a listener that listens is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long registering or deregistering may take.
 const STEP_WITHIN: Duration = Duration::from_secs(60);
@@ -143,9 +142,10 @@ impl<C: Clock> ProcessRunner<C> {
         };
         let mut child = start().map_err(|error| cannot_start(&error))?;
         let until = self.clock.monotonic() + STEP_WITHIN;
+        let mut looks = Looks::new();
         while self.clock.monotonic() < until {
             match child.try_wait() {
-                Ok(None) => self.clock.sleep(LOOK_SOON).await,
+                Ok(None) => self.clock.sleep(looks.wait()).await,
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(why(&tail(&path), status.code())),
                 Err(error) => return Err(cannot_start(&error)),
@@ -177,6 +177,7 @@ impl<C: Clock> ProcessRunner<C> {
     /// Whether the listener has ended within this time.
     async fn gone_within(&self, wait: Duration) -> bool {
         let until = self.clock.monotonic() + wait;
+        let mut looks = Looks::new();
         loop {
             if self.watch().as_mut().is_none_or(Watch::look) {
                 return true;
@@ -184,18 +185,19 @@ impl<C: Clock> ProcessRunner<C> {
             if self.clock.monotonic() >= until {
                 return false;
             }
-            self.clock.sleep(LOOK_SOON).await;
+            self.clock.sleep(looks.wait()).await;
         }
     }
 
     /// Kills what is left of this instance's processes.
     async fn sweep(&self) -> io::Result<()> {
         let until = self.clock.monotonic() + SWEEP_WITHIN;
+        let mut looks = Looks::new();
         while tree::kill_marked(&self.place.mark)? > 0 {
             if self.clock.monotonic() >= until {
                 return Err(io::Error::other("a killed process does not end"));
             }
-            self.clock.sleep(LOOK_SOON).await;
+            self.clock.sleep(looks.wait()).await;
         }
         Ok(())
     }
@@ -282,7 +284,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
                     Some(seen) => return seen,
                     None if watch.is_over() => None,
                     None if watch.is_listening() => Some(LOOK),
-                    None => Some(LOOK_SOON),
+                    None => Some(watch.look_again_after()),
                 },
                 None => None,
             };

@@ -7,10 +7,12 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Child;
+use std::time::Duration;
 
 use bullpen_core::mailbox::Assignment;
 
 use super::Observed;
+use super::looks::Looks;
 use super::markers::read;
 use super::state::Listener;
 use super::tree::Identity;
@@ -35,6 +37,7 @@ pub(crate) struct Watch {
     job: Option<String>,
     seen: VecDeque<Observed>,
     over: bool,
+    looks: Looks,
 }
 
 impl Watch {
@@ -57,6 +60,7 @@ impl Watch {
             job: None,
             seen: VecDeque::new(),
             over: false,
+            looks: Looks::new(),
         }
     }
 
@@ -70,6 +74,11 @@ impl Watch {
 
     pub(crate) fn is_listening(&self) -> bool {
         self.listening
+    }
+
+    /// When to look again at one that does not listen yet: an owner waits for it.
+    pub(crate) fn look_again_after(&mut self) -> Duration {
+        self.looks.wait()
     }
 
     pub(crate) fn is_busy(&self) -> bool {
