@@ -317,9 +317,9 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let clock = Arc::new(SystemClock::new());
     let stand_in = StandIn::start(address, Options::default(), clock).await.expect("a free port");
     let stage = Arc::new(Stage::real("real-commands.yml"));
-    let state = State(stage.path("state"));
+    let kept = State(stage.path("state"));
     let workflow = tokio::task::spawn_blocking({
-        let (stage, url, path) = (Arc::clone(&stage), stand_in.url(), state.0.clone());
+        let (stage, url, path) = (Arc::clone(&stage), stand_in.url(), kept.0.clone());
         move || stage.run_with(&[("STAND_IN", &url), ("STATE", &path.to_string_lossy())])
     });
 
@@ -350,6 +350,6 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     assert_eq!((&again["reused"], &again["created"]), (&json!("2"), &json!("0")), "{said}");
     assert_eq!(list(&again), instances);
     let theirs = (json!("running"), json!("1.1.again"));
-    assert_eq!(state.machines(), [theirs.clone(), theirs]);
+    assert_eq!(kept.machines(), [theirs.clone(), theirs]);
     assert!(!said.contains(TOKEN), "{said}");
 }
