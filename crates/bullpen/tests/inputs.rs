@@ -66,7 +66,8 @@ fn a_file_that_is_named_is_read_and_its_classes_count() {
     let config = directory.path().join("runs-on.yml");
     std::fs::write(&config, "runners:\n  small:\n    cpu: 2\n").expect("written");
     let config = config.to_str().expect("text");
-    let output = bullpen(&["provision", "--config", config, "--resource-class", "smal"], &[]);
+    let state = [("BULLPEN_STATE", directory.path().to_str().expect("text"))];
+    let output = bullpen(&["provision", "--config", config, "--resource-class", "smal"], &state);
     assert_eq!(output.status.code(), Some(64));
     let told = stderr(&output);
     assert!(told.contains("did you mean \"small\"?") && told.contains("known: small"), "{told}");
@@ -77,13 +78,15 @@ fn a_file_that_is_named_is_read_and_its_classes_count() {
 
 #[test]
 fn a_secret_is_masked_and_is_nowhere_else() {
-    let variables = [("INPUT_GITHUB-TOKEN", "s3cr3t"), ("GITHUB_ACTIONS", "true")];
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = ("BULLPEN_STATE", directory.path().to_str().expect("text"));
+    let variables = [("INPUT_GITHUB-TOKEN", "s3cr3t"), state, ("GITHUB_ACTIONS", "true")];
     let output = bullpen(&["refresh"], &variables);
     let told = stderr(&output);
     assert_eq!(told.matches("s3cr3t").count(), 1, "{told}");
     assert!(told.starts_with("::add-mask::s3cr3t\n"), "{told}");
-    assert_eq!(output.stdout, b"");
-    let outside = bullpen(&["refresh"], &variables[..1]);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("s3cr3t"));
+    let outside = bullpen(&["refresh"], &variables[..2]);
     assert!(!stderr(&outside).contains("s3cr3t"));
 }
 

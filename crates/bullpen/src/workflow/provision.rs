@@ -42,11 +42,12 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     if inputs.machine.table.is_empty() {
         inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
     }
-    needs_a_runner(&inputs)?;
     if let Some(max_runtime) = inputs.max_runtime {
         house.stack.limits.max_runtime_workflow = max_runtime;
     }
+    // What was given is refused before what was not.
     let request = request(&inputs, &house, config.as_ref())?;
+    needs_a_runner(&inputs)?;
     let places = Places::of(environment);
     places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
     let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
