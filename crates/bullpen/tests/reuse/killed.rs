@@ -1,0 +1,149 @@
+//! Commands, agents and supervisors killed at sampled moments. Whatever they left is set right by
+//! `refresh`, or by running the command again.
+//!
+//! Not here: commands that are asked to end (`cancelled`).
+
+use std::time::Duration;
+
+use bullpen_agent::runner::tree;
+use rustix::process::Signal;
+
+use crate::call::{pass, until};
+use crate::stage::{HASTY, Provisioned, Stage};
+
+/// When something is killed, in milliseconds: dense where a command begins, up to where it ends.
+const MOMENTS: [u64; 12] = [0, 2, 5, 10, 20, 40, 80, 160, 240, 320, 480, 960];
+
+const SHORT_RUNTIME: &[(&str, &str)] =
+    &[("max-runtime-workflow", "20s"), ("reconcile-grace", "1s"), ("clock-skew", "1s")];
+
+fn moment(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// D1, D16, D21, D22, D23, D25, D28: a provision that dies anywhere leaves nothing for good.
+#[tokio::test]
+async fn a_killed_provision_leaves_no_orphan_and_loses_no_machine() {
+    let stage = Stage::with(HASTY).await;
+    stage.provision(6, "warm").await;
+    stage.release("warm").await;
+    for millis in MOMENTS {
+        let line = format!("provision --count 3 --name at{millis} --deadline 15s");
+        let provision = stage.bullpen(&line).start();
+        pass(moment(millis)).await;
+        provision.signal(Signal::KILL);
+        provision.ends().await;
+    }
+    let idle = stage.settles().await;
+    assert!(!idle.is_empty(), "at least those that were warm before any was killed");
+    stage.reuses(&idle).await;
+}
+
+/// D24, D38: whatever a release did not come to is done by the reaper, and every machine is warm.
+#[tokio::test]
+async fn a_killed_release_loses_no_machine() {
+    let stage = Stage::with(SHORT_RUNTIME).await;
+    let provision = |millis| {
+        let line = format!("provision --count 2 --name at{millis} --json");
+        stage.bullpen(&line).start()
+    };
+    let calls: Vec<_> = MOMENTS.map(provision).into();
+    let mut all = std::collections::BTreeSet::new();
+    for call in calls {
+        all.extend(Provisioned(call.ends().await.json()).ids());
+    }
+    for millis in MOMENTS {
+        let release = stage.bullpen(&format!("release --name at{millis}")).start();
+        pass(moment(millis)).await;
+        release.signal(Signal::KILL);
+        release.ends().await;
+    }
+    let idle = stage.settles().await;
+    assert_eq!(idle, all);
+    stage.reuses(&idle).await;
+}
+
+/// D43, D44: an agent that dies comes back and goes on; its request notices nothing.
+#[tokio::test]
+async fn a_killed_agent_comes_back_and_goes_on() {
+    let stage = Stage::new().await;
+    let mut ids = std::collections::BTreeSet::new();
+    for millis in MOMENTS {
+        let name = format!("at{millis}");
+        let line = format!("provision --count 1 --name {name} --json");
+        let provision = stage.bullpen(&line).start();
+        let agent = until("agent", async || {
+            let machine = stage.launched_for(&name).pop()?;
+            let mark = machine.canonicalize().ok()?.join("agent").display().to_string();
+            tree::marked(&mark).expect("this is Linux").pop()
+        })
+        .await;
+        pass(moment(millis)).await;
+        agent.kill().expect("it is ours");
+        let provisioned = Provisioned(provision.ends().await.json());
+        stage.runs_job(provisioned.label(), "true").await;
+        ids.extend(provisioned.ids());
+    }
+    assert_eq!(ids.len(), MOMENTS.len());
+    let released = stage.bullpen("release --json").run().await.json();
+    assert_eq!(released["returned"].as_array().map(Vec::len), Some(ids.len()), "{released}");
+    let idle = stage.settles().await;
+    assert_eq!(idle, ids);
+    stage.reuses(&idle).await;
+}
+
+/// D39, D44: a machine whose supervisor dies is gone, whatever of it still runs.
+#[tokio::test]
+async fn a_killed_supervisor_takes_its_whole_machine_along() {
+    let stage = Stage::with(HASTY).await;
+    let mut calls = Vec::new();
+    for millis in MOMENTS {
+        let name = format!("at{millis}");
+        let line = format!("provision --count 1 --name {name} --deadline 15s");
+        let provision = stage.bullpen(&line).start();
+        let supervisor = until("supervisor", async || {
+            let machine = stage.launched_for(&name).pop()?;
+            let mark = machine.canonicalize().ok()?.join("supervisor").display().to_string();
+            tree::marked(&mark).expect("this is Linux").pop()
+        })
+        .await;
+        pass(moment(millis)).await;
+        supervisor.kill().expect("it is ours");
+        calls.push(provision);
+    }
+    for call in calls {
+        // Fulfilled with another machine, or by this one before it was noticed, or not at all.
+        let ran = call.ends().await;
+        assert!(matches!(ran.code, Some(0 | 75)), "{ran:#?}");
+    }
+    stage.bullpen("release").run().await.exits(0);
+    let idle = stage.settles().await;
+    stage.reuses(&idle).await;
+}
+
+/// D27: the same request again is the same request: it goes on and never doubles.
+#[tokio::test]
+async fn a_killed_provision_is_resumed_and_never_doubles() {
+    let stage = Stage::new().await;
+    for millis in MOMENTS {
+        let call = |count: u32| {
+            let line = format!("provision --count {count} --request 9.1.at{millis} --json");
+            stage.bullpen(&line)
+        };
+        let first = call(3).start();
+        pass(moment(millis)).await;
+        first.signal(Signal::KILL);
+        first.ends().await;
+        let resumed = Provisioned(call(3).run().await.json());
+        assert_eq!(resumed.ids().len(), 3, "{resumed:?}");
+        call(2).run().await.exits(64).says("differs in its count");
+        let again = Provisioned(call(3).run().await.json());
+        assert_eq!(again.ids(), resumed.ids());
+        let status = stage.status().await;
+        let owned = status["instances"].as_array().expect("a list").iter();
+        let owner = format!("9.1.at{millis}");
+        assert_eq!(owned.filter(|one| one["owner"] == owner.as_str()).count(), 3, "{status}");
+        stage.bullpen(&format!("release --request {owner}")).run().await.exits(0);
+    }
+    stage.verify().await;
+}

@@ -1,0 +1,69 @@
+//! What must be so once everything that somebody left behind was set right.
+//!
+//! Not here: who left it (`killed`, `cancelled`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::call::until;
+use crate::stage::{Stage, processes_under};
+
+impl Stage {
+    /// Every machine's directory.
+    pub(crate) fn machines(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.state().join("machines")) else { return Vec::new() };
+        let paths = entries.flatten().map(|entry| entry.path());
+        paths.filter(|path| path.join("machine.json").exists()).collect()
+    }
+
+    /// The directories of those that were launched for the request of this name.
+    pub(crate) fn launched_for(&self, name: &str) -> Vec<PathBuf> {
+        let intent = format!("\"local.1.{name}.");
+        let is_its = |path: &PathBuf| {
+            let text = fs::read_to_string(path.join("machine.json")).unwrap_or_default();
+            text.contains(&intent)
+        };
+        self.machines().into_iter().filter(is_its).collect()
+    }
+
+    /// Refreshes until nobody owns anything and every machine that is left is idle; then looks
+    /// whether anything is amiss. Returns the idle ones.
+    pub(crate) async fn settles(&self) -> BTreeSet<String> {
+        let mut last = Value::Null;
+        let settled = until("settled world", async || {
+            self.refresh().await;
+            last = self.status().await;
+            is_settled(&last).then(|| last.clone())
+        });
+        let status = settled.await;
+        let ids = status["instances"].as_array().expect("a list").iter();
+        let idle: BTreeSet<String> =
+            ids.map(|one| one["id"].as_str().expect("an id").to_owned()).collect();
+        for machine in self.machines() {
+            let name = machine.file_name().expect("it has a name").to_string_lossy().into_owned();
+            let left = processes_under(&machine);
+            assert!(idle.contains(&name) || left.is_empty(), "{name} is an orphan: {left:?}");
+            assert!(!idle.contains(&name) || !left.is_empty(), "{name} is a ghost");
+        }
+        self.verify().await;
+        idle
+    }
+
+    /// Every idle machine is found by the next request: none is lost.
+    pub(crate) async fn reuses(&self, idle: &BTreeSet<String>) {
+        if idle.is_empty() {
+            return;
+        }
+        let all = self.provision(idle.len(), "afterwards").await;
+        assert_eq!((all.counts().1, &all.ids()), (0, idle));
+    }
+}
+
+fn is_settled(status: &Value) -> bool {
+    let all = status["instances"].as_array().expect("a list");
+    let is_idle = |one: &Value| one["state"] == "idle" && one["machine"] == "running";
+    status["unrecorded"] == Value::Array(Vec::new()) && all.iter().all(is_idle)
+}

@@ -1,0 +1,30 @@
+//! Workflows without a credential for runners: a scheduled refresh keeps tokens for them.
+//!
+//! Not here: agents that remove their own runners, one by one (`host`).
+
+use crate::stage::Stage;
+
+/// D42: a token that is about to end is not handed out, and one that refresh kept is enough.
+#[tokio::test]
+async fn with_kept_tokens_provision_and_release_need_no_credential() {
+    let stage = Stage::new().await;
+    let none = stage.bullpen("provision --count 1 --name early").without("INPUT_GITHUB_TOKEN");
+    none.run().await.exits(1).says("no credential for GitHub").says("refresh");
+    let keep = stage.bullpen("refresh --github-token ghp_of_a_person --json");
+    keep.without("INPUT_GITHUB_TOKEN").run().await.exits(0);
+    let mut ids = Vec::new();
+    for (name, created) in [("one", 2), ("two", 0)] {
+        let line = format!("provision --count 2 --name {name} --json");
+        let provisioned = stage.bullpen(&line).without("INPUT_GITHUB_TOKEN").run().await.json();
+        assert_eq!(provisioned["created"].as_u64(), Some(created), "{provisioned}");
+        let label = provisioned["label"].as_str().expect("a label");
+        assert_eq!(stage.online(label).len(), 2);
+        stage.runs_job(label, "true").await;
+        let line = format!("release --name {name} --json");
+        let released = stage.bullpen(&line).without("INPUT_GITHUB_TOKEN").run().await.json();
+        assert_eq!(released["returned"].as_array().map(Vec::len), Some(2), "{released}");
+        assert_eq!(stage.github.runners(), [], "each agent has removed its own runner");
+        ids.push(provisioned["instances"].clone());
+    }
+    stage.verify().await;
+}
