@@ -4,6 +4,7 @@
 //! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`).
 
 mod call;
+mod crowd;
 mod fitness;
 mod killed;
 mod outage;

@@ -391,6 +391,8 @@ async fn select<P: Ports>(
 struct Ladder {
     attempts: u32,
     last: Option<RungResult>,
+    /// The ceiling that is waited for: why time ran out, if it does.
+    ceiling: Option<CeilingReached>,
 }
 
 impl Ladder {
@@ -402,7 +404,7 @@ impl Ladder {
         missing: usize,
     ) -> Result<Vec<Held>, ProvisionError> {
         let request = terms.request;
-        let short = ProvisionError::Short { missing, requested: request.count };
+        let short = self.short(missing, request);
         let first = self.last.is_none();
         if stack.now() >= request.deadline || (!first && request.on_partial == OnPartial::Fail) {
             return Err(short);
@@ -411,6 +413,10 @@ impl Ladder {
             next_rung(request.usage, request.on_demand_fallback, self.last).ok_or(short)?;
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
         let created = creation::create(stack, terms, usage, count, self.attempts + 1).await;
+        self.ceiling = match &created {
+            Err(CreationError::Ceiling(reached)) => Some(reached.clone()),
+            Ok(_) | Err(CreationError::Port { .. }) => None,
+        };
         let created = created.map_err(|source| ProvisionError::Creation {
             missing,
             requested: request.count,
@@ -419,6 +425,18 @@ impl Ladder {
         self.attempts += 1;
         self.last = Some(RungResult { usage, any_came: created.any_came });
         Ok(created.ready)
+    }
+
+    /// Why there is nothing more to try.
+    fn short(&self, missing: usize, request: &Request) -> ProvisionError {
+        let requested = request.count;
+        match &self.ceiling {
+            Some(reached) => {
+                let source = CreationError::Ceiling(reached.clone());
+                ProvisionError::Creation { missing, requested, source }
+            }
+            None => ProvisionError::Short { missing, requested },
+        }
     }
 }
 

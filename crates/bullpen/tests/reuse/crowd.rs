@@ -1,0 +1,58 @@
+//! Many requests at once: no machine twice, no more than a ceiling allows.
+//!
+//! Not here: one request alone (`warm`).
+
+use std::collections::BTreeSet;
+
+use crate::stage::{Provisioned, Stage};
+
+/// D5, D13: no request creates what it could have reused, however many look at once.
+#[tokio::test]
+async fn twelve_requests_share_twenty_four_warm_machines_and_create_the_rest() {
+    let stage = Stage::new().await;
+    let warm = stage.provision(24, "warm").await;
+    stage.release("warm").await;
+    let calls = (0..12).map(|number| format!("provision --count 4 --name crowd{number} --json"));
+    let calls: Vec<_> = calls.map(|line| stage.bullpen(&line).start()).collect();
+    let (mut reused, mut created, mut ids) = (0, 0, BTreeSet::new());
+    for call in calls {
+        let provisioned = Provisioned(call.ends().await.json());
+        let counts = provisioned.counts();
+        (reused, created) = (reused + counts.0, created + counts.1);
+        for id in provisioned.ids() {
+            assert!(ids.insert(id.clone()), "{id} was handed out twice");
+        }
+    }
+    assert_eq!((reused, created, ids.len()), (24, 24, 48));
+    assert!(ids.is_superset(&warm.ids()));
+    stage.verify().await;
+}
+
+/// D26, D30: a ceiling is held by all requests together, and who finds no room says so and leaves
+/// nothing.
+#[tokio::test]
+async fn under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed() {
+    let stage = Stage::new().await;
+    let call = |number: u32| {
+        let line = format!("provision --count 4 --name crowd{number} --deadline 8s --json");
+        stage.bullpen(&line).with("BULLPEN_CEILINGS_STACK", "20").start()
+    };
+    let calls: Vec<_> = (0..10).map(call).collect();
+    let mut ids = BTreeSet::new();
+    let mut refused = 0;
+    for call in calls {
+        let ran = call.ends().await;
+        if ran.code == Some(0) {
+            ids.extend(Provisioned(ran.json()).ids());
+        } else {
+            ran.exits(75).says("missing 4 of 4").says("holds 20 of at most 20");
+            refused += 1;
+        }
+    }
+    assert_eq!((ids.len(), refused), (20, 5));
+    let states = stage.states().await;
+    let owned: BTreeSet<String> = states.keys().cloned().collect();
+    assert_eq!(owned, ids, "nothing is there but what was handed out: {states:?}");
+    let verified = stage.bullpen("ledger verify").with("BULLPEN_CEILINGS_STACK", "20");
+    verified.run().await.exits(0);
+}
