@@ -1,0 +1,89 @@
+//! Commands that are asked to end: they fence what they hold in seconds, and no warm machine is lost.
+//!
+//! Not here: commands that are killed (`killed`).
+
+use std::time::Duration;
+
+use bullpen_agent::runner::tree::{self, Identity};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::call::{Ran, until};
+use crate::stage::Stage;
+
+/// GitHub kills a cancelled step a few seconds later.
+const WITHIN: Duration = Duration::from_secs(6);
+
+const BOTH: [(Signal, i32); 2] = [(Signal::INT, 130), (Signal::TERM, 143)];
+
+/// Asks a command to end, which it does in time.
+async fn cancel(provision: crate::call::Running, signal: Signal, code: i32) -> Ran {
+    let clock = bullpen_embedded::system::SystemClock::new();
+    provision.signal(signal);
+    let ran = provision.ends().await;
+    let took = bullpen_core::ports::Clock::monotonic(&clock);
+    ran.exits(code).says("cancelled");
+    assert!(took < WITHIN, "it took {took:?}: {ran:#?}");
+    ran
+}
+
+/// D28: what was created and never warm ends at once.
+#[tokio::test]
+async fn a_provision_that_is_cancelled_while_machines_boot_leaves_none() {
+    for (signal, code) in BOTH {
+        let stage = Stage::new().await;
+        let provision = stage.bullpen("provision --count 3 --name boots");
+        let provision = provision.with("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1h").start();
+        until("created machines", async || {
+            (stage.state().exists() && stage.states().await.len() == 3).then_some(())
+        })
+        .await;
+        cancel(provision, signal, code).await.says("3 end");
+        until("end of its processes", async || stage.processes().is_empty().then_some(())).await;
+        stage.refresh().await;
+        assert_eq!(stage.states().await.len(), 0);
+        stage.verify().await;
+    }
+}
+
+/// D14, D28: what was warm is fenced first, and is idle again after the handshake.
+#[tokio::test]
+async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
+    for (signal, code) in BOTH {
+        let stage = Stage::new().await;
+        let warm = stage.provision(3, "warm").await;
+        stage.release("warm").await;
+        // Agents that do not move acknowledge nothing, so the claims stay claims.
+        let agents = agents(&stage);
+        assert_eq!(agents.len(), 3);
+        tell_all(&agents, Signal::STOP);
+        let provision = stage.bullpen("provision --count 3 --name claims").start();
+        until("claims", async || {
+            stage.states().await.values().all(|state| state == "claimed").then_some(())
+        })
+        .await;
+        cancel(provision, signal, code).await.says("3 machines go back");
+        assert!(stage.states().await.values().all(|state| state == "releasing"));
+        tell_all(&agents, Signal::CONT);
+        // Either of the two that a workflow runs next finishes it.
+        if signal == Signal::INT {
+            stage.release("claims").await;
+        }
+        assert_eq!(stage.settles().await, warm.ids());
+        stage.reuses(&warm.ids()).await;
+    }
+}
+
+fn agents(stage: &Stage) -> Vec<Identity> {
+    let machines = stage.machines().into_iter();
+    let marks = machines.map(|path| path.canonicalize().expect("it is there").join("agent"));
+    marks
+        .flat_map(|mark| tree::marked(&mark.display().to_string()).expect("this is Linux"))
+        .collect()
+}
+
+fn tell_all(agents: &[Identity], signal: Signal) {
+    for agent in agents {
+        let pid = Pid::from_raw(agent.pid).expect("it is not zero");
+        kill_process(pid, signal).expect("it is ours");
+    }
+}

@@ -1,0 +1,143 @@
+//! Machines that nobody looks after end by themselves.
+//!
+//! Not here: machines whose supervisor is dead (`killed`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{IntentId, SpecHash};
+use bullpen_core::ports::{Fleet as _, Ids as _};
+use bullpen_core::request::TypePattern;
+use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
+use bullpen_embedded::machine::{RunnerProgram, UserData};
+use bullpen_embedded::system::{SystemClock, SystemIds};
+use serde_json::Value;
+
+use crate::call::{pass, until};
+use crate::stage::Stage;
+
+const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
+
+/// Launches one machine that no record speaks of, as a provision does that dies right then. Limits
+/// do not let the watchdog be this short, so the fleet is spoken to directly.
+async fn launch_unrecorded(stage: &Stage, mailbox: &Path, watchdog: Duration) {
+    let command = vec![BULLPEN.to_owned(), "stand-in-runner".to_owned()];
+    let url = format!("{}/acme/app", stage.github.url());
+    let data = UserData::new(mailbox.to_owned(), url, RunnerProgram::StandIn { command });
+    let ids = SystemIds::new();
+    let settings = FleetSettings {
+        directory: stage.state().join("machines"),
+        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
+        agent: [BULLPEN, "agent"].map(OsString::from).into(),
+        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        user_data: data.to_text(),
+        watchdog,
+        boot_delay: Duration::ZERO,
+        capacity: Capacity::default(),
+        catalogue: Catalogue::built_in(),
+        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+    };
+    let fleet = ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet");
+    let request = LaunchRequest {
+        intent: IntentId::new("local.1.lost.1.1"),
+        class: RunnerClass::defaults().remove(0),
+        pool: None,
+        usage: Usage::OnDemand,
+        allowed_types: vec![TypePattern::new("*")],
+        avoid: BTreeSet::new(),
+        spec_hash: SpecHash::new("1-abc"),
+        count: 1,
+    };
+    assert_eq!(fleet.launch(&request).await.expect("there is room").machines.len(), 1);
+    until("agent", async || (stage.processes().len() >= 2).then_some(())).await;
+}
+
+fn ended_by(stage: &Stage) -> Option<String> {
+    let boot = fs::read(stage.machines().pop()?.join("boot.json")).ok()?;
+    let boot: Value = serde_json::from_slice(&boot).expect("it is JSON");
+    Some(boot["phase"]["ended"]["by"].as_str()?.to_owned())
+}
+
+/// D21: a machine that was launched and never recorded ends by its watchdog, and nobody is needed.
+#[tokio::test]
+async fn a_machine_without_a_record_ends_by_its_watchdog() {
+    let stage = Stage::new().await;
+    stage.refresh().await;
+    launch_unrecorded(&stage, &stage.state().join("mailbox.db"), Duration::from_secs(3)).await;
+    let status = stage.status().await;
+    assert_eq!(status["unrecorded"].as_array().map(Vec::len), Some(1), "{status}");
+    until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
+    assert_eq!(ended_by(&stage).as_deref(), Some("watchdog"));
+}
+
+/// D21: an agent that never gets at its store is ended, too.
+#[tokio::test]
+async fn a_machine_whose_store_never_comes_back_ends_by_its_watchdog() {
+    let stage = Stage::new().await;
+    stage.refresh().await;
+    launch_unrecorded(&stage, &stage.path("gone/mailbox.db"), Duration::from_secs(3)).await;
+    until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
+    assert_eq!(ended_by(&stage).as_deref(), Some("watchdog"));
+}
+
+/// D2, D19, D43: a store that is away for seconds costs nobody anything.
+#[tokio::test]
+async fn a_short_outage_of_the_store_ends_nothing() {
+    let stage = Stage::new().await;
+    let one = stage.provision(2, "one").await;
+    let away = |from: &str, to: &str| {
+        for suffix in ["", "-wal", "-shm"] {
+            let path = |name: &str| stage.state().join(format!("{name}{suffix}"));
+            if path(from).exists() {
+                fs::rename(path(from), path(to)).expect("it can be moved");
+            }
+        }
+    };
+    away("mailbox.db", "elsewhere.db");
+    pass(Duration::from_secs(3)).await;
+    assert!(stage.processes().len() >= 6, "supervisor, agent and runner of each");
+    away("elsewhere.db", "mailbox.db");
+    stage.runs_job(one.label(), "true").await;
+    stage.release("one").await;
+    let again = stage.provision(2, "again").await;
+    assert_eq!((again.counts(), again.ids()), ((2, 0), one.ids()));
+}
+
+/// D22, D59: a script that fails, or never ends, ends its machine; the request says so.
+#[tokio::test]
+async fn a_machine_whose_script_fails_ends_and_its_request_says_why() {
+    let hasty = [("fleet-validation", "6s"), ("warm-up", "7s"), ("clock-skew", "1s")];
+    for (script, why) in [("echo no; exit 3", "warm-up"), ("sleep 1000", "warm")] {
+        let stage = Stage::with(&hasty).await;
+        let store = stage.bullpen("refresh --pre-runner-script").argument(script);
+        store.run().await.exits(0);
+        let failed = stage.bullpen("provision --count 1 --name one --on-partial fail").run().await;
+        failed.exits(75).says("missing 1 of 1");
+        let told = failed.talk.lines().find(|line| line.contains("is not used:"));
+        assert!(told.is_some_and(|line| line.contains(why)), "{failed:#?}");
+        until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
+        stage.settles().await;
+        assert_eq!(stage.states().await.len(), 0);
+    }
+}
+
+/// D22: the agent of a machine whose request is dead ends it when its script never does.
+#[tokio::test]
+async fn a_script_that_hangs_is_ended_without_anybody_looking() {
+    let hasty = [("fleet-validation", "2s"), ("warm-up", "3s")];
+    let stage = Stage::with(&hasty).await;
+    let store = stage.bullpen("refresh --pre-runner-script").argument("sleep 1000");
+    store.run().await.exits(0);
+    let provision = stage.bullpen("provision --count 1 --name one").start();
+    until("agent", async || (stage.processes().len() >= 2).then_some(())).await;
+    provision.signal(rustix::process::Signal::KILL);
+    provision.ends().await;
+    until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
+    assert_eq!(ended_by(&stage).as_deref(), Some("agent"));
+}
