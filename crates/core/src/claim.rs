@@ -113,7 +113,44 @@ impl CheckFailure {
             Self::Silent => "its agent stopped beating",
         }
     }
+
+    /// For people, with what the machine itself said about it, in one line.
+    pub fn told(self, report: Option<&Report>) -> String {
+        let kind = match self {
+            Self::WarmUpFailed => SignalKind::WarmUpFailed,
+            Self::RegistrationFailed => SignalKind::RegistrationFailed,
+            Self::NotStarted
+            | Self::NotWarm
+            | Self::NotAcknowledged
+            | Self::NotRegistered
+            | Self::Silent => return self.as_str().to_owned(),
+        };
+        let signal = report.and_then(|report| report.signals.get(&kind));
+        let detail = signal.map(|signal| signal.detail.as_str()).unwrap_or_default();
+        let mut lines = detail.lines().map(str::trim).filter(|line| !line.is_empty());
+        // What went wrong comes first; the last words of an output are nearest to why.
+        let said = [Some(self.as_str()), lines.next(), lines.next_back()];
+        let said: Vec<&str> = said.into_iter().flatten().collect();
+        said.join(": ").chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
+    }
+
+    /// Whether a runner may still be registered after this. An agent whose warm-up failed ends its
+    /// machine and reads no orders.
+    pub const fn may_register(self) -> bool {
+        match self {
+            Self::WarmUpFailed => false,
+            Self::NotStarted
+            | Self::NotWarm
+            | Self::NotAcknowledged
+            | Self::NotRegistered
+            | Self::RegistrationFailed
+            | Self::Silent => true,
+        }
+    }
 }
+
+/// As much of a machine's own words as fits a line.
+const TOLD_CHARS_MAX: usize = 300;
 
 /// What is waited for, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -161,7 +161,7 @@ fn exit_code(error: &ProvisionError) -> Exit {
         ProvisionError::CannotBegin(_) => Exit::Usage,
         ProvisionError::Short { .. }
         | ProvisionError::Creation { source: CreationError::Ceiling(_), .. } => Exit::NoCapacity,
-        ProvisionError::Superseded => Exit::Failed,
+        ProvisionError::Unfit { .. } | ProvisionError::Superseded => Exit::Failed,
         ProvisionError::Cancelled(_) => Exit::Interrupted,
     }
 }

@@ -17,10 +17,11 @@ use bullpen_core::request::TypePattern;
 use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
 use bullpen_embedded::machine::{RunnerProgram, UserData};
 use bullpen_embedded::system::{SystemClock, SystemIds};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::call::{pass, until};
-use crate::stage::Stage;
+use crate::stage::{Provisioned, Stage};
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 
@@ -86,45 +87,54 @@ async fn a_machine_whose_store_never_comes_back_ends_by_its_watchdog() {
     assert_eq!(ended_by(&stage).as_deref(), Some("watchdog"));
 }
 
-/// D2, D19, D43: a store that is away for seconds costs nobody anything.
+/// D2, D19, D43: a store that takes no writes for seconds costs nobody anything, not even those who
+/// are being claimed.
 #[tokio::test]
-async fn a_short_outage_of_the_store_ends_nothing() {
+async fn a_short_outage_of_the_stores_ends_nothing() {
     let stage = Stage::new().await;
     let one = stage.provision(2, "one").await;
-    let away = |from: &str, to: &str| {
-        for suffix in ["", "-wal", "-shm"] {
-            let path = |name: &str| stage.state().join(format!("{name}{suffix}"));
-            if path(from).exists() {
-                fs::rename(path(from), path(to)).expect("it can be moved");
-            }
-        }
-    };
-    away("mailbox.db", "elsewhere.db");
-    pass(Duration::from_secs(3)).await;
-    assert!(stage.processes().len() >= 6, "supervisor, agent and runner of each");
-    away("elsewhere.db", "mailbox.db");
-    stage.runs_job(one.label(), "true").await;
     stage.release("one").await;
-    let again = stage.provision(2, "again").await;
-    assert_eq!((again.counts(), again.ids()), ((2, 0), one.ids()));
+    for (store, seconds) in [("mailbox.db", 7), ("ledger.db", 3)] {
+        let db = Connection::open(stage.state().join(store)).expect("it is there");
+        db.execute_batch("BEGIN IMMEDIATE").expect("nobody holds it for long");
+        let provision = stage.bullpen("provision --count 2 --name more --json").start();
+        pass(Duration::from_secs(seconds)).await;
+        db.execute_batch("ROLLBACK").expect("it was begun");
+        let more = Provisioned(provision.ends().await.json());
+        assert_eq!((more.counts(), more.ids()), ((2, 0), one.ids()), "{store}");
+        stage.runs_job(more.label(), "true").await;
+        stage.release("more").await;
+    }
 }
 
-/// D22, D59: a script that fails, or never ends, ends its machine; the request says so.
+/// D22, D59: a script that fails ends its machine at once, and the request says why: not when the
+/// time for validation is over, and not after having tried for as long as it may take.
 #[tokio::test]
-async fn a_machine_whose_script_fails_ends_and_its_request_says_why() {
-    let hasty = [("fleet-validation", "6s"), ("warm-up", "7s"), ("clock-skew", "1s")];
-    for (script, why) in [("echo no; exit 3", "warm-up"), ("sleep 1000", "warm")] {
-        let stage = Stage::with(&hasty).await;
-        let store = stage.bullpen("refresh --pre-runner-script").argument(script);
-        store.run().await.exits(0);
-        let failed = stage.bullpen("provision --count 1 --name one --on-partial fail").run().await;
-        failed.exits(75).says("missing 1 of 1");
-        let told = failed.talk.lines().find(|line| line.contains("is not used:"));
-        assert!(told.is_some_and(|line| line.contains(why)), "{failed:#?}");
-        until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
-        stage.settles().await;
-        assert_eq!(stage.states().await.len(), 0);
+async fn a_machine_whose_script_fails_ends_at_once_and_its_request_says_why() {
+    let stage = Stage::new().await;
+    let script = "echo preparing\nfalse | true\necho no such package >&2\nexit 3\n";
+    stage.bullpen("refresh --pre-runner-script").argument(script).run().await.exits(0);
+    for how in ["--on-partial fail", ""] {
+        let failed = stage.bullpen(&format!("provision --count 2 --name one {how}")).run().await;
+        failed.exits(1).says("missing 2 of 2").says("its warm-up failed: pre-runner");
+        assert!(failed.took < Duration::from_secs(60), "{failed:#?}");
     }
+    until("end of the machines", async || stage.processes().is_empty().then_some(())).await;
+    stage.settles().await;
+    assert_eq!(stage.states().await.len(), 0);
+}
+
+/// D22: a script that never ends is ended with its machine, and the request says so.
+#[tokio::test]
+async fn a_machine_whose_script_hangs_ends_and_its_request_says_why() {
+    let hasty = [("fleet-validation", "6s"), ("warm-up", "7s"), ("clock-skew", "1s")];
+    let stage = Stage::with(&hasty).await;
+    stage.bullpen("refresh --pre-runner-script").argument("sleep 1000").run().await.exits(0);
+    let failed = stage.bullpen("provision --count 1 --name one --on-partial fail").run().await;
+    failed.exits(1).says("missing 1 of 1").says("its warm-up was not completed in time");
+    until("end of the machine", async || stage.processes().is_empty().then_some(())).await;
+    stage.settles().await;
+    assert_eq!(stage.states().await.len(), 0);
 }
 
 /// D22: the agent of a machine whose request is dead ends it when its script never does.

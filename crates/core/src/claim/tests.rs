@@ -191,3 +191,35 @@ fn a_runner_that_is_not_found_says_nothing_while_it_may_still_register() {
     }
     assert_eq!(after(Some(at(10)), judged_at), AfterRemoval::End);
 }
+
+#[test]
+fn a_failure_is_told_in_one_line_with_the_machines_own_words() {
+    let mut said = report(&[SignalKind::WarmUpFailed], at(0));
+    let detail = "pre-runner: exit status 3\npreparing\nno such package\n";
+    let signal = said.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
+    signal.detail = detail.to_owned();
+    let told = CheckFailure::WarmUpFailed.told(Some(&said));
+    assert_eq!(told, "its warm-up failed: pre-runner: exit status 3: no such package");
+    assert_eq!(CheckFailure::WarmUpFailed.told(None), CheckFailure::WarmUpFailed.as_str());
+    assert_eq!(CheckFailure::Silent.told(Some(&said)), CheckFailure::Silent.as_str());
+    let signal = said.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
+    signal.detail = format!("pre-runner\n\u{1b}[31m{}", "x".repeat(1_000));
+    let told = CheckFailure::WarmUpFailed.told(Some(&said));
+    assert!(told.chars().count() == TOLD_CHARS_MAX && !told.contains('\u{1b}'), "{told}");
+}
+
+#[test]
+fn only_a_failed_warm_up_is_certain_to_register_nothing() {
+    let all = [
+        (CheckFailure::NotStarted, true),
+        (CheckFailure::WarmUpFailed, false),
+        (CheckFailure::NotWarm, true),
+        (CheckFailure::NotAcknowledged, true),
+        (CheckFailure::NotRegistered, true),
+        (CheckFailure::RegistrationFailed, true),
+        (CheckFailure::Silent, true),
+    ];
+    for (failure, may) in all {
+        assert_eq!(failure.may_register(), may, "{failure:?}");
+    }
+}

@@ -10,6 +10,7 @@
 //!
 //! Not here: where a cancellation comes from, and how progress is shown (the command).
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
@@ -113,13 +114,23 @@ pub enum ProvisionError {
         /// Why.
         source: CreationError,
     },
-    /// The cloud has no more, or what came did not work.
-    #[error("missing {missing} of {requested} runners: no capacity, or what came did not register")]
+    /// The cloud has no more.
+    #[error("missing {missing} of {requested} runners: no capacity")]
     Short {
         /// How many are missing.
         missing: usize,
         /// How many were wanted.
         requested: u32,
+    },
+    /// What came did not work.
+    #[error("missing {missing} of {requested} runners: {why}")]
+    Unfit {
+        /// How many are missing.
+        missing: usize,
+        /// How many were wanted.
+        requested: u32,
+        /// What was wrong with the last one.
+        why: String,
     },
     /// Another process carries the request on, or it was released meanwhile. Nothing was undone.
     #[error("another process works on this request now, or has released it")]
@@ -137,7 +148,9 @@ impl ProvisionError {
             | Self::NoCredential(_)
             | Self::Superseded
             | Self::Cancelled(_) => false,
-            Self::Closed(_) | Self::Creation { .. } | Self::Short { .. } => true,
+            Self::Closed(_) | Self::Creation { .. } | Self::Short { .. } | Self::Unfit { .. } => {
+                true
+            }
         }
     }
 }
@@ -210,6 +223,7 @@ async fn fulfil<P: Ports>(
         lookout,
         tell: call.tell,
         began: started,
+        failure: Mutex::default(),
     };
     let mut work = Work { stack, terms: &terms, begun: &begun, running: Vec::new(), timings };
     let done = work.complete().await;
@@ -391,6 +405,9 @@ async fn select<P: Ports>(
 struct Ladder {
     attempts: u32,
     last: Option<RungResult>,
+    /// How many launches in a row brought machines of which none was fit: a script that always fails
+    /// would otherwise have machines launched until the deadline.
+    in_vain: u32,
     /// The ceiling that is waited for: why time ran out, if it does.
     ceiling: Option<CeilingReached>,
 }
@@ -404,9 +421,12 @@ impl Ladder {
         missing: usize,
     ) -> Result<Vec<Held>, ProvisionError> {
         let request = terms.request;
-        let short = self.short(missing, request);
+        let short = self.short(missing, terms);
         let first = self.last.is_none();
-        if stack.now() >= request.deadline || (!first && request.on_partial == OnPartial::Fail) {
+        let is_over = stack.now() >= request.deadline
+            || self.in_vain >= stack.limits.launch_attempts_max
+            || (!first && request.on_partial == OnPartial::Fail);
+        if is_over {
             return Err(short);
         }
         let usage: Usage =
@@ -424,17 +444,21 @@ impl Ladder {
         })?;
         self.attempts += 1;
         self.last = Some(RungResult { usage, any_came: created.any_came });
+        let is_in_vain = created.any_came && created.ready.is_empty();
+        self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };
         Ok(created.ready)
     }
 
     /// Why there is nothing more to try.
-    fn short(&self, missing: usize, request: &Request) -> ProvisionError {
-        let requested = request.count;
-        match &self.ceiling {
-            Some(reached) => {
-                let source = CreationError::Ceiling(reached.clone());
-                ProvisionError::Creation { missing, requested, source }
-            }
+    fn short(&self, missing: usize, terms: &Terms<'_>) -> ProvisionError {
+        let requested = terms.request.count;
+        if let Some(reached) = &self.ceiling {
+            let source = CreationError::Ceiling(reached.clone());
+            return ProvisionError::Creation { missing, requested, source };
+        }
+        let came = self.last.is_some_and(|last| last.any_came);
+        match terms.last_failure().filter(|_| came) {
+            Some(why) => ProvisionError::Unfit { missing, requested, why },
             None => ProvisionError::Short { missing, requested },
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! Not here: choosing candidates ([`super::pickup`]), the protocol's rules (`core::claim`).
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::claim::{
@@ -16,7 +17,9 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, 
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Ports, Started, Written};
+use bullpen_core::ports::{
+    ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Mailbox, Ports, Started, Written,
+};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
@@ -93,9 +96,20 @@ pub struct Terms<'s> {
     pub tell: Tell<'s>,
     /// When it began, on this process's monotonic clock.
     pub began: Duration,
+    /// Why the last machine that did not do its part was not used.
+    pub(super) failure: Mutex<Option<String>>,
 }
 
 impl Terms<'_> {
+    fn note_failure(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// Why the last machine that did not do its part was not used.
+    pub(super) fn last_failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How long ago it began.
     pub fn elapsed<P: Ports>(&self, stack: &Stack<P>) -> Duration {
         stack.ports.clock().monotonic().saturating_sub(self.began)
@@ -287,8 +301,10 @@ pub async fn remove<P: Ports>(
         None => return Attempt::TryAnother,
     }
     tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
-    let why = failure.as_str().to_owned();
+    let why = told(stack, record, failure).await;
+    terms.note_failure(format!("{} was not used: {why}", record.id));
     (terms.tell)(Told::Failed { instance: record.id.clone(), why });
+    let register_by = failure.may_register().then_some(register_by);
     let now = stack.now();
     let drain = Order::Withdrawn(Withdrawal {
         generation: record.generation,
@@ -306,7 +322,7 @@ pub async fn remove<P: Ports>(
     let runner = stack.runner_name(&record.id, record.generation);
     loop {
         let deletion = stack.ports.forge().delete(&runner).await;
-        match after_removal(deletion, Some(register_by), &stack.limits, stack.now()) {
+        match after_removal(deletion, register_by, &stack.limits, stack.now()) {
             AfterRemoval::AskAgain { at } => {
                 let wait = at.since(stack.now()).max(Duration::from_millis(1));
                 stack.ports.clock().sleep(wait).await;
@@ -323,6 +339,13 @@ pub async fn remove<P: Ports>(
             }
         }
     }
+}
+
+/// What failed, in the machine's own words where it has left any.
+async fn told<P: Ports>(stack: &Stack<P>, record: &Record, failure: CheckFailure) -> String {
+    let keys = std::slice::from_ref(&record.facts.mailbox);
+    let reports = stack.ports.mailbox().reports(keys).await.unwrap_or_default();
+    failure.told(reports.into_iter().next().flatten().as_ref())
 }
 
 /// The record as it is now, if it is still this process's to decide about. Another process of the
