@@ -186,6 +186,6 @@ impl Ran {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         self.exits(0);
-        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("no JSON in {self:#?}"))
+        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("no JSON of {}: {self:#?}", self.line))
     }
 }

@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use bullpen_agent::runner::tree::{self, Identity};
+use bullpen_core::ports::Clock as _;
+use bullpen_embedded::system::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::call::{Ran, until};
-use crate::stage::Stage;
+use crate::call::{Ran, Running, pass, until};
+use crate::stage::{HASTY, Stage};
 
 /// GitHub kills a cancelled step a few seconds later.
 const WITHIN: Duration = Duration::from_secs(6);
@@ -16,11 +18,11 @@ const WITHIN: Duration = Duration::from_secs(6);
 const BOTH: [(Signal, i32); 2] = [(Signal::INT, 130), (Signal::TERM, 143)];
 
 /// Asks a command to end, which it does in time.
-async fn cancel(provision: crate::call::Running, signal: Signal, code: i32) -> Ran {
-    let clock = bullpen_embedded::system::SystemClock::new();
+async fn cancel(provision: Running, signal: Signal, code: i32) -> Ran {
+    let clock = SystemClock::new();
     provision.signal(signal);
     let ran = provision.ends().await;
-    let took = bullpen_core::ports::Clock::monotonic(&clock);
+    let took = clock.monotonic();
     ran.exits(code).says("cancelled");
     assert!(took < WITHIN, "it took {took:?}: {ran:#?}");
     ran
@@ -71,6 +73,32 @@ async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
         assert_eq!(stage.settles().await, warm.ids());
         stage.reuses(&warm.ids()).await;
     }
+}
+
+/// D1, D28: at any moment, the next release or refresh has all that is left to do.
+#[tokio::test]
+async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
+    let stage = Stage::with(HASTY).await;
+    stage.provision(2, "warm").await;
+    stage.release("warm").await;
+    for (number, millis) in [5, 20, 40, 60, 80, 120, 160, 240, 320, 640].into_iter().enumerate() {
+        let (signal, code) = BOTH[number % 2];
+        let line = format!("provision --count 4 --name at{millis} --deadline 15s");
+        let provision = stage.bullpen(&line).start();
+        pass(Duration::from_millis(millis)).await;
+        let clock = SystemClock::new();
+        provision.signal(signal);
+        let ran = provision.ends().await;
+        assert!(clock.monotonic() < WITHIN, "{ran:#?}");
+        // Before it has taken the signals over it holds nothing; or it was done already.
+        assert!([None, Some(code), Some(0)].contains(&ran.code), "{ran:#?}");
+        if number % 2 == 0 {
+            stage.release(&format!("at{millis}")).await;
+        }
+    }
+    let idle = stage.settles().await;
+    assert!(idle.len() >= 2, "those that were warm before are warm still");
+    stage.reuses(&idle).await;
 }
 
 fn agents(stage: &Stage) -> Vec<Identity> {

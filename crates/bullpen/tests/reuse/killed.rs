@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use bullpen_agent::runner::tree;
+use rusqlite::Connection;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::call::{pass, until};
 use crate::stage::{HASTY, Provisioned, Stage};
@@ -140,10 +142,44 @@ async fn a_killed_provision_is_resumed_and_never_doubles() {
         let again = Provisioned(call(3).run().await.json());
         assert_eq!(again.ids(), resumed.ids());
         let status = stage.status().await;
-        let owned = status["instances"].as_array().expect("a list").iter();
-        let owner = format!("9.1.at{millis}");
-        assert_eq!(owned.filter(|one| one["owner"] == owner.as_str()).count(), 3, "{status}");
-        stage.bullpen(&format!("release --request {owner}")).run().await.exits(0);
+        let all = status["instances"].as_array().expect("a list").iter();
+        let request = format!("9.1.at{millis}");
+        assert_eq!(all.filter(|one| one["owner"] == request.as_str()).count(), 3, "{status}");
+        stage.bullpen(&format!("release --request {request}")).run().await.exits(0);
     }
     stage.verify().await;
+}
+
+/// D21: machines that were launched and not recorded are found by their launch, whoever comes next.
+#[tokio::test]
+async fn machines_that_were_never_recorded_are_adopted_or_ended() {
+    for next in ["resume", "release", "refresh"] {
+        let stage = Stage::with(HASTY).await;
+        stage.refresh().await;
+        let line = "provision --count 6 --request 9.1.lost --deadline 15s --json";
+        let provision = stage.bullpen(line).start();
+        let ledger = Connection::open(stage.state().join("ledger.db")).expect("it is there");
+        until("launch", async || (!stage.machines().is_empty()).then_some(())).await;
+        // From here on nothing can be recorded.
+        ledger.execute_batch("BEGIN IMMEDIATE").expect("nobody holds it for long");
+        provision.signal(Signal::KILL);
+        provision.ends().await;
+        ledger.execute_batch("ROLLBACK").expect("it was begun");
+        let status = stage.status().await;
+        let lost = status["unrecorded"].as_array().expect("a list").len();
+        assert!(lost > 0, "{status}");
+        match next {
+            "resume" => {
+                let resumed = Provisioned(stage.bullpen(line).run().await.json());
+                assert_eq!((resumed.counts(), stage.machines().len()), ((0, 6), 6));
+                stage.verify().await;
+            }
+            "release" => {
+                stage.bullpen("release --request 9.1.lost").run().await.exits(0);
+                assert_eq!(stage.status().await["unrecorded"], Value::Array(Vec::new()));
+                assert_eq!(stage.settles().await.len(), 0);
+            }
+            _ => assert_eq!(stage.settles().await.len(), 0),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: what it sets right after a kill (`killed`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -14,21 +14,25 @@ use crate::stage::Stage;
 
 /// Every row of every table.
 fn rows(database: &Path) -> BTreeMap<String, Vec<String>> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let db = Connection::open_with_flags(database, flags).expect("it is there");
-    let mut names = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
-    let names: Vec<String> =
-        names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let table = |name: String| {
-        let mut all = db.prepare(&format!("SELECT * FROM {name}")).unwrap();
+    read(database).expect("it is a database of ours")
+}
+
+fn read(database: &Path) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
+    let db = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut names = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut tables = BTreeMap::new();
+    for name in names {
+        let mut all = db.prepare(&format!("SELECT * FROM {name}"))?;
         let columns = all.column_count();
-        let cells = |row: &rusqlite::Row<'_>| {
-            (0..columns).map(|at| row.get::<_, Cell>(at)).collect::<Result<Vec<_>, _>>()
+        let text = |row: &rusqlite::Row<'_>| {
+            let cells: Result<Vec<Cell>, _> = (0..columns).map(|at| row.get(at)).collect();
+            cells.map(|cells| format!("{cells:?}"))
         };
-        let all = all.query_map([], |row| cells(row).map(|cells| format!("{cells:?}"))).unwrap();
-        (name, all.map(Result::unwrap).collect())
-    };
-    names.into_iter().map(table).collect()
+        let all = all.query_map([], text)?.collect::<Result<_, _>>()?;
+        tables.insert(name, all);
+    }
+    Ok(tables)
 }
 
 /// What refresh would have to do: machines that are past their time, settings that are new.
@@ -49,11 +53,13 @@ async fn untidy() -> Stage {
 #[tokio::test]
 async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     let stage = untidy().await;
-    let ledger = stage.state().join("ledger.db");
+    let (ledger, mailbox) = (stage.state().join("ledger.db"), stage.state().join("mailbox.db"));
+    // Agents go on beating; what they are told is in the inboxes.
+    let all = || (rows(&ledger), rows(&mailbox).remove("inboxes").expect("it is there"));
     let dry = until("something to do", async || {
-        let before = rows(&ledger);
+        let before = all();
         let dry = stage.bullpen("refresh --dry-run --idle-time-sec 60").run().await;
-        assert_eq!(rows(&ledger), before, "{dry:#?}");
+        assert_eq!(all(), before, "{dry:#?}");
         dry.data.contains("2 past their time, ending").then_some(dry)
     })
     .await;
@@ -77,10 +83,8 @@ async fn two_refreshes_at_once_are_harmless() {
         (states.len() == 2).then_some(states)
     })
     .await;
-    assert_eq!(
-        stage.states().await.keys().cloned().collect::<std::collections::BTreeSet<_>>(),
-        owned.ids()
-    );
+    let left: BTreeSet<String> = stage.states().await.into_keys().collect();
+    assert_eq!(left, owned.ids());
     stage.runs_job(owned.label(), "true").await;
     stage.verify().await;
 }
@@ -97,18 +101,21 @@ fn bytes(state: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+fn raise_version(database: &Path, by: i32) -> rusqlite::Result<()> {
+    let db = Connection::open(database)?;
+    let now: i32 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    db.pragma_update(None, "user_version", now + by)?;
+    // So that nothing of it is left beside the file itself.
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
 #[tokio::test]
 async fn a_state_of_a_newer_version_is_refused_and_left_as_it_is() {
     let stage = Stage::new().await;
     stage.refresh().await;
     for name in ["ledger.db", "mailbox.db"] {
-        let version = |change: &dyn Fn(u32) -> u32| {
-            let db = Connection::open(stage.state().join(name)).expect("it is there");
-            let now: u32 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-            db.pragma_update(None, "user_version", change(now)).unwrap();
-            db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-        };
-        version(&|now| now + 1);
+        let path = stage.state().join(name);
+        raise_version(&path, 1).expect("it is a database of ours");
         let before = bytes(&stage.state());
         for line in ["provision --count 1", "release", "refresh", "status", "ledger verify"] {
             let refused = stage.bullpen(line).run().await;
@@ -116,7 +123,7 @@ async fn a_state_of_a_newer_version_is_refused_and_left_as_it_is() {
             assert!(refused.talk.contains("\n\nhint: "), "{refused:#?}");
             assert_eq!(bytes(&stage.state()), before, "{line}");
         }
-        version(&|now| now - 1);
+        raise_version(&path, -1).expect("it is a database of ours");
     }
     stage.verify().await;
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use bullpen_github::stand_in::protocol::Conclusion;
 use serde_json::Value;
 
 use crate::call::until;
@@ -119,6 +120,6 @@ async fn a_release_waits_for_the_job_that_runs() {
     fs::write(&go, "").expect("it can be written");
     let released = release.ends().await.json();
     assert_eq!(released["returned"], Value::from(vec![one.id()]), "{released}");
-    assert_eq!(view().conclusion.map(|end| end.as_str()), Some("success"));
+    assert_eq!(view().conclusion, Some(Conclusion::Success));
     assert_eq!(stage.provision(1, "two").await.counts(), (1, 0));
 }
