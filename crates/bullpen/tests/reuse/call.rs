@@ -186,6 +186,7 @@ impl Ran {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         self.exits(0);
-        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("no JSON of {}: {self:#?}", self.line))
+        serde_json::from_str(&self.data)
+            .unwrap_or_else(|_| panic!("no JSON of {}: {self:#?}", self.line))
     }
 }

@@ -49,7 +49,7 @@ async fn untidy() -> Stage {
     stage
 }
 
-/// D41: every step is told apart. A dry run is told in the same words, and writes nothing.
+/// Every step is told apart. A dry run is told in the same words, and writes nothing.
 #[tokio::test]
 async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     let stage = untidy().await;
@@ -68,6 +68,20 @@ async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     assert!(dry.data.contains("reaping      would: 2 past their time, ending"), "{dry:#?}");
     assert!(dry.talk.contains("would write "), "{dry:#?}");
     assert_eq!(stage.states().await.len(), 2, "they are still there");
+}
+
+/// D41: one step that fails stops no other.
+#[tokio::test]
+async fn a_refresh_that_github_refuses_reaps_all_the_same() {
+    let stage = untidy().await;
+    stage.github.pull(|levers| levers.refuse_credentials = true);
+    until("end of what was idle", async || {
+        let refreshed = stage.bullpen("refresh").run().await;
+        refreshed.exits(1);
+        assert!(refreshed.data.contains("tokens       FAILED: denied"), "{refreshed:#?}");
+        stage.states().await.is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

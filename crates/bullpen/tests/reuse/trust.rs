@@ -51,7 +51,7 @@ async fn nothing_of_one_owner_is_left_for_the_next() {
     assert_eq!(found, "", "what the job wrote is still on its machine");
 }
 
-/// D44: who is dead does not look alive. A machine whose supervisor was killed is not handed out.
+/// D26, D44: who is dead does not look alive. A machine whose supervisor was killed is not handed out.
 #[tokio::test]
 async fn a_machine_that_died_while_idle_is_replaced() {
     let stage = Stage::with(&[
