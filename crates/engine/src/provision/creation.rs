@@ -146,13 +146,16 @@ async fn launch<P: Ports>(
         spec_hash: intent.spec_hash.clone(),
         count: intent.count,
     };
-    let launched =
-        match patiently(stack, intent.deadline, || stack.ports.fleet().launch(&request)).await {
-            Ok(launched) => launched,
-            Err(Fault::NoCapacity) => Launched::default(),
-            // It may have launched. The intent stays, and reconciliation accounts for it.
-            Err(source) => return Err(CreationError::Port { what: "launch machines", source }),
-        };
+    // That there is none is an answer: the same launch would be answered the same, and the ladder
+    // has other rungs.
+    let launch = async || match stack.ports.fleet().launch(&request).await {
+        Err(Fault::NoCapacity) => Ok(Launched::default()),
+        answer => answer,
+    };
+    // It may have launched. The intent stays, and reconciliation accounts for it.
+    let launched = patiently(stack, intent.deadline, launch)
+        .await
+        .map_err(|source| CreationError::Port { what: "launch machines", source })?;
     for offering in &launched.shortages {
         tracing::info!(%offering, "shortage");
         stack.shortages().remember(offering.clone(), &stack.limits, now);
