@@ -56,3 +56,44 @@ async fn under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed() {
     let verified = stage.bullpen("ledger verify").with("BULLPEN_CEILINGS_STACK", "20");
     verified.run().await.exits(0);
 }
+
+/// D27: one request that is made twice at once is one request.
+#[tokio::test]
+async fn the_same_request_twice_at_once_never_doubles() {
+    let stage = Stage::new().await;
+    for round in 0..4 {
+        let line = format!("provision --count 3 --request 9.1.round{round} --json");
+        let both = [(); 2].map(|()| stage.bullpen(&line).start());
+        let mut fulfilled = BTreeSet::new();
+        for call in both {
+            let ran = call.ends().await;
+            if ran.code == Some(0) {
+                fulfilled.insert(Provisioned(ran.json()).ids());
+            } else {
+                ran.exits(1).says("another process works on this request");
+            }
+        }
+        assert_eq!(fulfilled.len(), 1, "one and the same answer, of one of them or of both");
+        let status = stage.status().await;
+        let all = status["instances"].as_array().expect("a list").iter();
+        let owner = format!("9.1.round{round}");
+        assert_eq!(all.filter(|one| one["owner"] == owner.as_str()).count(), 3, "{status}");
+        stage.bullpen(&format!("release --request {owner}")).run().await.exits(0);
+    }
+    assert_eq!(stage.states().await.len(), 3, "nothing was created beside");
+    stage.verify().await;
+}
+
+/// D26: a fleet without room for all gives what it has, and it goes back with the failed request.
+#[tokio::test]
+async fn a_fleet_without_room_for_all_is_told_as_that() {
+    let stage = Stage::new().await;
+    let warm = stage.provision(1, "warm").await;
+    stage.release("warm").await;
+    let call = stage.bullpen("provision --count 4 --name more");
+    let failed = call.with("BULLPEN_PROCESS_FLEET_CAPACITY", "3").run().await;
+    failed.exits(75).says("missing 1 of 4 runners: no capacity");
+    let idle = stage.settles().await;
+    assert!(idle.is_superset(&warm.ids()), "what was warm before is not lost");
+    stage.reuses(&idle).await;
+}
