@@ -75,6 +75,23 @@ async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
     }
 }
 
+/// D28: a request that is released while it is worked on gets nothing more, and keeps nothing.
+#[tokio::test]
+async fn a_release_is_the_end_of_a_request_that_is_still_worked_on() {
+    let hasty = [("fleet-validation", "5s"), ("warm-up", "6s"), ("clock-skew", "1s")];
+    let stage = Stage::with(&hasty).await;
+    let provision = stage.bullpen("provision --count 3 --name boots");
+    let provision = provision.with("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1h").start();
+    until("created machines", async || {
+        (stage.state().exists() && stage.states().await.len() == 3).then_some(())
+    })
+    .await;
+    let released = stage.release("boots").await;
+    assert_eq!(released["returned"], serde_json::Value::Array(Vec::new()), "{released}");
+    provision.ends().await.exits(1).says("has released it");
+    assert_eq!(stage.settles().await.len(), 0);
+}
+
 /// D1, D28: at any moment, the next release or refresh has all that is left to do.
 #[tokio::test]
 async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
