@@ -35,8 +35,8 @@ async fn whatever_becomes_of_the_queues_messages_every_idle_machine_is_found() {
     ];
     for (number, damage) in damages.iter().enumerate() {
         let db = Connection::open(stage.state().join("ledger.db")).expect("it is there");
-        let damaged = db.execute(damage, []).expect("it is a database of ours");
-        assert!(damaged > 0, "{damage} did nothing");
+        let rows = db.execute(damage, []).expect("it is a database of ours");
+        assert!(rows > 0, "{damage} did nothing");
         let name = format!("after{number}");
         let all = stage.provision(3, &name).await;
         assert_eq!((all.counts(), all.ids()), ((3, 0), warm.ids()), "{damage}");
