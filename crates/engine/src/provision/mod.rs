@@ -13,13 +13,11 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bullpen_core::class::Usage;
-use bullpen_core::creation::{CeilingReached, RungResult, next_rung};
+use bullpen_core::creation::CeilingReached;
 use bullpen_core::ids::{Repository, RunnerName};
-use bullpen_core::instance::{Event, Owner, Record, State};
-use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Clock, Fault, Forge, Ledger, Ports, RunnerSpec, Written};
+use bullpen_core::ports::{Clock, Fault, Forge, Ports, RunnerSpec};
 use bullpen_core::request::{OnPartial, Request};
 use futures_util::future::join_all;
 
@@ -27,22 +25,25 @@ use crate::Stack;
 use crate::patience::patiently;
 use crate::postman::Postman;
 use crate::tell::{Tell, Told, nobody};
-use crate::transition::{self, Moved};
 
 pub mod creation;
 pub mod entry;
+mod ladder;
 pub mod lookout;
 pub mod pickup;
 mod resume;
 mod room;
+mod tenure;
 pub mod undo;
 pub mod worker;
 
 use creation::CreationError;
 use entry::{Begun, CannotBegin};
+use ladder::Ladder;
 use lookout::Lookout;
 use pickup::PickupManager;
 use room::{Holdings, Place};
+use tenure::{mark_running, renew};
 use undo::Abandoned;
 use worker::{Held, Terms};
 
@@ -280,7 +281,6 @@ impl<P: Ports> Work<'_, P> {
         place: &mut Option<Place>,
     ) -> Result<(), ProvisionError> {
         self.select().await?;
-        let mut short_of_room = None;
         while self.missing() > 0 {
             let (stack, terms, missing) = (self.stack, self.terms, self.missing());
             if entry::is_superseded(stack, self.begun).await {
@@ -290,12 +290,8 @@ impl<P: Ports> Work<'_, P> {
             match timed(stack, &mut self.timings.creation, created).await {
                 Ok(held) => self.run(held).await?,
                 Err(error) => match room_wanted(stack, terms.request, &error) {
-                    Some(reached) => {
-                        self.wait_for_room(place, &reached).await?;
-                        short_of_room = Some(error);
-                    }
-                    // Its time was up while it waited: what it waited for is the reason.
-                    None => return Err(short_of_room.unwrap_or(error)),
+                    Some(reached) => self.wait_for_room(place, &reached).await?,
+                    None => return Err(error),
                 },
             }
         }
@@ -398,154 +394,4 @@ async fn select<P: Ports>(
         held.extend(outcome.map_err(ProvisionError::Closed)?);
     }
     Ok(held)
-}
-
-/// What creation has tried so far.
-#[derive(Debug, Default)]
-struct Ladder {
-    attempts: u32,
-    last: Option<RungResult>,
-    /// How many launches in a row brought machines of which none was fit: a script that always fails
-    /// would otherwise have machines launched until the deadline.
-    in_vain: u32,
-    /// The ceiling that is waited for: why time ran out, if it does.
-    ceiling: Option<CeilingReached>,
-}
-
-impl Ladder {
-    /// Tries the next rung for what is missing.
-    async fn climb<P: Ports>(
-        &mut self,
-        stack: &Stack<P>,
-        terms: &Terms<'_>,
-        missing: usize,
-    ) -> Result<Vec<Held>, ProvisionError> {
-        let request = terms.request;
-        let short = self.short(missing, terms);
-        let first = self.last.is_none();
-        let is_over = stack.now() >= request.deadline
-            || self.in_vain >= stack.limits.launch_attempts_max
-            || (!first && request.on_partial == OnPartial::Fail);
-        if is_over {
-            return Err(short);
-        }
-        let usage: Usage =
-            next_rung(request.usage, request.on_demand_fallback, self.last).ok_or(short)?;
-        let count = u32::try_from(missing).unwrap_or(u32::MAX);
-        let created = creation::create(stack, terms, usage, count, self.attempts + 1).await;
-        self.ceiling = match &created {
-            Err(CreationError::Ceiling(reached)) => Some(reached.clone()),
-            Ok(_) | Err(CreationError::Port { .. }) => None,
-        };
-        let created = created.map_err(|source| ProvisionError::Creation {
-            missing,
-            requested: request.count,
-            source,
-        })?;
-        self.attempts += 1;
-        self.last = Some(RungResult { usage, any_came: created.any_came });
-        let is_in_vain = created.any_came && created.ready.is_empty();
-        self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };
-        Ok(created.ready)
-    }
-
-    /// Why there is nothing more to try.
-    fn short(&self, missing: usize, terms: &Terms<'_>) -> ProvisionError {
-        let requested = terms.request.count;
-        if let Some(reached) = &self.ceiling {
-            let source = CreationError::Ceiling(reached.clone());
-            return ProvisionError::Creation { missing, requested, source };
-        }
-        let came = self.last.is_some_and(|last| last.any_came);
-        match terms.last_failure().filter(|_| came) {
-            Some(why) => ProvisionError::Unfit { missing, requested, why },
-            None => ProvisionError::Short { missing, requested },
-        }
-    }
-}
-
-/// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
-async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
-    let mut marked = Vec::new();
-    let mut left = Vec::new();
-    for batch in held.chunks(IDS_PER_CALL_MAX) {
-        let writes: Vec<_> = batch.iter().map(|held| running(stack, held)).collect();
-        let wanted: Vec<_> = writes.iter().flatten().cloned().collect();
-        let mut answers = stack.ports.ledger().replace_all(&wanted).await.into_iter();
-        for (held, write) in batch.iter().zip(writes) {
-            let answer = write.and_then(|_| answers.next());
-            match answer {
-                Some(Ok(Written::Won(record))) => marked.push(Held { record, ..held.clone() }),
-                // Renewed, or overtaken, or without an answer: looked at one by one.
-                _ => left.push(held.clone()),
-            }
-        }
-    }
-    let others = join_all(left.into_iter().map(|held| mark_one(stack, held))).await;
-    marked.extend(others.into_iter().flatten());
-    marked
-}
-
-/// The event that marks a runner, if it is not marked yet.
-fn registered<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<Event> {
-    let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state else {
-        return None;
-    };
-    let now = stack.now();
-    Some(Event::Registered {
-        owner: owner.clone(),
-        generation: held.record.generation,
-        claim: held.claim.clone(),
-        at: now,
-        deadline: now.after(stack.limits.max_runtime_workflow),
-        cap: now.after(stack.limits.hard_cap),
-    })
-}
-
-/// What was seen and what is to be stored.
-fn running<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<(Record, Record)> {
-    let next = held.record.on(&registered(stack, held)?).ok()?;
-    Some((held.record.clone(), next))
-}
-
-async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
-    let Some(event) = registered(stack, &held) else {
-        return matches!(held.record.state, State::Running { .. }).then_some(held);
-    };
-    let owner = held.record.state.owner();
-    let until = stack.now().after(stack.limits.claim_lease);
-    let record = match worker::latest(stack, &held.record, &event, until).await.ok()? {
-        Moved::To(record) => record,
-        // Another process of the same request may have marked it, which is just as good.
-        Moved::Overtaken | Moved::Refused(_) => {
-            let fresh = transition::read(stack, &held.record.id, until).await.ok()??;
-            let is_marked =
-                matches!(fresh.state, State::Running { .. }) && fresh.state.owner() == owner;
-            (is_marked && fresh.generation == held.record.generation).then_some(fresh)?
-        }
-    };
-    Some(Held { record, ..held })
-}
-
-/// Keeps the request's claims alive. Never returns; it ends with the request.
-async fn renew<P: Ports>(stack: &Stack<P>, owner: &Owner) -> std::convert::Infallible {
-    loop {
-        stack.ports.clock().sleep(stack.limits.claim_renew).await;
-        let Ok(records) = stack.ports.ledger().owned_by(owner).await else { continue };
-        for record in records {
-            let State::Claimed { claim, owner: holder, .. } = &record.state else { continue };
-            if holder != owner {
-                continue;
-            }
-            let now = stack.now();
-            let event = Event::Renewed {
-                claim: claim.clone(),
-                generation: record.generation,
-                lease: now.after(stack.limits.claim_lease),
-            };
-            // Overtaken is fine: whoever wrote meanwhile is us, or has fenced us.
-            let _ = transition::apply(stack, &record, &event, now.after(stack.limits.claim_renew))
-                .await;
-        }
-    }
 }
