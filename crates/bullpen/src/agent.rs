@@ -6,7 +6,7 @@ use std::error::Error;
 use std::iter::successors;
 use std::path::PathBuf;
 
-use bullpen_embedded::machine;
+use bullpen_embedded::machine::{self, InFile};
 use bullpen_embedded::system::SystemClock;
 
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ pub(crate) struct AgentArgs {
 
 /// Lives until the machine is to end.
 pub(crate) fn run(args: &AgentArgs) -> Exit {
-    match machine::run(&args.machine, &args.boot, &SystemClock::new()) {
+    match machine::run(&args.machine, &args.boot, &SystemClock::new(), &InFile) {
         Ok(_) => Exit::Done,
         Err(error) => {
             let causes = successors(Some(&error as &dyn Error), |&error| error.source());

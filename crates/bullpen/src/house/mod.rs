@@ -15,12 +15,12 @@ use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
-use bullpen_core::ports::{Fault, Ids as _, Ledger as _, Ports};
+use bullpen_core::ports::{Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
 };
-use bullpen_embedded::machine::{Numbers, RunnerProgram, UserData, WarmUpScripts};
+use bullpen_embedded::machine::{MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_engine::Stack;
@@ -37,53 +37,57 @@ pub(crate) use door::Door;
 /// The variables that supervisors, agents and jobs start with, as this command has them.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
 
-/// Everything the engine needs, embedded.
-pub(crate) struct EmbeddedPorts {
-    ledger: SqliteLedger<SystemClock>,
-    queues: SqliteQueues<SystemClock>,
-    mailbox: SqliteMailbox<SystemClock>,
+/// Everything the engine needs: stores of one engine, and the process fleet.
+pub(crate) struct HousePorts<L, Q, M> {
+    ledger: L,
+    queues: Q,
+    mailbox: M,
     fleet: ProcessFleet<SystemClock>,
     forge: Door,
     clock: Arc<SystemClock>,
     ids: SystemIds,
 }
 
-impl Ports for EmbeddedPorts {
-    type Ledger = SqliteLedger<SystemClock>;
-    type Queues = SqliteQueues<SystemClock>;
-    type Mailbox = SqliteMailbox<SystemClock>;
+/// The ports of the embedded engine.
+pub(crate) type EmbeddedPorts =
+    HousePorts<SqliteLedger<SystemClock>, SqliteQueues<SystemClock>, SqliteMailbox<SystemClock>>;
+
+impl<L: Ledger, Q: Queues, M: Mailbox> Ports for HousePorts<L, Q, M> {
+    type Ledger = L;
+    type Queues = Q;
+    type Mailbox = M;
     type Fleet = ProcessFleet<SystemClock>;
     type Forge = Door;
     type Clock = SystemClock;
     type Ids = SystemIds;
 
-    fn ledger(&self) -> &Self::Ledger {
+    fn ledger(&self) -> &L {
         &self.ledger
     }
-    fn queues(&self) -> &Self::Queues {
+    fn queues(&self) -> &Q {
         &self.queues
     }
-    fn mailbox(&self) -> &Self::Mailbox {
+    fn mailbox(&self) -> &M {
         &self.mailbox
     }
     fn fleet(&self) -> &Self::Fleet {
         &self.fleet
     }
-    fn forge(&self) -> &Self::Forge {
+    fn forge(&self) -> &Door {
         &self.forge
     }
-    fn clock(&self) -> &Self::Clock {
+    fn clock(&self) -> &SystemClock {
         &self.clock
     }
-    fn ids(&self) -> &Self::Ids {
+    fn ids(&self) -> &SystemIds {
         &self.ids
     }
 }
 
 /// A built house.
-pub(crate) struct House {
+pub(crate) struct House<P = EmbeddedPorts> {
     /// The engine's.
-    pub(crate) stack: Stack<EmbeddedPorts>,
+    pub(crate) stack: Stack<P>,
     /// The named classes.
     pub(crate) classes: Vec<RunnerClass>,
     /// What the ledger keeps of them.
@@ -155,13 +159,37 @@ pub(crate) struct Plans<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// Builds it. Nothing of it speaks to anyone yet.
+/// The stores of one engine, and what its agents need to find their mailboxes.
+pub(crate) struct Stores<L, Q, M> {
+    pub(crate) ledger: L,
+    pub(crate) queues: Q,
+    pub(crate) mailbox: M,
+    pub(crate) place: MailboxPlace,
+    /// Variables that agents have besides, and jobs have not.
+    pub(crate) agents_have: BTreeMap<String, String>,
+}
+
+/// Builds the embedded engine. Nothing of it speaks to anyone yet.
 pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
     let state = make_state(&plans.common.stack.state)?;
     let clock = Arc::new(SystemClock::new());
     let ledger = SqliteLedger::open(&state.join("ledger.db"), Arc::clone(&clock))?;
     let queues = SqliteQueues::beside(&ledger)?;
-    let mailbox = SqliteMailbox::open(&state.join("mailbox.db"), Arc::clone(&clock))?;
+    let path = state.join("mailbox.db");
+    let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock))?;
+    let (place, agents_have) = (MailboxPlace::File(path), BTreeMap::new());
+    let stores = Stores { ledger, queues, mailbox, place, agents_have };
+    put_together(plans, &state, stores, clock).await
+}
+
+/// Builds everything around the stores of an engine.
+async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
+    plans: &Plans<'_>,
+    state: &Path,
+    stores: Stores<L, Q, M>,
+    clock: Arc<SystemClock>,
+) -> Result<House<HousePorts<L, Q, M>>, NoHouse> {
+    let Stores { ledger, queues, mailbox, place, agents_have } = stores;
     let parameters = kept::<Parameters>(&ledger).await?.unwrap_or_default();
     let tokens = kept::<KeptTokens>(&ledger).await?;
     let mut limits = plans.file.limits.clone();
@@ -169,10 +197,11 @@ pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
     let github = &plans.common.github;
     let forge = door(github, &plans.file.name, tokens, &clock)?;
     let hash = hash_of(&parameters, github);
-    let fleet = fleet(plans, &state, &limits, &parameters, &clock)?;
+    let told = Told { place, agents_have, limits: &limits, parameters: &parameters };
+    let fleet = fleet(plans, state, told, &clock)?;
     let ids = SystemIds::new();
     let removal_token = forge.removal_token();
-    let ports = EmbeddedPorts { ledger, queues, mailbox, fleet, forge, clock, ids };
+    let ports = HousePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
     let mut stack = Stack::new(ports, &plans.file.name, limits, ceilings(plans.file), hash);
     stack.removal_token = removal_token;
     let repository = match &github.scope {
@@ -183,6 +212,14 @@ pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
     Ok(House { stack, classes, parameters, repository })
 }
 
+/// What machines and their agents are told.
+struct Told<'a> {
+    place: MailboxPlace,
+    agents_have: BTreeMap<String, String>,
+    limits: &'a Limits,
+    parameters: &'a Parameters,
+}
+
 /// The directory, made if it is not there; for its owner only, because credentials pass through it.
 fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
     let failed = |source| NoHouse::State { path: path.to_owned(), source };
@@ -190,7 +227,7 @@ fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
     path.canonicalize().map_err(failed)
 }
 
-async fn kept<T: Kept>(ledger: &SqliteLedger<SystemClock>) -> Result<Option<T>, NoHouse> {
+async fn kept<T: Kept>(ledger: &impl Ledger) -> Result<Option<T>, NoHouse> {
     let stored = ledger.document(COLLECTION, T::NAME).await.map_err(NoHouse::Parameters)?;
     let Some(stored) = stored else { return Ok(None) };
     decode(&stored.body)
@@ -269,8 +306,7 @@ fn hash_of(parameters: &Parameters, github: &GithubInputs) -> SpecHash {
 fn fleet(
     plans: &Plans<'_>,
     state: &Path,
-    limits: &Limits,
-    parameters: &Parameters,
+    told: Told<'_>,
     clock: &Arc<SystemClock>,
 ) -> Result<ProcessFleet<SystemClock>, NoHouse> {
     let own = std::env::current_exe()
@@ -280,16 +316,16 @@ fn fleet(
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), plans.environment.get(*name)?.clone())))
         .collect();
-    let user_data = user_data(plans, state, limits, parameters, &own, &environment);
+    let user_data = user_data(plans, &told, &own, &environment);
     let process = &plans.file.process_fleet;
     let ids = SystemIds::new();
     let settings = FleetSettings {
         directory: state.join("machines"),
         supervisor: command("supervise"),
         agent: command("agent"),
-        environment,
+        environment: environment.into_iter().chain(told.agents_have).collect(),
         user_data: user_data.map(|data| data.to_text()).unwrap_or_default(),
-        watchdog: limits.watchdog,
+        watchdog: told.limits.watchdog,
         boot_delay: process.boot_delay,
         capacity: Capacity { machines_max: Some(process.capacity), out_of: process.out_of.clone() },
         catalogue: Catalogue::built_in(),
@@ -301,9 +337,7 @@ fn fleet(
 /// What machines are told; nothing if no runner program is known, and then none can be launched.
 fn user_data(
     plans: &Plans<'_>,
-    state: &Path,
-    limits: &Limits,
-    parameters: &Parameters,
+    told: &Told<'_>,
     own: &Path,
     environment: &BTreeMap<String, String>,
 ) -> Option<UserData> {
@@ -317,14 +351,14 @@ fn user_data(
     let environment: BTreeMap<_, _> =
         environment.iter().filter(|(name, _)| *name != "HOME").map(own_pair).collect();
     Some(UserData {
-        mailbox: state.join("mailbox.db"),
+        mailbox: told.place.clone(),
         url: format!("{}/{scope}", server(github)),
         runner,
         scripts: WarmUpScripts {
-            pre_runner: parameters.pre_runner_script.clone(),
+            pre_runner: told.parameters.pre_runner_script.clone(),
             ..WarmUpScripts::default()
         },
-        numbers: Numbers::from(limits),
+        numbers: Numbers::from(told.limits),
         environment,
     })
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use bullpen_core::mailbox::{Credential, Mode, Phase, Report, SYSTEMIC, Secret, SignalKind};
+use bullpen_embedded::machine::MailboxPlace;
 use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::Signal;
 
@@ -147,7 +148,7 @@ async fn a_mailbox_that_cannot_be_opened_yet_is_waited_for() {
     let machine = Machine::new();
     let store = machine.state.path().join("store");
     let mut data = machine.user_data(&forge);
-    data.mailbox = store.join("mailbox.db");
+    data.mailbox = MailboxPlace::File(store.join("mailbox.db"));
     machine.tell(&data);
     let mut agent = machine.agent();
     machine.appears(machine.path("agent/lock")).await;

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bullpen_embedded::machine;
+use bullpen_embedded::machine::{self, InFile};
 use bullpen_embedded::system::SystemClock;
 
 /// The arguments are off.
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         eprintln!("error: write it as bullpen-agent --machine DIR --boot BOOT");
         return ExitCode::from(USAGE);
     };
-    match machine::run(Path::new(dir), boot, &SystemClock::new()) {
+    match machine::run(Path::new(dir), boot, &SystemClock::new(), &InFile) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             let source = std::error::Error::source(&error);

@@ -17,12 +17,12 @@ use bullpen_agent::scripts::ProcessScripts;
 use bullpen_agent::warm_up::{Often, Step};
 use bullpen_agent::{Agent, Ending, Orientation};
 use bullpen_core::ids::MailboxKey;
-use bullpen_core::ports::Clock;
+use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::host::{MachineHost, MachineScripts, install_step};
-use super::user_data::{BadUserData, UserData};
+use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
 use super::{Layout, mark};
 use crate::SqliteMailbox;
@@ -44,6 +44,12 @@ pub enum LiveError {
     /// What the fleet wrote.
     #[error(transparent)]
     UserData(#[from] BadUserData),
+    /// The mailboxes are somewhere that this program has no way to.
+    #[error("the mailboxes are in {place}, which is not in this build")]
+    NoWay {
+        /// Where.
+        place: &'static str,
+    },
     /// Another agent lives on this machine.
     #[error("another agent lives in {}", dir.display())]
     Taken {
@@ -59,12 +65,55 @@ impl LiveError {
     }
 }
 
+/// A way to the mailboxes: tried until they are open, because an agent can do nothing without, and
+/// the watchdog is the bound.
+pub trait Postbox<C>: Send + Sync {
+    /// The mailboxes.
+    type Mailbox: Mailbox;
+
+    /// Opens those at `place`.
+    fn open(
+        &self,
+        place: &MailboxPlace,
+        clock: &C,
+    ) -> impl Future<Output = Result<Self::Mailbox, LiveError>> + Send;
+}
+
+/// The way to mailboxes in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct InFile;
+
+impl<C: Clock + Clone> Postbox<C> for InFile {
+    type Mailbox = SqliteMailbox<C>;
+
+    async fn open(&self, place: &MailboxPlace, clock: &C) -> Result<SqliteMailbox<C>, LiveError> {
+        let MailboxPlace::File(path) = place else {
+            return Err(LiveError::NoWay { place: "DynamoDB" });
+        };
+        loop {
+            match SqliteMailbox::open(path, Arc::new(clock.clone())) {
+                Ok(mailbox) => return Ok(mailbox),
+                Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
+            }
+            clock.sleep(RETRY).await;
+        }
+    }
+}
+
+/// Where the mailboxes of the machine in `dir` are: what a binary chooses its [`Postbox`] by.
+pub fn mailbox_place(dir: &Path) -> Result<MailboxPlace, LiveError> {
+    let path = Layout::of(dir).user_data();
+    let text = fs::read_to_string(&path).map_err(LiveError::io(&path))?;
+    Ok(UserData::from_text(&text)?.mailbox)
+}
+
 /// Lives until the machine in `dir` is to end; each of `interruptions` is reported at once. Dropping
 /// the future is the agent's death, and leaves its listener alive. Must be called on a runtime.
 pub async fn live<C: Clock + Clone>(
     dir: &Path,
     boot: &str,
     clock: &C,
+    postbox: &impl Postbox<C>,
     interruptions: impl Stream<Item = String> + Send,
 ) -> Result<Ending, LiveError> {
     // The mark, the key and every path are of one and the same spelling of the directory.
@@ -84,7 +133,7 @@ pub async fn live<C: Clock + Clone>(
         steps,
         limits: data.limits(),
     };
-    let mailbox = mailbox(&data.mailbox, clock).await;
+    let mailbox = postbox.open(&data.mailbox, clock).await?;
     let host = host(data, layout, mark, boot, clock);
     let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
@@ -98,12 +147,17 @@ pub async fn live<C: Clock + Clone>(
 }
 
 /// [`live`] as all that a process does: on a runtime of its own, interrupted by SIGTERM.
-pub fn run<C: Clock + Clone>(dir: &Path, boot: &str, clock: &C) -> Result<Ending, LiveError> {
+pub fn run<C: Clock + Clone>(
+    dir: &Path,
+    boot: &str,
+    clock: &C,
+    postbox: &impl Postbox<C>,
+) -> Result<Ending, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(LiveError::io(dir))?;
     let outcome = runtime.block_on(async {
         let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
-        live(dir, boot, clock, interruptions(terminations)).await
+        live(dir, boot, clock, postbox, interruptions(terminations)).await
     });
     // A directory that is still being copied or deleted must not keep a machine that is to end.
     runtime.shutdown_background();
@@ -145,17 +199,6 @@ fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
         }
     }
     Ok(steps)
-}
-
-/// Without its mailbox an agent can do nothing, and so it tries; the watchdog is the bound.
-async fn mailbox<C: Clock + Clone>(path: &Path, clock: &C) -> SqliteMailbox<C> {
-    loop {
-        match SqliteMailbox::open(path, Arc::new(clock.clone())) {
-            Ok(mailbox) => return mailbox,
-            Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
-        }
-        clock.sleep(RETRY).await;
-    }
 }
 
 fn host<C: Clock + Clone>(

@@ -19,8 +19,8 @@ mod live;
 mod user_data;
 mod watchdog;
 
-pub use live::{LiveError, live, run};
-pub use user_data::{BadUserData, Numbers, RunnerProgram, UserData, WarmUpScripts};
+pub use live::{InFile, LiveError, Postbox, live, mailbox_place, run};
+pub use user_data::{BadUserData, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
 pub use watchdog::FileWatchdog;
 
 /// What the fleet tells a machine, in its directory.

@@ -19,8 +19,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserData {
-    /// The file of the mailboxes.
-    pub mailbox: PathBuf,
+    /// Where the mailboxes are.
+    pub mailbox: MailboxPlace,
     /// The organisation's or repository's address, which runners register with by token.
     pub url: String,
     /// The runner program.
@@ -36,6 +36,19 @@ pub struct UserData {
     /// between owners, so what scripts prepare for jobs goes elsewhere, or `HOME` is given.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+}
+
+/// Where the mailboxes are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MailboxPlace {
+    /// In a file of this host's.
+    File(PathBuf),
+    /// In DynamoDB, as the usual AWS configuration of the agent's process finds it.
+    DynamoDb {
+        /// The stack whose table it is.
+        dynamodb: String,
+    },
 }
 
 /// Where the runner program comes from.
@@ -113,7 +126,7 @@ impl UserData {
     /// Without scripts, and with the numbers that ship.
     pub fn new(mailbox: PathBuf, url: String, runner: RunnerProgram) -> Self {
         Self {
-            mailbox,
+            mailbox: MailboxPlace::File(mailbox),
             url,
             runner,
             scripts: WarmUpScripts::default(),
