@@ -27,7 +27,7 @@ use bullpen_engine::Stack;
 use bullpen_github::{App, AppKey, BadKey, BadSettings, GitHub, Login, Settings};
 
 use crate::inputs::{
-    CommonInputs, Credential, Environment, GithubInputs, Scope, UsageError, files,
+    CommonInputs, Credential, Engine, Environment, GithubInputs, Scope, UsageError, files,
 };
 
 mod door;
@@ -167,6 +167,22 @@ pub(crate) struct Stores<L, Q, M> {
     pub(crate) place: MailboxPlace,
     /// Variables that agents have besides, and jobs have not.
     pub(crate) agents_have: BTreeMap<String, String>,
+}
+
+/// Something that is done in a house, whichever engine it is of.
+pub(crate) trait Errand {
+    /// What comes of it.
+    type Outcome;
+
+    /// Does it.
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome;
+}
+
+/// Builds the house of the engine that the inputs name, and runs an errand in it.
+pub(crate) async fn visit<E: Errand>(plans: &Plans<'_>, errand: E) -> Result<E::Outcome, NoHouse> {
+    match plans.common.stack.engine {
+        Engine::Embedded => Ok(Box::pin(errand.run(build(plans).await?)).await),
+    }
 }
 
 /// Builds the embedded engine. Nothing of it speaks to anyone yet.

@@ -7,12 +7,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use bullpen_core::ports::Ports;
 use bullpen_engine::destroy::{Destroyed, destroy as end_everything};
 use serde_json::json;
 
-use super::{Failure, move_in, told};
+use super::{Failure, told, visit};
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Door, Errand, House};
 use crate::inputs::{CommonArgs, CommonInputs, Environment};
 use crate::render;
 
@@ -47,14 +48,29 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
         render::talk(&format!("there is no state in {}", state.display()));
         return Ok(Exit::Done);
     }
-    let house = move_in(&common, environment).await?;
-    let destroyed = tear_down(house, state).await?;
+    let destroyed = visit(&common, environment, TearingDown { state }).await?;
     show(common.stack.json, &destroyed);
     Ok(Exit::Done)
 }
 
+/// A stack that is about to go.
+struct TearingDown<'a> {
+    state: &'a Path,
+}
+
+impl Errand for TearingDown<'_> {
+    type Outcome = Result<Destroyed, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        tear_down(house, self.state).await
+    }
+}
+
 /// Ends every machine of a house, waits until they are gone, and removes the house's state.
-pub(crate) async fn tear_down(house: House, state: &Path) -> Result<Destroyed, Failure> {
+pub(crate) async fn tear_down<P: Ports>(
+    house: House<P>,
+    state: &Path,
+) -> Result<Destroyed, Failure> {
     let until = house.stack.now().after(WITHIN);
     let destroyed = end_everything(&house.stack, until).await;
     let destroyed = destroyed.map_err(|fault| Failure::of("could not end everything", &fault))?;

@@ -13,7 +13,7 @@ use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::ports::Fault;
 
 use crate::exit::Exit;
-use crate::house::{self, House, NoHouse, Plans};
+use crate::house::{self, Errand, NoHouse, Plans};
 use crate::inputs::{self, CommonInputs, Credential, Environment, UsageError, files, masks};
 use crate::render;
 
@@ -133,11 +133,15 @@ fn load(
     Ok((files::config(&common.stack)?, files::stack(&common.stack, environment)?))
 }
 
-/// A house from inputs.
-async fn move_in(common: &CommonInputs, environment: &Environment) -> Result<House, Failure> {
+/// Runs an errand in the house that the inputs name.
+async fn visit<T, E: Errand<Outcome = Result<T, Failure>>>(
+    common: &CommonInputs,
+    environment: &Environment,
+    errand: E,
+) -> Result<T, Failure> {
     let (config, file) = load(common, environment)?;
     let plans = Plans { common, config: config.as_ref(), file: &file, environment };
-    Ok(house::build(&plans).await?)
+    house::visit(&plans, errand).await?
 }
 
 /// A name for a request that nobody named. The standard library seeds its hashers from the system's

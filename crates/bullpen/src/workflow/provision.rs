@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bullpen_core::config::Config;
 use bullpen_core::ids::{InstanceId, TrustGroup};
+use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_engine::provision::creation::CreationError;
 use bullpen_engine::provision::entry::CannotBegin;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use super::progress::Progress;
 use super::{Failure, exit_of, fresh_name, load, told};
 use crate::exit::Exit;
-use crate::house::{self, House, Plans, runner_program};
+use crate::house::{self, Door, Errand, House, Plans, runner_program};
 use crate::inputs::{self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError};
 use crate::render;
 use crate::signals::{Ending, Signals};
@@ -35,32 +36,50 @@ pub(crate) fn provision(args: &ProvisionArgs) -> Exit {
 async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Failure> {
     // Taken over before anything is begun, so that no cancellation is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
-    let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
-    let (config, file) = load(&inputs.common, environment)?;
-    let plans = Plans { common: &inputs.common, config: config.as_ref(), file: &file, environment };
-    let mut house = house::build(&plans).await?;
-    if inputs.machine.table.is_empty() {
-        inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
+    let inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
+    let common = inputs.common.clone();
+    let (config, file) = load(&common, environment)?;
+    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let config = config.as_ref();
+    house::visit(&plans, Wish { inputs, config, environment, signals }).await?
+}
+
+/// A request that is about to be made.
+struct Wish<'a> {
+    inputs: ProvisionInputs,
+    config: Option<&'a Config>,
+    environment: &'a Environment,
+    signals: Signals,
+}
+
+impl Errand for Wish<'_> {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, mut house: House<P>) -> Self::Outcome {
+        let Wish { mut inputs, config, environment, signals } = self;
+        if inputs.machine.table.is_empty() {
+            inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
+        }
+        if let Some(max_runtime) = inputs.max_runtime {
+            house.stack.limits.max_runtime_workflow = max_runtime;
+        }
+        // What was given is refused before what was not.
+        let request = request(&inputs, &house, config)?;
+        needs_a_runner(&inputs)?;
+        let places = Places::of(environment);
+        places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
+        let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
+        let outputs = outputs(&request, &provisioned);
+        places.finish(&outputs).map_err(|error| cannot_write(&error))?;
+        show(&inputs, &outputs, &provisioned);
+        Ok(Exit::Done)
     }
-    if let Some(max_runtime) = inputs.max_runtime {
-        house.stack.limits.max_runtime_workflow = max_runtime;
-    }
-    // What was given is refused before what was not.
-    let request = request(&inputs, &house, config.as_ref())?;
-    needs_a_runner(&inputs)?;
-    let places = Places::of(environment);
-    places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
-    let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
-    let outputs = outputs(&request, &provisioned);
-    places.finish(&outputs).map_err(|error| cannot_write(&error))?;
-    show(&inputs, &outputs, &provisioned);
-    Ok(Exit::Done)
 }
 
 /// What the inputs ask for, of this house.
-pub(crate) fn request(
+pub(crate) fn request<P: Ports>(
     inputs: &ProvisionInputs,
-    house: &House,
+    house: &House<P>,
     config: Option<&Config>,
 ) -> Result<Request, UsageError> {
     let machine = inputs.machine.machine(config)?;
@@ -107,8 +126,8 @@ fn cannot_write(error: &std::io::Error) -> Failure {
     Failure { exit: Exit::Failed, what, hint: None }
 }
 
-async fn carry_out(
-    house: &House,
+async fn carry_out<P: Ports>(
+    house: &House<P>,
     request: &Request,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
@@ -138,7 +157,7 @@ fn cancelled_with(exit: Exit, abandoned: &Abandoned) -> Failure {
 }
 
 /// The panic has told its own story; every machine that the request held is named here.
-async fn dumped(house: &House, request: &Request) -> Failure {
+async fn dumped<P: Ports>(house: &House<P>, request: &Request) -> Failure {
     let what = match dump(&house.stack, &request.id).await {
         Ok(ids) => {
             let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();

@@ -5,15 +5,16 @@
 use std::time::Duration;
 
 use bullpen_core::parameters::Parameters;
+use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise::Memory;
 use bullpen_engine::refresh::rehearsal::Rehearsal;
 use bullpen_engine::refresh::{Desired, StepReport, refresh as put_in_order};
 use serde_json::json;
 
-use super::{Failure, move_in, told};
+use super::{Failure, told, visit};
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Door, Errand, House};
 use crate::inputs::{Environment, RefreshArgs, RefreshInputs};
 use crate::render;
 
@@ -30,19 +31,31 @@ async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Fail
     for place in &inputs.unused {
         render::talk(&format!("{place}: not used by the embedded engine"));
     }
-    let house = move_in(&inputs.common, environment).await?;
-    let desired = desired(&inputs, &house);
-    let (reports, notes) = if inputs.dry_run {
-        rehearse(&house, &desired).await
-    } else {
-        (put_in_order(&house.stack, &desired, &mut Memory::default()).await, Vec::new())
-    };
-    show(&inputs, &reports, &notes);
-    let failed = reports.iter().any(|report| report.outcome.is_err());
-    Ok(if failed { Exit::Failed } else { Exit::Done })
+    visit(&inputs.common, environment, PuttingInOrder { inputs: &inputs }).await
 }
 
-fn desired(inputs: &RefreshInputs, house: &House) -> Desired {
+/// A stack that is about to be put in order.
+struct PuttingInOrder<'a> {
+    inputs: &'a RefreshInputs,
+}
+
+impl Errand for PuttingInOrder<'_> {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let desired = desired(self.inputs, &house);
+        let (reports, notes) = if self.inputs.dry_run {
+            rehearse(&house, &desired).await
+        } else {
+            (put_in_order(&house.stack, &desired, &mut Memory::default()).await, Vec::new())
+        };
+        show(self.inputs, &reports, &notes);
+        let failed = reports.iter().any(|report| report.outcome.is_err());
+        Ok(if failed { Exit::Failed } else { Exit::Done })
+    }
+}
+
+fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> Desired {
     let parameters = Parameters {
         idle_time_s: inputs.idle_time.map(|time| time.as_secs()),
         max_runtime_min: inputs.max_runtime.map(|time| time.as_secs() / 60),
@@ -50,7 +63,7 @@ fn desired(inputs: &RefreshInputs, house: &House) -> Desired {
         classes: inputs.classes.clone(),
         runner_version: inputs.runner_version.clone(),
     };
-    let forge = bullpen_core::ports::Ports::forge(&house.stack.ports);
+    let forge = house.stack.ports.forge();
     let every = inputs.token_refresh.unwrap_or(TOKENS_EVERY);
     Desired {
         classes: inputs.classes.clone().unwrap_or_else(|| house.classes.clone()),
@@ -61,7 +74,7 @@ fn desired(inputs: &RefreshInputs, house: &House) -> Desired {
     }
 }
 
-async fn rehearse(house: &House, desired: &Desired) -> (Vec<StepReport>, Vec<String>) {
+async fn rehearse<P: Ports>(house: &House<P>, desired: &Desired) -> (Vec<StepReport>, Vec<String>) {
     let stack = &house.stack;
     let rehearsal = Rehearsal::new(&stack.ports);
     let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());

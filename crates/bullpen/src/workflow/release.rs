@@ -3,15 +3,16 @@
 //! Not here: the handshake (`bullpen_engine::release`).
 
 use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
+use bullpen_core::ports::Ports;
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::{release_request, requests_of};
 use bullpen_engine::tell::Tell;
 use serde_json::json;
 
 use super::progress::Progress;
-use super::{Failure, move_in, told};
+use super::{Failure, told, visit};
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Door, Errand, House};
 use crate::inputs::{self, Environment, ReleaseArgs, ReleaseInputs};
 use crate::render;
 
@@ -22,23 +23,38 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
 
 async fn run(args: &ReleaseArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = ReleaseInputs::read(args, environment)?;
-    let house = move_in(&inputs.common, environment).await?;
-    let requests = match &inputs.released {
-        inputs::Released::Request(request) => vec![request.clone()],
-        inputs::Released::Run(run) => of_run(&house, &RunAttempt::new(run.to_string())).await?,
-    };
-    let released = release_all(&house, &requests).await?;
-    show(inputs.common.stack.json, &requests, &released);
-    Ok(Exit::Done)
+    visit(&inputs.common, environment, GivingBack { inputs: &inputs }).await
 }
 
-async fn of_run(house: &House, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
+/// Machines that are about to be given back.
+struct GivingBack<'a> {
+    inputs: &'a ReleaseInputs,
+}
+
+impl Errand for GivingBack<'_> {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let requests = match &self.inputs.released {
+            inputs::Released::Request(request) => vec![request.clone()],
+            inputs::Released::Run(run) => of_run(&house, &RunAttempt::new(run.to_string())).await?,
+        };
+        let released = release_all(&house, &requests).await?;
+        show(self.inputs.common.stack.json, &requests, &released);
+        Ok(Exit::Done)
+    }
+}
+
+async fn of_run<P: Ports>(house: &House<P>, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
     let found = requests_of(&house.stack, run).await;
     found.map_err(|fault| Failure::of("could not find the requests of the run", &fault))
 }
 
 /// All of them at once: each waits for its own jobs.
-async fn release_all(house: &House, requests: &[RequestId]) -> Result<Released, Failure> {
+async fn release_all<P: Ports>(
+    house: &House<P>,
+    requests: &[RequestId],
+) -> Result<Released, Failure> {
     let progress = Progress::new(0);
     let tell = |told| progress.show(&told);
     let releases = requests.iter().map(|id| release_one(house, id, &tell));
@@ -53,8 +69,8 @@ async fn release_all(house: &House, requests: &[RequestId]) -> Result<Released, 
 }
 
 /// Gives back what one request holds, and waits for it as long as an agent may take.
-pub(crate) async fn release_one(
-    house: &House,
+pub(crate) async fn release_one<P: Ports>(
+    house: &House<P>,
     id: &RequestId,
     tell: Tell<'_>,
 ) -> Result<Released, Failure> {

@@ -10,9 +10,9 @@ use bullpen_core::ports::{Fault, Fleet as _, Machine, MachineState, Ports, Queue
 use bullpen_engine::reconcile::live_records;
 use serde_json::{Value, json};
 
-use super::{Failure, move_in, told};
+use super::{Failure, told, visit};
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Door, Errand, House};
 use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs};
 use crate::render;
 
@@ -21,11 +21,12 @@ pub(crate) fn status(args: &StackArgs) -> Exit {
     told(async |environment| run(args, environment).await)
 }
 
-/// A house to look at; whether the result is told as JSON.
-pub(super) async fn look_in(
+/// Runs an errand in a house to look at; nothing is made where nothing is.
+pub(super) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
     args: &StackArgs,
     environment: &Environment,
-) -> Result<(House, bool), Failure> {
+    errand: impl FnOnce(bool) -> E,
+) -> Result<Exit, Failure> {
     let args = CommonArgs { stack: args.clone(), github: GithubArgs::default() };
     let common = CommonInputs::read(&args, environment)?;
     if !common.stack.state.exists() {
@@ -33,19 +34,31 @@ pub(super) async fn look_in(
         let hint = "`bullpen refresh` makes one; --state names another directory";
         return Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) });
     }
-    Ok((move_in(&common, environment).await?, common.stack.json))
+    visit(&common, environment, errand(common.stack.json)).await
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    let (house, json) = look_in(args, environment).await?;
-    let seen = look(&house).await;
-    let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
-    if json {
-        render::data(&seen.json(&house).to_string());
-    } else {
-        seen.table(&house);
+    look_in(args, environment, |json| Looking { json }).await
+}
+
+/// A look at everything.
+struct Looking {
+    json: bool,
+}
+
+impl Errand for Looking {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let seen = look(&house).await;
+        let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
+        if self.json {
+            render::data(&seen.json(&house.stack.name).to_string());
+        } else {
+            seen.table(&house.stack.name);
+        }
+        Ok(Exit::Done)
     }
-    Ok(Exit::Done)
 }
 
 struct Seen {
@@ -54,7 +67,7 @@ struct Seen {
     queues: Vec<(String, u64)>,
 }
 
-async fn look(house: &House) -> Result<Seen, Fault> {
+async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
     let stack = &house.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
@@ -105,7 +118,7 @@ impl Seen {
         self.machines.values().filter(move |machine| !is_recorded(&machine.id))
     }
 
-    fn json(&self, house: &House) -> Value {
+    fn json(&self, stack: &str) -> Value {
         let instances: Vec<Value> = self
             .records
             .iter()
@@ -135,14 +148,14 @@ impl Seen {
         let queues: BTreeMap<&str, u64> =
             self.queues.iter().map(|(class, depth)| (class.as_str(), *depth)).collect();
         json!({
-            "stack": house.stack.name,
+            "stack": stack,
             "instances": instances,
             "unrecorded": unrecorded,
             "queues": queues,
         })
     }
 
-    fn table(&self, house: &House) {
+    fn table(&self, stack: &str) {
         render::data(&format!(
             "{:<20} {:<12} {:<28} {:<10} {:<14} {:<8} {:>4}",
             "INSTANCE", "STATE", "OWNER", "CLASS", "TYPE", "MACHINE", "USES"
@@ -165,7 +178,6 @@ impl Seen {
         }
         let idle: u64 = self.queues.iter().map(|(_, depth)| depth).sum();
         let count = self.records.len();
-        let name = &house.stack.name;
-        render::talk(&format!("stack {name}: {count} instances, {idle} advertised"));
+        render::talk(&format!("stack {stack}: {count} instances, {idle} advertised"));
     }
 }

@@ -12,8 +12,10 @@ use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
 use serde_json::json;
 
+use super::status::look_in;
 use super::{Failure, told};
 use crate::exit::Exit;
+use crate::house::{Door, Errand, House};
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
 
@@ -23,10 +25,27 @@ pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    let (house, json) = super::status::look_in(args, environment).await?;
-    let found = findings(&house.stack).await;
-    let (records, violations) =
-        found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+    look_in(args, environment, |json| Checking { json }).await
+}
+
+/// A check of everything.
+struct Checking {
+    json: bool,
+}
+
+impl Errand for Checking {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let found = findings(&house.stack).await;
+        let (records, violations) =
+            found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+        show(self.json, records, &violations);
+        Ok(if violations.is_empty() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+fn show(json: bool, records: usize, violations: &[Violation]) {
     if json {
         let list: Vec<_> = violations
             .iter()
@@ -40,13 +59,12 @@ async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failur
             .collect();
         render::data(&json!({"records": records, "violations": list}).to_string());
     } else {
-        for violation in &violations {
+        for violation in violations {
             render::data(&violation.to_string());
         }
         let count = violations.len();
         render::talk(&format!("{records} live records looked at, {count} violations"));
     }
-    Ok(if violations.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 /// How many live records there are, and everything that does not hold.
