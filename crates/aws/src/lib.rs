@@ -1,0 +1,16 @@
+//! AWS behind the ports: the ledger and the mailbox in DynamoDB, queues in SQS.
+//!
+//! The only room that names the AWS SDK. One feature per port, because the agent on an instance
+//! links the mailbox and nothing else. Everything takes an [`SdkConfig`] from [`config`] and the
+//! [`StackName`] that its tables and queues are named after; [`setup`] makes the tables.
+//!
+//! Not here: deciding anything (`bullpen-core` does), or trying again: the engine does that, and
+//! counts it.
+
+pub mod config;
+#[cfg(any(feature = "mailbox", feature = "queues"))]
+mod fault;
+mod names;
+
+pub use aws_config::SdkConfig;
+pub use names::{BadStackName, StackName};
