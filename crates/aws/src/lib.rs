@@ -10,7 +10,13 @@
 pub mod config;
 #[cfg(any(feature = "mailbox", feature = "queues"))]
 mod fault;
+#[cfg(feature = "mailbox")]
+mod mailbox;
 mod names;
+#[cfg(feature = "mailbox")]
+mod table;
 
 pub use aws_config::SdkConfig;
+#[cfg(feature = "mailbox")]
+pub use mailbox::DynamoMailbox;
 pub use names::{BadStackName, StackName};

@@ -1,0 +1,219 @@
+//! The mailbox in DynamoDB: one item per direction, written attribute by attribute.
+//!
+//! | item | attributes |
+//! |---|---|
+//! | `in#<key>` | `order_gen`, `order_step` (its rank), `assigned`, `order_doc`, `credential_doc` |
+//! | `out#<key>` | `beat_boot`, `beat_seq`, `beat_doc`; for each kind `gen_<kind>`, `signal_<kind>` |
+//!
+//! Every write is one `UpdateItem` that reads nothing first: the rules that decide whether an order,
+//! a beat or a signal is stored are its condition. The credential is apart from the order, so that
+//! removing it needs no reading either. An agent uses `GetItem` on its inbox and `UpdateItem` on its
+//! report, and nothing else.
+//!
+//! Nothing wakes a waiter: `wait` sleeps.
+//!
+//! Not here: the rules themselves (`Inbox::accept`, `Beat::follows`); the conditions only repeat them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemOutput;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::ReturnValue;
+use bullpen_core::ids::{Generation, MailboxKey};
+use bullpen_core::limits::{Limits, MAILBOX_BYTES_MAX};
+use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Report, Signal, SignalKind};
+use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
+
+use crate::fault::{Verdict, judge};
+use crate::names::StackName;
+use crate::table::{ITEM_VERSION, Key, Stored, Table, json, n, s, seconds};
+
+/// The mailboxes of one stack.
+pub struct DynamoMailbox<C> {
+    table: Table,
+    clock: Arc<C>,
+}
+
+impl<C: Clock> DynamoMailbox<C> {
+    /// The mailboxes of this stack. The clock tells how long to wait, and what may be forgotten.
+    pub fn new(config: &SdkConfig, stack: &StackName, clock: Arc<C>) -> Self {
+        Self { table: Table::new(config, stack.mailbox_table()), clock }
+    }
+
+    /// An update that keeps the item for its whole time again.
+    fn update(&self, key: &Key, set: &str, condition: &str) -> UpdateItemFluentBuilder {
+        let keep_until = self.clock.now().after(Limits::DEFAULT.mailbox_ttl);
+        self.table
+            .client
+            .update_item()
+            .table_name(&self.table.name)
+            .set_key(Some(key.attributes()))
+            .update_expression(format!("SET forget_at = :forget, {set}"))
+            .condition_expression(condition)
+            .expression_attribute_values(":forget", seconds(keep_until))
+    }
+}
+
+/// What an update did; none if its condition did not hold.
+async fn send(update: UpdateItemFluentBuilder) -> Result<Option<UpdateItemOutput>, Verdict> {
+    match update.send().await.map_err(|error| judge(&error)) {
+        Ok(done) => Ok(Some(done)),
+        Err(Verdict::Lost) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// An update whose condition may fail: then what it brought is dropped.
+async fn send_or_drop(update: UpdateItemFluentBuilder) -> Result<(), Fault> {
+    send(update).await.map(drop).map_err(Verdict::fault)
+}
+
+fn inbox_key(key: &MailboxKey) -> Key {
+    Key { pk: format!("in#{key}"), sk: None }
+}
+
+fn report_key(key: &MailboxKey) -> Key {
+    Key { pk: format!("out#{key}"), sk: None }
+}
+
+impl<C: Clock> Mailbox for DynamoMailbox<C> {
+    async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
+        const NEWER: &str = "attribute_not_exists(order_gen) OR order_gen < :gen \
+             OR (order_gen = :gen AND order_step < :step)";
+        let (rank, (credential, bare)) = (order.rank(), apart(order));
+        let assigned = match order {
+            Order::Assigned(_) => ":gen",
+            Order::Withdrawn(_) => "if_not_exists(assigned, :none)",
+        };
+        let set = format!(
+            "v = :v, order_gen = :gen, order_step = :step, order_doc = :order, \
+             assigned = {assigned} {}",
+            if credential.is_some() {
+                ", credential_doc = :credential"
+            } else {
+                "REMOVE credential_doc"
+            }
+        );
+        let mut update = self
+            .update(&inbox_key(key), &set, NEWER)
+            .expression_attribute_values(":v", n(ITEM_VERSION))
+            .expression_attribute_values(":gen", n(rank.generation))
+            .expression_attribute_values(":step", n(rank.step))
+            .expression_attribute_values(":order", json(&bare))
+            .return_values(ReturnValue::AllNew);
+        if let Order::Withdrawn(_) = order {
+            update = update.expression_attribute_values(":none", n(0));
+        }
+        if let Some(credential) = &credential {
+            update = update.expression_attribute_values(":credential", json(credential));
+        }
+        match send(update).await {
+            Ok(Some(done)) => {
+                stored_inbox(&Stored::new(done.attributes.unwrap_or_default())?).map(Written::Won)
+            }
+            Ok(None) => Ok(Written::Lost),
+            Err(verdict) => verdict.written(),
+        }
+    }
+
+    async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {
+        // Step 0 is an assignment.
+        const ITS_OWN: &str = "order_gen = :gen AND order_step = :assignment";
+        let update = self
+            .update(&inbox_key(key), "v = :v REMOVE credential_doc", ITS_OWN)
+            .expression_attribute_values(":v", n(ITEM_VERSION))
+            .expression_attribute_values(":gen", n(generation))
+            .expression_attribute_values(":assignment", n(0));
+        send_or_drop(update).await
+    }
+
+    async fn inbox(&self, key: &MailboxKey, read: Read) -> Result<Option<Inbox>, Fault> {
+        let found = self.table.get(&inbox_key(key), read == Read::Consistent).await?;
+        found.as_ref().map(stored_inbox).transpose()
+    }
+
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+        let wanted = keys.iter().map(report_key).collect();
+        let found = self.table.get_all(&wanted, true).await?;
+        let report = |key| found.get(&report_key(key)).map(stored_report).transpose();
+        keys.iter().map(report).collect()
+    }
+
+    async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
+        const FOLLOWS: &str =
+            "attribute_not_exists(beat_boot) OR beat_boot <> :boot OR beat_seq < :seq";
+        let set = "v = :v, beat_boot = :boot, beat_seq = :seq, beat_doc = :beat";
+        let update = self
+            .update(&report_key(key), set, FOLLOWS)
+            .expression_attribute_values(":v", n(ITEM_VERSION))
+            .expression_attribute_values(":boot", s(&beat.boot))
+            .expression_attribute_values(":seq", n(beat.seq))
+            .expression_attribute_values(":beat", json(beat));
+        send_or_drop(update).await
+    }
+
+    async fn signal(
+        &self,
+        key: &MailboxKey,
+        kind: SignalKind,
+        signal: &Signal,
+    ) -> Result<(), Fault> {
+        let kind = kind_name(kind);
+        let not_earlier = format!("attribute_not_exists(gen_{kind}) OR gen_{kind} <= :gen");
+        let set = format!("v = :v, gen_{kind} = :gen, signal_{kind} = :signal");
+        let update = self
+            .update(&report_key(key), &set, &not_earlier)
+            .expression_attribute_values(":v", n(ITEM_VERSION))
+            .expression_attribute_values(":gen", n(signal.generation))
+            .expression_attribute_values(":signal", json(signal));
+        send_or_drop(update).await
+    }
+
+    async fn wait(&self, _key: &MailboxKey, at_most: Duration) {
+        self.clock.sleep(at_most).await;
+    }
+}
+
+/// An order's credential, and the order without it.
+fn apart(order: &Order) -> (Option<bullpen_core::mailbox::Credential>, Order) {
+    match order {
+        Order::Assigned(assignment) => (
+            assignment.credential.clone(),
+            Order::Assigned(Assignment { credential: None, ..assignment.clone() }),
+        ),
+        Order::Withdrawn(_) => (None, order.clone()),
+    }
+}
+
+fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
+    if stored.text("order_doc")?.len() > MAILBOX_BYTES_MAX {
+        return Err(stored.unreadable("longer than any order of ours"));
+    }
+    let mut order: Order = stored.document("order_doc")?;
+    if let (Order::Assigned(assignment), Some(_)) = (&mut order, stored.maybe("credential_doc")) {
+        assignment.credential = Some(stored.document("credential_doc")?);
+    }
+    Ok(Inbox { assigned: Generation(stored.number("assigned")?), order })
+}
+
+fn stored_report(stored: &Stored) -> Result<Report, Fault> {
+    const SIGNAL: &str = "signal_";
+    let beat = stored.maybe("beat_doc").map(|_| stored.document("beat_doc")).transpose()?;
+    let mut report = Report { beat, ..Report::default() };
+    for attribute in stored.beginning(SIGNAL) {
+        let kind = serde_json::from_value(attribute[SIGNAL.len()..].into())
+            .map_err(|error| stored.unreadable(&format!("{attribute:?}: {error}")))?;
+        report.signals.insert(kind, stored.document(attribute)?);
+    }
+    Ok(report)
+}
+
+/// A kind as it is spelled everywhere else.
+fn kind_name(kind: SignalKind) -> String {
+    match serde_json::to_value(kind) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a kind is a string, not {other:?}"),
+    }
+}
