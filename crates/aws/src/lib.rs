@@ -10,13 +10,19 @@
 pub mod config;
 #[cfg(any(feature = "mailbox", feature = "queues"))]
 mod fault;
+#[cfg(feature = "ledger")]
+mod ledger;
 #[cfg(feature = "mailbox")]
 mod mailbox;
 mod names;
+#[cfg(feature = "ledger")]
+pub mod setup;
 #[cfg(feature = "mailbox")]
 mod table;
 
 pub use aws_config::SdkConfig;
+#[cfg(feature = "ledger")]
+pub use ledger::DynamoLedger;
 #[cfg(feature = "mailbox")]
 pub use mailbox::DynamoMailbox;
 pub use names::{BadStackName, StackName};

@@ -1,0 +1,267 @@
+//! Intents, reservations and first records.
+//!
+//! What a scope holds is one counter, changed in the same transaction as whatever it counts: up with
+//! the intent, down with a tombstone or with what an intent gives back. Moving a machine from its
+//! intent to its record changes no counter. Every such write is conditional on a revision or on an
+//! absence, so however often it is tried it is counted once.
+//!
+//! The stack's counter is in every launch. That is one hot item, and far from too hot: an account
+//! launches a few machines a second, and an item takes hundreds of writes.
+//!
+//! Not here: launching anything.
+
+use aws_sdk_dynamodb::types::{
+    Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
+};
+use bullpen_core::creation::{Ceiling, CeilingReached, Intent, Scope};
+use bullpen_core::ids::{ClassName, IntentId, PoolName, Revision};
+use bullpen_core::instance::Record;
+use bullpen_core::limits::Limits;
+use bullpen_core::ports::{Fault, Page, Recorded, Reserved, Written};
+use bullpen_core::time::Timestamp;
+
+use super::keys::{self, Kind};
+use super::listing::{self, Freshness};
+use super::records;
+use super::write::{BUILT, Failed, Transacted, item_of, landed, transact, written};
+use crate::fault::Verdict;
+use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+
+/// How often the last machine of an intent may turn out not to be the last, or the reverse.
+const SURPRISES_MAX: u32 = 4;
+
+fn item(intent: &Intent, open: bool) -> Item {
+    item_of(
+        &keys::intent(&intent.id),
+        [
+            ("v", Some(n(ITEM_VERSION))),
+            ("rev", Some(n(intent.revision))),
+            ("outstanding_count", Some(n(intent.outstanding))),
+            ("intent_doc", Some(json(intent))),
+            ("by_live", open.then(|| s(intent.id.as_str()))),
+        ],
+    )
+}
+
+fn decode(stored: &Stored) -> Result<Intent, Fault> {
+    Ok(Intent {
+        revision: Revision(stored.number("rev")?),
+        outstanding: stored.number("outstanding_count")?,
+        ..stored.document("intent_doc")?
+    })
+}
+
+pub(super) async fn load(table: &Table, id: &IntentId) -> Result<Option<Intent>, Fault> {
+    let stored = table.get(&keys::intent(id), true).await?;
+    stored.as_ref().map(decode).transpose()
+}
+
+/// Intents with something outstanding.
+pub(super) async fn open(table: &Table, after: Option<&str>) -> Result<Page<Intent>, Fault> {
+    let range = keys::all_live();
+    let found = listing::page(table, Kind::Intent, range, after, Freshness::Sweep).await?;
+    let intents: Result<Vec<Intent>, Fault> = found.items.iter().map(decode).collect();
+    let items = intents?.into_iter().filter(|intent| intent.outstanding > 0).collect();
+    Ok(Page { items, next: found.next })
+}
+
+/// The scopes that count a machine of this class and pool.
+fn scopes(class: &ClassName, pool: Option<&PoolName>) -> Vec<Scope> {
+    let pool = pool.map(|pool| Scope::Pool(pool.clone()));
+    [Scope::Stack, Scope::Class(class.clone())].into_iter().chain(pool).collect()
+}
+
+/// A change of one counter, whatever it is.
+fn count(table: &Table, scope: &Scope, by: i64) -> Update {
+    Update::builder()
+        .table_name(&table.name)
+        .set_key(Some(keys::counter(scope).attributes()))
+        .update_expression("SET v = :v ADD held_count :by")
+        .expression_attribute_values(":v", n(ITEM_VERSION))
+        .expression_attribute_values(":by", n(by))
+        .build()
+        .expect(BUILT)
+}
+
+/// A change of one counter that must stay below a ceiling.
+fn count_below(table: &Table, ceiling: &Ceiling, wanted: u32) -> Update {
+    let room = i64::from(ceiling.max) - i64::from(wanted);
+    // An absent counter is zero, which has room unless more is wanted than is ever allowed.
+    let fits = if room < 0 {
+        "held_count <= :room"
+    } else {
+        "attribute_not_exists(held_count) OR held_count <= :room"
+    };
+    let mut update = count(table, &ceiling.scope, i64::from(wanted));
+    update.condition_expression = Some(fits.to_owned());
+    update.return_values_on_condition_check_failure =
+        Some(ReturnValuesOnConditionCheckFailure::AllOld);
+    update.expression_attribute_values.get_or_insert_default().insert(":room".to_owned(), n(room));
+    update
+}
+
+fn part_update(update: Update) -> TransactWriteItem {
+    TransactWriteItem::builder().update(update).build()
+}
+
+fn part_put(put: Put) -> TransactWriteItem {
+    TransactWriteItem::builder().put(put).build()
+}
+
+/// Stores an item where there is none; if there is one, the answer says which.
+fn part_first(table: &Table, item: Item) -> TransactWriteItem {
+    let put = Put::builder()
+        .table_name(&table.name)
+        .set_item(Some(item))
+        .condition_expression("attribute_not_exists(pk)")
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+    part_put(put.build().expect(BUILT))
+}
+
+/// The lowest of the ceilings on one scope.
+fn lowest<'a>(ceilings: &'a [Ceiling], scope: &Scope) -> Option<&'a Ceiling> {
+    ceilings.iter().filter(|ceiling| ceiling.scope == *scope).min_by_key(|ceiling| ceiling.max)
+}
+
+/// Stores the intent if it is new and every ceiling has room for all of its machines.
+pub(super) async fn reserve(
+    table: &Table,
+    intent: &Intent,
+    ceilings: &[Ceiling],
+) -> Result<Written<Reserved>, Fault> {
+    let intent = Intent { revision: Revision(1), ..intent.clone() };
+    let scopes = scopes(&intent.class, intent.pool.as_ref());
+    let counts = scopes.iter().map(|scope| match lowest(ceilings, scope) {
+        Some(ceiling) => count_below(table, ceiling, intent.outstanding),
+        None => count(table, scope, i64::from(intent.outstanding)),
+    });
+    let parts = std::iter::once(part_first(table, item(&intent, intent.outstanding > 0)))
+        .chain(counts.map(part_update))
+        .collect();
+    match transact(table, parts).await {
+        Ok(Transacted::Done) => Ok(Written::Won(Reserved::Granted)),
+        Ok(Transacted::Failed(parts)) => {
+            refused(&intent, ceilings, &scopes, &parts).map(Written::Won)
+        }
+        Err(verdict) => verdict.written(),
+    }
+}
+
+/// What a reservation's failed parts say.
+fn refused(
+    intent: &Intent,
+    ceilings: &[Ceiling],
+    scopes: &[Scope],
+    parts: &[Option<Failed>],
+) -> Result<Reserved, Fault> {
+    if let Some(Some(Failed { stored: Some(known) })) = parts.first() {
+        return decode(known).map(Reserved::Known);
+    }
+    for (scope, part) in scopes.iter().zip(parts.iter().skip(1)) {
+        if let (Some(failed), Some(ceiling)) = (part, lowest(ceilings, scope)) {
+            let used = failed.stored.as_ref().map(|stored| stored.number("held_count"));
+            let (scope, wanted) = (scope.clone(), intent.outstanding);
+            let used = used.transpose()?.unwrap_or(0);
+            return Ok(Reserved::Short(CeilingReached { scope, max: ceiling.max, used, wanted }));
+        }
+    }
+    Err(Fault::Unclassified("a reservation failed and nothing says why".to_owned()))
+}
+
+/// Stores a machine's first record in place of one of its intent's outstanding machines.
+///
+/// An intent's last machine also takes the intent out of its index, and only the intent itself says
+/// whether this is the last. So the first try assumes that it is not, and is told if it is.
+pub(super) async fn record(
+    table: &Table,
+    record: &Record,
+    now: Timestamp,
+) -> Result<Written<Recorded>, Fault> {
+    let record = Record { revision: Revision(1), ..record.clone() };
+    let mut closes_at = None;
+    for _ in 0..SURPRISES_MAX {
+        let parts = vec![
+            part_first(table, records::item(&record)),
+            part_update(take_one(table, &record.facts.intent, closes_at)),
+        ];
+        let parts = match transact(table, parts).await {
+            Ok(Transacted::Done) => return Ok(Written::Won(Recorded::Stored(record))),
+            Ok(Transacted::Failed(parts)) => parts,
+            Err(verdict) => return verdict.written(),
+        };
+        let mut stored = parts.into_iter().map(|part| part.and_then(|failed| failed.stored));
+        if let Some(known) = stored.next().flatten() {
+            return records::decode(&known).map(Recorded::Known).map(Written::Won);
+        }
+        let intent = stored.next().flatten().as_ref().map(decode).transpose()?;
+        closes_at = match intent {
+            Some(intent) if intent.outstanding == 1 => Some(forget_at(&intent, now)),
+            Some(intent) if intent.outstanding > 1 => None,
+            _ => return Ok(Written::Won(Recorded::Refused)),
+        };
+    }
+    Verdict::Contended.written()
+}
+
+/// Takes one outstanding machine from an intent: one of several, or the last.
+fn take_one(table: &Table, id: &IntentId, closes_at: Option<Timestamp>) -> Update {
+    const TAKE: &str = "SET outstanding_count = outstanding_count - :one, rev = rev + :one";
+    let update = Update::builder()
+        .table_name(&table.name)
+        .set_key(Some(keys::intent(id).attributes()))
+        .expression_attribute_values(":one", n(1))
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+    let update = match closes_at {
+        None => update.update_expression(TAKE).condition_expression("outstanding_count > :one"),
+        Some(at) => update
+            .update_expression(format!("{TAKE}, forget_at = :forget REMOVE by_live"))
+            .condition_expression("outstanding_count = :one")
+            .expression_attribute_values(":forget", seconds(at)),
+    };
+    update.build().expect(BUILT)
+}
+
+/// Nothing of this intent is outstanding any more, if it is still as it was seen.
+pub(super) async fn give_back(
+    table: &Table,
+    seen: &Intent,
+    now: Timestamp,
+) -> Result<Written<()>, Fault> {
+    let close = Update::builder()
+        .table_name(&table.name)
+        .set_key(Some(keys::intent(&seen.id).attributes()))
+        .update_expression(
+            "SET outstanding_count = :none, rev = rev + :one, forget_at = :forget REMOVE by_live",
+        )
+        .condition_expression("rev = :seen")
+        .expression_attribute_values(":none", n(0))
+        .expression_attribute_values(":one", n(1))
+        .expression_attribute_values(":seen", n(seen.revision))
+        .expression_attribute_values(":forget", seconds(forget_at(seen, now)))
+        .build()
+        .expect(BUILT);
+    let scopes = scopes(&seen.class, seen.pool.as_ref());
+    let counts = scopes.iter().map(|scope| count(table, scope, -i64::from(seen.outstanding)));
+    let parts = std::iter::once(close).chain(counts).map(part_update).collect();
+    written(transact(table, parts).await)
+}
+
+/// Stores a tombstone and returns the machine's place.
+pub(super) async fn bury(
+    table: &Table,
+    seen: Revision,
+    tombstone: &Record,
+) -> Result<Written<Record>, Fault> {
+    let next = Record { revision: seen.next(), ..tombstone.clone() };
+    let scopes = scopes(&next.facts.class, next.facts.pool.as_ref());
+    let counts = scopes.iter().map(|scope| part_update(count(table, scope, -1)));
+    let parts =
+        std::iter::once(part_put(records::replacing(table, seen, &next))).chain(counts).collect();
+    Ok(landed(&written(transact(table, parts).await)?, next))
+}
+
+/// A spent intent is kept as long as a tombstone: until then a launch of it that was answered late
+/// finds that it is spent, and ends what came.
+fn forget_at(intent: &Intent, now: Timestamp) -> Timestamp {
+    now.max(intent.deadline).after(Limits::DEFAULT.tombstone_ttl)
+}

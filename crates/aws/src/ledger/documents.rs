@@ -1,0 +1,82 @@
+//! Documents by collection and name, compared by revision.
+//!
+//! Not here: what is in one.
+
+use bullpen_core::ids::Revision;
+use bullpen_core::ports::{Document, Fault, Written};
+use bullpen_core::time::Timestamp;
+
+use super::keys;
+use super::write::{item_of, landed, put};
+use crate::fault::judge;
+use crate::table::{ITEM_VERSION, Item, Stored, Table, n, s, seconds};
+
+fn item(document: &Document) -> Item {
+    item_of(
+        &keys::document(&document.collection, &document.name),
+        [
+            ("v", Some(n(ITEM_VERSION))),
+            ("rev", Some(n(document.revision))),
+            ("collection_name", Some(s(&document.collection))),
+            ("body_doc", Some(s(&document.body))),
+            ("keep_until", document.forget_at.map(|at| n(at.as_millis()))),
+            ("forget_at", document.forget_at.map(seconds)),
+        ],
+    )
+}
+
+fn decode(stored: &Stored) -> Result<Document, Fault> {
+    Ok(Document {
+        collection: stored.text("collection_name")?.to_owned(),
+        name: stored.text("sk")?.to_owned(),
+        revision: Revision(stored.number("rev")?),
+        body: stored.text("body_doc")?.to_owned(),
+        forget_at: stored.maybe_number("keep_until")?.map(Timestamp::from_millis),
+    })
+}
+
+pub(super) async fn load(
+    table: &Table,
+    collection: &str,
+    name: &str,
+) -> Result<Option<Document>, Fault> {
+    let stored = table.get(&keys::document(collection, name), true).await?;
+    stored.as_ref().map(decode).transpose()
+}
+
+/// Stores the document one revision above `seen`, or as the first one.
+pub(super) async fn write(
+    table: &Table,
+    seen: Option<Revision>,
+    document: &Document,
+) -> Result<Written<Document>, Fault> {
+    let next = Document { revision: seen.unwrap_or_default().next(), ..document.clone() };
+    Ok(landed(&put(table, item(&next), seen).await?, next))
+}
+
+/// All of a collection, in the order of their names.
+pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document>, Fault> {
+    let mut found = Vec::new();
+    let mut after: Option<Item> = None;
+    loop {
+        let answer = table
+            .client
+            .query()
+            .table_name(&table.name)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", s(keys::documents(collection)))
+            .consistent_read(true)
+            .set_exclusive_start_key(after)
+            .send()
+            .await
+            .map_err(|error| judge(&error).fault())?;
+        for item in answer.items.unwrap_or_default() {
+            found.push(decode(&Stored::new(item)?)?);
+        }
+        // Every further answer begins after the last name, so this ends.
+        after = answer.last_evaluated_key;
+        if after.is_none() {
+            return Ok(found);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Reading the local indexes: a whole directory, or one page of a sweep.
+//!
+//! An index holds keys only. A listing asks every shard, merges the keys in order, and then reads
+//! the items as they are now.
+//!
+//! Not here: what is in an item.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use bullpen_core::ports::{Fault, Page};
+use futures_util::future::try_join_all;
+
+use super::keys::{Kind, Range, SHARDS};
+use crate::fault::judge;
+use crate::table::{Item, Key, Stored, Table, s};
+
+/// Keys of one shard that one page of a sweep may hold.
+const KEYS_PER_SHARD: i32 = 50;
+
+/// What one shard answered: sort keys with the ids they belong to, and whether there are more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    keys: Vec<(String, String)>,
+    more: bool,
+}
+
+/// How fresh a listing must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// Sees every write that was answered before it.
+    Directory,
+    /// May lag.
+    Sweep,
+}
+
+impl Freshness {
+    fn consistent(self) -> bool {
+        self == Self::Directory
+    }
+}
+
+/// Everything in a range, in the order of its sort keys.
+pub(super) async fn everything(
+    table: &Table,
+    kind: Kind,
+    range: &Range,
+) -> Result<Vec<Stored>, Fault> {
+    let shards = (0..SHARDS).map(|shard| all_of(table, kind, shard, range));
+    let mut keys: Vec<_> = try_join_all(shards).await?.into_iter().flatten().collect();
+    keys.sort_unstable();
+    read(table, kind, keys, Freshness::Directory).await
+}
+
+/// One page of a range, in the order of its sort keys.
+pub(super) async fn page(
+    table: &Table,
+    kind: Kind,
+    range: Range,
+    after: Option<&str>,
+    freshness: Freshness,
+) -> Result<Page<Stored>, Fault> {
+    let range = match after {
+        Some(cursor) => range.after(cursor),
+        None => range,
+    };
+    if range.is_empty() {
+        return Ok(Page { items: Vec::new(), next: None });
+    }
+    let shards = (0..SHARDS).map(|shard| {
+        let call = query(table, kind, shard, &range).limit(KEYS_PER_SHARD);
+        one_answer(call.consistent_read(freshness.consistent()), range.index.name())
+    });
+    let (keys, next) = merged(try_join_all(shards).await?);
+    Ok(Page { items: read(table, kind, keys, freshness).await?, next })
+}
+
+/// The first sort keys of a range in one shard.
+pub(super) async fn first_of(
+    table: &Table,
+    kind: Kind,
+    shard: u64,
+    range: &Range,
+) -> Result<Vec<String>, Fault> {
+    let call = query(table, kind, shard, range).limit(KEYS_PER_SHARD).consistent_read(true);
+    let found = one_answer(call, range.index.name()).await?;
+    Ok(found.keys.into_iter().map(|(sort, _)| sort).collect())
+}
+
+/// Merges the shards' keys, up to where the first of them broke off: beyond that it may have some
+/// that belong in between.
+fn merged(shards: Vec<Found>) -> (Vec<(String, String)>, Option<String>) {
+    let broke_off = |found: &Found| {
+        let last = found.keys.last().filter(|_| found.more);
+        last.map(|(sort, _)| sort.clone())
+    };
+    let next = shards.iter().filter_map(broke_off).min();
+    let mut keys: Vec<_> = shards.into_iter().flat_map(|found| found.keys).collect();
+    keys.retain(|(sort, _)| next.as_ref().is_none_or(|next| sort <= next));
+    keys.sort_unstable();
+    (keys, next)
+}
+
+async fn all_of(
+    table: &Table,
+    kind: Kind,
+    shard: u64,
+    range: &Range,
+) -> Result<Vec<(String, String)>, Fault> {
+    let mut keys = Vec::new();
+    let mut range = range.clone();
+    loop {
+        let call = query(table, kind, shard, &range).consistent_read(true);
+        let found = one_answer(call, range.index.name()).await?;
+        keys.extend(found.keys);
+        // Every further answer begins after the last key, so this ends.
+        match keys.last().filter(|_| found.more) {
+            Some((last, _)) => range = range.after(last),
+            None => return Ok(keys),
+        }
+    }
+}
+
+fn query(table: &Table, kind: Kind, shard: u64, range: &Range) -> QueryFluentBuilder {
+    let sort = range.index.name();
+    table
+        .client
+        .query()
+        .table_name(&table.name)
+        .index_name(sort)
+        .key_condition_expression(format!("pk = :pk AND {sort} BETWEEN :first AND :last"))
+        .expression_attribute_values(":pk", s(kind.partition(shard)))
+        .expression_attribute_values(":first", s(&range.first))
+        .expression_attribute_values(":last", s(&range.last))
+}
+
+async fn one_answer(call: QueryFluentBuilder, sort: &str) -> Result<Found, Fault> {
+    let answer = call.send().await.map_err(|error| judge(&error).fault())?;
+    let more = answer.last_evaluated_key.is_some();
+    let text = |item: &Item, name: &str| item.get(name)?.as_s().ok().cloned();
+    let key = |item: &Item| Some((text(item, sort)?, text(item, "sk")?));
+    let keys = answer.items.unwrap_or_default().iter().filter_map(key).collect();
+    Ok(Found { keys, more })
+}
+
+/// The items of these keys as they are now, in the keys' order.
+async fn read(
+    table: &Table,
+    kind: Kind,
+    keys: Vec<(String, String)>,
+    freshness: Freshness,
+) -> Result<Vec<Stored>, Fault> {
+    let keys: Vec<Key> = keys.iter().map(|(_, id)| kind.key(id)).collect();
+    let wanted: BTreeSet<Key> = keys.iter().cloned().collect();
+    let mut found = table.get_all(&wanted, freshness.consistent()).await?;
+    Ok(keys.iter().filter_map(|key| found.remove(key)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(keys: &[&str], more: bool) -> Found {
+        let keys = keys.iter().map(|key| ((*key).to_owned(), format!("id-{key}"))).collect();
+        Found { keys, more }
+    }
+
+    fn sorts(keys: &[(String, String)]) -> Vec<&str> {
+        keys.iter().map(|(sort, _)| sort.as_str()).collect()
+    }
+
+    #[test]
+    fn shards_are_merged_in_order() {
+        let (keys, next) = merged(vec![found(&["b", "d"], false), found(&["a", "c"], false)]);
+        assert_eq!((sorts(&keys), next), (vec!["a", "b", "c", "d"], None));
+    }
+
+    #[test]
+    fn a_page_ends_where_the_first_shard_broke_off() {
+        let shards = vec![found(&["a", "z"], false), found(&["b", "c"], true), found(&[], false)];
+        let (keys, next) = merged(shards);
+        assert_eq!((sorts(&keys), next.as_deref()), (vec!["a", "b", "c"], Some("c")));
+        let shards = vec![found(&["a", "b"], true), found(&["c", "d"], true)];
+        let (keys, next) = merged(shards);
+        assert_eq!((sorts(&keys), next.as_deref()), (vec!["a", "b"], Some("b")));
+    }
+
+    #[test]
+    fn nothing_is_one_empty_page() {
+        assert_eq!(merged(vec![Found::default(); 8]), (Vec::new(), None));
+    }
+}

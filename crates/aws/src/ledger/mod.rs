@@ -1,0 +1,174 @@
+//! The ledger in DynamoDB, in the table `<stack>-state`.
+//!
+//! Every port method is in the module of the items it is about. A write is one call: `PutItem` or
+//! `UpdateItem` where one item changes, `TransactWriteItems` where several must change together. An
+//! item's place in every listing is in the item itself ([`keys`]), so directories neither miss nor
+//! list too much, and a claim costs one call.
+//!
+//! What may be forgotten is deleted by DynamoDB itself, some time after `forget_at`.
+//!
+//! Not here: whether an event moves a record (`Record::on`), or making the table ([`crate::setup`]).
+
+use std::sync::Arc;
+
+use aws_config::SdkConfig;
+use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::ids::{
+    ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
+};
+use bullpen_core::instance::{Owner, Record};
+use bullpen_core::lease::Lease;
+use bullpen_core::message::Advert;
+use bullpen_core::ports::{
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt,
+    Written,
+};
+use bullpen_core::time::Timestamp;
+
+use crate::names::StackName;
+use crate::table::Table;
+
+mod creation;
+mod documents;
+pub(crate) mod keys;
+mod leases;
+mod listing;
+mod records;
+mod rows;
+mod swap;
+mod write;
+
+/// The ledger of one stack.
+pub struct DynamoLedger<C> {
+    table: Table,
+    clock: Arc<C>,
+}
+
+impl<C: Clock> DynamoLedger<C> {
+    /// The ledger of this stack. The clock says what may be forgotten, and nothing else.
+    pub fn new(config: &SdkConfig, stack: &StackName, clock: Arc<C>) -> Self {
+        Self { table: Table::new(config, stack.state_table()), clock }
+    }
+}
+
+impl<C: Clock> Ledger for DynamoLedger<C> {
+    async fn read(&self, id: &InstanceId) -> Result<Option<Record>, Fault> {
+        records::load(&self.table, id).await
+    }
+
+    async fn claim(&self, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
+        records::claim(&self.table, write).await
+    }
+
+    async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
+        records::replace(&self.table, seen.revision, next).await
+    }
+
+    async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
+        creation::bury(&self.table, seen.revision, tombstone).await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
+        swap::swap(&self.table, swap).await
+    }
+
+    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+        records::owned_by(&self.table, owner).await
+    }
+
+    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+        records::idle_in(&self.table, class).await
+    }
+
+    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+        records::standing_by(&self.table, pool).await
+    }
+
+    async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        records::due(&self.table, before, after).await
+    }
+
+    async fn live(&self, after: Option<&str>) -> Result<Page<Record>, Fault> {
+        records::live(&self.table, after).await
+    }
+
+    async fn reserve(
+        &self,
+        intent: &Intent,
+        ceilings: &[Ceiling],
+    ) -> Result<Written<Reserved>, Fault> {
+        creation::reserve(&self.table, intent, ceilings).await
+    }
+
+    async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
+        creation::load(&self.table, id).await
+    }
+
+    async fn intents(&self, after: Option<&str>) -> Result<Page<Intent>, Fault> {
+        creation::open(&self.table, after).await
+    }
+
+    async fn record(&self, record: &Record) -> Result<Written<Recorded>, Fault> {
+        creation::record(&self.table, record, self.clock.now()).await
+    }
+
+    async fn give_back(&self, seen: &Intent) -> Result<Written<()>, Fault> {
+        creation::give_back(&self.table, seen, self.clock.now()).await
+    }
+
+    async fn lease(&self, name: &LeaseName) -> Result<Option<Lease>, Fault> {
+        leases::load(&self.table, name).await
+    }
+
+    async fn write_lease(
+        &self,
+        seen: Option<&Lease>,
+        next: &Lease,
+    ) -> Result<Written<Lease>, Fault> {
+        leases::write(&self.table, seen.map(|lease| lease.revision), next).await
+    }
+
+    async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {
+        rows::load(&self.table, job).await
+    }
+
+    async fn write_row(
+        &self,
+        seen: Option<Revision>,
+        row: &JobRow,
+    ) -> Result<Written<JobRow>, Fault> {
+        rows::write(&self.table, seen, row).await
+    }
+
+    async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
+        rows::repositories(&self.table, lane).await
+    }
+
+    async fn waiting(&self, at: &WaitingAt, after: Option<&str>) -> Result<Page<JobRow>, Fault> {
+        rows::waiting(&self.table, at, after).await
+    }
+
+    async fn rows_due(
+        &self,
+        before: Timestamp,
+        after: Option<&str>,
+    ) -> Result<Page<JobRow>, Fault> {
+        rows::due(&self.table, before, after).await
+    }
+
+    async fn document(&self, collection: &str, name: &str) -> Result<Option<Document>, Fault> {
+        documents::load(&self.table, collection, name).await
+    }
+
+    async fn write_document(
+        &self,
+        seen: Option<Revision>,
+        document: &Document,
+    ) -> Result<Written<Document>, Fault> {
+        documents::write(&self.table, seen, document).await
+    }
+
+    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+        documents::list(&self.table, collection).await
+    }
+}

@@ -1,0 +1,205 @@
+//! Instances' records: their item, reading, claiming, replacing and listing them.
+//!
+//! A claim is one `UpdateItem` that has read nothing: its condition is what `Record::on` asks of a
+//! claim, and its assignments are what `Record::on` makes of one. So what a claim takes over from
+//! the idle record (the tier, whose code ran last) is in attributes of its own, and the state's
+//! document of a claimed record leaves it to them.
+//!
+//! Not here: a machine's first record, which takes its reservation from an intent
+//! ([`super::creation`]).
+
+use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue};
+use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
+use bullpen_core::instance::{Facts, Owner, Record, State, StateName, Tier};
+use bullpen_core::message::Advert;
+use bullpen_core::ports::{ClaimWrite, Fault, Page, Written};
+use bullpen_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::keys::{self, Kind};
+use super::listing::{self, Freshness};
+use super::write::{BUILT, item_of, landed, put};
+use crate::fault::judge;
+use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+
+/// What of a record no claim changes.
+#[derive(Serialize, Deserialize)]
+struct Lasting {
+    facts: Facts,
+    uses: u32,
+    #[serde(default)]
+    tainted: bool,
+}
+
+/// A record as an item.
+pub(super) fn item(record: &Record) -> Item {
+    let lasting =
+        Lasting { facts: record.facts.clone(), uses: record.uses, tainted: record.tainted };
+    let (tier, idle_until, trust_before) = match &record.state {
+        State::Idle { tier, deadline, .. } => (Some(tier), Some(*deadline), None),
+        State::Claimed { tier, trusted_before, .. } => (Some(tier), None, trusted_before.as_ref()),
+        _ => (None, None, None),
+    };
+    let forget_at = match record.state {
+        State::Terminated { forget_at, .. } => Some(forget_at),
+        _ => None,
+    };
+    let place = record.state.listed_under().map(|owner| keys::place(owner, &record.id));
+    let due = record.state.is_live().then(|| keys::timed(record.state.look_at(), &record.id));
+    item_of(
+        &keys::record(&record.id),
+        [
+            ("v", Some(n(ITEM_VERSION))),
+            ("rev", Some(n(record.revision))),
+            ("gen", Some(n(record.generation))),
+            ("state_name", Some(s(record.state.name().as_str()))),
+            ("state_doc", Some(json(&record.state))),
+            ("lasting_doc", Some(json(&lasting))),
+            ("tier", tier.map(json)),
+            ("idle_until", idle_until.map(|at| n(at.as_millis()))),
+            ("trust_now", record.trust.as_ref().map(|trust| s(trust.as_str()))),
+            ("trust_before", trust_before.map(|trust| s(trust.as_str()))),
+            ("by_place", place.map(s)),
+            ("by_idle", keys::idle(record).map(s)),
+            ("by_live", keys::live(record).map(s)),
+            ("by_due", due.map(s)),
+            ("forget_at", forget_at.map(seconds)),
+        ],
+    )
+}
+
+/// The record in an item.
+pub(super) fn decode(stored: &Stored) -> Result<Record, Fault> {
+    let Lasting { facts, uses, tainted } = stored.document("lasting_doc")?;
+    let mut state = stored.document("state_doc")?;
+    if let State::Claimed { tier, trusted_before, .. } = &mut state {
+        *tier = stored.document::<Tier>("tier")?;
+        *trusted_before = stored.maybe("trust_before").map(TrustGroup::new);
+    }
+    Ok(Record {
+        id: InstanceId::new(stored.text("sk")?),
+        facts,
+        state,
+        generation: Generation(stored.number("gen")?),
+        revision: Revision(stored.number("rev")?),
+        uses,
+        trust: stored.maybe("trust_now").map(TrustGroup::new),
+        tainted,
+    })
+}
+
+pub(super) async fn load(table: &Table, id: &InstanceId) -> Result<Option<Record>, Fault> {
+    let stored = table.get(&keys::record(id), true).await?;
+    stored.as_ref().map(decode).transpose()
+}
+
+/// Idle → claimed, if the record as it is now allows it.
+pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
+    const CLAIMABLE: &str =
+        "v <= :v AND state_name = :idle AND gen = :seen AND idle_until > :too_close";
+    const CLAIMED: &str = "SET state_name = :claimed, state_doc = :state, gen = :gen, \
+         rev = rev + :one, trust_before = if_not_exists(trust_now, :nobody), trust_now = :trust, \
+         by_place = :place, by_due = :due REMOVE by_idle, idle_until";
+    let state = State::Claimed {
+        owner: write.owner.clone(),
+        claim: write.claim.clone(),
+        // Both are taken from the attributes that the update leaves or copies.
+        tier: Tier::Released,
+        trusted_before: None,
+        lease: write.lease,
+    };
+    let answer = table
+        .client
+        .update_item()
+        .table_name(&table.name)
+        .set_key(Some(keys::record(&write.id).attributes()))
+        .update_expression(CLAIMED)
+        .condition_expression(CLAIMABLE)
+        .expression_attribute_values(":v", n(ITEM_VERSION))
+        .expression_attribute_values(":idle", s(StateName::Idle.as_str()))
+        .expression_attribute_values(":seen", n(write.seen))
+        .expression_attribute_values(":too_close", n(write.at.after(write.margin).as_millis()))
+        .expression_attribute_values(":claimed", s(StateName::Claimed.as_str()))
+        .expression_attribute_values(":state", json(&state))
+        .expression_attribute_values(":gen", n(write.seen.next()))
+        .expression_attribute_values(":one", n(1))
+        .expression_attribute_values(":nobody", AttributeValue::Null(true))
+        .expression_attribute_values(":trust", s(write.trust.as_str()))
+        .expression_attribute_values(":place", s(keys::place(&write.owner, &write.id)))
+        .expression_attribute_values(":due", s(keys::timed(state.look_at(), &write.id)))
+        .return_values(ReturnValue::AllNew)
+        .send()
+        .await;
+    match answer {
+        Ok(done) => decode(&Stored::new(done.attributes.unwrap_or_default())?).map(Written::Won),
+        Err(error) => judge(&error).written(),
+    }
+}
+
+/// Stores `next` one revision above `seen`, if that is what is stored.
+pub(super) async fn replace(
+    table: &Table,
+    seen: Revision,
+    next: &Record,
+) -> Result<Written<Record>, Fault> {
+    let next = Record { revision: seen.next(), ..next.clone() };
+    Ok(landed(&put(table, item(&next), Some(seen)).await?, next))
+}
+
+/// The same, as a part of a transaction.
+pub(super) fn replacing(table: &Table, seen: Revision, next: &Record) -> Put {
+    let next = Record { revision: seen.next(), ..next.clone() };
+    Put::builder()
+        .table_name(&table.name)
+        .set_item(Some(item(&next)))
+        .condition_expression("rev = :seen AND attribute_exists(by_live)")
+        .expression_attribute_values(":seen", n(seen))
+        .build()
+        .expect(BUILT)
+}
+
+pub(super) async fn owned_by(table: &Table, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    list(table, &keys::held_by(owner)).await
+}
+
+/// Oldest first.
+pub(super) async fn idle_in(table: &Table, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+    let records = list(table, &keys::idle_in(class)).await?;
+    Ok(records.iter().filter_map(Record::advert).collect())
+}
+
+pub(super) async fn standing_by(table: &Table, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+    let mut records = list(table, &keys::standing_by(pool)).await?;
+    records.retain(|record| record.state.is_live());
+    Ok(records)
+}
+
+async fn list(table: &Table, range: &keys::Range) -> Result<Vec<Record>, Fault> {
+    let found = listing::everything(table, Kind::Record, range).await?;
+    found.iter().map(decode).collect()
+}
+
+/// Earliest first.
+pub(super) async fn due(
+    table: &Table,
+    before: Timestamp,
+    after: Option<&str>,
+) -> Result<Page<Record>, Fault> {
+    sweep(table, keys::due_by(before), after).await
+}
+
+pub(super) async fn live(table: &Table, after: Option<&str>) -> Result<Page<Record>, Fault> {
+    sweep(table, keys::all_live(), after).await
+}
+
+async fn sweep(
+    table: &Table,
+    range: keys::Range,
+    after: Option<&str>,
+) -> Result<Page<Record>, Fault> {
+    let found = listing::page(table, Kind::Record, range, after, Freshness::Sweep).await?;
+    let records: Result<Vec<Record>, Fault> = found.items.iter().map(decode).collect();
+    // What ended meanwhile is over.
+    let items = records?.into_iter().filter(|record| record.state.is_live()).collect();
+    Ok(Page { items, next: found.next })
+}

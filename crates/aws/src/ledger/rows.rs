@@ -1,0 +1,134 @@
+//! Jobs' rows, compared by revision and listed by where they wait and when to look at them.
+//!
+//! Not here: what is in a row; its body is the jobs' own.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::types::Put;
+use bullpen_core::ids::{JobId, Repository, Revision};
+use bullpen_core::ports::{Fault, JobRow, Page, RowSwap, WaitingAt, Written};
+use bullpen_core::time::Timestamp;
+use futures_util::future::try_join_all;
+
+use super::keys::{self, Kind, SHARDS};
+use super::listing::{self, Freshness};
+use super::write::{BUILT, item_of, landed, put};
+use crate::table::{ITEM_VERSION, Item, Stored, Table, n, s, seconds};
+
+fn item(row: &JobRow) -> Item {
+    let waiting = row.waiting.as_ref();
+    item_of(
+        &keys::row(&row.job),
+        [
+            ("v", Some(n(ITEM_VERSION))),
+            ("rev", Some(n(row.revision))),
+            ("body_doc", Some(s(&row.body))),
+            ("lane_name", waiting.map(|at| s(&at.lane))),
+            ("repository_name", waiting.map(|at| s(at.repository.as_str()))),
+            ("next_look", row.next_look.map(|at| n(at.as_millis()))),
+            ("keep_until", Some(n(row.forget_at.as_millis()))),
+            ("forget_at", Some(seconds(row.forget_at))),
+            ("by_place", keys::waiting(row).map(s)),
+            ("by_due", row.next_look.map(|at| s(keys::timed(at, &row.job)))),
+        ],
+    )
+}
+
+fn decode(stored: &Stored) -> Result<JobRow, Fault> {
+    let waiting = match (stored.maybe("lane_name"), stored.maybe("repository_name")) {
+        (Some(lane), Some(repository)) => {
+            Some(WaitingAt { lane: lane.to_owned(), repository: Repository::new(repository) })
+        }
+        _ => None,
+    };
+    Ok(JobRow {
+        job: JobId::new(stored.text("sk")?),
+        revision: Revision(stored.number("rev")?),
+        body: stored.text("body_doc")?.to_owned(),
+        waiting,
+        next_look: stored.maybe_number("next_look")?.map(Timestamp::from_millis),
+        forget_at: Timestamp::from_millis(stored.number("keep_until")?),
+    })
+}
+
+pub(super) async fn load(table: &Table, job: &JobId) -> Result<Option<JobRow>, Fault> {
+    let stored = table.get(&keys::row(job), true).await?;
+    stored.as_ref().map(decode).transpose()
+}
+
+/// Stores the row one revision above `seen`, or as the first one.
+pub(super) async fn write(
+    table: &Table,
+    seen: Option<Revision>,
+    row: &JobRow,
+) -> Result<Written<JobRow>, Fault> {
+    let next = JobRow { revision: seen.unwrap_or_default().next(), ..row.clone() };
+    Ok(landed(&put(table, item(&next), seen).await?, next))
+}
+
+/// Stores a row that is still as it was seen, as a part of a transaction.
+pub(super) fn replacing(table: &Table, part: &RowSwap) -> Put {
+    let next = JobRow { revision: part.seen.next(), ..part.row.clone() };
+    Put::builder()
+        .table_name(&table.name)
+        .set_item(Some(item(&next)))
+        .condition_expression("rev = :seen")
+        .expression_attribute_values(":seen", n(part.seen))
+        .build()
+        .expect(BUILT)
+}
+
+/// The repositories with rows in a lane.
+pub(super) async fn repositories(table: &Table, lane: &str) -> Result<Vec<Repository>, Fault> {
+    let shards = (0..SHARDS).map(|shard| repositories_of(table, shard, lane));
+    let found: BTreeSet<_> = try_join_all(shards).await?.into_iter().flatten().collect();
+    Ok(found.into_iter().collect())
+}
+
+/// The same in one shard: a few rows at a time, then on to the next repository, however many rows
+/// the last one has.
+async fn repositories_of(
+    table: &Table,
+    shard: u64,
+    lane: &str,
+) -> Result<BTreeSet<Repository>, Fault> {
+    let mut found = BTreeSet::new();
+    let mut last: Option<Repository> = None;
+    // Every further answer begins after a repository, so this ends.
+    loop {
+        let range = keys::lane(lane, last.as_ref().map(Repository::as_str));
+        let places = listing::first_of(table, Kind::Row, shard, &range).await?;
+        last = places.last().and_then(|place| keys::repository(place));
+        if last.is_none() {
+            return Ok(found);
+        }
+        found.extend(places.iter().filter_map(|place| keys::repository(place)));
+    }
+}
+
+pub(super) async fn waiting(
+    table: &Table,
+    at: &WaitingAt,
+    after: Option<&str>,
+) -> Result<Page<JobRow>, Fault> {
+    let range = keys::waiting_at(at);
+    let found = listing::page(table, Kind::Row, range, after, Freshness::Directory).await?;
+    let rows: Result<Vec<JobRow>, Fault> = found.items.iter().map(decode).collect();
+    // What moved on meanwhile waits elsewhere, or no more.
+    let items = rows?.into_iter().filter(|row| row.waiting.as_ref() == Some(at)).collect();
+    Ok(Page { items, next: found.next })
+}
+
+/// Earliest first.
+pub(super) async fn due(
+    table: &Table,
+    before: Timestamp,
+    after: Option<&str>,
+) -> Result<Page<JobRow>, Fault> {
+    let range = keys::due_by(before);
+    let found = listing::page(table, Kind::Row, range, after, Freshness::Sweep).await?;
+    let rows: Result<Vec<JobRow>, Fault> = found.items.iter().map(decode).collect();
+    let is_due = |row: &JobRow| row.next_look.is_some_and(|look| look <= before);
+    let items = rows?.into_iter().filter(is_due).collect();
+    Ok(Page { items, next: found.next })
+}
