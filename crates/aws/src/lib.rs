@@ -15,6 +15,8 @@ mod ledger;
 #[cfg(feature = "mailbox")]
 mod mailbox;
 mod names;
+#[cfg(feature = "queues")]
+mod queues;
 #[cfg(feature = "ledger")]
 pub mod setup;
 #[cfg(feature = "mailbox")]
@@ -26,3 +28,5 @@ pub use ledger::DynamoLedger;
 #[cfg(feature = "mailbox")]
 pub use mailbox::DynamoMailbox;
 pub use names::{BadStackName, StackName};
+#[cfg(feature = "queues")]
+pub use queues::SqsQueues;
