@@ -1,0 +1,136 @@
+//! DynamoDB and SQS pass the same contract suites as the models, as ministack plays them.
+//!
+//! One server per test process; every world is an account of its own in it, which is what ministack
+//! makes of a 12-digit access key. A second client on the account stands for a second process. An
+//! answer is lost at the wire, after it was given.
+//!
+//! Not here: what no emulator shows: throttling, stale reads, permissions (`docs/aws.md`).
+
+mod emulator;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, setup};
+use bullpen_core::ports::Clock;
+use bullpen_core::time::Timestamp;
+use bullpen_sim::clock::ManualClock;
+use bullpen_sim::contract::Harness;
+use emulator::{Account, real};
+
+/// How many rounds the cases that look for races try; ministack does some hundred writes a second.
+const ROUNDS: u32 = 20;
+
+/// What every harness here has: an account of its own and a clock.
+struct Ground {
+    account: Account,
+    clock: Arc<ManualClock>,
+    stack: StackName,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        // So late that nothing is forgotten by the emulator's own, real time.
+        let begins = "2100-01-01T00:00:00Z".parse().expect("it is RFC 3339");
+        let (account, clock) = (Account::new().await, ManualClock::at(begins));
+        account.set_time(clock.now());
+        let stack = StackName::new("contract").expect("it is plain");
+        Self { account, clock, stack }
+    }
+
+    async fn with_tables() -> Self {
+        let ground = Self::new().await;
+        let config = ground.account.config(None).await;
+        for _ in 0..2 {
+            setup::ensure(&config, &ground.stack, &*ground.clock)
+                .await
+                .expect("it is a new account");
+        }
+        setup::verify(&config, &ground.stack).await.expect("the tables were just made");
+        ground
+    }
+
+    /// Moves the clock, and lets whoever waits at the emulator notice.
+    async fn pass(&self, wait: Duration) {
+        const TURN: Duration = Duration::from_millis(20);
+        self.clock.advance(wait);
+        self.account.set_time(self.clock.now());
+        #[expect(clippy::disallowed_methods, reason = "the emulator runs on real time")]
+        tokio::time::sleep(TURN).await;
+    }
+}
+
+macro_rules! on_aws {
+    ($harness:ident, $port:ty, $weak:literal, $ground:ident, |$config:ident, $on:ident| $make:expr) => {
+        struct $harness {
+            port: $port,
+            lever: emulator::Lever,
+            ground: Ground,
+        }
+
+        impl $harness {
+            fn open($config: &bullpen_aws::SdkConfig, $on: &Ground) -> $port {
+                $make
+            }
+        }
+
+        impl Harness for $harness {
+            type Port = $port;
+            const WEAK: bool = $weak;
+            const ROUNDS: u32 = ROUNDS;
+
+            fn block_on<F: Future>(case: F) -> F::Output {
+                real(case)
+            }
+
+            async fn fresh() -> Self {
+                let (ground, lever) = (Ground::$ground().await, emulator::Lever::default());
+                let config = ground.account.config(Some(lever.clone())).await;
+                Self { port: Self::open(&config, &ground), lever, ground }
+            }
+
+            fn port(&self) -> &Self::Port {
+                &self.port
+            }
+
+            fn another_process(&self) -> Self::Port {
+                Self::open(self.ground.account.another(), &self.ground)
+            }
+
+            fn now(&self) -> Timestamp {
+                self.ground.clock.now()
+            }
+
+            async fn pass(&self, wait: Duration) {
+                self.ground.pass(wait).await;
+            }
+
+            fn lose_next_answer(&self) -> bool {
+                self.lever.pull();
+                true
+            }
+        }
+    };
+}
+
+on_aws!(Ledger, DynamoLedger<ManualClock>, false, with_tables, |config, on| {
+    DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
+});
+// Weak, because nothing wakes a waiter.
+on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, with_tables, |config, on| {
+    DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
+});
+on_aws!(Queues, SqsQueues, false, new, |config, on| SqsQueues::new(config, &on.stack));
+
+mod ledger {
+    bullpen_sim::ledger_contract!(super::Ledger);
+}
+
+mod queues {
+    bullpen_sim::queues_contract!(super::Queues);
+}
+
+mod mailbox {
+    bullpen_sim::mailbox_contract!(super::Mailbox);
+}

@@ -1,0 +1,199 @@
+//! ministack as the tests use it: one server for the whole process, an account for every world, and
+//! a lever that loses an answer.
+//!
+//! Not here: any contract, or installing ministack (`cargo xtask tools`).
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use aws_config::Region;
+use aws_credential_types::Credentials;
+use aws_smithy_http_client::Builder;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
+    SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use bullpen_aws::{SdkConfig, config};
+use bullpen_core::time::Timestamp;
+use tempfile::TempDir;
+
+/// The version that the suites are known to pass on.
+const INSTALLED: &str = "bullpen/tools/ministack-1.5.33/bin/ministack";
+
+/// The one server of this process. It ends when the process does, because its input ends then.
+struct Server {
+    address: SocketAddr,
+    clocks: TempDir,
+    _process: Child,
+}
+
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test finds its tools by the environment")]
+fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
+/// Where ministack is: where we are told, or where `cargo xtask tools` puts it.
+fn program() -> PathBuf {
+    let cache = environment("XDG_CACHE_HOME")
+        .or_else(|| environment("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_default();
+    let program = environment("BULLPEN_MINISTACK").unwrap_or_else(|| cache.join(INSTALLED));
+    assert!(
+        program.is_file(),
+        "ministack is not installed at {}: run `cargo xtask tools`, or set BULLPEN_MINISTACK",
+        program.display()
+    );
+    program
+}
+
+impl Server {
+    fn start() -> Self {
+        let program = program();
+        let python = program.with_file_name("python3");
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/ministack_by_hand.py");
+        let clocks = tempfile::tempdir().expect("the system has room for temporary files");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let address = port.expect("loopback has a free port");
+        let mut process = Command::new(python)
+            .arg(script)
+            .env("BIND_HOST", "127.0.0.1")
+            .env("GATEWAY_PORT", address.port().to_string())
+            .env("LOG_LEVEL", "ERROR")
+            .env("BULLPEN_CLOCKS", clocks.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program is there");
+        wait_for(address, &mut process);
+        Self { address, clocks, _process: process }
+    }
+}
+
+fn wait_for(address: SocketAddr, process: &mut Child) {
+    const LOOKS_MAX: u32 = 600;
+    for _ in 0..LOOKS_MAX {
+        if TcpStream::connect(address).is_ok() {
+            return;
+        }
+        let ended = process.try_wait().expect("it is our child");
+        assert!(ended.is_none(), "ministack ended by itself: {ended:?}");
+        #[expect(clippy::disallowed_methods, reason = "a process starts on real time")]
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("ministack does not answer at {address}");
+}
+
+/// An account of its own in the emulator.
+pub(crate) struct Account {
+    id: String,
+    another: SdkConfig,
+}
+
+impl Account {
+    /// A new one, with nothing in it.
+    pub(crate) async fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(100_000_000_000);
+        let id = LAST.fetch_add(1, Ordering::Relaxed).to_string();
+        let another = configured(&id, Some(Lever::default())).await;
+        Self { id, another }
+    }
+
+    /// What the configuration of another process would be.
+    pub(crate) fn another(&self) -> &SdkConfig {
+        &self.another
+    }
+
+    /// This account, through a lever or as everyone else would use it.
+    pub(crate) async fn config(&self, lever: Option<Lever>) -> SdkConfig {
+        configured(&self.id, lever).await
+    }
+
+    /// The time of this account's queues.
+    pub(crate) fn set_time(&self, now: Timestamp) {
+        // In one step: a reader must never see half of it.
+        let (path, next) = (server().clocks.path().join(&self.id), format!("{}.next", self.id));
+        let next = server().clocks.path().join(next);
+        let (seconds, millis) = (now.as_millis() / 1_000, now.as_millis() % 1_000);
+        std::fs::write(&next, format!("{seconds}.{millis:03}")).expect("the directory is ours");
+        std::fs::rename(next, path).expect("the directory is ours");
+    }
+}
+
+async fn configured(id: &str, lever: Option<Lever>) -> SdkConfig {
+    let credentials = Credentials::new(id, "not a secret", None, None, "tests");
+    let loader = config::loader()
+        .endpoint_url(format!("http://{}", server().address))
+        .region(Region::new("eu-west-1"))
+        .credentials_provider(credentials);
+    match lever {
+        Some(lever) => loader.http_client(Lossy { inner: Builder::new().build_http(), lever }),
+        None => loader,
+    }
+    .load()
+    .await
+}
+
+/// Loses the next answer when it was pulled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lever(Arc<AtomicBool>);
+
+impl Lever {
+    /// From now on, once.
+    pub(crate) fn pull(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A wire that can lose an answer after it was given.
+#[derive(Clone, Debug)]
+struct Lossy<Inner> {
+    inner: Inner,
+    lever: Lever,
+}
+
+impl HttpClient for Lossy<SharedHttpClient> {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        let inner = self.inner.http_connector(settings, components);
+        SharedHttpConnector::new(Lossy { inner, lever: self.lever.clone() })
+    }
+}
+
+impl HttpConnector for Lossy<SharedHttpConnector> {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let (answer, lost) = (self.inner.call(request), self.lever.0.swap(false, Ordering::SeqCst));
+        HttpConnectorFuture::new(async move {
+            match (answer.await, lost) {
+                (Ok(_), true) => Err(ConnectorError::io("the test lost this answer".into())),
+                (answer, _) => answer,
+            }
+        })
+    }
+}
+
+/// Runs a case on real threads.
+pub(crate) fn real<F: Future>(case: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("the system has room for two threads");
+    runtime.block_on(case)
+}
