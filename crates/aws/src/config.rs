@@ -13,6 +13,8 @@ use std::time::Duration;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
+use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_http_client::Builder;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
@@ -26,11 +28,17 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const _: () = assert!(CALL_TIMEOUT.as_millis() > CONNECT_TIMEOUT.as_millis());
 
 /// A configuration that cannot work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Nothing says where.
     #[error("no AWS region is configured: set AWS_REGION, or `region` in the profile")]
     NoRegion,
+    /// Nothing says who.
+    #[error(
+        "no AWS credentials were found: log in, for example with `aws sso login`, or set \
+         AWS_PROFILE; `aws sts get-caller-identity` says who AWS thinks you are"
+    )]
+    NoCredentials(#[source] CredentialsError),
 }
 
 /// The usual configuration, still to be loaded: for a caller that knows some of it better.
@@ -42,16 +50,23 @@ pub fn loader() -> ConfigLoader {
         .timeout_config(timeouts(CALL_TIMEOUT))
 }
 
-/// The usual configuration, in this region if one is named.
+/// The usual configuration, in this region if one is named. Fails now rather than at every call if
+/// nothing says where, or nobody can be found to be.
 pub async fn load(region: Option<&str>) -> Result<SdkConfig, ConfigError> {
     let loader = match region {
         Some(region) => loader().region(Region::new(region.to_owned())),
         None => loader(),
     };
-    let config = loader.load().await;
+    checked(loader.load().await).await
+}
+
+async fn checked(config: SdkConfig) -> Result<SdkConfig, ConfigError> {
     if config.region().is_none() {
         return Err(ConfigError::NoRegion);
     }
+    let nobody = || ConfigError::NoCredentials(CredentialsError::not_loaded("no provider"));
+    let provider = config.credentials_provider().ok_or_else(nobody)?;
+    provider.provide_credentials().await.map_err(ConfigError::NoCredentials)?;
     Ok(config)
 }
 
@@ -62,4 +77,38 @@ pub(crate) fn timeouts(call: Duration) -> TimeoutConfig {
         .operation_attempt_timeout(call)
         .operation_timeout(call)
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_credential_types::Credentials;
+
+    use super::*;
+
+    fn somebody() -> Credentials {
+        Credentials::new("AKID", "not a secret", None, None, "tests")
+    }
+
+    #[tokio::test]
+    async fn a_configuration_must_say_where_and_who() {
+        let region = Region::new("eu-west-1");
+        let nowhere = loader().region(None::<Region>).credentials_provider(somebody());
+        let error = checked(nowhere.load().await).await.unwrap_err();
+        assert!(error.to_string().contains("AWS_REGION"), "{error}");
+        let nobody = loader().region(region.clone()).no_credentials();
+        let error = checked(nobody.load().await).await.unwrap_err();
+        assert!(error.to_string().contains("get-caller-identity"), "{error}");
+        let both = loader().region(region).credentials_provider(somebody());
+        assert!(checked(both.load().await).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_tried_again_behind_our_back() {
+        let loader = loader().region(Region::new("eu-west-1")).credentials_provider(somebody());
+        let config = loader.load().await;
+        assert_eq!(config.retry_config().map(RetryConfig::max_attempts), Some(1));
+        let timeouts = config.timeout_config().expect("there are timeouts");
+        assert_eq!(timeouts.connect_timeout(), Some(CONNECT_TIMEOUT));
+        assert_eq!(timeouts.operation_attempt_timeout(), Some(CALL_TIMEOUT));
+    }
 }

@@ -24,6 +24,7 @@ use bullpen_core::ports::{
     Written,
 };
 use bullpen_core::time::Timestamp;
+use futures_util::lock::Mutex;
 
 use crate::names::StackName;
 use crate::table::Table;
@@ -42,12 +43,15 @@ mod write;
 pub struct DynamoLedger<C> {
     table: Table,
     clock: Arc<C>,
+    /// Held by whoever changes counters: two at once would meet at the stack's, and one of them
+    /// would have to try again.
+    counting: Mutex<()>,
 }
 
 impl<C: Clock> DynamoLedger<C> {
     /// The ledger of this stack. The clock says what may be forgotten, and nothing else.
     pub fn new(config: &SdkConfig, stack: &StackName, clock: Arc<C>) -> Self {
-        Self { table: Table::new(config, stack.state_table()), clock }
+        Self { table: Table::new(config, stack.state_table()), clock, counting: Mutex::new(()) }
     }
 }
 
@@ -61,10 +65,13 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     }
 
     async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
+        must(next.state.is_live(), "only a burial stores a tombstone")?;
         records::replace(&self.table, seen.revision, next).await
     }
 
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
+        must(!tombstone.state.is_live(), "only a tombstone is buried")?;
+        let _counting = self.counting.lock().await;
         creation::bury(&self.table, seen.revision, tombstone).await
     }
 
@@ -97,6 +104,7 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
         intent: &Intent,
         ceilings: &[Ceiling],
     ) -> Result<Written<Reserved>, Fault> {
+        let _counting = self.counting.lock().await;
         creation::reserve(&self.table, intent, ceilings).await
     }
 
@@ -113,6 +121,7 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     }
 
     async fn give_back(&self, seen: &Intent) -> Result<Written<()>, Fault> {
+        let _counting = self.counting.lock().await;
         creation::give_back(&self.table, seen, self.clock.now()).await
     }
 
@@ -171,4 +180,9 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
         documents::list(&self.table, collection).await
     }
+}
+
+/// Refuses what would make a counter wrong for ever.
+fn must(holds: bool, rule: &str) -> Result<(), Fault> {
+    if holds { Ok(()) } else { Err(Fault::Unclassified(rule.to_owned())) }
 }

@@ -1,5 +1,4 @@
-//! ministack as the tests use it: one server for the whole process, an account for every world, and
-//! a lever that loses an answer.
+//! ministack as the tests use it: one server for the whole process, an account for every world.
 //!
 //! Not here: any contract, or installing ministack (`cargo xtask tools`).
 
@@ -7,23 +6,17 @@ use std::future::Future;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_config::Region;
 use aws_credential_types::Credentials;
-use aws_smithy_http_client::Builder;
-use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
-    SharedHttpConnector,
-};
-use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
-use aws_smithy_runtime_api::client::result::ConnectorError;
-use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use bullpen_aws::{SdkConfig, config};
 use bullpen_core::time::Timestamp;
 use tempfile::TempDir;
+
+use crate::wire::Wire;
 
 /// The version that the suites are known to pass on.
 const INSTALLED: &str = "bullpen/tools/ministack-1.5.33/bin/ministack";
@@ -64,7 +57,7 @@ impl Server {
         let program = program();
         let python = program.with_file_name("python3");
         let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/ministack_by_hand.py");
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/ministack_by_hand.py");
         let clocks = tempfile::tempdir().expect("the system has room for temporary files");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("loopback has a free port");
@@ -108,7 +101,7 @@ impl Account {
     pub(crate) async fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(100_000_000_000);
         let id = LAST.fetch_add(1, Ordering::Relaxed).to_string();
-        let another = configured(&id, Some(Lever::default())).await;
+        let another = configured(&id, Some(Wire::default())).await;
         Self { id, another }
     }
 
@@ -117,9 +110,9 @@ impl Account {
         &self.another
     }
 
-    /// This account, through a lever or as everyone else would use it.
-    pub(crate) async fn config(&self, lever: Option<Lever>) -> SdkConfig {
-        configured(&self.id, lever).await
+    /// This account, through a wire of ours or as everyone else would use it.
+    pub(crate) async fn config(&self, wire: Option<Wire>) -> SdkConfig {
+        configured(&self.id, wire).await
     }
 
     /// The time of this account's queues.
@@ -133,59 +126,18 @@ impl Account {
     }
 }
 
-async fn configured(id: &str, lever: Option<Lever>) -> SdkConfig {
+async fn configured(id: &str, wire: Option<Wire>) -> SdkConfig {
     let credentials = Credentials::new(id, "not a secret", None, None, "tests");
     let loader = config::loader()
         .endpoint_url(format!("http://{}", server().address))
         .region(Region::new("eu-west-1"))
         .credentials_provider(credentials);
-    match lever {
-        Some(lever) => loader.http_client(Lossy { inner: Builder::new().build_http(), lever }),
+    match wire {
+        Some(wire) => loader.http_client(wire.client()),
         None => loader,
     }
     .load()
     .await
-}
-
-/// Loses the next answer when it was pulled.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lever(Arc<AtomicBool>);
-
-impl Lever {
-    /// From now on, once.
-    pub(crate) fn pull(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// A wire that can lose an answer after it was given.
-#[derive(Clone, Debug)]
-struct Lossy<Inner> {
-    inner: Inner,
-    lever: Lever,
-}
-
-impl HttpClient for Lossy<SharedHttpClient> {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(Lossy { inner, lever: self.lever.clone() })
-    }
-}
-
-impl HttpConnector for Lossy<SharedHttpConnector> {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (answer, lost) = (self.inner.call(request), self.lever.0.swap(false, Ordering::SeqCst));
-        HttpConnectorFuture::new(async move {
-            match (answer.await, lost) {
-                (Ok(_), true) => Err(ConnectorError::io("the test lost this answer".into())),
-                (answer, _) => answer,
-            }
-        })
-    }
 }
 
 /// Runs a case on real threads.

@@ -4,9 +4,15 @@
 //! makes of a 12-digit access key. A second client on the account stands for a second process. An
 //! answer is lost at the wire, after it was given.
 //!
+//! Besides: what the tables are made of ([`tables`]), and how many calls each operation takes
+//! ([`calls`]).
+//!
 //! Not here: what no emulator shows: throttling, stale reads, permissions (`docs/aws.md`).
 
+mod calls;
 mod emulator;
+mod tables;
+mod wire;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,9 +24,10 @@ use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
 use emulator::{Account, real};
+use wire::Wire;
 
 /// How many rounds the cases that look for races try; ministack does some hundred writes a second.
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 50;
 
 /// What every harness here has: an account of its own and a clock.
 struct Ground {
@@ -65,7 +72,7 @@ macro_rules! on_aws {
     ($harness:ident, $port:ty, $weak:literal, $ground:ident, |$config:ident, $on:ident| $make:expr) => {
         struct $harness {
             port: $port,
-            lever: emulator::Lever,
+            wire: Wire,
             ground: Ground,
         }
 
@@ -85,9 +92,9 @@ macro_rules! on_aws {
             }
 
             async fn fresh() -> Self {
-                let (ground, lever) = (Ground::$ground().await, emulator::Lever::default());
-                let config = ground.account.config(Some(lever.clone())).await;
-                Self { port: Self::open(&config, &ground), lever, ground }
+                let (ground, wire) = (Ground::$ground().await, Wire::default());
+                let config = ground.account.config(Some(wire.clone())).await;
+                Self { port: Self::open(&config, &ground), wire, ground }
             }
 
             fn port(&self) -> &Self::Port {
@@ -107,7 +114,7 @@ macro_rules! on_aws {
             }
 
             fn lose_next_answer(&self) -> bool {
-                self.lever.pull();
+                self.wire.lose_next_answer();
                 true
             }
         }

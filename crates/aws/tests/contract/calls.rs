@@ -1,0 +1,180 @@
+//! How many calls each operation takes. `docs/aws.md` computes its costs from these.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
+use bullpen_core::class::{Architecture, Usage};
+use bullpen_core::creation::{Ceiling, Intent, Scope};
+use bullpen_core::ids::{Generation, Revision};
+use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record, Warm};
+use bullpen_core::mailbox::{Beat, Mode, Order, Phase, Signal, SignalKind, Withdrawal};
+use bullpen_core::ports::{
+    ClaimWrite, Clock, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read, Recorded,
+    Written,
+};
+use bullpen_core::time::Timestamp;
+use bullpen_sim::clock::ManualClock;
+
+use crate::emulator::real;
+use crate::{Ground, Wire};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn intent(count: u32, deadline: Timestamp) -> Intent {
+    Intent {
+        id: "n-1".into(),
+        owner: Owner::Pool("linux".into()),
+        trust: None,
+        class: "large".into(),
+        pool: Some("linux".into()),
+        usage: Usage::Spot,
+        spec_hash: "1:abc".into(),
+        count,
+        avoid: std::collections::BTreeSet::new(),
+        outstanding: count,
+        deadline,
+        revision: Revision(0),
+    }
+}
+
+fn newborn(id: &str, now: Timestamp) -> Record {
+    let facts = Facts {
+        class: "large".into(),
+        instance_type: "c6i.large".into(),
+        vcpu: 2,
+        memory_mib: 4_096,
+        zone: "eu-west-1a".into(),
+        usage: Usage::Spot,
+        architecture: Architecture::X64,
+        spec_hash: "1:abc".into(),
+        pool: Some("linux".into()),
+        mailbox: format!("AROA:{id}").as_str().into(),
+        intent: "n-1".into(),
+        launched_at: now,
+    };
+    Record::born(id.into(), facts, Owner::Pool("linux".into()), None, now.after(HOUR))
+}
+
+fn won<T>(answer: Result<Written<T>, bullpen_core::ports::Fault>) -> T {
+    match answer {
+        Ok(Written::Won(stored)) => stored,
+        _ => panic!("a write that had to win did not"),
+    }
+}
+
+async fn moved(ledger: &DynamoLedger<ManualClock>, seen: &Record, event: &Event) -> Record {
+    won(ledger.replace(seen, &seen.on(event).expect("it is legal")).await)
+}
+
+#[test]
+fn every_write_of_the_ledger_is_one_call() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        let config = ground.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
+        let now = ground.clock.now();
+        let ceilings = [Ceiling { scope: Scope::Stack, max: 10 }];
+        won(ledger.reserve(&intent(2, now.after(HOUR)), &ceilings).await);
+        assert_eq!(wire.calls(), 1, "reserve");
+        let Recorded::Stored(created) = won(ledger.record(&newborn("i-1", now)).await) else {
+            panic!("it is new")
+        };
+        assert_eq!(wire.calls(), 1, "record");
+        won(ledger.record(&newborn("i-2", now)).await);
+        assert_eq!(wire.calls(), 2, "record, the last of its intent");
+        let into = Warm::Hot { deadline: now.after(HOUR), shared: true };
+        let warmed = Event::WarmedUp { pool: "linux".into(), at: now, into };
+        let idle = moved(&ledger, &created, &warmed).await;
+        assert_eq!(wire.calls(), 1, "replace");
+        let claim = ClaimWrite {
+            id: idle.id.clone(),
+            seen: idle.generation,
+            owner: Owner::Job("j-1".into()),
+            claim: "nonce".into(),
+            trust: "octo/repo".into(),
+            at: now,
+            margin: Duration::from_secs(30),
+            lease: now.after(HOUR),
+        };
+        let claimed = won(ledger.claim(&claim).await);
+        assert_eq!(wire.calls(), 1, "a claim that wins");
+        assert_eq!(ledger.claim(&claim).await, Ok(Written::Lost));
+        assert_eq!(wire.calls(), 1, "a claim that loses");
+        let why = EndReason::Operator;
+        let condemned = Event::Condemned { authority: Authority::Operator, why, at: now };
+        let ending = moved(&ledger, &claimed, &condemned).await;
+        let gone = Event::Gone { at: now, forget_at: now.after(HOUR) };
+        wire.calls();
+        won(ledger.bury(&ending, &ending.on(&gone).unwrap()).await);
+        assert_eq!(wire.calls(), 1, "bury");
+        ledger.read(&claim.id).await.unwrap();
+        assert_eq!(wire.calls(), 1, "read");
+        ledger.owned_by(&claim.owner).await.unwrap();
+        assert_eq!(wire.calls(), 8, "an empty directory: one for each shard");
+        assert_eq!(ledger.standing_by(&"linux".into()).await.unwrap().len(), 1);
+        assert_eq!(wire.calls(), 9, "a directory: one more for up to a hundred records");
+    });
+}
+
+#[test]
+fn every_word_of_the_mailbox_is_one_call() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        let config = ground.account.config(Some(wire.clone())).await;
+        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+        let (key, at) = ("AROA:i-1".into(), ground.clock.now());
+        let order = Order::Withdrawn(Withdrawal {
+            generation: Generation(1),
+            mode: Mode::Drain,
+            at,
+            idle_deadline: at.after(HOUR),
+            removal_token: None,
+        });
+        won(mailbox.post(&key, &order).await);
+        assert_eq!(wire.calls(), 1, "post");
+        mailbox.redact(&key, Generation(1)).await.unwrap();
+        assert_eq!(wire.calls(), 1, "redact");
+        mailbox.inbox(&key, Read::Eventual).await.unwrap();
+        assert_eq!(wire.calls(), 1, "inbox");
+        let beat = Beat { seq: 1, at, phase: Phase::Waiting, boot: "b".to_owned() };
+        mailbox.beat(&key, &beat).await.unwrap();
+        assert_eq!(wire.calls(), 1, "beat");
+        let signal = Signal { generation: Generation(1), owner: None, at, detail: String::new() };
+        mailbox.signal(&key, SignalKind::Acknowledged, &signal).await.unwrap();
+        assert_eq!(wire.calls(), 1, "signal");
+        mailbox.reports(&vec![key; 120]).await.unwrap();
+        assert_eq!(wire.calls(), 1, "the same key is asked for once");
+        let keys: Vec<_> = (0..120).map(|number| format!("k-{number}").as_str().into()).collect();
+        mailbox.reports(&keys).await.unwrap();
+        assert_eq!(wire.calls(), 2, "a hundred reports a call");
+    });
+}
+
+#[test]
+fn a_queue_is_looked_for_once() {
+    real(async {
+        let (ground, wire) = (Ground::new().await, Wire::default());
+        let config = ground.account.config(Some(wire.clone())).await;
+        let spec = QueueSpec {
+            name: "contract-large".into(),
+            kind: QueueKind::Standard,
+            visibility: Duration::from_secs(30),
+            retention: HOUR,
+            dead_letters: None,
+        };
+        SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
+        assert_eq!(wire.calls(), 2, "ensure");
+        let queues = SqsQueues::new(&config, &ground.stack);
+        let message = [Outgoing::now("one".to_owned())];
+        assert_eq!(queues.send(&spec.name, &message).await, Ok(vec![Ok(())]));
+        assert_eq!(wire.calls(), 2, "the address, and the message");
+        queues.send(&spec.name, &message).await.unwrap();
+        assert_eq!(wire.calls(), 1, "send");
+        let received = queues.receive(&spec.name, 10, Duration::ZERO).await.unwrap();
+        assert_eq!((received.len(), wire.calls()), (2, 1), "receive");
+        let receipts: Vec<_> = received.into_iter().map(|delivery| delivery.receipt).collect();
+        queues.delete(&spec.name, &receipts).await.unwrap();
+        assert_eq!(wire.calls(), 1, "delete");
+    });
+}
