@@ -154,7 +154,7 @@ fn every_word_of_the_mailbox_is_one_call() {
 #[test]
 fn a_queue_is_looked_for_once() {
     real(async {
-        let (ground, wire) = (Ground::new().await, Wire::default());
+        let (ground, wire) = (Ground::without_tables().await, Wire::default());
         let config = ground.account.config(Some(wire.clone())).await;
         let spec = QueueSpec {
             name: "contract-large".into(),

@@ -90,19 +90,29 @@ fn wait_for(address: SocketAddr, process: &mut Child) {
     panic!("ministack does not answer at {address}");
 }
 
+/// What a world is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Tables,
+    Queues,
+}
+
 /// An account of its own in the emulator.
 pub(crate) struct Account {
     id: String,
+    service: Service,
     another: SdkConfig,
 }
 
 impl Account {
     /// A new one, with nothing in it.
-    pub(crate) async fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(100_000_000_000);
-        let id = LAST.fetch_add(1, Ordering::Relaxed).to_string();
-        let another = configured(&id, Some(Wire::default())).await;
-        Self { id, another }
+    pub(crate) async fn new(service: Service) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Twelve digits, and not those of another process, should the server be another's.
+        let (process, number) = (std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+        let id = (100_000_000_000 + u64::from(process) * 1_000 + number).to_string();
+        let another = configured(&id, service, Some(Wire::default())).await;
+        Self { id, service, another }
     }
 
     /// What the configuration of another process would be.
@@ -112,7 +122,7 @@ impl Account {
 
     /// This account, through a wire of ours or as everyone else would use it.
     pub(crate) async fn config(&self, wire: Option<Wire>) -> SdkConfig {
-        configured(&self.id, wire).await
+        configured(&self.id, self.service, wire).await
     }
 
     /// The time of this account's queues.
@@ -126,10 +136,18 @@ impl Account {
     }
 }
 
-async fn configured(id: &str, wire: Option<Wire>) -> SdkConfig {
+/// Where the tables are: in ministack, or in a DynamoDB Local that somebody runs for a second
+/// opinion. Both keep accounts apart by the access key.
+fn endpoint(service: Service) -> String {
+    let other = environment("BULLPEN_TEST_DYNAMODB_LOCAL").filter(|_| service == Service::Tables);
+    let other = other.map(|endpoint| endpoint.display().to_string());
+    other.unwrap_or_else(|| format!("http://{}", server().address))
+}
+
+async fn configured(id: &str, service: Service, wire: Option<Wire>) -> SdkConfig {
     let credentials = Credentials::new(id, "not a secret", None, None, "tests");
     let loader = config::loader()
-        .endpoint_url(format!("http://{}", server().address))
+        .endpoint_url(endpoint(service))
         .region(Region::new("eu-west-1"))
         .credentials_provider(credentials);
     match wire {

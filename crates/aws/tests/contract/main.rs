@@ -23,7 +23,7 @@ use bullpen_core::ports::Clock;
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
-use emulator::{Account, real};
+use emulator::{Account, Service, real};
 use wire::Wire;
 
 /// How many rounds the cases that look for races try; ministack does some hundred writes a second.
@@ -37,17 +37,17 @@ struct Ground {
 }
 
 impl Ground {
-    async fn new() -> Self {
+    async fn new(service: Service) -> Self {
         // So late that nothing is forgotten by the emulator's own, real time.
         let begins = "2100-01-01T00:00:00Z".parse().expect("it is RFC 3339");
-        let (account, clock) = (Account::new().await, ManualClock::at(begins));
+        let (account, clock) = (Account::new(service).await, ManualClock::at(begins));
         account.set_time(clock.now());
         let stack = StackName::new("contract").expect("it is plain");
         Self { account, clock, stack }
     }
 
     async fn with_tables() -> Self {
-        let ground = Self::new().await;
+        let ground = Self::new(Service::Tables).await;
         let config = ground.account.config(None).await;
         for _ in 0..2 {
             setup::ensure(&config, &ground.stack, &*ground.clock)
@@ -56,6 +56,11 @@ impl Ground {
         }
         setup::verify(&config, &ground.stack).await.expect("the tables were just made");
         ground
+    }
+
+    /// Queues are made when they are needed.
+    async fn without_tables() -> Self {
+        Self::new(Service::Queues).await
     }
 
     /// Moves the clock, and lets whoever waits at the emulator notice.
@@ -128,7 +133,7 @@ on_aws!(Ledger, DynamoLedger<ManualClock>, false, with_tables, |config, on| {
 on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, with_tables, |config, on| {
     DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
 });
-on_aws!(Queues, SqsQueues, false, new, |config, on| SqsQueues::new(config, &on.stack));
+on_aws!(Queues, SqsQueues, false, without_tables, |config, on| SqsQueues::new(config, &on.stack));
 
 mod ledger {
     bullpen_sim::ledger_contract!(super::Ledger);

@@ -14,7 +14,7 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::mailbox::{Beat, Phase};
 use bullpen_core::ports::{Clock, Fault, Ledger, Mailbox};
 
-use crate::emulator::real;
+use crate::emulator::{Service, real};
 use crate::{Ground, Wire};
 
 #[test]
@@ -38,7 +38,7 @@ fn tables_pay_by_use_and_forget_by_themselves() {
 #[test]
 fn a_missing_table_is_named() {
     real(async {
-        let ground = Ground::new().await;
+        let ground = Ground::new(Service::Tables).await;
         let config = ground.account.config(None).await;
         let error = setup::verify(&config, &ground.stack).await.unwrap_err();
         let said = "table contract-state does not exist: run `bullpen refresh`";
@@ -77,7 +77,7 @@ fn a_table_of_another_layout_is_refused() {
 #[test]
 fn a_table_that_is_not_ours_is_left_alone() {
     real(async {
-        let ground = Ground::new().await;
+        let ground = Ground::new(Service::Tables).await;
         let config = ground.account.config(None).await;
         let id = AttributeDefinition::builder().attribute_name("id");
         let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
@@ -124,7 +124,7 @@ fn an_item_of_a_newer_program_is_not_read() {
 #[test]
 fn what_aws_says_is_the_cause_and_not_the_text() {
     real(async {
-        let ground = Ground::new().await;
+        let ground = Ground::new(Service::Tables).await;
         let wire = Wire::default();
         let config = ground.account.config(Some(wire.clone())).await;
         wire.lose_next_answer();
