@@ -203,3 +203,76 @@ async fn sweep(
     let items = records?.into_iter().filter(|record| record.state.is_live()).collect();
     Ok(Page { items, next: found.next })
 }
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::class::{Architecture, Usage};
+
+    use super::*;
+
+    fn idle() -> Record {
+        let at = Timestamp::from_millis(1_767_600_000_123);
+        let facts = Facts {
+            class: "linux-x64-large".into(),
+            instance_type: "c6i.2xlarge".into(),
+            vcpu: 8,
+            memory_mib: 16_384,
+            zone: "eu-central-1a".into(),
+            usage: Usage::OnDemand,
+            architecture: Architecture::X64,
+            spec_hash: "1:0123456789abcdef0123456789abcdef".into(),
+            pool: Some("linux-x64".into()),
+            mailbox: "AROAEXAMPLEEXAMPLE123:i-0123456789abcdef0".into(),
+            intent: "n-0123456789abcdef0123456789abcdef".into(),
+            launched_at: at,
+        };
+        let owner = Owner::Pool("linux-x64".into());
+        let born = Record::born("i-0123456789abcdef0".into(), facts, owner, None, at);
+        let state = State::Idle { tier: Tier::Hot, since: at, deadline: at, shared: true };
+        Record { state, trust: Some("octo-org/repository".into()), uses: 3, ..born }
+    }
+
+    fn bytes(item: &Item) -> usize {
+        let value = |value: &AttributeValue| match value {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            other => panic!("records have no {other:?}"),
+        };
+        item.iter().map(|(name, found)| name.len() + value(found)).sum()
+    }
+
+    #[test]
+    fn what_was_stored_is_read_back() {
+        let record = idle();
+        let stored = Stored::new(item(&record)).unwrap();
+        assert_eq!(decode(&stored).unwrap(), record);
+    }
+
+    #[test]
+    fn a_claimed_record_takes_tier_and_trust_from_their_attributes() {
+        let claimed = Record {
+            state: State::Claimed {
+                owner: Owner::Job("1".into()),
+                claim: "nonce".into(),
+                tier: Tier::Stopped,
+                trusted_before: Some("octo-org/before".into()),
+                lease: Timestamp::EPOCH,
+            },
+            ..idle()
+        };
+        let mut stored = item(&claimed);
+        assert_eq!(decode(&Stored::new(stored.clone()).unwrap()).unwrap(), claimed);
+        // As the update of a claim leaves it: no tier and no trust in the document.
+        let State::Claimed { owner, claim, lease, .. } = claimed.state.clone() else { panic!() };
+        let bare =
+            State::Claimed { owner, claim, tier: Tier::Released, trusted_before: None, lease };
+        stored.insert("state_doc".to_owned(), json(&bare));
+        assert_eq!(decode(&Stored::new(stored).unwrap()).unwrap(), claimed);
+    }
+
+    /// A write unit is a kibibyte; beyond it every write of a record costs two.
+    #[test]
+    fn a_record_is_one_write_unit() {
+        let size = bytes(&item(&idle()));
+        assert!(size <= 1_024, "{size}");
+    }
+}
