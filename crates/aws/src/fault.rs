@@ -73,8 +73,10 @@ enum Meaning {
 
 const CREDENTIALS: &str =
     "check the AWS credentials, for example with `aws sts get-caller-identity`";
+const CLOCK: &str = "the clock of this machine is wrong";
 const EXPIRED: &str = "the AWS login has expired: log in again";
 const POLICY: &str = "the AWS policy of this role does not allow it";
+const PLACE: &str = "check the AWS region and the network";
 const REGION: &str = "this AWS account may not use this region";
 const TABLES: &str =
     "a table of the stack is missing: check stack and region, or run `bullpen refresh`";
@@ -110,6 +112,8 @@ const TABLE: &[(&str, Meaning)] = &[
     ("ExpiredToken", Meaning::Denied(EXPIRED)),
     ("ExpiredTokenException", Meaning::Denied(EXPIRED)),
     ("RequestExpired", Meaning::Denied(EXPIRED)),
+    ("RequestInTheFuture", Meaning::Denied(CLOCK)),
+    ("RequestTimeTooSkewed", Meaning::Denied(CLOCK)),
     ("IncompleteSignature", Meaning::Denied(CREDENTIALS)),
     ("InvalidAccessKeyId", Meaning::Denied(CREDENTIALS)),
     ("InvalidClientTokenId", Meaning::Denied(CREDENTIALS)),
@@ -170,7 +174,7 @@ where
         SdkError::DispatchFailure(_) if is_about_credentials(error) => Verdict::Refused(
             Fault::Denied(format!("no usable AWS credentials: {} ({CREDENTIALS})", chain(error))),
         ),
-        _ => Verdict::Open(format!("AWS did not answer: {}", chain(error))),
+        _ => Verdict::Open(format!("AWS did not answer: {} ({PLACE})", chain(error))),
     }
 }
 

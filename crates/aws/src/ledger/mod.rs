@@ -43,8 +43,8 @@ mod write;
 pub struct DynamoLedger<C> {
     table: Table,
     clock: Arc<C>,
-    /// Held by whoever changes counters: two at once would meet at the stack's, and one of them
-    /// would have to try again.
+    /// Held by whoever changes counters or takes from an intent: two at once would meet at the
+    /// stack's counter, or at the intent, and one of them would have to try again.
     counting: Mutex<()>,
 }
 
@@ -117,6 +117,7 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     }
 
     async fn record(&self, record: &Record) -> Result<Written<Recorded>, Fault> {
+        let _counting = self.counting.lock().await;
         creation::record(&self.table, record, self.clock.now()).await
     }
 

@@ -33,21 +33,36 @@ pub(super) async fn ensure(queues: &SqsQueues, spec: &QueueSpec) -> Result<Addre
         .set_queue_attributes()
         .queue_url(&url)
         .attributes(QueueAttributeName::VisibilityTimeout, hidden)
-        .attributes(QueueAttributeName::MessageRetentionPeriod, kept)
-        .attributes(QueueAttributeName::RedrivePolicy, redrive(queues, spec).await?);
+        .attributes(QueueAttributeName::MessageRetentionPeriod, kept);
+    let set = match redrive(queues, spec, &url).await? {
+        Some(policy) => set.attributes(QueueAttributeName::RedrivePolicy, policy),
+        None => set,
+    };
     set.send().await.map_err(|error| judge(&error).fault())?;
     Ok(Address { url, fifo })
 }
 
-/// Where worn messages go; an empty text takes an earlier policy away.
-async fn redrive(queues: &SqsQueues, spec: &QueueSpec) -> Result<String, Fault> {
-    let Some((dead, receives)) = &spec.dead_letters else { return Ok(String::new()) };
+/// Where worn messages go. An empty text takes an earlier policy away, and is said only if there is
+/// one.
+async fn redrive(queues: &SqsQueues, spec: &QueueSpec, url: &str) -> Result<Option<String>, Fault> {
+    let Some((dead, receives)) = &spec.dead_letters else {
+        let earlier = attribute(queues, url, QueueAttributeName::RedrivePolicy).await?;
+        return Ok(earlier.filter(|policy| !policy.is_empty()).map(|_| String::new()));
+    };
     let address = queues.address(dead).await?;
-    let call = queues.client.get_queue_attributes().queue_url(address.url);
-    let answer = call.attribute_names(QueueAttributeName::QueueArn).send().await;
-    let found = answer.map_err(|error| judge(&error).fault())?.attributes.unwrap_or_default();
-    let arn = found.get(&QueueAttributeName::QueueArn);
+    let arn = attribute(queues, &address.url, QueueAttributeName::QueueArn).await?;
     let arn = arn.ok_or_else(|| nothing_said("a queue's ARN"))?;
     let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives });
-    Ok(policy.to_string())
+    Ok(Some(policy.to_string()))
+}
+
+/// One attribute of a queue, if it has it.
+async fn attribute(
+    queues: &SqsQueues,
+    url: &str,
+    name: QueueAttributeName,
+) -> Result<Option<String>, Fault> {
+    let call = queues.client.get_queue_attributes().queue_url(url).attribute_names(name.clone());
+    let answer = call.send().await.map_err(|error| judge(&error).fault())?;
+    Ok(answer.attributes.and_then(|mut found| found.remove(&name)))
 }

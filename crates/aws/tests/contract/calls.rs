@@ -164,7 +164,7 @@ fn a_queue_is_looked_for_once() {
             dead_letters: None,
         };
         SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
-        assert_eq!(wire.calls(), 2, "ensure");
+        assert_eq!(wire.calls(), 3, "ensure");
         let queues = SqsQueues::new(&config, &ground.stack);
         let message = [Outgoing::now("one".to_owned())];
         assert_eq!(queues.send(&spec.name, &message).await, Ok(vec![Ok(())]));

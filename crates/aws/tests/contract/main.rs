@@ -5,13 +5,14 @@
 //! answer is lost at the wire, after it was given.
 //!
 //! Besides: what the tables are made of ([`tables`]), and how many calls each operation takes
-//! ([`calls`]).
+//! ([`calls`]), and what becomes of the answers that no emulator gives ([`weather`]).
 //!
 //! Not here: what no emulator shows: throttling, stale reads, permissions (`docs/aws.md`).
 
 mod calls;
 mod emulator;
 mod tables;
+mod weather;
 mod wire;
 
 use std::future::Future;

@@ -1,18 +1,21 @@
-//! A wire that counts calls and can lose an answer after it was given.
+//! A wire that counts calls, can lose an answer after it was given, and can answer in place of AWS.
 //!
 //! Not here: the emulator at its other end.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_smithy_http_client::Builder;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
     SharedHttpConnector,
 };
-use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_runtime_api::http::StatusCode;
+use aws_smithy_types::body::SdkBody;
 
 /// What a test knows of one client's calls, and does to them.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +25,19 @@ pub(crate) struct Wire(Arc<Levers>);
 struct Levers {
     lose_next: AtomicBool,
     calls: AtomicU32,
+    answers: Mutex<VecDeque<(u16, String)>>,
 }
 
 impl Wire {
     /// Loses the next answer.
     pub(crate) fn lose_next_answer(&self) {
         self.0.lose_next.store(true, Ordering::SeqCst);
+    }
+
+    /// Answers the next call that nobody answers yet with this, without passing it on.
+    pub(crate) fn answer_next(&self, status: u16, body: &str) {
+        let mut answers = self.0.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.push_back((status, body.to_owned()));
     }
 
     /// How many calls were made since this was last asked.
@@ -62,6 +72,11 @@ impl HttpConnector for OnWire<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let levers = &self.wire.0;
         levers.calls.fetch_add(1, Ordering::SeqCst);
+        let canned = levers.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        if let Some((status, body)) = canned {
+            let status = StatusCode::try_from(status).expect("it is a status");
+            return HttpConnectorFuture::ready(Ok(HttpResponse::new(status, SdkBody::from(body))));
+        }
         let (answer, lost) =
             (self.inner.call(request), levers.lose_next.swap(false, Ordering::SeqCst));
         HttpConnectorFuture::new(async move {
