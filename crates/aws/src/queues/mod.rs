@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use aws_config::timeout::TimeoutConfig;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
@@ -38,6 +39,8 @@ const BUILT: &str = "everything that the request needs is set";
 pub struct SqsQueues {
     client: Client,
     stack: StackName,
+    /// How long a call may take that does not wait for anything.
+    patience: Duration,
     found: Mutex<BTreeMap<QueueName, Address>>,
 }
 
@@ -51,7 +54,13 @@ struct Address {
 impl SqsQueues {
     /// The queues of this stack.
     pub fn new(config: &SdkConfig, stack: &StackName) -> Self {
-        Self { client: Client::new(config), stack: stack.clone(), found: Mutex::default() }
+        let patience = config.timeout_config().and_then(TimeoutConfig::operation_timeout);
+        Self {
+            client: Client::new(config),
+            stack: stack.clone(),
+            patience: patience.unwrap_or(CALL_TIMEOUT),
+            found: Mutex::default(),
+        }
     }
 
     /// Where a queue is. A caller knows its name and not its kind, so both spellings are tried.
@@ -166,8 +175,8 @@ impl Queues for SqsQueues {
     ) -> Result<Vec<Delivery>, Fault> {
         let address = self.address(queue).await?;
         let max = max.clamp(1, MESSAGES_PER_CALL_MAX);
-        let patience = aws_sdk_sqs::config::Builder::new()
-            .timeout_config(timeouts(CALL_TIMEOUT + wait.min(WAIT_MAX)));
+        let with_patience = aws_sdk_sqs::config::Builder::new()
+            .timeout_config(timeouts(self.patience + wait.min(WAIT_MAX)));
         let answer = self
             .client
             .receive_message()
@@ -176,7 +185,7 @@ impl Queues for SqsQueues {
             .wait_time_seconds(whole_seconds(wait, WAIT_MAX))
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
             .customize()
-            .config_override(patience)
+            .config_override(with_patience)
             .send()
             .await
             .map_err(|error| self.forget_if_gone(queue, judge(&error).fault()))?;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_config::Region;
+use aws_config::timeout::TimeoutConfig;
 use aws_credential_types::Credentials;
 use bullpen_aws::{SdkConfig, config};
 use bullpen_core::time::Timestamp;
@@ -38,30 +39,30 @@ fn environment(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Where ministack is: where we are told, or where `cargo xtask tools` puts it.
-fn program() -> PathBuf {
+/// The Python that ministack is installed for: beside it, where we are told that it is or where
+/// `cargo xtask tools` puts it.
+fn python() -> PathBuf {
     let cache = environment("XDG_CACHE_HOME")
         .or_else(|| environment("HOME").map(|home| home.join(".cache")))
         .unwrap_or_default();
     let program = environment("BULLPEN_MINISTACK").unwrap_or_else(|| cache.join(INSTALLED));
+    let python = program.with_file_name("python3");
     assert!(
-        program.is_file(),
+        program.is_file() && python.is_file(),
         "ministack is not installed at {}: run `cargo xtask tools`, or set BULLPEN_MINISTACK",
         program.display()
     );
-    program
+    python
 }
 
 impl Server {
     fn start() -> Self {
-        let program = program();
-        let python = program.with_file_name("python3");
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/ministack_by_hand.py");
         let clocks = tempfile::tempdir().expect("the system has room for temporary files");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("loopback has a free port");
-        let mut process = Command::new(python)
+        let mut process = Command::new(python())
             .arg(script)
             .env("BIND_HOST", "127.0.0.1")
             .env("GATEWAY_PORT", address.port().to_string())
@@ -145,8 +146,15 @@ fn endpoint(service: Service) -> String {
 }
 
 async fn configured(id: &str, service: Service, wire: Option<Wire>) -> SdkConfig {
+    /// A busy machine makes an emulator slow, and slow is not what these tests are about.
+    const PATIENCE: Duration = Duration::from_secs(60);
     let credentials = Credentials::new(id, "not a secret", None, None, "tests");
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(PATIENCE)
+        .operation_attempt_timeout(PATIENCE)
+        .operation_timeout(PATIENCE);
     let loader = config::loader()
+        .timeout_config(timeouts.build())
         .endpoint_url(endpoint(service))
         .region(Region::new("eu-west-1"))
         .credentials_provider(credentials);

@@ -27,7 +27,8 @@ use bullpen_sim::contract::Harness;
 use emulator::{Account, Service, real};
 use wire::Wire;
 
-/// How many rounds the cases that look for races try; ministack does some hundred writes a second.
+/// How many rounds the cases that look for races try: fewer than elsewhere, because ministack does
+/// some hundred writes a second, one after the other.
 const ROUNDS: u32 = 50;
 
 /// What every harness here has: an account of its own and a clock.
