@@ -217,3 +217,51 @@ fn kind_name(kind: SignalKind) -> String {
         other => unreachable!("a kind is a string, not {other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::instance::Owner;
+    use bullpen_core::mailbox::{Credential, Phase, Secret};
+    use bullpen_core::time::Timestamp;
+
+    use super::*;
+    use crate::table::fixture::stored;
+
+    fn at() -> Timestamp {
+        Timestamp::from_millis(1_767_600_000_123)
+    }
+
+    #[test]
+    fn an_inbox_is_as_it_always_was() {
+        let assignment = Assignment {
+            generation: Generation(7),
+            owner: Owner::Job("41234567890".into()),
+            runner: "prod-41234567890-1".into(),
+            label: "warm".to_owned(),
+            credential: Some(Credential::Jit(Secret::new("not a real one"))),
+            register_by: None,
+            hard_cap: at(),
+        };
+        let inbox = Inbox { assigned: Generation(7), order: Order::Assigned(assignment) };
+        let file = stored(include_str!("../fixtures/v1/inbox.json"));
+        assert_eq!(stored_inbox(&file).unwrap(), inbox);
+    }
+
+    #[test]
+    fn a_report_is_as_it_always_was() {
+        let beat = Beat { seq: 9, at: at(), phase: Phase::Busy, boot: "boot-1".to_owned() };
+        let signal =
+            Signal { generation: Generation(7), owner: None, at: at(), detail: "21".to_owned() };
+        let signals = [(SignalKind::Registered, signal)].into();
+        let file = stored(include_str!("../fixtures/v1/report.json"));
+        assert_eq!(stored_report(&file).unwrap(), Report { beat: Some(beat), signals });
+    }
+
+    #[test]
+    fn an_order_gives_up_its_credential() {
+        let inbox = stored_inbox(&stored(include_str!("../fixtures/v1/inbox.json"))).unwrap();
+        let (credential, bare) = apart(&inbox.order);
+        assert!(credential.is_some());
+        assert!(matches!(bare, Order::Assigned(Assignment { credential: None, .. })));
+    }
+}

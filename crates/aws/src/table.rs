@@ -203,3 +203,39 @@ impl Table {
         Ok(found)
     }
 }
+
+/// Items as files: what was once written must stay readable.
+#[cfg(test)]
+pub(crate) mod fixture {
+    use serde_json::{Map, Value};
+
+    use super::{AttributeValue, Stored};
+
+    /// An item from a file, where texts, numbers and nulls are written as in JSON.
+    pub(crate) fn stored(file: &str) -> Stored {
+        let parsed: Map<String, Value> = serde_json::from_str(file).unwrap();
+        let value = |value: Value| match value {
+            Value::String(text) => AttributeValue::S(text),
+            Value::Number(number) => AttributeValue::N(number.to_string()),
+            Value::Null => AttributeValue::Null(true),
+            other => panic!("no item has {other}"),
+        };
+        let item = parsed.into_iter().map(|(name, found)| (name, value(found))).collect();
+        Stored::new(item).unwrap()
+    }
+
+    /// Fails if an item is not written as it is in the file.
+    #[cfg(feature = "ledger")]
+    pub(crate) fn is_written_as(item: &super::Item, file: &str) {
+        let value = |value: &AttributeValue| match value {
+            AttributeValue::S(text) => Value::from(text.as_str()),
+            AttributeValue::N(digits) => serde_json::from_str(digits).unwrap(),
+            other => panic!("no item has {other:?}"),
+        };
+        let written: Map<String, Value> =
+            item.iter().map(|(name, found)| (name.clone(), value(found))).collect();
+        let expected: Value = serde_json::from_str(file).unwrap();
+        let written = Value::from(written);
+        assert_eq!(written, expected, "written as\n{written:#}");
+    }
+}

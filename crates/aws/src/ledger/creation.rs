@@ -265,3 +265,40 @@ pub(super) async fn bury(
 fn forget_at(intent: &Intent, now: Timestamp) -> Timestamp {
     now.max(intent.deadline).after(Limits::DEFAULT.tombstone_ttl)
 }
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::class::Usage;
+    use bullpen_core::instance::Owner;
+
+    use super::*;
+    use crate::table::fixture::{is_written_as, stored};
+
+    #[test]
+    fn an_intent_is_as_it_always_was() {
+        let file = include_str!("../../fixtures/v1/intent.json");
+        let intent = Intent {
+            id: "n-1".into(),
+            owner: Owner::Job("41234567890".into()),
+            trust: Some("octo-org/repository".into()),
+            class: "linux-x64-large".into(),
+            pool: None,
+            usage: Usage::Spot,
+            spec_hash: "1:abc".into(),
+            count: 3,
+            avoid: std::collections::BTreeSet::new(),
+            outstanding: 2,
+            deadline: Timestamp::from_millis(1_767_600_000_123),
+            revision: Revision(4),
+        };
+        is_written_as(&item(&intent, true), file);
+        assert_eq!(decode(&stored(file)).unwrap(), intent);
+    }
+
+    #[test]
+    fn the_lowest_of_several_ceilings_counts() {
+        let ceiling = |max| Ceiling { scope: Scope::Stack, max };
+        assert_eq!(lowest(&[ceiling(5), ceiling(3)], &Scope::Stack), Some(&ceiling(3)));
+        assert_eq!(lowest(&[ceiling(5)], &Scope::Class("large".into())), None);
+    }
+}

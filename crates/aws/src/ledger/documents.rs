@@ -80,3 +80,23 @@ pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::fixture::{is_written_as, stored};
+
+    #[test]
+    fn a_document_is_as_it_always_was() {
+        let file = include_str!("../../fixtures/v1/document.json");
+        let document = Document {
+            collection: "run/7.1".to_owned(),
+            name: "build".to_owned(),
+            revision: Revision(2),
+            body: "text".to_owned(),
+            forget_at: Some(Timestamp::from_millis(1_768_809_600_123)),
+        };
+        is_written_as(&item(&document), file);
+        assert_eq!(decode(&stored(file)).unwrap(), document);
+    }
+}

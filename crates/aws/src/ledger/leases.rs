@@ -8,11 +8,11 @@ use bullpen_core::ports::{Fault, Written};
 
 use super::keys;
 use super::write::{item_of, landed, put};
-use crate::table::{ITEM_VERSION, Table, json, n};
+use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n};
 
 pub(super) async fn load(table: &Table, name: &LeaseName) -> Result<Option<Lease>, Fault> {
     let stored = table.get(&keys::lease(name), true).await?;
-    stored.as_ref().map(|stored| stored.document("lease_doc")).transpose()
+    stored.as_ref().map(decode).transpose()
 }
 
 /// Stores `next` as it is if the stored lease is still the one that was seen, or still absent.
@@ -21,13 +21,34 @@ pub(super) async fn write(
     seen: Option<Revision>,
     next: &Lease,
 ) -> Result<Written<Lease>, Fault> {
-    let item = item_of(
-        &keys::lease(&next.name),
+    Ok(landed(&put(table, item(next), seen).await?, next.clone()))
+}
+
+fn item(lease: &Lease) -> Item {
+    item_of(
+        &keys::lease(&lease.name),
         [
             ("v", Some(n(ITEM_VERSION))),
-            ("rev", Some(n(next.revision))),
-            ("lease_doc", Some(json(next))),
+            ("rev", Some(n(lease.revision))),
+            ("lease_doc", Some(json(lease))),
         ],
-    );
-    Ok(landed(&put(table, item, seen).await?, next.clone()))
+    )
+}
+
+fn decode(stored: &Stored) -> Result<Lease, Fault> {
+    stored.document("lease_doc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::fixture::{is_written_as, stored};
+
+    #[test]
+    fn a_lease_is_as_it_always_was() {
+        let file = include_str!("../../fixtures/v1/lease.json");
+        let lease = Lease::first("pool/linux".into(), "holder-1".into()).renewed();
+        is_written_as(&item(&lease), file);
+        assert_eq!(decode(&stored(file)).unwrap(), lease);
+    }
 }

@@ -55,7 +55,7 @@ pub(super) fn item(record: &Record) -> Item {
             ("state_name", Some(s(record.state.name().as_str()))),
             ("state_doc", Some(json(&record.state))),
             ("lasting_doc", Some(json(&lasting))),
-            ("tier", tier.map(json)),
+            ("tier_doc", tier.map(json)),
             ("idle_until", idle_until.map(|at| n(at.as_millis()))),
             ("trust_now", record.trust.as_ref().map(|trust| s(trust.as_str()))),
             ("trust_before", trust_before.map(|trust| s(trust.as_str()))),
@@ -73,7 +73,7 @@ pub(super) fn decode(stored: &Stored) -> Result<Record, Fault> {
     let Lasting { facts, uses, tainted } = stored.document("lasting_doc")?;
     let mut state = stored.document("state_doc")?;
     if let State::Claimed { tier, trusted_before, .. } = &mut state {
-        *tier = stored.document::<Tier>("tier")?;
+        *tier = stored.document::<Tier>("tier_doc")?;
         *trusted_before = stored.maybe("trust_before").map(TrustGroup::new);
     }
     Ok(Record {
@@ -209,6 +209,7 @@ mod tests {
     use bullpen_core::class::{Architecture, Usage};
 
     use super::*;
+    use crate::table::fixture::{is_written_as, stored};
 
     fn idle() -> Record {
         let at = Timestamp::from_millis(1_767_600_000_123);
@@ -241,32 +242,28 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_read_back() {
-        let record = idle();
-        let stored = Stored::new(item(&record)).unwrap();
-        assert_eq!(decode(&stored).unwrap(), record);
+    fn an_idle_record_is_as_it_always_was() {
+        let file = include_str!("../../fixtures/v1/record-idle.json");
+        is_written_as(&item(&idle()), file);
+        assert_eq!(decode(&stored(file)).unwrap(), idle());
     }
 
     #[test]
     fn a_claimed_record_takes_tier_and_trust_from_their_attributes() {
+        // As the update of a claim leaves it: no tier and no trust in the document.
+        let file = include_str!("../../fixtures/v1/record-claimed.json");
         let claimed = Record {
             state: State::Claimed {
-                owner: Owner::Job("1".into()),
-                claim: "nonce".into(),
+                owner: Owner::Job("41234567890".into()),
+                claim: "c-0123456789abcdef".into(),
                 tier: Tier::Stopped,
                 trusted_before: Some("octo-org/before".into()),
-                lease: Timestamp::EPOCH,
+                lease: Timestamp::from_millis(1_767_600_300_123),
             },
             ..idle()
         };
-        let mut stored = item(&claimed);
-        assert_eq!(decode(&Stored::new(stored.clone()).unwrap()).unwrap(), claimed);
-        // As the update of a claim leaves it: no tier and no trust in the document.
-        let State::Claimed { owner, claim, lease, .. } = claimed.state.clone() else { panic!() };
-        let bare =
-            State::Claimed { owner, claim, tier: Tier::Released, trusted_before: None, lease };
-        stored.insert("state_doc".to_owned(), json(&bare));
-        assert_eq!(decode(&Stored::new(stored).unwrap()).unwrap(), claimed);
+        assert_eq!(decode(&stored(file)).unwrap(), claimed);
+        assert_eq!(decode(&Stored::new(item(&claimed)).unwrap()).unwrap(), claimed);
     }
 
     /// A write unit is a kibibyte; beyond it every write of a record costs two.

@@ -132,3 +132,24 @@ pub(super) async fn due(
     let items = rows?.into_iter().filter(is_due).collect();
     Ok(Page { items, next: found.next })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::fixture::{is_written_as, stored};
+
+    #[test]
+    fn a_row_is_as_it_always_was() {
+        let file = include_str!("../../fixtures/v1/row.json");
+        let row = JobRow {
+            job: "41234567890".into(),
+            revision: Revision(7),
+            body: r#"{"v":1}"#.to_owned(),
+            waiting: Some(WaitingAt { lane: "pool/linux".into(), repository: "octo/repo".into() }),
+            next_look: Some(Timestamp::from_millis(1_767_600_000_123)),
+            forget_at: Timestamp::from_millis(1_768_809_600_123),
+        };
+        is_written_as(&item(&row), file);
+        assert_eq!(decode(&stored(file)).unwrap(), row);
+    }
+}
