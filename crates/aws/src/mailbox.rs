@@ -42,7 +42,8 @@ impl<C: Clock> DynamoMailbox<C> {
         Self { table: Table::new(config, stack.mailbox_table()), clock }
     }
 
-    /// An update that keeps the item for its whole time again.
+    /// An update that keeps the item for its whole time again. What a newer program wrote it leaves
+    /// alone.
     fn update(&self, key: &Key, set: &str, condition: &str) -> UpdateItemFluentBuilder {
         let keep_until = self.clock.now().after(Limits::DEFAULT.mailbox_ttl);
         self.table
@@ -50,8 +51,9 @@ impl<C: Clock> DynamoMailbox<C> {
             .update_item()
             .table_name(&self.table.name)
             .set_key(Some(key.attributes()))
-            .update_expression(format!("SET forget_at = :forget, {set}"))
-            .condition_expression(condition)
+            .update_expression(format!("SET v = :v, forget_at = :forget{set}"))
+            .condition_expression(format!("(attribute_not_exists(v) OR v <= :v) AND ({condition})"))
+            .expression_attribute_values(":v", n(ITEM_VERSION))
             .expression_attribute_values(":forget", seconds(keep_until))
     }
 }
@@ -88,7 +90,7 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
             Order::Withdrawn(_) => "if_not_exists(assigned, :none)",
         };
         let set = format!(
-            "v = :v, order_gen = :gen, order_step = :step, order_doc = :order, \
+            ", order_gen = :gen, order_step = :step, order_doc = :order, \
              assigned = {assigned} {}",
             if credential.is_some() {
                 ", credential_doc = :credential"
@@ -98,7 +100,6 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         );
         let mut update = self
             .update(&inbox_key(key), &set, NEWER)
-            .expression_attribute_values(":v", n(ITEM_VERSION))
             .expression_attribute_values(":gen", n(rank.generation))
             .expression_attribute_values(":step", n(rank.step))
             .expression_attribute_values(":order", json(&bare))
@@ -122,8 +123,7 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         // Step 0 is an assignment.
         const ITS_OWN: &str = "order_gen = :gen AND order_step = :assignment";
         let update = self
-            .update(&inbox_key(key), "v = :v REMOVE credential_doc", ITS_OWN)
-            .expression_attribute_values(":v", n(ITEM_VERSION))
+            .update(&inbox_key(key), " REMOVE credential_doc", ITS_OWN)
             .expression_attribute_values(":gen", n(generation))
             .expression_attribute_values(":assignment", n(0));
         send_or_drop(update).await
@@ -144,10 +144,9 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
     async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
         const FOLLOWS: &str =
             "attribute_not_exists(beat_boot) OR beat_boot <> :boot OR beat_seq < :seq";
-        let set = "v = :v, beat_boot = :boot, beat_seq = :seq, beat_doc = :beat";
+        let set = ", beat_boot = :boot, beat_seq = :seq, beat_doc = :beat";
         let update = self
             .update(&report_key(key), set, FOLLOWS)
-            .expression_attribute_values(":v", n(ITEM_VERSION))
             .expression_attribute_values(":boot", s(&beat.boot))
             .expression_attribute_values(":seq", n(beat.seq))
             .expression_attribute_values(":beat", json(beat));
@@ -162,10 +161,9 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
     ) -> Result<(), Fault> {
         let kind = kind_name(kind);
         let not_earlier = format!("attribute_not_exists(gen_{kind}) OR gen_{kind} <= :gen");
-        let set = format!("v = :v, gen_{kind} = :gen, signal_{kind} = :signal");
+        let set = format!(", gen_{kind} = :gen, signal_{kind} = :signal");
         let update = self
             .update(&report_key(key), &set, &not_earlier)
-            .expression_attribute_values(":v", n(ITEM_VERSION))
             .expression_attribute_values(":gen", n(signal.generation))
             .expression_attribute_values(":signal", json(signal));
         send_or_drop(update).await

@@ -76,7 +76,7 @@ fn count(table: &Table, scope: &Scope, by: i64) -> Update {
     Update::builder()
         .table_name(&table.name)
         .set_key(Some(keys::counter(scope).attributes()))
-        .update_expression("SET v = :v ADD held_count :by")
+        .update_expression("SET v = if_not_exists(v, :v) ADD held_count :by")
         .expression_attribute_values(":v", n(ITEM_VERSION))
         .expression_attribute_values(":by", n(by))
         .build()
@@ -210,12 +210,15 @@ fn take_one(table: &Table, id: &IntentId, closes_at: Option<Timestamp>) -> Updat
         .table_name(&table.name)
         .set_key(Some(keys::intent(id).attributes()))
         .expression_attribute_values(":one", n(1))
+        .expression_attribute_values(":v", n(ITEM_VERSION))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     let update = match closes_at {
-        None => update.update_expression(TAKE).condition_expression("outstanding_count > :one"),
+        None => update
+            .update_expression(TAKE)
+            .condition_expression("v <= :v AND outstanding_count > :one"),
         Some(at) => update
             .update_expression(format!("{TAKE}, forget_at = :forget REMOVE by_live"))
-            .condition_expression("outstanding_count = :one")
+            .condition_expression("v <= :v AND outstanding_count = :one")
             .expression_attribute_values(":forget", seconds(at)),
     };
     update.build().expect(BUILT)

@@ -114,10 +114,14 @@ fn an_item_of_a_newer_program_is_not_read() {
             .send()
             .await
             .unwrap();
-        let Err(Fault::Unreadable(said)) = mailbox.reports(&[key]).await else {
+        let Err(Fault::Unreadable(said)) = mailbox.reports(std::slice::from_ref(&key)).await else {
             panic!("a newer item was read")
         };
         assert_eq!(said, "out#AROA:i-1: the item has version 99; this program reads up to 1");
+        let later = Beat { seq: 2, ..beat };
+        mailbox.beat(&key, &later).await.unwrap();
+        let still = mailbox.reports(&[key]).await;
+        assert!(matches!(still, Err(Fault::Unreadable(_))), "it was written over: {still:?}");
     });
 }
 
