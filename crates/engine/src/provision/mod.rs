@@ -2,7 +2,7 @@
 //!
 //! Its entry is stored first ([`entry`]). Then selection ([`pickup`], [`worker`]), creation for what
 //! is missing ([`creation`]), and all runners are marked running. A request that was begun before is
-//! resumed ([`resume`]); one that finds a ceiling short waits in line ([`room`]); one that cannot be
+//! resumed (`resume`); one that finds a ceiling short waits in line (`room`); one that cannot be
 //! fulfilled, or is cancelled, gives everything back ([`undo`]): whatever it holds is found by its
 //! owner directory, the same way a release finds it.
 //!
