@@ -6,7 +6,8 @@ use std::error::Error;
 use std::iter::successors;
 use std::path::PathBuf;
 
-use bullpen_embedded::machine::{self, InFile};
+use bullpen_agent::Ending;
+use bullpen_embedded::machine::{self, InFile, LiveError};
 use bullpen_embedded::system::SystemClock;
 
 use crate::exit::Exit;
@@ -25,7 +26,7 @@ pub(crate) struct AgentArgs {
 
 /// Lives until the machine is to end.
 pub(crate) fn run(args: &AgentArgs) -> Exit {
-    match machine::run(&args.machine, &args.boot, &SystemClock::new(), &InFile) {
+    match live(args) {
         Ok(_) => Exit::Done,
         Err(error) => {
             let causes = successors(Some(&error as &dyn Error), |&error| error.source());
@@ -34,4 +35,14 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
             Exit::Failed
         }
     }
+}
+
+/// By the way that leads to this machine's mailboxes.
+fn live(args: &AgentArgs) -> Result<Ending, LiveError> {
+    let clock = SystemClock::new();
+    #[cfg(feature = "aws")]
+    if let machine::MailboxPlace::DynamoDb { .. } = machine::mailbox_place(&args.machine)? {
+        return machine::run(&args.machine, &args.boot, &clock, &crate::house::aws::InDynamoDb);
+    }
+    machine::run(&args.machine, &args.boot, &clock, &InFile)
 }

@@ -126,7 +126,7 @@ async fn stage(place: &Path, opened: Opened, signals: &mut Signals) -> Result<Re
     ));
     let stage = play::Stage { house: &house, stand_in: &stand_in, args: &args, place, clock };
     let played = Box::pin(watched(&stage, signals)).await;
-    let ended = end(house, place).await;
+    let ended = Box::pin(end(house, place)).await;
     stand_in.stop().await;
     match (played, ended) {
         (Ok(played), Ok(machines)) => Ok(Report::new(played, boot, machines, clock.monotonic())),

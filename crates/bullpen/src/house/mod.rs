@@ -15,7 +15,7 @@ use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
-use bullpen_core::ports::{Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
+use bullpen_core::ports::{Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
@@ -30,6 +30,8 @@ use crate::inputs::{
     CommonInputs, Credential, Engine, Environment, GithubInputs, Scope, UsageError, files,
 };
 
+#[cfg(feature = "aws")]
+pub(crate) mod aws;
 mod door;
 
 pub(crate) use door::Door;
@@ -122,6 +124,10 @@ pub(crate) enum NoHouse {
     /// The App's key is none.
     #[error("--app-key cannot be used")]
     Key(#[from] BadKey),
+    /// AWS cannot be used as it is configured, or its tables cannot.
+    #[cfg(feature = "aws")]
+    #[error("the AWS engine cannot be used")]
+    Aws(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The stack's parameters cannot be read.
     #[error("could not read what refresh stored")]
     Parameters(#[source] Fault),
@@ -136,6 +142,8 @@ impl NoHouse {
             Self::State { .. } => {
                 Some("give a directory that this user may write in as --state".to_owned())
             }
+            #[cfg(feature = "aws")]
+            Self::Aws(_) => None,
             Self::Usage(_) | Self::Github(_) | Self::Key(_) | Self::Parameters(_) => None,
         }
     }
@@ -174,6 +182,12 @@ pub(crate) trait Errand {
     /// What comes of it.
     type Outcome;
 
+    /// Whether stores that are not there are made first; files always are.
+    #[cfg(feature = "aws")]
+    fn makes_stores(&self) -> bool {
+        false
+    }
+
     /// Does it.
     async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome;
 }
@@ -182,6 +196,11 @@ pub(crate) trait Errand {
 pub(crate) async fn visit<E: Errand>(plans: &Plans<'_>, errand: E) -> Result<E::Outcome, NoHouse> {
     match plans.common.stack.engine {
         Engine::Embedded => Ok(Box::pin(errand.run(build(plans).await?)).await),
+        #[cfg(feature = "aws")]
+        Engine::Aws => {
+            let house = aws::build(plans, errand.makes_stores()).await?;
+            Ok(Box::pin(errand.run(house)).await)
+        }
     }
 }
 
@@ -206,8 +225,9 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
     clock: Arc<SystemClock>,
 ) -> Result<House<HousePorts<L, Q, M>>, NoHouse> {
     let Stores { ledger, queues, mailbox, place, agents_have } = stores;
-    let parameters = kept::<Parameters>(&ledger).await?.unwrap_or_default();
-    let tokens = kept::<KeptTokens>(&ledger).await?;
+    let documents = ledger.documents(COLLECTION).await.map_err(NoHouse::Parameters)?;
+    let parameters = kept::<Parameters>(&documents)?.unwrap_or_default();
+    let tokens = kept::<KeptTokens>(&documents)?;
     let mut limits = plans.file.limits.clone();
     parameters.applied_to(&mut limits);
     let github = &plans.common.github;
@@ -243,9 +263,10 @@ fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
     path.canonicalize().map_err(failed)
 }
 
-async fn kept<T: Kept>(ledger: &impl Ledger) -> Result<Option<T>, NoHouse> {
-    let stored = ledger.document(COLLECTION, T::NAME).await.map_err(NoHouse::Parameters)?;
-    let Some(stored) = stored else { return Ok(None) };
+fn kept<T: Kept>(documents: &[Document]) -> Result<Option<T>, NoHouse> {
+    let Some(stored) = documents.iter().find(|document| document.name == T::NAME) else {
+        return Ok(None);
+    };
     decode(&stored.body)
         .map(Some)
         .map_err(|error| NoHouse::Parameters(Fault::Unreadable(error.to_string())))

@@ -50,6 +50,20 @@ pub(crate) struct CommonArgs {
 pub(crate) enum Engine {
     /// In files of this machine.
     Embedded,
+    /// In DynamoDB and SQS.
+    #[cfg(feature = "aws")]
+    Aws,
+}
+
+impl Engine {
+    /// The ones in this build, by name.
+    const HERE: &[(&str, Self)] = &[
+        ("embedded", Self::Embedded),
+        #[cfg(feature = "aws")]
+        ("aws", Self::Aws),
+    ];
+    /// All there are.
+    const ALL: [&str; 2] = ["embedded", "aws"];
 }
 
 /// What machines are. Another one is another variant, when it is in the build.
@@ -57,6 +71,13 @@ pub(crate) enum Engine {
 pub(crate) enum Fleet {
     /// Process trees of this machine.
     Process,
+}
+
+impl Fleet {
+    /// The ones in this build, by name.
+    const HERE: &[(&str, Self)] = &[("process", Self::Process)];
+    /// All there are.
+    const ALL: [&str; 2] = ["process", "ec2"];
 }
 
 /// Where the state is, and how to tell; checked.
@@ -99,8 +120,8 @@ impl StackInputs {
             state: state(reader, args.state.as_ref())?,
             config: path_of("config", &args.config)?,
             stack: path_of("stack", &args.stack)?,
-            engine: built(engine.as_ref(), ("embedded", Engine::Embedded), "aws")?,
-            fleet: built(fleet.as_ref(), ("process", Fleet::Process), "ec2")?,
+            engine: built(engine.as_ref(), Engine::HERE, &Engine::ALL)?,
+            fleet: built(fleet.as_ref(), Fleet::HERE, &Fleet::ALL)?,
             json: json.map_or(Ok(false), |given| boolean(&given))?,
         })
     }
@@ -135,19 +156,27 @@ fn state(reader: Reader<'_>, flag: Option<&String>) -> Result<PathBuf, UsageErro
     })
 }
 
-/// The one that is in this build; the other one is named, and said to be missing.
-fn built<T>(given: Option<&Given>, here: (&str, T), missing: &str) -> Result<T, UsageError> {
-    let (word, value) = here;
-    match given {
-        None => Ok(value),
-        Some(given) if given.word() == word => Ok(value),
-        Some(given) if given.word() == missing => {
-            let line = format!("{}: \"{missing}\" is not in this build; use {word}", given.place);
-            Err(UsageError::new(line))
-        }
-        Some(given) => {
-            let hint = spelling::hint(&spelling::nearest(given.word(), [word, missing]));
-            Err(given.refuse(format!("{word}, the only one in this build{hint}")))
-        }
+/// One that is in this build, the first of them if none is given; another one that there is, is named
+/// and said to be missing.
+fn built<T: Copy>(
+    given: Option<&Given>,
+    here: &[(&str, T)],
+    all: &[&str],
+) -> Result<T, UsageError> {
+    let words: Vec<&str> = here.iter().map(|(word, _)| *word).collect();
+    let Some(given) = given else {
+        return here.first().map(|(_, value)| *value).ok_or_else(|| UsageError::new("none built"));
+    };
+    if let Some((_, value)) = here.iter().find(|(word, _)| *word == given.word()) {
+        return Ok(*value);
     }
+    let words = words.join(" or ");
+    if all.contains(&given.word()) {
+        let line =
+            format!("{}: \"{}\" is not in this build; use {words}", given.place, given.word());
+        return Err(UsageError::new(line));
+    }
+    let hint = spelling::hint(&spelling::nearest(given.word(), all.iter().copied()));
+    let only = if here.len() == 1 { ", the only one in this build" } else { "" };
+    Err(given.refuse(format!("{words}{only}{hint}")))
 }

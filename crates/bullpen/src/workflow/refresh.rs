@@ -42,6 +42,11 @@ struct PuttingInOrder<'a> {
 impl Errand for PuttingInOrder<'_> {
     type Outcome = Result<Exit, Failure>;
 
+    #[cfg(feature = "aws")]
+    fn makes_stores(&self) -> bool {
+        !self.inputs.dry_run
+    }
+
     async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
         let desired = desired(self.inputs, &house);
         let (reports, notes) = if self.inputs.dry_run {

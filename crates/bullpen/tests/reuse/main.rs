@@ -45,6 +45,8 @@
 //!
 //! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`).
 
+#[cfg(feature = "aws")]
+mod aws;
 mod call;
 mod cancelled;
 mod crowd;

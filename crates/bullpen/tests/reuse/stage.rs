@@ -82,6 +82,12 @@ impl Stage {
         stage
     }
 
+    /// From now on every command has this variable.
+    #[cfg(feature = "aws")]
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.environment.insert(name.to_owned(), value.to_owned());
+    }
+
     /// From now on these limits hold.
     pub(crate) fn limit(&self, limits: &[(&str, &str)]) {
         let mut all: BTreeMap<&str, &str> = PATIENT.iter().copied().collect();

@@ -50,6 +50,9 @@ pub enum LiveError {
         /// Where.
         place: &'static str,
     },
+    /// The mailboxes cannot be used as they are configured.
+    #[error("the mailboxes cannot be used")]
+    Unusable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Another agent lives on this machine.
     #[error("another agent lives in {}", dir.display())]
     Taken {

@@ -1,0 +1,163 @@
+//! The same cases with the ledger, the queues and the mailboxes on an emulator of DynamoDB and SQS,
+//! and agents that find their mailboxes there; everything but EC2.
+//!
+//! Not here: the adapters alone (`bullpen-aws` has its contract suites).
+#![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bullpen_faulty::{Fault, Ministack, Plan, Proxy};
+use futures_util::future::join_all;
+use rustix::process::Signal;
+
+use crate::call::Call;
+use crate::stage::{HASTY, Stage};
+
+/// One emulator for all worlds; an access key of twelve digits is an account of its own there.
+static EMULATOR: LazyLock<Ministack> =
+    LazyLock::new(|| Ministack::start().expect("`cargo xtask tools` installs it"));
+
+static ACCOUNTS: AtomicU64 = AtomicU64::new(100_000_000_000);
+
+/// A world on AWS's storage, with its tables made.
+async fn stage(limits: &[(&str, &str)]) -> Stage {
+    let account = ACCOUNTS.fetch_add(1, Ordering::Relaxed).to_string();
+    let mut stage = Stage::with(limits).await;
+    for (name, value) in [
+        ("INPUT_ENGINE", "aws"),
+        ("INPUT_FLEET", "process"),
+        ("AWS_ENDPOINT_URL", &EMULATOR.url()),
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_ACCESS_KEY_ID", &account),
+        ("AWS_SECRET_ACCESS_KEY", "not a secret"),
+    ] {
+        stage.set(name, value);
+    }
+    stage.refresh().await;
+    stage
+}
+
+#[tokio::test]
+async fn three_are_created_then_reused_then_made_up_to_five() {
+    let stage = stage(&[]).await;
+    let first = stage.provision(3, "one").await;
+    assert_eq!(first.counts(), (0, 3));
+    stage.runs_job(first.label(), "true").await;
+    stage.release("one").await;
+    let second = stage.provision(3, "two").await;
+    assert_eq!((second.counts(), second.ids()), ((3, 0), first.ids()));
+    stage.release("two").await;
+    let third = stage.provision(5, "three").await;
+    assert_eq!(third.counts(), (3, 2));
+    stage.runs_job(third.label(), "true").await;
+    stage.verify().await;
+}
+
+/// Four requests of three at once, six idle machines: six are reused, six created, none is twice.
+#[tokio::test]
+async fn requests_at_once_share_what_is_idle() {
+    let stage = stage(&[]).await;
+    let warm = stage.provision(6, "warm").await;
+    stage.release("warm").await;
+    let names: Vec<String> = (0..4).map(|number| format!("crowd-{number}")).collect();
+    let all = join_all(names.iter().map(|name| stage.provision(3, name))).await;
+    let (reused, created) = all.iter().fold((0, 0), |(reused, created), one| {
+        let counts = one.counts();
+        (reused + counts.0, created + counts.1)
+    });
+    assert_eq!((reused, created), (6, 6));
+    let ids: BTreeSet<String> = all.iter().flat_map(crate::stage::Provisioned::ids).collect();
+    assert_eq!(ids.len(), 12, "nothing has two owners");
+    assert!(ids.is_superset(&warm.ids()));
+    stage.verify().await;
+}
+
+/// A provision that was killed is resumed by the next, with exactly the runners it wants.
+#[tokio::test]
+async fn a_killed_provision_is_resumed() {
+    let stage = stage(HASTY).await;
+    let mut killed = stage.bullpen("provision --count 3 --name one --json").start();
+    killed.tells("launching").await;
+    killed.signal(Signal::KILL);
+    killed.ends().await;
+    let resumed = stage.provision(3, "one").await;
+    assert_eq!(resumed.ids().len(), 3);
+    stage.release("one").await;
+    stage.verify().await;
+}
+
+/// Answers that are lost after the write landed, throttles, resets, conflicts: the request is
+/// fulfilled all the same, and nothing is doubled.
+#[tokio::test]
+async fn a_bad_wire_costs_time_and_nothing_else() {
+    let stage = stage(&[]).await;
+    let warm = stage.provision(4, "warm").await;
+    stage.release("warm").await;
+    let plan = [Fault::Throttled, Fault::InternalError, Fault::ResetBefore, Fault::AnswerLost]
+        .into_iter()
+        .chain([Fault::Conflict])
+        .fold(Plan::seeded(7), |plan, fault| plan.with(fault, 40));
+    let proxy = Proxy::start(EMULATOR.address(), plan).await.expect("some port is free");
+    let through = |call: Call| call.with("AWS_ENDPOINT_URL", &proxy.url());
+    for round in 0..4 {
+        let line = format!("provision --count 4 --name bad-{round} --json");
+        let told = through(stage.bullpen(&line)).run().await.json();
+        let provisioned = crate::stage::Provisioned(told);
+        assert_eq!(provisioned.ids().len(), 4, "round {round}");
+        through(stage.bullpen(&format!("release --name bad-{round}"))).run().await.exits(0);
+        stage.refresh().await;
+    }
+    let faults: u64 = Fault::ALL.iter().map(|fault| proxy.counts().total().of(*fault)).sum();
+    assert!(faults > 10, "only {faults} faults: the wire was not bad");
+    proxy.stop().await;
+    stage.verify().await;
+    assert!(warm.ids().len() == 4);
+}
+
+/// What a warm request costs, agents' calls apart: they go past the proxy.
+#[tokio::test]
+async fn calls_of_a_warm_request() {
+    let stage = stage(&[]).await;
+    stage.provision(50, "warm").await;
+    stage.release("warm").await;
+    for count in [1_u64, 10, 50] {
+        let proxy = Proxy::start(EMULATOR.address(), Plan::calm()).await.expect("a free port");
+        let line = format!("provision --count {count} --name warm-{count} --json");
+        let call = stage.bullpen(&line).with("AWS_ENDPOINT_URL", &proxy.url());
+        let told = crate::stage::Provisioned(call.run().await.json());
+        assert_eq!(told.counts(), (count, 0));
+        let counts = proxy.counts();
+        let mut calls: Vec<(String, u64)> = Vec::new();
+        for (_, operation, tally) in counts.each() {
+            calls.push((operation.to_owned(), tally.arrived));
+        }
+        println!("{count} warm runners: {} calls {calls:?}", counts.total().arrived);
+        proxy.stop().await;
+        stage.release(&format!("warm-{count}")).await;
+        if count == 50 {
+            assert!(counts.total().arrived <= 2 * count, "{calls:?}");
+        }
+    }
+}
+
+/// Missing credentials, no region, no tables: one line that says what to do, and nothing is made.
+#[tokio::test]
+async fn what_is_not_configured_is_said_in_one_line() {
+    let stage = Stage::new().await;
+    let engine = |call: Call| {
+        call.with("INPUT_ENGINE", "aws")
+            .with("AWS_ENDPOINT_URL", &EMULATOR.url())
+            .with("AWS_EC2_METADATA_DISABLED", "true")
+    };
+    let call = engine(stage.bullpen("provision --name one"));
+    call.run().await.exits(1).says("set AWS_REGION");
+    let call = engine(stage.bullpen("provision --name one")).with("AWS_REGION", "eu-west-1");
+    call.run().await.exits(1).says("no AWS credentials were found");
+    let call = engine(stage.bullpen("provision --name one"))
+        .with("AWS_REGION", "eu-west-1")
+        .with("AWS_ACCESS_KEY_ID", "999999999999")
+        .with("AWS_SECRET_ACCESS_KEY", "not a secret");
+    call.run().await.exits(1).says("run `bullpen refresh`");
+}
