@@ -7,6 +7,8 @@
 //! Not here: deciding anything (`bullpen-core` does), or trying again: the engine does that, and
 //! counts it.
 
+#[cfg(feature = "mailbox")]
+mod batch;
 pub mod config;
 #[cfg(any(feature = "mailbox", feature = "queues"))]
 mod fault;
@@ -21,6 +23,8 @@ mod queues;
 pub mod setup;
 #[cfg(feature = "mailbox")]
 mod table;
+#[cfg(feature = "mailbox")]
+mod transaction;
 
 pub use aws_config::SdkConfig;
 #[cfg(feature = "ledger")]

@@ -10,6 +10,9 @@
 //! removing it needs no reading either. An agent uses `GetItem` on its inbox and `UpdateItem` on its
 //! report, and nothing else.
 //!
+//! Assignments to many agents go in transactions ([`crate::batch`]). A withdrawal always goes alone:
+//! what it stores depends on what was assigned before, and a transaction returns nothing.
+//!
 //! Nothing wakes a waiter: `wait` sleeps.
 //!
 //! Not here: the rules themselves (`Inbox::accept`, `Beat::follows`); the conditions only repeat them.
@@ -20,15 +23,17 @@ use std::time::Duration;
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemOutput;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::ReturnValue;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem, Update};
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::limits::{Limits, MAILBOX_BYTES_MAX};
 use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Report, Signal, SignalKind};
 use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
 
+use crate::batch::{self, Part};
 use crate::fault::{Verdict, judge};
 use crate::names::StackName;
-use crate::table::{ITEM_VERSION, Key, Stored, Table, json, n, s, seconds};
+use crate::table::{ITEM_VERSION, Item, Key, Stored, Table, json, n, s, seconds};
+use crate::transaction::BUILT;
 
 /// The mailboxes of one stack.
 pub struct DynamoMailbox<C> {
@@ -42,19 +47,92 @@ impl<C: Clock> DynamoMailbox<C> {
         Self { table: Table::new(config, stack.mailbox_table()), clock }
     }
 
-    /// An update that keeps the item for its whole time again. What a newer program wrote it leaves
+    /// A change that keeps the item for its whole time again. What a newer program wrote it leaves
     /// alone.
-    fn update(&self, key: &Key, set: &str, condition: &str) -> UpdateItemFluentBuilder {
+    fn change(&self, key: &Key, set: &str, condition: &str) -> Change {
         let keep_until = self.clock.now().after(Limits::DEFAULT.mailbox_ttl);
-        self.table
-            .client
-            .update_item()
-            .table_name(&self.table.name)
-            .set_key(Some(key.attributes()))
-            .update_expression(format!("SET v = :v, forget_at = :forget{set}"))
-            .condition_expression(format!("(attribute_not_exists(v) OR v <= :v) AND ({condition})"))
-            .expression_attribute_values(":v", n(ITEM_VERSION))
-            .expression_attribute_values(":forget", seconds(keep_until))
+        let change = Change {
+            key: key.attributes(),
+            expression: format!("SET v = :v, forget_at = :forget{set}"),
+            condition: format!("(attribute_not_exists(v) OR v <= :v) AND ({condition})"),
+            values: Item::new(),
+        };
+        change.with(":v", n(ITEM_VERSION)).with(":forget", seconds(keep_until))
+    }
+
+    /// An order that is stored if it is newer than what is stored.
+    fn posting(&self, key: &MailboxKey, order: &Order) -> Change {
+        const NEWER: &str = "attribute_not_exists(order_gen) OR order_gen < :gen \
+             OR (order_gen = :gen AND order_step < :step)";
+        let (rank, (credential, bare)) = (order.rank(), apart(order));
+        let assigned = match order {
+            Order::Assigned(_) => ":gen",
+            Order::Withdrawn(_) => "if_not_exists(assigned, :none)",
+        };
+        let set = format!(
+            ", order_gen = :gen, order_step = :step, order_doc = :order, \
+             assigned = {assigned} {}",
+            if credential.is_some() {
+                ", credential_doc = :credential"
+            } else {
+                "REMOVE credential_doc"
+            }
+        );
+        let mut change = self
+            .change(&inbox_key(key), &set, NEWER)
+            .with(":gen", n(rank.generation))
+            .with(":step", n(rank.step))
+            .with(":order", json(&bare));
+        if let Order::Withdrawn(_) = order {
+            change = change.with(":none", n(0));
+        }
+        if let Some(credential) = &credential {
+            change = change.with(":credential", json(credential));
+        }
+        change
+    }
+
+    /// An assignment as a part of many; none for a withdrawal.
+    fn assigning(&self, key: &MailboxKey, order: &Order) -> Option<Part<Inbox>> {
+        let Order::Assigned(_) = order else { return None };
+        // An accepted assignment is the whole inbox, whatever was there.
+        let stores = Inbox::accept(None, order.clone()).ok()?;
+        Some(Part { write: self.posting(key, order).part(&self.table), stores })
+    }
+}
+
+/// A conditional change of one item: a call of its own, or a part of a transaction.
+struct Change {
+    key: Item,
+    expression: String,
+    condition: String,
+    values: Item,
+}
+
+impl Change {
+    fn with(mut self, name: &str, value: AttributeValue) -> Self {
+        self.values.insert(name.to_owned(), value);
+        self
+    }
+
+    fn alone(self, table: &Table) -> UpdateItemFluentBuilder {
+        let update = table.client.update_item().table_name(&table.name).set_key(Some(self.key));
+        update
+            .update_expression(self.expression)
+            .condition_expression(self.condition)
+            .set_expression_attribute_values(Some(self.values))
+    }
+
+    fn part(self, table: &Table) -> TransactWriteItem {
+        let update = Update::builder()
+            .table_name(&table.name)
+            .set_key(Some(self.key))
+            .update_expression(self.expression)
+            .condition_expression(self.condition)
+            .set_expression_attribute_values(Some(self.values))
+            .build()
+            .expect(BUILT);
+        TransactWriteItem::builder().update(update).build()
     }
 }
 
@@ -82,35 +160,8 @@ fn report_key(key: &MailboxKey) -> Key {
 
 impl<C: Clock> Mailbox for DynamoMailbox<C> {
     async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
-        const NEWER: &str = "attribute_not_exists(order_gen) OR order_gen < :gen \
-             OR (order_gen = :gen AND order_step < :step)";
-        let (rank, (credential, bare)) = (order.rank(), apart(order));
-        let assigned = match order {
-            Order::Assigned(_) => ":gen",
-            Order::Withdrawn(_) => "if_not_exists(assigned, :none)",
-        };
-        let set = format!(
-            ", order_gen = :gen, order_step = :step, order_doc = :order, \
-             assigned = {assigned} {}",
-            if credential.is_some() {
-                ", credential_doc = :credential"
-            } else {
-                "REMOVE credential_doc"
-            }
-        );
-        let mut update = self
-            .update(&inbox_key(key), &set, NEWER)
-            .expression_attribute_values(":gen", n(rank.generation))
-            .expression_attribute_values(":step", n(rank.step))
-            .expression_attribute_values(":order", json(&bare))
-            .return_values(ReturnValue::AllNew);
-        if let Order::Withdrawn(_) = order {
-            update = update.expression_attribute_values(":none", n(0));
-        }
-        if let Some(credential) = &credential {
-            update = update.expression_attribute_values(":credential", json(credential));
-        }
-        match send(update).await {
+        let update = self.posting(key, order).alone(&self.table);
+        match send(update.return_values(ReturnValue::AllNew)).await {
             Ok(Some(done)) => {
                 stored_inbox(&Stored::new(done.attributes.unwrap_or_default())?).map(Written::Won)
             }
@@ -119,14 +170,23 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         }
     }
 
+    async fn post_all(&self, orders: &[(MailboxKey, Order)]) -> Vec<Result<Written<Inbox>, Fault>> {
+        let parts = orders.iter().map(|(key, order)| self.assigning(key, order)).collect();
+        let alone = |number: usize| {
+            let (key, order) = &orders[number];
+            self.post(key, order)
+        };
+        batch::write(&self.table, parts, alone).await
+    }
+
     async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {
         // Step 0 is an assignment.
         const ITS_OWN: &str = "order_gen = :gen AND order_step = :assignment";
         let update = self
-            .update(&inbox_key(key), " REMOVE credential_doc", ITS_OWN)
-            .expression_attribute_values(":gen", n(generation))
-            .expression_attribute_values(":assignment", n(0));
-        send_or_drop(update).await
+            .change(&inbox_key(key), " REMOVE credential_doc", ITS_OWN)
+            .with(":gen", n(generation))
+            .with(":assignment", n(0));
+        send_or_drop(update.alone(&self.table)).await
     }
 
     async fn inbox(&self, key: &MailboxKey, read: Read) -> Result<Option<Inbox>, Fault> {
@@ -146,11 +206,11 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
             "attribute_not_exists(beat_boot) OR beat_boot <> :boot OR beat_seq < :seq";
         let set = ", beat_boot = :boot, beat_seq = :seq, beat_doc = :beat";
         let update = self
-            .update(&report_key(key), set, FOLLOWS)
-            .expression_attribute_values(":boot", s(&beat.boot))
-            .expression_attribute_values(":seq", n(beat.seq))
-            .expression_attribute_values(":beat", json(beat));
-        send_or_drop(update).await
+            .change(&report_key(key), set, FOLLOWS)
+            .with(":boot", s(&beat.boot))
+            .with(":seq", n(beat.seq))
+            .with(":beat", json(beat));
+        send_or_drop(update.alone(&self.table)).await
     }
 
     async fn signal(
@@ -163,10 +223,10 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         let not_earlier = format!("attribute_not_exists(gen_{kind}) OR gen_{kind} <= :gen");
         let set = format!(", gen_{kind} = :gen, signal_{kind} = :signal");
         let update = self
-            .update(&report_key(key), &set, &not_earlier)
-            .expression_attribute_values(":gen", n(signal.generation))
-            .expression_attribute_values(":signal", json(signal));
-        send_or_drop(update).await
+            .change(&report_key(key), &set, &not_earlier)
+            .with(":gen", n(signal.generation))
+            .with(":signal", json(signal));
+        send_or_drop(update.alone(&self.table)).await
     }
 
     async fn wait(&self, _key: &MailboxKey, at_most: Duration) {

@@ -23,9 +23,10 @@ use bullpen_core::time::Timestamp;
 use super::keys::{self, Kind};
 use super::listing::{self, Freshness};
 use super::records;
-use super::write::{BUILT, Failed, Transacted, item_of, landed, transact, written};
+use super::write::{item_of, landed};
 use crate::fault::Verdict;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+use crate::transaction::{BUILT, Failed, Transacted, transact, written};
 
 /// How often the last machine of an intent may turn out not to be the last, or the reverse.
 const SURPRISES_MAX: u32 = 4;

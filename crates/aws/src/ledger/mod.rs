@@ -65,8 +65,14 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     }
 
     async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
-        must(next.state.is_live(), "only a burial stores a tombstone")?;
         records::replace(&self.table, seen.revision, next).await
+    }
+
+    async fn replace_all(
+        &self,
+        writes: &[(Record, Record)],
+    ) -> Vec<Result<Written<Record>, Fault>> {
+        records::replace_all(&self.table, writes).await
     }
 
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {

@@ -8,7 +8,7 @@
 //! Not here: a machine's first record, which takes its reservation from an intent
 //! ([`super::creation`]).
 
-use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue};
+use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue, TransactWriteItem};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
 use bullpen_core::instance::{Facts, Owner, Record, State, StateName, Tier};
 use bullpen_core::message::Advert;
@@ -18,9 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Kind};
 use super::listing::{self, Freshness};
-use super::write::{BUILT, item_of, landed, put};
+use super::must;
+use super::write::{item_of, landed, put};
+use crate::batch::{self, Part};
 use crate::fault::judge;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+use crate::transaction::BUILT;
 
 /// What of a record no claim changes.
 #[derive(Serialize, Deserialize)]
@@ -142,11 +145,36 @@ pub(super) async fn replace(
     seen: Revision,
     next: &Record,
 ) -> Result<Written<Record>, Fault> {
+    must(next.state.is_live(), "only a burial stores a tombstone")?;
     let next = Record { revision: seen.next(), ..next.clone() };
     Ok(landed(&put(table, item(&next), Some(seen)).await?, next))
 }
 
-/// The same, as a part of a transaction.
+/// Replaces many, each for itself.
+pub(super) async fn replace_all(
+    table: &Table,
+    writes: &[(Record, Record)],
+) -> Vec<Result<Written<Record>, Fault>> {
+    let part = |(seen, next): &(Record, Record)| {
+        let next = Record { revision: seen.revision.next(), ..next.clone() };
+        let put = Put::builder()
+            .table_name(&table.name)
+            .set_item(Some(item(&next)))
+            .condition_expression("rev = :seen")
+            .expression_attribute_values(":seen", n(seen.revision))
+            .build()
+            .expect(BUILT);
+        let write = TransactWriteItem::builder().put(put).build();
+        next.state.is_live().then_some(Part { write, stores: next })
+    };
+    let alone = |number: usize| {
+        let (seen, next) = &writes[number];
+        replace(table, seen.revision, next)
+    };
+    batch::write(table, writes.iter().map(part).collect(), alone).await
+}
+
+/// One of a swap's two, as a part of its transaction.
 pub(super) fn replacing(table: &Table, seen: Revision, next: &Record) -> Put {
     let next = Record { revision: seen.next(), ..next.clone() };
     Put::builder()

@@ -12,8 +12,9 @@ use futures_util::future::try_join_all;
 
 use super::keys::{self, Kind, SHARDS};
 use super::listing::{self, Freshness};
-use super::write::{BUILT, item_of, landed, put};
+use super::write::{item_of, landed, put};
 use crate::table::{ITEM_VERSION, Item, Stored, Table, n, s, seconds};
+use crate::transaction::BUILT;
 
 fn item(row: &JobRow) -> Item {
     let waiting = row.waiting.as_ref();

@@ -5,9 +5,9 @@
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use bullpen_core::ports::{Fault, Swap, Written};
 
-use super::write::{transact, written};
 use super::{records, rows};
 use crate::table::Table;
+use crate::transaction::{transact, written};
 
 pub(super) async fn swap(table: &Table, swap: &Swap) -> Result<Written<()>, Fault> {
     let [left, right] = &swap.records;

@@ -6,9 +6,11 @@ use std::time::Duration;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{Ceiling, Intent, Scope};
-use bullpen_core::ids::{Generation, Revision};
+use bullpen_core::ids::{Generation, MailboxKey, Revision};
 use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record, Warm};
-use bullpen_core::mailbox::{Beat, Mode, Order, Phase, Signal, SignalKind, Withdrawal};
+use bullpen_core::mailbox::{
+    Assignment, Beat, Credential, Mode, Order, Phase, Secret, Signal, SignalKind, Withdrawal,
+};
 use bullpen_core::ports::{
     ClaimWrite, Clock, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read, Recorded,
     Written,
@@ -117,6 +119,101 @@ fn every_write_of_the_ledger_is_one_call() {
     });
 }
 
+/// So many machines that have just been recorded.
+async fn newborns(ledger: &DynamoLedger<ManualClock>, count: u32, now: Timestamp) -> Vec<Record> {
+    won(ledger.reserve(&intent(count, now.after(HOUR)), &[]).await);
+    let mut all = Vec::new();
+    for number in 0..count {
+        match won(ledger.record(&newborn(&format!("i-{number:02}"), now)).await) {
+            Recorded::Stored(created) => all.push(created),
+            other => panic!("it is new: {other:?}"),
+        }
+    }
+    all
+}
+
+#[test]
+fn fifty_records_are_marked_in_one_call() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        let config = ground.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
+        let now = ground.clock.now();
+        let created = newborns(&ledger, 50, now).await;
+        let marks = |seen: &[Record], event: &Event| -> Vec<(Record, Record)> {
+            seen.iter().map(|seen| (seen.clone(), seen.on(event).expect("it is legal"))).collect()
+        };
+        let into = Warm::Hot { deadline: now.after(HOUR), shared: true };
+        let warmed = Event::WarmedUp { pool: "linux".into(), at: now, into };
+        wire.calls();
+        let answers = ledger.replace_all(&marks(&created, &warmed)).await;
+        assert_eq!(wire.calls(), 1, "fifty marks");
+        let idle: Vec<Record> = answers.into_iter().map(won).collect();
+        let why = EndReason::Operator;
+        let condemned = Event::Condemned { authority: Authority::Operator, why, at: now };
+        moved(&ledger, &idle[7], &condemned).await;
+        wire.calls();
+        let answers = ledger.replace_all(&marks(&idle, &condemned)).await;
+        assert_eq!(wire.calls(), 2, "fifty marks, one of them overtaken");
+        for (number, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer == Ok(Written::Lost), number == 7, "{number}: {answer:?}");
+        }
+    });
+}
+
+#[test]
+fn fifty_agents_are_assigned_in_one_call() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        let config = ground.account.config(Some(wire.clone())).await;
+        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+        let now = ground.clock.now();
+        let orders = |generation: u64| -> Vec<(MailboxKey, Order)> {
+            let order = |number: u32| {
+                let key = MailboxKey::new(format!("agent-{number}"));
+                (key, assigned(generation, &format!("j-{number}"), now.after(HOUR)))
+            };
+            (0..50).map(order).collect()
+        };
+        mailbox.post_all(&orders(1)).await.into_iter().for_each(|answer| drop(won(answer)));
+        assert_eq!(wire.calls(), 1, "fifty assignments");
+        let (key, _) = &orders(1)[49];
+        won(mailbox.post(key, &assigned(3, "j-other", now.after(HOUR))).await);
+        wire.calls();
+        let answers = mailbox.post_all(&orders(2)).await;
+        assert_eq!(wire.calls(), 2, "fifty assignments, one of them overtaken");
+        let lost: Vec<bool> = answers.iter().map(|answer| *answer == Ok(Written::Lost)).collect();
+        assert_eq!(lost.iter().position(|lost| *lost), Some(49));
+        let withdrawals: Vec<_> = (0..3)
+            .map(|number| (format!("agent-{number}").as_str().into(), withdrawn(2, now)))
+            .collect();
+        mailbox.post_all(&withdrawals).await.into_iter().for_each(|answer| drop(won(answer)));
+        assert_eq!(wire.calls(), 3, "withdrawals go one by one");
+    });
+}
+
+fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order {
+    Order::Assigned(Assignment {
+        generation: Generation(generation),
+        owner: Owner::Job(job.into()),
+        runner: format!("stack-{job}").as_str().into(),
+        label: "warm".to_owned(),
+        credential: Some(Credential::Jit(Secret::new("not a real one"))),
+        register_by: None,
+        hard_cap,
+    })
+}
+
+fn withdrawn(generation: u64, at: Timestamp) -> Order {
+    Order::Withdrawn(Withdrawal {
+        generation: Generation(generation),
+        mode: Mode::Drain,
+        at,
+        idle_deadline: at.after(HOUR),
+        removal_token: None,
+    })
+}
+
 #[test]
 fn every_word_of_the_mailbox_is_one_call() {
     real(async {
@@ -124,13 +221,7 @@ fn every_word_of_the_mailbox_is_one_call() {
         let config = ground.account.config(Some(wire.clone())).await;
         let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
         let (key, at) = ("AROA:i-1".into(), ground.clock.now());
-        let order = Order::Withdrawn(Withdrawal {
-            generation: Generation(1),
-            mode: Mode::Drain,
-            at,
-            idle_deadline: at.after(HOUR),
-            removal_token: None,
-        });
+        let order = withdrawn(1, at);
         won(mailbox.post(&key, &order).await);
         assert_eq!(wire.calls(), 1, "post");
         mailbox.redact(&key, Generation(1)).await.unwrap();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
 use bullpen_core::creation::Intent;
-use bullpen_core::ids::{InstanceId, LeaseName, Revision};
+use bullpen_core::ids::{Generation, InstanceId, LeaseName, MailboxKey, Revision};
 use bullpen_core::instance::Owner;
 use bullpen_core::lease::Lease;
-use bullpen_core::mailbox::{Beat, Phase};
+use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Phase};
 use bullpen_core::ports::{
     Clock, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Reserved, Written,
 };
@@ -120,6 +120,72 @@ fn transactions_that_meet_are_tried_again_and_not_for_ever() {
         assert_eq!(ledger.give_back(&seen).await, Err(Fault::Throttled));
         assert_eq!(wire.calls(), 1, "throttling is not a meeting");
         assert_eq!(ledger.give_back(&seen).await, Ok(Written::Won(())));
+    });
+}
+
+/// Three agents that are assigned together, and how many calls that took.
+async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Fault>>, u32) {
+    let config = ground.account.config(Some(wire.clone())).await;
+    let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+    let order = |key: &str| {
+        let assignment = Assignment {
+            generation: Generation(1),
+            owner: Owner::Pool("linux".into()),
+            runner: key.into(),
+            label: "warm".to_owned(),
+            credential: None,
+            register_by: None,
+            hard_cap: ground.clock.now(),
+        };
+        (MailboxKey::new(key), Order::Assigned(assignment))
+    };
+    let answers = mailbox.post_all(&["k-1", "k-2", "k-3"].map(order)).await;
+    (answers, wire.calls())
+}
+
+#[test]
+fn a_batch_that_does_not_go_together_goes_one_by_one() {
+    real(async {
+        for refused in [
+            cancelled(&["None", "TransactionConflict", "None"]),
+            cancelled(&["None", "ThrottlingError", "None"]),
+            error("ThrottlingException"),
+            error("ValidationException"),
+        ] {
+            let (ground, wire) = (Ground::with_tables().await, Wire::default());
+            wire.answer_next(400, &refused);
+            let (answers, calls) = three(&wire, &ground).await;
+            assert!(answers.iter().all(|it| matches!(it, Ok(Written::Won(_)))), "{answers:?}");
+            assert_eq!(calls, 4, "{refused}");
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_is_overtaken_twice_goes_one_by_one() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        wire.answer_next(400, &cancelled(&["None", "ConditionalCheckFailed", "None"]));
+        wire.answer_next(400, &cancelled(&["ConditionalCheckFailed", "TransactionConflict"]));
+        let (answers, calls) = three(&wire, &ground).await;
+        assert!(matches!(answers[..], [Ok(Written::Lost), Ok(Written::Lost), Ok(Written::Won(_))]));
+        assert_eq!(calls, 3);
+    });
+}
+
+#[test]
+fn a_batch_without_an_answer_is_unknown_and_a_denied_one_did_nothing() {
+    real(async {
+        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+        wire.answer_next(500, &error("InternalServerError"));
+        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Unknown); 3], 1));
+        wire.answer_next(400, &error("AccessDeniedException"));
+        let (answers, calls) = three(&wire, &ground).await;
+        assert!(answers.iter().all(|it| matches!(it, Err(Fault::Denied(_)))), "{answers:?}");
+        assert_eq!(calls, 1);
+        wire.lose_next_answer();
+        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Unknown); 3], 1));
+        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Lost); 3], 1), "it had landed");
     });
 }
 
