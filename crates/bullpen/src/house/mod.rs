@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::config::{Config, Stack as StackFile};
@@ -15,7 +16,7 @@ use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
-use bullpen_core::ports::{Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
+use bullpen_core::ports::{Clock as _, Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
@@ -38,6 +39,9 @@ pub(crate) use door::Door;
 
 /// The variables that supervisors, agents and jobs start with, as this command has them.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
+
+/// The waits between tries at the first read of all, in milliseconds.
+const WAITS_MS: [u64; 5] = [50, 100, 200, 400, 800];
 
 /// Everything the engine needs: stores of one engine, and the process fleet.
 pub(crate) struct HousePorts<L, Q, M> {
@@ -225,7 +229,7 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
     clock: Arc<SystemClock>,
 ) -> Result<House<HousePorts<L, Q, M>>, NoHouse> {
     let Stores { ledger, queues, mailbox, place, agents_have } = stores;
-    let documents = ledger.documents(COLLECTION).await.map_err(NoHouse::Parameters)?;
+    let documents = patient(&ledger, &clock).await.map_err(NoHouse::Parameters)?;
     let parameters = kept::<Parameters>(&documents)?.unwrap_or_default();
     let tokens = kept::<KeptTokens>(&documents)?;
     let mut limits = plans.file.limits.clone();
@@ -261,6 +265,20 @@ fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
     let failed = |source| NoHouse::State { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     path.canonicalize().map_err(failed)
+}
+
+/// What the stack keeps; a store that is away for a moment is asked again.
+async fn patient(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec<Document>, Fault> {
+    for wait_ms in WAITS_MS {
+        match ledger.documents(COLLECTION).await {
+            Err(fault) if fault.is_transient() => {
+                tracing::debug!(%fault, "asking again");
+                clock.sleep(Duration::from_millis(wait_ms)).await;
+            }
+            answer => return answer,
+        }
+    }
+    ledger.documents(COLLECTION).await
 }
 
 fn kept<T: Kept>(documents: &[Document]) -> Result<Option<T>, NoHouse> {

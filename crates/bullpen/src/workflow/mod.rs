@@ -63,8 +63,9 @@ impl From<UsageError> for Failure {
 
 impl From<NoHouse> for Failure {
     fn from(error: NoHouse) -> Self {
-        let exit = match error {
+        let exit = match &error {
             NoHouse::Usage(_) | NoHouse::Github(_) | NoHouse::Key(_) => Exit::Usage,
+            NoHouse::Parameters(fault) => exit_of(fault),
             _ => Exit::Failed,
         };
         Self { exit, what: chain(&error), hint: error.hint() }

@@ -98,10 +98,10 @@ async fn a_bad_wire_costs_time_and_nothing_else() {
     let plan = [Fault::Throttled, Fault::InternalError, Fault::ResetBefore, Fault::AnswerLost]
         .into_iter()
         .chain([Fault::Conflict])
-        .fold(Plan::seeded(7), |plan, fault| plan.with(fault, 40));
+        .fold(Plan::seeded(7), |plan, fault| plan.with(fault, 30));
     let proxy = Proxy::start(EMULATOR.address(), plan).await.expect("some port is free");
     let through = |call: Call| call.with("AWS_ENDPOINT_URL", &proxy.url());
-    for round in 0..4 {
+    for round in 0..2 {
         let line = format!("provision --count 4 --name bad-{round} --json");
         let told = through(stage.bullpen(&line)).run().await.json();
         let provisioned = crate::stage::Provisioned(told);
@@ -110,7 +110,7 @@ async fn a_bad_wire_costs_time_and_nothing_else() {
         stage.refresh().await;
     }
     let faults: u64 = Fault::ALL.iter().map(|fault| proxy.counts().total().of(*fault)).sum();
-    assert!(faults > 10, "only {faults} faults: the wire was not bad");
+    assert!(faults > 5, "only {faults} faults: the wire was not bad");
     proxy.stop().await;
     stage.verify().await;
     assert!(warm.ids().len() == 4);

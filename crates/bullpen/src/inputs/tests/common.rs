@@ -38,18 +38,30 @@ fn the_state_is_where_it_is_said_to_be_or_in_the_data_directory() {
 fn only_what_is_in_the_build_can_be_chosen() {
     assert!(stack_inputs(&["--engine", "embedded", "--fleet", "process"], &[]).is_ok());
     for (flags, said) in [
-        (["--engine", "aws"], "--engine: \"aws\" is not in this build; use embedded"),
         (["--fleet", "ec2"], "--fleet: \"ec2\" is not in this build; use process"),
-        (
-            ["--engine", "embeded"],
-            "--engine: \"embeded\" is not embedded, the only one in this build; did you mean \"embedded\"?",
-        ),
         (["--fleet", ""], "--fleet: \"\" is not process, the only one in this build"),
     ] {
         assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), said);
     }
-    let said = stack_inputs(&[], &[("INPUT_ENGINE", "aws")]).unwrap_err();
-    assert!(said.starts_with("INPUT_ENGINE: "), "{said}");
+    let said = stack_inputs(&[], &[("INPUT_FLEET", "ec2")]).unwrap_err();
+    assert!(said.starts_with("INPUT_FLEET: "), "{said}");
+    let said = stack_inputs(&["--engine", "embeded"], &[]).unwrap_err();
+    assert!(said.ends_with("did you mean \"embedded\"?"), "{said}");
+}
+
+#[cfg(not(feature = "aws"))]
+#[test]
+fn a_build_without_aws_says_so() {
+    let said = stack_inputs(&["--engine", "aws"], &[]).unwrap_err();
+    assert_eq!(said, "--engine: \"aws\" is not in this build; use embedded");
+}
+
+#[cfg(feature = "aws")]
+#[test]
+fn a_build_with_aws_has_both_engines() {
+    assert!(stack_inputs(&["--engine", "aws"], &[]).is_ok());
+    let said = stack_inputs(&["--engine", "gcp"], &[]).unwrap_err();
+    assert_eq!(said, "--engine: \"gcp\" is not embedded or aws");
 }
 
 #[test]
