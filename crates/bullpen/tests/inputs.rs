@@ -38,9 +38,9 @@ fn a_wrong_input_ends_with_64_and_one_line() {
             "error: INPUT_IDLE_TIME_SEC: \"0\" is not a whole number from 1 to 604800\n",
         ),
         (
-            &["status", "--engine", "aws"],
+            &["status", "--fleet", "ec2"],
             &[],
-            "error: --engine: \"aws\" is not in this build; use embedded\n",
+            "error: --fleet: \"ec2\" is not in this build; use process\n",
         ),
         (
             &["ledger", "verify", "--fleet", "ec2"],
