@@ -86,8 +86,11 @@ async fn see_through<P: Ports>(
     until: Timestamp,
     tell: Tell<'_>,
 ) -> Progress {
-    /// How often a pass is made while nothing wakes us.
+    /// How soon a second pass is made where nothing wakes us: an idle agent answers within a second.
+    const LOOK_SOON: Duration = Duration::from_millis(250);
+    /// How often passes are made after a while.
     const LOOK_AGAIN: Duration = Duration::from_secs(2);
+    let mut wait = LOOK_SOON;
     let instance = record.id.clone();
     let mut told = false;
     loop {
@@ -96,7 +99,8 @@ async fn see_through<P: Ports>(
                 if !std::mem::replace(&mut told, true) {
                     tell(Told::Waiting { instance: instance.clone() });
                 }
-                stack.ports.mailbox().wait(&record.facts.mailbox, LOOK_AGAIN).await;
+                stack.ports.mailbox().wait(&record.facts.mailbox, wait).await;
+                wait = (wait * 2).min(LOOK_AGAIN);
             }
             Ok(progress) => {
                 match &progress {
