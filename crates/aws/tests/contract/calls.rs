@@ -4,66 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
-use bullpen_core::class::{Architecture, Usage};
-use bullpen_core::creation::{Ceiling, Intent, Scope};
-use bullpen_core::ids::{Generation, MailboxKey, Revision};
-use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record, Warm};
-use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Mode, Order, Phase, Secret, Signal, SignalKind, Withdrawal,
-};
+use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::ids::{Generation, MailboxKey};
+use bullpen_core::instance::{Event, Record};
+use bullpen_core::mailbox::{Beat, Order, Phase, Signal, SignalKind};
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read, Recorded,
-    Written,
+    Clock, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read, Recorded, Written,
 };
-use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::ManualClock;
 
 use crate::emulator::real;
+use crate::stage::{
+    HOUR, assigned, claim, condemned, intent, marks, newborn, newborns, warmed, withdrawn, won,
+};
 use crate::{Ground, Wire};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-fn intent(count: u32, deadline: Timestamp) -> Intent {
-    Intent {
-        id: "n-1".into(),
-        owner: Owner::Pool("linux".into()),
-        trust: None,
-        class: "large".into(),
-        pool: Some("linux".into()),
-        usage: Usage::Spot,
-        spec_hash: "1:abc".into(),
-        count,
-        avoid: std::collections::BTreeSet::new(),
-        outstanding: count,
-        deadline,
-        revision: Revision(0),
-    }
-}
-
-fn newborn(id: &str, now: Timestamp) -> Record {
-    let facts = Facts {
-        class: "large".into(),
-        instance_type: "c6i.large".into(),
-        vcpu: 2,
-        memory_mib: 4_096,
-        zone: "eu-west-1a".into(),
-        usage: Usage::Spot,
-        architecture: Architecture::X64,
-        spec_hash: "1:abc".into(),
-        pool: Some("linux".into()),
-        mailbox: format!("AROA:{id}").as_str().into(),
-        intent: "n-1".into(),
-        launched_at: now,
-    };
-    Record::born(id.into(), facts, Owner::Pool("linux".into()), None, now.after(HOUR))
-}
-
-fn won<T>(answer: Result<Written<T>, bullpen_core::ports::Fault>) -> T {
-    match answer {
-        Ok(Written::Won(stored)) => stored,
-        _ => panic!("a write that had to win did not"),
-    }
-}
 
 async fn moved(ledger: &DynamoLedger<ManualClock>, seen: &Record, event: &Event) -> Record {
     won(ledger.replace(seen, &seen.on(event).expect("it is legal")).await)
@@ -85,27 +39,14 @@ fn every_write_of_the_ledger_is_one_call() {
         assert_eq!(wire.calls(), 1, "record");
         won(ledger.record(&newborn("i-2", now)).await);
         assert_eq!(wire.calls(), 2, "record, the last of its intent");
-        let into = Warm::Hot { deadline: now.after(HOUR), shared: true };
-        let warmed = Event::WarmedUp { pool: "linux".into(), at: now, into };
-        let idle = moved(&ledger, &created, &warmed).await;
+        let idle = moved(&ledger, &created, &warmed(now)).await;
         assert_eq!(wire.calls(), 1, "replace");
-        let claim = ClaimWrite {
-            id: idle.id.clone(),
-            seen: idle.generation,
-            owner: Owner::Job("j-1".into()),
-            claim: "nonce".into(),
-            trust: "octo/repo".into(),
-            at: now,
-            margin: Duration::from_secs(30),
-            lease: now.after(HOUR),
-        };
+        let claim = claim(&idle, "j-1", now);
         let claimed = won(ledger.claim(&claim).await);
         assert_eq!(wire.calls(), 1, "a claim that wins");
         assert_eq!(ledger.claim(&claim).await, Ok(Written::Lost));
         assert_eq!(wire.calls(), 1, "a claim that loses");
-        let why = EndReason::Operator;
-        let condemned = Event::Condemned { authority: Authority::Operator, why, at: now };
-        let ending = moved(&ledger, &claimed, &condemned).await;
+        let ending = moved(&ledger, &claimed, &condemned(now)).await;
         let gone = Event::Gone { at: now, forget_at: now.after(HOUR) };
         wire.calls();
         won(ledger.bury(&ending, &ending.on(&gone).unwrap()).await);
@@ -119,19 +60,6 @@ fn every_write_of_the_ledger_is_one_call() {
     });
 }
 
-/// So many machines that have just been recorded.
-async fn newborns(ledger: &DynamoLedger<ManualClock>, count: u32, now: Timestamp) -> Vec<Record> {
-    won(ledger.reserve(&intent(count, now.after(HOUR)), &[]).await);
-    let mut all = Vec::new();
-    for number in 0..count {
-        match won(ledger.record(&newborn(&format!("i-{number:02}"), now)).await) {
-            Recorded::Stored(created) => all.push(created),
-            other => panic!("it is new: {other:?}"),
-        }
-    }
-    all
-}
-
 #[test]
 fn fifty_records_are_marked_in_one_call() {
     real(async {
@@ -140,20 +68,13 @@ fn fifty_records_are_marked_in_one_call() {
         let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
         let now = ground.clock.now();
         let created = newborns(&ledger, 50, now).await;
-        let marks = |seen: &[Record], event: &Event| -> Vec<(Record, Record)> {
-            seen.iter().map(|seen| (seen.clone(), seen.on(event).expect("it is legal"))).collect()
-        };
-        let into = Warm::Hot { deadline: now.after(HOUR), shared: true };
-        let warmed = Event::WarmedUp { pool: "linux".into(), at: now, into };
         wire.calls();
-        let answers = ledger.replace_all(&marks(&created, &warmed)).await;
+        let answers = ledger.replace_all(&marks(&created, &warmed(now))).await;
         assert_eq!(wire.calls(), 1, "fifty marks");
         let idle: Vec<Record> = answers.into_iter().map(won).collect();
-        let why = EndReason::Operator;
-        let condemned = Event::Condemned { authority: Authority::Operator, why, at: now };
-        moved(&ledger, &idle[7], &condemned).await;
+        moved(&ledger, &idle[7], &condemned(now)).await;
         wire.calls();
-        let answers = ledger.replace_all(&marks(&idle, &condemned)).await;
+        let answers = ledger.replace_all(&marks(&idle, &condemned(now))).await;
         assert_eq!(wire.calls(), 2, "fifty marks, one of them overtaken");
         for (number, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer == Ok(Written::Lost), number == 7, "{number}: {answer:?}");
@@ -190,28 +111,6 @@ fn fifty_agents_are_assigned_in_one_call() {
         mailbox.post_all(&withdrawals).await.into_iter().for_each(|answer| drop(won(answer)));
         assert_eq!(wire.calls(), 3, "withdrawals go one by one");
     });
-}
-
-fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order {
-    Order::Assigned(Assignment {
-        generation: Generation(generation),
-        owner: Owner::Job(job.into()),
-        runner: format!("stack-{job}").as_str().into(),
-        label: "warm".to_owned(),
-        credential: Some(Credential::Jit(Secret::new("not a real one"))),
-        register_by: None,
-        hard_cap,
-    })
-}
-
-fn withdrawn(generation: u64, at: Timestamp) -> Order {
-    Order::Withdrawn(Withdrawal {
-        generation: Generation(generation),
-        mode: Mode::Drain,
-        at,
-        idle_deadline: at.after(HOUR),
-        removal_token: None,
-    })
 }
 
 #[test]

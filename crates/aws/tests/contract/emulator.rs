@@ -22,6 +22,9 @@ use crate::wire::Wire;
 /// The version that the suites are known to pass on.
 const INSTALLED: &str = "bullpen/tools/ministack-1.5.33/bin/ministack";
 
+/// Accounts below this are numbered by who uses them.
+const NUMBERED_MAX: u64 = 1_000;
+
 /// The one server of this process. It ends when the process does, because its input ends then.
 struct Server {
     address: SocketAddr,
@@ -101,19 +104,24 @@ pub(crate) enum Service {
 /// An account of its own in the emulator.
 pub(crate) struct Account {
     id: String,
-    service: Service,
+    endpoint: String,
     another: SdkConfig,
 }
 
 impl Account {
-    /// A new one, with nothing in it.
-    pub(crate) async fn new(service: Service) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
+    /// A new one, with nothing in it, reached at this endpoint.
+    pub(crate) async fn new(endpoint: String) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(NUMBERED_MAX);
+        Self::numbered(endpoint, LAST.fetch_add(1, Ordering::Relaxed)).await
+    }
+
+    /// The one of this number, the same in every run: what befalls calls depends on their account.
+    pub(crate) async fn numbered(endpoint: String, number: u64) -> Self {
         // Twelve digits, and not those of another process, should the server be another's.
-        let (process, number) = (std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
-        let id = (100_000_000_000 + u64::from(process) * 1_000 + number).to_string();
-        let another = configured(&id, service, Some(Wire::default())).await;
-        Self { id, service, another }
+        let process = if others().is_some() { std::process::id() } else { 0 };
+        let id = (100_000_000_000 + u64::from(process) * 10_000 + number).to_string();
+        let another = configured(&id, &endpoint, Some(Wire::default())).await;
+        Self { id, endpoint, another }
     }
 
     /// What the configuration of another process would be.
@@ -123,7 +131,7 @@ impl Account {
 
     /// This account, through a wire of ours or as everyone else would use it.
     pub(crate) async fn config(&self, wire: Option<Wire>) -> SdkConfig {
-        configured(&self.id, self.service, wire).await
+        configured(&self.id, &self.endpoint, wire).await
     }
 
     /// The time of this account's queues.
@@ -139,13 +147,21 @@ impl Account {
 
 /// Where the tables are: in ministack, or in a DynamoDB Local that somebody runs for a second
 /// opinion. Both keep accounts apart by the access key.
-fn endpoint(service: Service) -> String {
-    let other = environment("BULLPEN_TEST_DYNAMODB_LOCAL").filter(|_| service == Service::Tables);
-    let other = other.map(|endpoint| endpoint.display().to_string());
+pub(crate) fn endpoint(service: Service) -> String {
+    let other = others().filter(|_| service == Service::Tables);
     other.unwrap_or_else(|| format!("http://{}", server().address))
 }
 
-async fn configured(id: &str, service: Service, wire: Option<Wire>) -> SdkConfig {
+fn others() -> Option<String> {
+    environment("BULLPEN_TEST_DYNAMODB_LOCAL").map(|endpoint| endpoint.display().to_string())
+}
+
+/// The seed of the faults, where somebody wants another.
+pub(crate) fn seed() -> Option<u64> {
+    environment("BULLPEN_TEST_SEED").and_then(|seed| seed.to_str()?.parse().ok())
+}
+
+async fn configured(id: &str, endpoint: &str, wire: Option<Wire>) -> SdkConfig {
     /// A busy machine makes an emulator slow, and slow is not what these tests are about.
     const PATIENCE: Duration = Duration::from_secs(60);
     let credentials = Credentials::new(id, "not a secret", None, None, "tests");
@@ -155,7 +171,7 @@ async fn configured(id: &str, service: Service, wire: Option<Wire>) -> SdkConfig
         .operation_timeout(PATIENCE);
     let loader = config::loader()
         .timeout_config(timeouts.build())
-        .endpoint_url(endpoint(service))
+        .endpoint_url(endpoint)
         .region(Region::new("eu-west-1"))
         .credentials_provider(credentials);
     match wire {

@@ -4,27 +4,34 @@
 //! makes of a 12-digit access key. A second client on the account stands for a second process. An
 //! answer is lost at the wire, after it was given.
 //!
-//! Besides: what the tables are made of ([`tables`]), and how many calls each operation takes
-//! ([`calls`]), and what becomes of the answers that no emulator gives ([`weather`]).
+//! Besides: what the tables are made of ([`tables`]), how many calls each operation takes ([`calls`])
+//! however long the history is ([`history`]), what becomes of the answers that no emulator gives
+//! ([`weather`]), and of what cannot work ([`refusals`]).
+//!
+//! The suites run once more through a proxy ([`through`]), and so do races in bad weather
+//! ([`races`]).
 //!
 //! Not here: what no emulator shows: throttling, stale reads, permissions (`docs/aws.md`).
 
 mod calls;
 mod emulator;
+mod races;
+mod stage;
+mod storm;
 mod tables;
+mod through;
 mod weather;
 mod wire;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, setup};
 use bullpen_core::ports::Clock;
-use bullpen_core::time::Timestamp;
+use bullpen_faulty::Proxy;
 use bullpen_sim::clock::ManualClock;
-use bullpen_sim::contract::Harness;
-use emulator::{Account, Service, real};
+use emulator::{Account, Service};
+use through::Between;
 use wire::Wire;
 
 /// How many rounds the cases that look for races try: fewer than elsewhere, because ministack does
@@ -36,20 +43,46 @@ struct Ground {
     account: Account,
     clock: Arc<ManualClock>,
     stack: StackName,
+    /// What is between us and the emulator, if anything is.
+    proxy: Option<Between>,
 }
 
 impl Ground {
     async fn new(service: Service) -> Self {
+        Self::on(Account::new(emulator::endpoint(service)).await, None)
+    }
+
+    /// Goes through a proxy without faults.
+    async fn behind_a_proxy(service: Service) -> Self {
+        let proxy = Between::start(service).await;
+        Self::on(Account::new(proxy.url()).await, Some(proxy))
+    }
+
+    /// Goes through a proxy, as the account of this number.
+    async fn numbered(service: Service, number: u64) -> Self {
+        let proxy = Between::start(service).await;
+        Self::on(Account::numbered(proxy.url(), number).await, Some(proxy))
+    }
+
+    fn on(account: Account, proxy: Option<Between>) -> Self {
         // So late that nothing is forgotten by the emulator's own, real time.
         let begins = "2100-01-01T00:00:00Z".parse().expect("it is RFC 3339");
-        let (account, clock) = (Account::new(service).await, ManualClock::at(begins));
+        let clock = ManualClock::at(begins);
         account.set_time(clock.now());
         let stack = StackName::new("contract").expect("it is plain");
-        Self { account, clock, stack }
+        Self { account, clock, stack, proxy }
     }
 
     async fn with_tables() -> Self {
-        let ground = Self::new(Service::Tables).await;
+        Self::new(Service::Tables).await.and_tables().await
+    }
+
+    async fn with_tables_behind_a_proxy() -> Self {
+        Self::behind_a_proxy(Service::Tables).await.and_tables().await
+    }
+
+    async fn and_tables(self) -> Self {
+        let ground = self;
         let config = ground.account.config(None).await;
         for _ in 0..2 {
             setup::ensure(&config, &ground.stack, &*ground.clock)
@@ -65,6 +98,18 @@ impl Ground {
         Self::new(Service::Queues).await
     }
 
+    async fn without_tables_behind_a_proxy() -> Self {
+        Self::behind_a_proxy(Service::Queues).await
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("it was asked for").proxy()
+    }
+
     /// Moves the clock, and lets whoever waits at the emulator notice.
     async fn pass(&self, wait: Duration) {
         const TURN: Duration = Duration::from_millis(20);
@@ -76,30 +121,31 @@ impl Ground {
 }
 
 macro_rules! on_aws {
-    ($harness:ident, $port:ty, $weak:literal, $ground:ident, |$config:ident, $on:ident| $make:expr) => {
-        struct $harness {
+    ($harness:ident, $port:ty, $weak:literal, $rounds:expr, $ground:ident, |$config:ident, $on:ident| $make:expr) => {
+        pub(crate) struct $harness {
             port: $port,
-            wire: Wire,
-            ground: Ground,
+            wire: $crate::wire::Wire,
+            ground: $crate::Ground,
         }
 
         impl $harness {
-            fn open($config: &bullpen_aws::SdkConfig, $on: &Ground) -> $port {
+            fn open($config: &bullpen_aws::SdkConfig, $on: &$crate::Ground) -> $port {
                 $make
             }
         }
 
-        impl Harness for $harness {
+        impl bullpen_sim::contract::Harness for $harness {
             type Port = $port;
             const WEAK: bool = $weak;
-            const ROUNDS: u32 = ROUNDS;
+            const ROUNDS: u32 = $rounds;
 
-            fn block_on<F: Future>(case: F) -> F::Output {
-                real(case)
+            fn block_on<F: std::future::Future>(case: F) -> F::Output {
+                $crate::emulator::real(case)
             }
 
             async fn fresh() -> Self {
-                let (ground, wire) = (Ground::$ground().await, Wire::default());
+                let (ground, wire) =
+                    ($crate::Ground::$ground().await, $crate::wire::Wire::default());
                 let config = ground.account.config(Some(wire.clone())).await;
                 Self { port: Self::open(&config, &ground), wire, ground }
             }
@@ -112,11 +158,11 @@ macro_rules! on_aws {
                 Self::open(self.ground.account.another(), &self.ground)
             }
 
-            fn now(&self) -> Timestamp {
-                self.ground.clock.now()
+            fn now(&self) -> bullpen_core::time::Timestamp {
+                bullpen_core::ports::Clock::now(&*self.ground.clock)
             }
 
-            async fn pass(&self, wait: Duration) {
+            async fn pass(&self, wait: std::time::Duration) {
                 self.ground.pass(wait).await;
             }
 
@@ -128,14 +174,18 @@ macro_rules! on_aws {
     };
 }
 
-on_aws!(Ledger, DynamoLedger<ManualClock>, false, with_tables, |config, on| {
+use on_aws;
+
+on_aws!(Ledger, DynamoLedger<ManualClock>, false, ROUNDS, with_tables, |config, on| {
     DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
 });
 // Weak, because nothing wakes a waiter.
-on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, with_tables, |config, on| {
+on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, ROUNDS, with_tables, |config, on| {
     DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
 });
-on_aws!(Queues, SqsQueues, false, without_tables, |config, on| SqsQueues::new(config, &on.stack));
+on_aws!(Queues, SqsQueues, false, ROUNDS, without_tables, |config, on| SqsQueues::new(
+    config, &on.stack
+));
 
 mod ledger {
     bullpen_sim::ledger_contract!(super::Ledger);

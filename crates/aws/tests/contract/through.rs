@@ -1,0 +1,80 @@
+//! The same suites with a proxy between the adapters and the emulator, in good weather.
+//!
+//! What the races of [`crate::races`] say is worth something only if the proxy itself changes
+//! nothing.
+//!
+//! Not here: faults.
+
+use std::sync::Arc;
+
+use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
+use bullpen_faulty::{Plan, Proxy};
+use bullpen_sim::clock::ManualClock;
+
+use crate::emulator::{self, Service};
+use crate::on_aws;
+
+/// Fewer rounds than without the proxy: it is the same code.
+const ROUNDS: u32 = 10;
+
+/// A proxy before the emulator. It fails the test that did not use it.
+pub(crate) struct Between(Proxy);
+
+impl Between {
+    pub(crate) async fn start(service: Service) -> Self {
+        let endpoint = emulator::endpoint(service);
+        let target = endpoint.trim_start_matches("http://").trim_end_matches('/').parse();
+        let target = target.expect("the emulator is at an address");
+        Self(Proxy::start(target, Plan::calm()).await.expect("loopback has a free port"))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.0.url()
+    }
+
+    pub(crate) fn proxy(&self) -> &Proxy {
+        &self.0
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        let seen = self.0.counts().total();
+        if !std::thread::panicking() {
+            assert!(seen.arrived > 0, "nothing went through the proxy");
+            assert_eq!(seen.unanswered, 0, "the emulator did not answer");
+        }
+    }
+}
+
+on_aws!(
+    Ledger,
+    DynamoLedger<ManualClock>,
+    false,
+    ROUNDS,
+    with_tables_behind_a_proxy,
+    |config, on| DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
+);
+on_aws!(
+    Mailbox,
+    DynamoMailbox<ManualClock>,
+    true,
+    ROUNDS,
+    with_tables_behind_a_proxy,
+    |config, on| DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
+);
+on_aws!(Queues, SqsQueues, false, ROUNDS, without_tables_behind_a_proxy, |config, on| {
+    SqsQueues::new(config, &on.stack)
+});
+
+mod ledger {
+    bullpen_sim::ledger_contract!(super::Ledger);
+}
+
+mod queues {
+    bullpen_sim::queues_contract!(super::Queues);
+}
+
+mod mailbox {
+    bullpen_sim::mailbox_contract!(super::Mailbox);
+}
