@@ -15,6 +15,7 @@
 
 mod calls;
 mod emulator;
+mod history;
 mod races;
 mod stage;
 mod storm;
