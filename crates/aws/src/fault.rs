@@ -73,6 +73,8 @@ enum Meaning {
 
 const CREDENTIALS: &str =
     "check the AWS credentials, for example with `aws sts get-caller-identity`";
+const SIGNATURE: &str = "the AWS credentials or the region are wrong: check both, for example with \
+     `aws sts get-caller-identity`";
 const CLOCK: &str = "the clock of this machine is wrong";
 const EXPIRED: &str = "the AWS login has expired: log in again";
 const POLICY: &str = "the AWS policy of this role does not allow it";
@@ -114,14 +116,14 @@ const TABLE: &[(&str, Meaning)] = &[
     ("RequestExpired", Meaning::Denied(EXPIRED)),
     ("RequestInTheFuture", Meaning::Denied(CLOCK)),
     ("RequestTimeTooSkewed", Meaning::Denied(CLOCK)),
-    ("IncompleteSignature", Meaning::Denied(CREDENTIALS)),
+    ("IncompleteSignature", Meaning::Denied(SIGNATURE)),
     ("InvalidAccessKeyId", Meaning::Denied(CREDENTIALS)),
     ("InvalidClientTokenId", Meaning::Denied(CREDENTIALS)),
     ("InvalidSecurity", Meaning::Denied(CREDENTIALS)),
-    ("InvalidSignatureException", Meaning::Denied(CREDENTIALS)),
+    ("InvalidSignatureException", Meaning::Denied(SIGNATURE)),
     ("MissingAuthenticationToken", Meaning::Denied(CREDENTIALS)),
     ("MissingAuthenticationTokenException", Meaning::Denied(CREDENTIALS)),
-    ("SignatureDoesNotMatch", Meaning::Denied(CREDENTIALS)),
+    ("SignatureDoesNotMatch", Meaning::Denied(SIGNATURE)),
     ("UnrecognizedClientException", Meaning::Denied(CREDENTIALS)),
     ("OptInRequired", Meaning::Denied(REGION)),
     ("SubscriptionRequiredException", Meaning::Denied(REGION)),
@@ -140,6 +142,8 @@ pub(crate) fn by_code(code: &str, message: &str, status: u16) -> Verdict {
     const SERVER_ERRORS: u16 = 500;
     let code = code.rsplit('.').next().unwrap_or(code);
     let known = TABLE.iter().find(|(known, _)| *known == code).map(|(_, meaning)| *meaning);
+    // What AWS says of a signature has many lines.
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let said = || if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
     match known {
         Some(Meaning::Lost) => Verdict::Lost,
@@ -164,7 +168,8 @@ where
     match error {
         SdkError::ServiceError(answer) => {
             let (said, status) = (answer.err(), answer.raw().status().as_u16());
-            let unnamed = format!("HTTP {status}");
+            // AWS always names a code; something else may be at the endpoint.
+            let unnamed = format!("HTTP {status} without a code of AWS's ({PLACE})");
             by_code(said.code().unwrap_or(&unnamed), said.message().unwrap_or_default(), status)
         }
         SdkError::ConstructionFailure(_) => {

@@ -45,7 +45,10 @@ pub enum SetupError {
         table: String,
     },
     /// Another program's, or another version's.
-    #[error("table {table} has layout {found}; this program works with layout {LAYOUT} only")]
+    #[error(
+        "table {table} has layout {found}; this program works with layout {LAYOUT} only: \
+             use the version of Bullpen that made it, or another stack"
+    )]
     OtherLayout {
         /// Which one.
         table: String,
@@ -53,7 +56,10 @@ pub enum SetupError {
         found: u32,
     },
     /// Something else has the name.
-    #[error("table {table} is not one of Bullpen's: its keys or indexes are others")]
+    #[error(
+        "table {table} is not one of Bullpen's: its keys or indexes are others; name the \
+             stack otherwise"
+    )]
     NotOurs {
         /// Which one.
         table: String,

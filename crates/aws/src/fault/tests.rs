@@ -53,6 +53,22 @@ fn a_denial_says_the_code_and_what_to_do() {
 }
 
 #[test]
+fn whatever_aws_says_is_one_line() {
+    let said = "The signature we calculated does not match.\n\nThe Canonical String was\n'POST\n/'";
+    let Verdict::Refused(Fault::Denied(text)) = by_code("InvalidSignatureException", said, 400)
+    else {
+        panic!("not denied")
+    };
+    assert!(!text.contains('\n') && text.contains("the region"), "{text}");
+}
+
+#[test]
+fn what_is_not_aws_is_said_to_be_elsewhere() {
+    let Fault::Unclassified(text) = answered(None, 404).fault() else { panic!("not unclassified") };
+    assert!(text.contains("HTTP 404") && text.contains("region"), "{text}");
+}
+
+#[test]
 fn what_the_service_failed_at_may_have_landed() {
     for code in [Some("InternalServerError"), Some("NeverHeardOf"), None] {
         let verdict = answered(code, 500);

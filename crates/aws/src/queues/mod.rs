@@ -101,9 +101,14 @@ impl SqsQueues {
     /// A queue that is gone may come back as another kind, so its address is forgotten.
     fn forget_if_gone(&self, queue: &QueueName, fault: Fault) -> Fault {
         if fault == Fault::NotFound {
-            self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+            tracing::warn!(%queue, "QueueDoesNotExist: it is gone; `bullpen refresh` makes it again");
+            self.forget(queue);
         }
         fault
+    }
+
+    fn forget(&self, queue: &QueueName) {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
     }
 }
 
@@ -140,7 +145,7 @@ impl Queues for SqsQueues {
         let answer = self.client.delete_queue().queue_url(address.url).send().await;
         match answer.map_err(|error| judge(&error).fault()) {
             Ok(_) | Err(Fault::NotFound) => {
-                self.forget_if_gone(queue, Fault::NotFound);
+                self.forget(queue);
                 Ok(())
             }
             Err(fault) => Err(fault),

@@ -17,6 +17,7 @@ mod calls;
 mod emulator;
 mod history;
 mod races;
+mod refusals;
 mod stage;
 mod storm;
 mod tables;

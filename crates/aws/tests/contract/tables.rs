@@ -67,7 +67,8 @@ fn a_table_of_another_layout_is_refused() {
             .send()
             .await
             .unwrap();
-        let said = "table contract-state has layout 2; this program works with layout 1 only";
+        let said = "table contract-state has layout 2; this program works with layout 1 only: \
+                    use the version of Bullpen that made it, or another stack";
         let verified = setup::verify(&config, &ground.stack).await.unwrap_err();
         let ensured = setup::ensure(&config, &ground.stack, &*ground.clock).await.unwrap_err();
         assert_eq!((verified.to_string(), ensured.to_string()), (said.to_owned(), said.to_owned()));
