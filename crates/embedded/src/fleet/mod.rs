@@ -53,17 +53,21 @@ const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// Machines as processes.
 pub struct ProcessFleet<C> {
     yard: Arc<Yard<C>>,
+    /// Whose work is done now, in this process.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl<C> Clone for ProcessFleet<C> {
     fn clone(&self) -> Self {
-        Self { yard: Arc::clone(&self.yard) }
+        Self { yard: Arc::clone(&self.yard), turn: Arc::clone(&self.turn) }
     }
 }
 
 impl<C> std::fmt::Debug for ProcessFleet<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessFleet").field("directory", &self.yard.directory).finish()
+        f.debug_struct("ProcessFleet")
+            .field("directory", &self.yard.directory)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,7 +102,7 @@ impl<C: Clock> ProcessFleet<C> {
             door: Mutex::new(door),
             children: Mutex::new(Vec::new()),
         };
-        Ok(Self { yard: Arc::new(yard) })
+        Ok(Self { yard: Arc::new(yard), turn: Arc::default() })
     }
 
     /// From now on there is this much, as far as this process is concerned.
@@ -124,15 +128,21 @@ fn host_boot() -> io::Result<String> {
 
 impl<C: Clock + 'static> ProcessFleet<C> {
     /// Does work that waits for files and processes where it holds up nobody else.
+    ///
+    /// Work that was begun goes on when its future is dropped, and what this process asks for next
+    /// waits for it: who cancels a launch and then ends every machine must see what it launched.
     fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Yard<C>) -> Result<T, Fault> + Send + 'static,
     ) -> impl Future<Output = Result<T, Fault>> + Send {
-        let yard = Arc::clone(&self.yard);
+        let (yard, turn) = (Arc::clone(&self.yard), Arc::clone(&self.turn));
         async move {
+            let turn = turn.lock_owned().await;
             let done = tokio::task::spawn_blocking(move || {
                 yard.reap();
-                work(&yard)
+                let done = work(&yard);
+                drop(turn);
+                done
             });
             done.await.unwrap_or_else(|error| Err(Fault::Unclassified(error.to_string())))
         }

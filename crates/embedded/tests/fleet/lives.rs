@@ -271,3 +271,24 @@ fn a_supervisor_that_is_not_there_is_said_so() {
         assert_eq!(listed[0].state, MachineState::Gone);
     });
 }
+
+/// Whoever cancels a launch and then ends every machine must see what it launched.
+#[test]
+fn a_launch_that_was_given_up_is_seen_by_whatever_is_asked_next() {
+    real(async {
+        let ground = Ground::new();
+        let fleet = open(ground.settings(STUBBORN));
+        for round in 0..5 {
+            let launched = request(&format!("intent-{round}"), 3);
+            // Begun, and dropped before it could answer.
+            let begun = futures_util::FutureExt::now_or_never(fleet.launch(&launched));
+            assert!(begun.is_none(), "three machines take longer than one look");
+            let up = fleet.list().await.unwrap();
+            let up: Vec<_> = up.into_iter().filter(|one| one.state != MachineState::Gone).collect();
+            assert_eq!(up.len(), 3, "round {round}");
+            let ids: Vec<InstanceId> = up.into_iter().map(|one| one.id).collect();
+            fleet.terminate(&ids).await.unwrap();
+            assert!(ground.processes().is_empty(), "round {round}");
+        }
+    });
+}
