@@ -21,22 +21,30 @@ static EMULATOR: LazyLock<Ministack> =
 
 static ACCOUNTS: AtomicU64 = AtomicU64::new(100_000_000_000);
 
+/// Whether every world of this run is to be on AWS's storage, whichever module it is of.
+#[expect(clippy::disallowed_methods, reason = "how a test is run is the environment's to say")]
+pub(crate) fn is_wanted() -> bool {
+    std::env::var("BULLPEN_TEST_ENGINE").is_ok_and(|engine| engine == "aws")
+}
+
+/// What a command of one more world on AWS's storage has in its environment.
+pub(crate) fn environment() -> Vec<(String, String)> {
+    let account = ACCOUNTS.fetch_add(1, Ordering::Relaxed).to_string();
+    [
+        ("INPUT_ENGINE", "aws".to_owned()),
+        ("INPUT_FLEET", "process".to_owned()),
+        ("AWS_ENDPOINT_URL", EMULATOR.url()),
+        ("AWS_REGION", "eu-west-1".to_owned()),
+        ("AWS_ACCESS_KEY_ID", account),
+        ("AWS_SECRET_ACCESS_KEY", "not a secret".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
 /// A world on AWS's storage, with its tables made.
 async fn stage(limits: &[(&str, &str)]) -> Stage {
-    let account = ACCOUNTS.fetch_add(1, Ordering::Relaxed).to_string();
-    let mut stage = Stage::with(limits).await;
-    for (name, value) in [
-        ("INPUT_ENGINE", "aws"),
-        ("INPUT_FLEET", "process"),
-        ("AWS_ENDPOINT_URL", &EMULATOR.url()),
-        ("AWS_REGION", "eu-west-1"),
-        ("AWS_ACCESS_KEY_ID", &account),
-        ("AWS_SECRET_ACCESS_KEY", "not a secret"),
-    ] {
-        stage.set(name, value);
-    }
-    stage.refresh().await;
-    stage
+    Stage::on_aws(limits).await
 }
 
 #[tokio::test]
@@ -145,7 +153,7 @@ async fn calls_of_a_warm_request() {
 /// Missing credentials, no region, no tables: one line that says what to do, and nothing is made.
 #[tokio::test]
 async fn what_is_not_configured_is_said_in_one_line() {
-    let stage = Stage::new().await;
+    let stage = Stage::on_files(&[]).await;
     let engine = |call: Call| {
         call.with("INPUT_ENGINE", "aws")
             .with("AWS_ENDPOINT_URL", &EMULATOR.url())

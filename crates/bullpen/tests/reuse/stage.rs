@@ -59,6 +59,23 @@ impl Stage {
 
     /// With these limits in its `bullpen.toml`.
     pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
+        #[cfg(feature = "aws")]
+        if crate::aws::is_wanted() {
+            return Self::on_aws(limits).await;
+        }
+        Self::on_files(limits).await
+    }
+
+    /// With its ledger, queues and mailboxes in the emulator, and the tables made.
+    #[cfg(feature = "aws")]
+    pub(crate) async fn on_aws(limits: &[(&str, &str)]) -> Self {
+        let mut stage = Self::on_files(limits).await;
+        stage.environment.extend(crate::aws::environment());
+        stage.refresh().await;
+        stage
+    }
+
+    pub(crate) async fn on_files(limits: &[(&str, &str)]) -> Self {
         let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
         let clock = Arc::new(SystemClock::new());
         let address = "127.0.0.1:0".parse().expect("it is an address");
@@ -80,12 +97,6 @@ impl Stage {
         let stage = Self { place, github, environment, calls: Cell::new(0) };
         stage.limit(limits);
         stage
-    }
-
-    /// From now on every command has this variable.
-    #[cfg(feature = "aws")]
-    pub(crate) fn set(&mut self, name: &str, value: &str) {
-        self.environment.insert(name.to_owned(), value.to_owned());
     }
 
     /// From now on these limits hold.

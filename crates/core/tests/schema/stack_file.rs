@@ -179,6 +179,8 @@ struct Limits {
     release_acknowledgement: Option<Duration>,
     /// How often GitHub is asked again whether a busy runner can be deleted.
     release_retry: Option<Duration>,
+    /// How long GitHub is asked again for what a request cannot begin without.
+    forge_patience: Option<Duration>,
     /// How long created machines may take to report and register.
     fleet_validation: Option<Duration>,
     /// How long a mismatched message stays hidden from everyone.
