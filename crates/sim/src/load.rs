@@ -160,9 +160,12 @@ fn workflow(
     let class = class.cloned().expect("there are classes");
     let patterns: &[&str] = if dice.chance(700) { &["c*", "m*", "r*"] } else { &["m*"] };
     let spot = dice.chance(200);
+    // GitHub knows nothing of a run outside a workflow: only deadlines end what such a one left.
+    let at_github = dice.chance(500);
+    let run = if at_github { (number + 1).to_string() } else { format!("local{number}") };
     let group = if dice.chance(800) { "octo/main" } else { "octo/other" };
     let request = Request {
-        id: RequestId::new(format!("{}.1.build", number + 1)),
+        id: RequestId::new(format!("{run}.1.build")),
         incarnation: 0,
         class,
         count: 1 + u32::try_from(dice.below(4)).unwrap_or(0),
