@@ -2,8 +2,6 @@
 //!
 //! Not here: the agent's life (`bullpen-agent`), or its machine (`bullpen_embedded::machine`).
 
-use std::error::Error;
-use std::iter::successors;
 use std::path::PathBuf;
 
 use bullpen_agent::Ending;
@@ -12,6 +10,7 @@ use bullpen_embedded::system::SystemClock;
 
 use crate::exit::Exit;
 use crate::render;
+use crate::workflow::Failure;
 
 /// Which machine.
 #[derive(Debug, clap::Args)]
@@ -29,10 +28,9 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     match live(args) {
         Ok(_) => Exit::Done,
         Err(error) => {
-            let causes = successors(Some(&error as &dyn Error), |&error| error.source());
-            let causes: Vec<String> = causes.map(ToString::to_string).collect();
-            render::error(&causes.join(": "), None);
-            Exit::Failed
+            let failure = Failure::new(Exit::Failed, &error);
+            render::error(&failure.what, None);
+            failure.exit
         }
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod advertise;
 pub mod destroy;
+mod document;
 pub mod kept;
 pub mod mail;
 pub mod patience;

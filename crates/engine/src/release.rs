@@ -124,12 +124,15 @@ pub async fn withdraw_all<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<V
     let withdrawn = held.into_iter().map(|record| withdraw(stack, owner, record, until));
     let mut releasing = Vec::new();
     for outcome in join_all(withdrawn).await {
-        releasing.extend(outcome?);
+        let is_releasing = |record: &Record| matches!(record.state, State::Releasing { .. });
+        releasing.extend(outcome?.filter(is_releasing));
     }
     Ok(releasing)
 }
 
-async fn withdraw<P: Ports>(
+/// Fences an owner out of one machine: one that never completed its warm-up ends, any other is
+/// withdrawn, because a job may run there. `None`: it is not this owner's any more.
+pub(crate) async fn withdraw<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     listed: Record,
@@ -146,9 +149,7 @@ async fn withdraw<P: Ports>(
         let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
         let event = give_up_event(stack, &record, authority, until).await?;
         match transition::apply(stack, &record, &event, until).await? {
-            Moved::To(moved) => {
-                return Ok(matches!(moved.state, State::Releasing { .. }).then_some(moved));
-            }
+            Moved::To(moved) => return Ok(Some(moved)),
             Moved::Refused(_) => return Ok(None),
             // A renewal, or another release: look again.
             Moved::Overtaken => match transition::read(stack, &record.id, until).await? {

@@ -2,13 +2,14 @@
 //!
 //! Not here: deciding (`core::request::entry`), or what the request holds.
 
-use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision};
+use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision, RunAttempt};
 use bullpen_core::ports::{Document, Fault, Ids, Ledger, Ports, Written};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::{Again, Entry, Stage, again, split};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
+use crate::document;
 use crate::patience::{Waits, patiently};
 
 /// Why a request cannot be begun.
@@ -57,7 +58,8 @@ pub(crate) async fn begin<P: Ports>(
     let mut waits = Waits::default();
     // Nearly always it is the first time; only if that is wrong is anything read.
     let mut stored: Option<(Entry, Revision)> = None;
-    split(&wanted.id).ok_or_else(|| CannotBegin::BadId { id: wanted.id.clone() })?;
+    let (run, name) =
+        split(&wanted.id).ok_or_else(|| CannotBegin::BadId { id: wanted.id.clone() })?;
     loop {
         let known = stored.as_ref().map(|(entry, _)| entry);
         if let Some(entry) = known
@@ -81,7 +83,8 @@ pub(crate) async fn begin<P: Ports>(
             repository: repository.cloned(),
         };
         let seen = stored.as_ref().map(|(_, revision)| *revision);
-        match write(stack, &entry, seen).await {
+        let next = document(stack, &run, name, &entry);
+        match stack.ports.ledger().write_document(seen, &next).await {
             Ok(Written::Won(_)) => return Ok(begun(request, &decision, worker)),
             // Somebody wrote meanwhile, perhaps we did: look again.
             Ok(Written::Lost | Written::Unknown) => {}
@@ -143,37 +146,25 @@ pub(crate) async fn end<P: Ports>(
     stage: Stage,
     until: Timestamp,
 ) -> Result<(), CannotBegin> {
-    let mut waits = Waits::default();
-    loop {
-        let Some((entry, seen)) = find(stack, id, until).await? else { return Ok(()) };
-        if entry.stage == stage {
-            return Ok(());
-        }
+    let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
+    let collection = run.collection();
+    document::change(stack, (&collection, name), until, |stored| {
+        let entry = stored.map(decode).transpose()?.filter(|entry| entry.stage != stage);
         let worker = stack.ports.ids().claim();
-        match write(stack, &Entry { stage, worker, ..entry }, Some(seen)).await {
-            Ok(Written::Won(_)) => return Ok(()),
-            Ok(Written::Lost | Written::Unknown) => {}
-            Err(fault) if fault.is_transient() => {}
-            Err(fault) => return Err(CannotBegin::Store(fault)),
-        }
-        waits.again(stack, until).await.map_err(CannotBegin::Store)?;
-    }
+        Ok(entry.map(|entry| document(stack, &run, name, &Entry { stage, worker, ..entry })))
+    })
+    .await
+    .map_err(CannotBegin::Store)?;
+    Ok(())
 }
 
-async fn write<P: Ports>(
-    stack: &Stack<P>,
-    entry: &Entry,
-    seen: Option<Revision>,
-) -> Result<Written<Document>, Fault> {
-    let Some((run, name)) = split(&entry.request.id) else {
-        return Err(Fault::Unreadable(format!("{} is not a request id", entry.request.id)));
-    };
-    let document = Document {
+/// An entry as it is stored.
+fn document<P: Ports>(stack: &Stack<P>, run: &RunAttempt, name: &str, entry: &Entry) -> Document {
+    Document {
         collection: run.collection(),
         name: name.to_owned(),
         revision: Revision(0),
         body: entry.encode(),
         forget_at: Some(stack.now().after(stack.limits.job_row_ttl)),
-    };
-    stack.ports.ledger().write_document(seen, &document).await
+    }
 }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use bullpen_core::creation::CeilingReached;
 use bullpen_core::ids::Revision;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{Clock, Document, Fault, Ids, Ledger, Ports, Written};
+use bullpen_core::ports::{Clock, Document, Fault, Ids, Ledger, Ports};
 use bullpen_core::request::{Request, line};
 
 use super::worker::Terms;
 use crate::Stack;
-use crate::patience::{Waits, patiently};
+use crate::document;
+use crate::patience::patiently;
 use crate::release;
 use crate::tell::Told;
 
@@ -70,23 +71,12 @@ impl Place {
                 .encode(),
             forget_at: Some(request.deadline),
         };
-        let ledger = stack.ports.ledger();
-        let mut waits = Waits::default();
-        loop {
-            let stored = patiently(stack, until, || ledger.document(&next.collection, &next.name));
-            let stored = stored.await?;
-            if stored.as_ref().is_some_and(|stored| stored.body == next.body) {
-                return Ok(());
-            }
-            let seen = stored.map(|stored| stored.revision);
-            match ledger.write_document(seen, &next).await {
-                Ok(Written::Won(_)) => return Ok(()),
-                Ok(Written::Lost | Written::Unknown) => {}
-                Err(fault) if fault.is_transient() => {}
-                Err(fault) => return Err(fault),
-            }
-            waits.again(stack, until).await?;
-        }
+        let place = (next.collection.as_str(), next.name.as_str());
+        document::change(stack, place, until, |stored| {
+            Ok(stored.is_none_or(|stored| stored.body != next.body).then(|| next.clone()))
+        })
+        .await?;
+        Ok(())
     }
 
     async fn is_first<P: Ports>(&self, stack: &Stack<P>, request: &Request) -> Result<bool, Fault> {

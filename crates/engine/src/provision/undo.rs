@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, RequestId};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
 use bullpen_core::ports::{Clock, Fault, Fleet, Ledger, Ports};
 use bullpen_core::request::entry::Stage;
 use bullpen_core::time::Timestamp;
@@ -19,7 +19,7 @@ use super::entry;
 use crate::Stack;
 use crate::patience::patiently;
 use crate::release;
-use crate::transition::{self, Moved};
+use crate::transition;
 
 /// What a cancelled command may take: GitHub kills it soon after.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
@@ -70,7 +70,9 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
     let entry = entry::end(stack, id, Stage::Abandoned, until);
     let moved = async {
         let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
-        let moves = held.into_iter().map(|record| fence_one(stack, &owner, record, until));
+        // What is on its way back already needs nothing more in the time there is.
+        let held = held.into_iter().filter(|record| record.state.owner() == Some(&owner));
+        let moves = held.map(|record| release::withdraw(stack, &owner, record, until));
         Ok::<_, Fault>(join_all(moves).await)
     };
     let (ended, moved) = futures_util::future::join(entry, moved).await;
@@ -78,7 +80,8 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
         tracing::warn!(%error, "the cancelled request's entry is still live");
     }
     let mut abandoned = Abandoned::default();
-    for record in moved.into_iter().flatten().flatten() {
+    // One that could not be fenced is left to its lease, and does not hold up the others.
+    for record in moved.into_iter().flatten().filter_map(Result::ok).flatten() {
         match record.state {
             State::Terminating { .. } => abandoned.ending.push(record.id),
             _ => abandoned.returning.push(record.id),
@@ -90,30 +93,6 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
         tracing::info!(%fault, "left for the reaper to end");
     }
     abandoned
-}
-
-/// Machines that never completed their warm-up end, all others are withdrawn: a job may run there.
-async fn fence_one<P: Ports>(
-    stack: &Stack<P>,
-    owner: &Owner,
-    record: Record,
-    until: Timestamp,
-) -> Option<Record> {
-    let mut record = record;
-    loop {
-        if record.state.owner() != Some(owner) {
-            return None;
-        }
-        let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
-        let event = release::give_up_event(stack, &record, authority, until).await.ok()?;
-        match transition::apply(stack, &record, &event, until).await {
-            Ok(Moved::To(moved)) => return Some(moved),
-            Ok(Moved::Overtaken) => {
-                record = transition::read(stack, &record.id, until).await.ok()??;
-            }
-            Ok(Moved::Refused(_)) | Err(_) => return None,
-        }
-    }
 }
 
 /// Something happened that nobody expected: everything the request holds ends. Returns every id,

@@ -91,7 +91,7 @@ fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
 async fn parameters<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {
     let said =
         |before: Option<Parameters>| desired.parameters.clone().over(before.unwrap_or_default());
-    let (_, changed) = kept::update(stack, patience(stack), said).await?;
+    let changed = kept::update(stack, patience(stack), said).await?;
     Ok(if changed { vec!["stored the parameters".to_owned()] } else { Vec::new() })
 }
 
