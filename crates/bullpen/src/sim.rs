@@ -140,6 +140,7 @@ fn text(tally: &Tally, took: Duration) -> String {
          {doubled} run twice at once\n\
          {reused} runners reused, {created} created, {jobs} jobs done, {writes} ledger writes\n\
          {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
+         {}\n\
          machines ended: {}",
         tally.clean,
         tally.failures.len(),
@@ -149,6 +150,12 @@ fn text(tally: &Tally, took: Duration) -> String {
         troubles.answers_lost,
         troubles.landed_late,
         troubles.crashes,
+        troubles
+            .happened
+            .iter()
+            .map(|(what, n)| format!("{what} {n}"))
+            .collect::<Vec<_>>()
+            .join(", "),
         ended.iter().map(|(why, count)| format!("{why:?} {count}")).collect::<Vec<_>>().join(", "),
     )
 }

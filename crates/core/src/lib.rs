@@ -22,6 +22,7 @@ pub mod message;
 pub mod parameters;
 pub mod pickup;
 pub mod ports;
+pub mod rates;
 pub mod request;
 pub mod route;
 pub mod sabotage;

@@ -9,7 +9,7 @@ use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, Event, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports};
+use bullpen_core::ports::{Clock, Fault, Forge, Ledger, MachineState, Ports};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -44,7 +44,7 @@ pub async fn destroy<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Des
             }
         }
         for batch in alive.chunks(IDS_PER_CALL_MAX) {
-            patiently(stack, until, || stack.ports.fleet().terminate(batch)).await?;
+            patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
         }
         reap(stack).await?;
         if alive.is_empty() && live_records(stack).await?.is_empty() {
@@ -74,7 +74,7 @@ async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(),
 }
 
 async fn alive<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Vec<InstanceId>, Fault> {
-    let machines = patiently(stack, until, || stack.ports.fleet().list()).await?;
+    let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
     Ok(alive.map(|machine| machine.id).collect())
 }

@@ -11,6 +11,7 @@ pub mod destroy;
 mod document;
 pub mod kept;
 pub mod mail;
+pub mod pace;
 pub mod patience;
 pub mod postman;
 pub mod provision;

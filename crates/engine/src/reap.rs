@@ -9,7 +9,7 @@
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::Phase;
-use bullpen_core::ports::{Fault, Fleet, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Ledger, MachineState, Mailbox, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -158,8 +158,8 @@ async fn bury<P: Ports>(
 ) -> Result<(), Fault> {
     let ids: Vec<_> = batch.iter().map(|record| record.id.clone()).collect();
     let until = stack.now().after(stack.limits.release_retry);
-    patiently(stack, until, || stack.ports.fleet().terminate(&ids)).await?;
-    let machines = patiently(stack, until, || stack.ports.fleet().describe(&ids)).await?;
+    patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+    let machines = patiently(stack, until, async || stack.fleet().describe(&ids).await).await?;
     for record in batch {
         let seen = machines.iter().find(|machine| machine.id == record.id);
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;

@@ -13,7 +13,7 @@ use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports, Written};
+use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
 
 use crate::Stack;
 use crate::patience::patiently;
@@ -42,7 +42,7 @@ pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> 
 
 async fn list<P: Ports>(stack: &Stack<P>) -> Result<Vec<Machine>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
-    patiently(stack, until, || stack.ports.fleet().list()).await
+    patiently(stack, until, async || stack.fleet().list().await).await
 }
 
 async fn records_without_machines<P: Ports>(
@@ -102,7 +102,7 @@ async fn machines_without_records<P: Ports>(
     }
     for batch in orphans.chunks(IDS_PER_CALL_MAX) {
         let until = stack.now().after(stack.limits.release_retry);
-        patiently(stack, until, || stack.ports.fleet().terminate(batch)).await?;
+        patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
         done.orphans_ended += batch.len();
     }
     Ok(())

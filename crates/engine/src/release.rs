@@ -17,7 +17,7 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, 
 use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
-use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
 use bullpen_core::spec_hash::drifted;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
@@ -249,7 +249,7 @@ fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: Mode) -> Order 
 }
 
 async fn is_stopped<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<bool, Fault> {
-    let machines = stack.ports.fleet().describe(std::slice::from_ref(&record.id)).await?;
+    let machines = stack.fleet().describe(std::slice::from_ref(&record.id)).await?;
     Ok(machines.iter().any(|machine| machine.state == MachineState::Stopped))
 }
 

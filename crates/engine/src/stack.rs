@@ -8,8 +8,11 @@ use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, QueueName, RunnerName, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Clock, Ports};
+use bullpen_core::ports::{Clock, Fleet, Ports};
+use bullpen_core::rates::{Budget, COMMAND_SHARE};
 use bullpen_core::time::Timestamp;
+
+use crate::pace::Paced;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -27,10 +30,11 @@ pub struct Stack<P> {
     /// For a command without a credential of its own: agents remove their runners with this.
     pub removal_token: Option<Secret>,
     shortages: Mutex<Shortages>,
+    budget: Mutex<Budget>,
 }
 
 impl<P: Ports> Stack<P> {
-    /// A stack that remembers nothing yet.
+    /// A stack that remembers nothing yet, for a command: it has a command's share of the cloud.
     pub fn new(
         ports: P,
         name: &str,
@@ -38,9 +42,11 @@ impl<P: Ports> Stack<P> {
         ceilings: Vec<Ceiling>,
         spec_hash: SpecHash,
     ) -> Self {
+        let share = ports.fleet().rates().share(COMMAND_SHARE);
+        let budget = Mutex::new(Budget::new(&share, ports.clock().monotonic()));
         let shortages = Mutex::new(Shortages::default());
-        let removal_token = None;
-        Self { ports, name: name.to_owned(), limits, ceilings, spec_hash, removal_token, shortages }
+        let (name, removal_token) = (name.to_owned(), None);
+        Self { ports, name, limits, ceilings, spec_hash, removal_token, shortages, budget }
     }
 
     /// The time of day.
@@ -56,6 +62,11 @@ impl<P: Ports> Stack<P> {
     /// The name of the runner that an instance registers at this generation.
     pub fn runner_name(&self, instance: &InstanceId, generation: Generation) -> RunnerName {
         RunnerName::new(format!("{}-{instance}-{generation}", self.name))
+    }
+
+    /// The machines, asked no more often than this process's share allows.
+    pub fn fleet(&self) -> Paced<'_, P> {
+        Paced::new(self, &self.budget)
     }
 
     /// What the cloud was short of lately.

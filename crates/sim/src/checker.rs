@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use crate::dice::fnv1a;
 use crate::model::LedgerWrite;
 use crate::model::fleet::FleetEvent;
+use crate::pace::Pace;
 use crate::world::World;
 
 /// Lines kept per machine.
@@ -44,6 +45,7 @@ struct Inner {
     machine_intents: BTreeMap<InstanceId, IntentId>,
     attempts: BTreeMap<Owner, Attempt>,
     lost: BTreeSet<InstanceId>,
+    pace: Pace,
 }
 
 /// One request's attempt at the resource pool.
@@ -234,6 +236,13 @@ impl Checker {
     fn on_fleet(&self, at: Timestamp, event: &FleetEvent) {
         let mut inner = self.inner();
         match event {
+            FleetEvent::Asked(process, call, _) => {
+                let judged = inner.pace.asked(process, *call, at);
+                drop(inner);
+                if let Err(violation) = judged {
+                    self.report(violation);
+                }
+            }
             FleetEvent::Launched(machine) => {
                 inner
                     .note(&machine.id, &format!("{at} launched {} {}", machine.id, machine.intent));

@@ -44,6 +44,14 @@ impl Dice {
         least + Duration::from_millis(self.below(span.saturating_add(1)))
     }
 
+    /// A duration between the two that is short as a rule and seldom long, as delays are: half of
+    /// all draws are in the first eighth.
+    pub fn delay(&self, least: Duration, most: Duration) -> Duration {
+        let part = self.below(1_001);
+        let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
+        least + Duration::from_millis(span.saturating_mul(part * part * part) / 1_000_000_000)
+    }
+
     /// One of these.
     pub fn pick<'a, T>(&self, choices: &'a [T]) -> Option<&'a T> {
         let index = self.below(u64::try_from(choices.len()).unwrap_or(u64::MAX));
@@ -61,6 +69,17 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_are_short_as_a_rule_and_seldom_long() {
+        let dice = Dice::new(42, "delays");
+        let (least, most) = (Duration::from_secs(10), Duration::from_secs(90));
+        let drawn: Vec<_> = (0..1_000).map(|_| dice.delay(least, most)).collect();
+        assert!(drawn.iter().all(|delay| (least..=most).contains(delay)));
+        let short = drawn.iter().filter(|delay| **delay < Duration::from_secs(20)).count();
+        assert!((450..550).contains(&short), "{short}");
+        assert!(drawn.iter().any(|delay| *delay > Duration::from_secs(80)));
+    }
 
     #[test]
     fn a_seed_is_a_promise() {

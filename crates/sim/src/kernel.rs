@@ -45,6 +45,8 @@ pub struct Stats {
     pub resumed: u64,
     /// Requests that two processes worked on at once.
     pub doubled: u64,
+    /// Runs that were run again as another attempt.
+    pub reruns: u64,
     /// Runners that were reused.
     pub reused: u64,
     /// Runners that were created.
@@ -66,6 +68,7 @@ impl std::ops::AddAssign for Stats {
         self.cancelled += other.cancelled;
         self.resumed += other.resumed;
         self.doubled += other.doubled;
+        self.reruns += other.reruns;
         self.reused += other.reused;
         self.created += other.created;
         self.jobs += other.jobs;

@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod life;
 pub mod load;
 pub mod model;
+mod pace;
 pub mod stage;
 pub mod wire;
 pub mod world;

@@ -5,7 +5,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bullpen_core::ids::{QueueName, Repository};
+use bullpen_core::class::Usage;
+use bullpen_core::ids::{InstanceId, QueueName, Repository, RequestId};
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::parameters::Parameters;
@@ -19,7 +20,7 @@ use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
 use bullpen_engine::refresh::{Desired, refresh};
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::tell::nobody;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all};
 
 use crate::checker::Checker;
 use crate::clock::pass;
@@ -28,8 +29,10 @@ use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
 use crate::world::{SimPorts, World};
 
-/// How long faults go on.
-pub(crate) const FAULTY: Duration = Duration::from_secs(20 * 60);
+/// How long faults go on, and runs arrive.
+pub(crate) const FAULTY: Duration = Duration::from_secs(90 * 60);
+/// How long a world lasts at least, quiet or not.
+pub(crate) const LASTS: Duration = Duration::from_secs(2 * 3_600);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
 /// can still be running, and the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
@@ -54,6 +57,7 @@ pub(crate) async fn live(
             stats += run;
         }
         become_quiet(world, checker).await;
+        pass(LASTS.saturating_sub(world.outside.clock().elapsed())).await;
         stats
     };
     tokio::select! {
@@ -73,30 +77,52 @@ async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
             let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
             match calamity {
                 Calamity::Outage(length) => {
+                    world.happened("GitHub down");
                     forge.set_outage(true);
                     pass(length).await;
                     forge.set_outage(false);
                 }
                 Calamity::Shortage => {
                     if let Some(offering) = dice.pick(&fleet.offerings()) {
+                        world.happened("offering depleted");
                         fleet.deplete(offering.clone());
                     }
                 }
                 Calamity::NoCapacity(left, length) => {
+                    world.happened("capacity exhausted");
                     fleet.limit_capacity(Some(left));
                     pass(length).await;
                     fleet.limit_capacity(None);
                 }
+                Calamity::Quota(usage, vcpu_max) => {
+                    world.happened("quota cut");
+                    fleet.set_quota(usage, vcpu_max);
+                }
                 Calamity::LostMachine => {
-                    let machines = fleet.snapshot();
-                    if let Some(machine) = dice.pick(&machines) {
-                        fleet.lose(&machine.id);
+                    if let Some(machine) = dice.pick(&living(world, |_| true)) {
+                        world.happened("machine lost");
+                        fleet.lose(machine);
                     }
+                }
+                Calamity::SpotReclaim(per_mille) => {
+                    let spot = living(world, |machine| machine.usage == Usage::Spot);
+                    let unlucky = spot.iter().filter(|_| dice.chance(per_mille));
+                    join_all(unlucky.map(|id| {
+                        world.happened("spot machine reclaimed");
+                        fleet.reclaim(id)
+                    }))
+                    .await;
                 }
             }
         }
     });
     join_all(strikes).await;
+}
+
+fn living(world: &World, which: impl Fn(&Machine) -> bool) -> Vec<InstanceId> {
+    let machines = world.outside.fleet().snapshot().into_iter();
+    let living = machines.filter(|it| it.state != MachineState::Gone && which(it));
+    living.map(|machine| machine.id).collect()
 }
 
 async fn heal_later(world: &World) {
@@ -118,9 +144,31 @@ pub async fn make_queues(world: &World) {
     }
 }
 
-/// One workflow run: provision, jobs, release.
+/// One workflow run, and perhaps a second attempt at it.
 async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> Stats {
     pass(workflow.arrives).await;
+    let mut stats = Box::pin(attempt(world, checker, &workflow)).await;
+    if let Some(after) = workflow.rerun_after
+        && let Some(again) = next_attempt(&workflow)
+    {
+        pass(after).await;
+        stats.reruns += 1;
+        stats += Box::pin(attempt(world, checker, &again)).await;
+    }
+    stats
+}
+
+/// The same run as GitHub starts it again: another attempt, another request.
+fn next_attempt(workflow: &Workflow) -> Option<Workflow> {
+    let (run, name) = split(&workflow.request.id)?;
+    let run = run.as_str().strip_suffix(".1")?;
+    let id = RequestId::new(format!("{run}.2.{name}"));
+    let request = Request { id, ..workflow.request.clone() };
+    Some(Workflow { request, ..workflow.clone() })
+}
+
+/// One attempt: provision, jobs, release.
+async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> Stats {
     let began = world.outside.clock().true_now();
     let mut request = workflow.request.clone();
     request.deadline = began.after(world.limits.request_deadline);
@@ -132,7 +180,7 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
     checker.attempt_begins(owner, request.clone(), began);
     let mut stats = Stats { workflows: 1, ..Stats::default() };
     let mut fulfilled =
-        Box::pin(provision_perhaps_twice(world, &workflow, &request, &mut stats)).await;
+        Box::pin(provision_perhaps_twice(world, workflow, &request, &mut stats)).await;
     if !fulfilled && workflow.again {
         stats.resumed += 1;
         request.deadline = world.outside.clock().true_now().after(world.limits.request_deadline);
@@ -257,20 +305,35 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
     }
 }
 
-/// What `refresh` does, again and again, in processes that die like all others.
+/// What `refresh` does, again and again, by one replica or two that know nothing of each other, in
+/// processes that die like all others.
 pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
-    let dice = Dice::new(world.seed, "upkeep");
+    let replicas = 1 + Dice::new(world.seed, "replicas").below(2);
+    let first = keep_up_as(world, 1);
+    if replicas == 1 {
+        return first.await;
+    }
+    match futures_util::future::select(Box::pin(first), Box::pin(keep_up_as(world, 2))).await {
+        Either::Left((never, _)) | Either::Right((never, _)) => never,
+    }
+}
+
+async fn keep_up_as(world: &Arc<World>, replica: u64) -> std::convert::Infallible {
+    let dice = Dice::new(world.seed, &format!("upkeep {replica}"));
     let mut memory = advertise::Memory::default();
-    let mut pass_number = 0_u64;
+    let mut round = 0_u64;
+    pass(dice.between(Duration::ZERO, UPKEEP)).await;
     loop {
         pass(UPKEEP).await;
-        pass_number += 1;
+        round += 1;
         let dies = dice.chance(world.climate().crash / 4);
         let awaits = dice.below(200);
-        let name = format!("upkeep {pass_number}");
-        world
-            .run(&name, dies.then_some(awaits), async |stack| upkeep(stack, &mut memory).await)
-            .await;
+        let name = format!("upkeep {replica}.{round}");
+        let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
+        if world.run(&name, dies.then_some(awaits), body).await.is_none() {
+            // What a process remembers dies with it.
+            memory = advertise::Memory::default();
+        }
     }
 }
 

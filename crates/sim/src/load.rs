@@ -16,6 +16,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::dice::Dice;
 use crate::model::agent::Temper;
+use crate::model::fleet::Delays;
 use crate::wire::Weather;
 use crate::world::{CALM, Climate};
 
@@ -59,8 +60,12 @@ pub fn climate(dice: &Dice) -> Climate {
             poll,
             ..CALM.temper
         },
-        boot_max: CALM.boot_max,
-        visible_after_max: time(Duration::from_secs(30)),
+        delays: Delays {
+            boot_max: CALM.delays.boot_max + time(Duration::from_secs(60)),
+            visible_after_max: time(Duration::from_secs(30)),
+            ..CALM.delays
+        },
+        partial: odds(300),
         skew_max: time(Duration::from_secs(10)),
         crash: odds(600),
         weak,
@@ -82,21 +87,29 @@ pub enum Calamity {
     Shortage,
     /// The cloud has only this many more machines, of anything, for this long.
     NoCapacity(u32, Duration),
+    /// The account may not have more than this many vCPUs at once, until it may again.
+    Quota(Usage, u32),
     /// One machine dies.
     LostMachine,
+    /// Spot machines are taken away, so many of a thousand, after a notice.
+    SpotReclaim(u32),
 }
 
 /// Draws what happens to the world and when, in order.
 pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
-    let count = if dice.chance(500) { 1 + dice.below(6) } else { 0 };
+    let count = if dice.chance(500) { 1 + dice.below(16) } else { 0 };
     let mut drawn: Vec<_> = (0..count)
         .map(|_| {
             let at = dice.between(Duration::ZERO, lasts);
             let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
-            let calamity = match dice.below(4) {
+            let few = |most| u32::try_from(dice.below(most)).unwrap_or(0);
+            let calamity = match dice.below(6) {
                 0 => Calamity::Outage(length),
                 1 => Calamity::Shortage,
-                2 => Calamity::NoCapacity(u32::try_from(dice.below(4)).unwrap_or(0), length),
+                2 => Calamity::NoCapacity(few(4), length),
+                3 if dice.chance(500) => Calamity::Quota(Usage::Spot, few(16)),
+                3 => Calamity::Quota(Usage::OnDemand, 8 + few(64)),
+                4 => Calamity::SpotReclaim(100 + few(900)),
                 _ => Calamity::LostMachine,
             };
             (at, calamity)
@@ -115,8 +128,10 @@ pub struct Workflow {
     pub request: Request,
     /// Whether its jobs are already queued while it provisions.
     pub eager: bool,
-    /// How long each job runs.
+    /// How long each job runs; a matrix has more of them than there are runners.
     pub jobs: Vec<Duration>,
+    /// How long after its end somebody runs it again, as another attempt, if they do.
+    pub rerun_after: Option<Duration>,
     /// At which await its provision dies, if it does.
     pub provision_fuse: Option<u64>,
     /// At which await its release dies, if it does.
@@ -131,22 +146,49 @@ pub struct Workflow {
     pub doubled_after: Option<Duration>,
 }
 
-/// Draws the workflow runs of a world that lasts this long under faults.
+/// How long the load stays as it is before it changes.
+const TIDE: Duration = Duration::from_secs(15 * 60);
+
+/// Draws the workflow runs of a world that lasts this long under faults: quiet times and busy ones,
+/// and bursts in which several arrive at once.
 pub fn workflows(
     dice: &Dice,
     climate: &Climate,
     limits: &Limits,
     lasts: Duration,
 ) -> Vec<Workflow> {
-    let count = 6 + dice.below(13);
-    (0..count).map(|number| workflow(dice, climate, limits, lasts, number)).collect()
+    let mut drawn: Vec<Workflow> = Vec::new();
+    for arrives in arrivals(dice, lasts) {
+        let number = u64::try_from(drawn.len()).unwrap_or(u64::MAX);
+        drawn.push(workflow(dice, climate, limits, arrives, number));
+    }
+    drawn
+}
+
+fn arrivals(dice: &Dice, lasts: Duration) -> Vec<Duration> {
+    let mut arrivals = Vec::new();
+    let mut tide = Duration::ZERO;
+    while tide < lasts {
+        let end = (tide + TIDE).min(lasts);
+        let busy = [0, 1, 2, 4, 8];
+        let most = dice.pick(&busy).copied().unwrap_or(1);
+        arrivals.extend((0..dice.below(most + 1)).map(|_| dice.between(tide, end)));
+        if dice.chance(150) {
+            let burst = dice.between(tide, end);
+            let close = || dice.between(Duration::ZERO, Duration::from_secs(5));
+            arrivals.extend((0..3 + dice.below(6)).map(|_| burst + close()));
+        }
+        tide = end;
+    }
+    arrivals.sort();
+    arrivals
 }
 
 fn workflow(
     dice: &Dice,
     climate: &Climate,
     limits: &Limits,
-    lasts: Duration,
+    arrives: Duration,
     number: u64,
 ) -> Workflow {
     let fuse = |most| {
@@ -177,15 +219,16 @@ fn workflow(
         on_demand_fallback: true,
         spec_hash: None,
     };
-    let jobs = dice.below(6);
+    let matrix = dice.chance(100);
+    let jobs = if matrix { 6 + dice.below(14) } else { dice.below(6) };
     let sometimes = |odds| {
         let on = dice.chance(odds);
         let after = dice.between(Duration::ZERO, Duration::from_secs(90));
         on.then_some(after)
     };
-    let job = || dice.between(Duration::from_secs(5), Duration::from_secs(300));
+    let job = || dice.delay(Duration::from_secs(5), Duration::from_secs(600));
     Workflow {
-        arrives: dice.between(Duration::ZERO, lasts),
+        arrives,
         eager: dice.chance(300),
         jobs: (0..jobs).map(|_| job()).collect(),
         request,
@@ -195,5 +238,6 @@ fn workflow(
         cancelled_after: sometimes(120),
         again: dice.chance(300),
         doubled_after: sometimes(60),
+        rerun_after: sometimes(100),
     }
 }

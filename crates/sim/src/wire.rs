@@ -90,7 +90,7 @@ struct State {
 pub type Calls = BTreeMap<&'static str, u64>;
 
 /// How often each thing happened, to show that it did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Trips made.
     pub calls: u64,
@@ -102,6 +102,15 @@ pub struct Counts {
     pub landed_late: u64,
     /// Processes that died.
     pub crashes: u64,
+    /// What else went wrong, by name.
+    pub happened: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// Something went wrong.
+    pub fn happened(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
+    }
 }
 
 impl std::ops::AddAssign for Counts {
@@ -111,12 +120,16 @@ impl std::ops::AddAssign for Counts {
         self.answers_lost += other.answers_lost;
         self.landed_late += other.landed_late;
         self.crashes += other.crashes;
+        for (what, count) in other.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
     }
 }
 
 /// One process's connection to the world.
 #[derive(Clone)]
 pub struct Wire {
+    name: Arc<str>,
     dice: Arc<Dice>,
     state: Arc<Mutex<State>>,
     dead: Arc<watch::Sender<bool>>,
@@ -144,6 +157,7 @@ impl Wire {
             calls: Calls::new(),
         };
         Self {
+            name: name.into(),
             dice: Arc::new(Dice::new(seed, name)),
             state: Arc::new(Mutex::new(state)),
             dead: Arc::new(watch::Sender::new(false)),
@@ -152,6 +166,11 @@ impl Wire {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose wire this is.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Whether this is the same process's wire.
@@ -171,7 +190,12 @@ impl Wire {
 
     /// What happened so far.
     pub fn counts(&self) -> Counts {
-        self.state().counts
+        self.state().counts.clone()
+    }
+
+    /// Something went wrong that a model did to this process.
+    pub fn happened(&self, what: &'static str) {
+        self.state().counts.happened(what);
     }
 
     /// How many calls this process made so far, by port.

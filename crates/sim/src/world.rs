@@ -13,11 +13,13 @@ use bullpen_core::creation::Ceiling;
 use bullpen_core::ids::{ClaimId, HolderId, SpecHash, StopOp};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ids, Ports};
+use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::model::agent::{Agent, Temper};
+use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
 
@@ -99,10 +101,10 @@ pub struct Climate {
     pub agents: Weather,
     /// How agents behave.
     pub temper: Temper,
-    /// The longest a boot takes.
-    pub boot_max: Duration,
-    /// The longest a new id stays invisible.
-    pub visible_after_max: Duration,
+    /// How long the cloud takes for things.
+    pub delays: Delays,
+    /// Of a thousand launches of several machines, how many bring only some.
+    pub partial: u32,
     /// The largest skew of a clock, either way.
     pub skew_max: Duration,
     /// Of a thousand processes, how many die.
@@ -123,8 +125,12 @@ pub const CALM: Climate = Climate {
         mute: 0,
         poll: Duration::from_secs(5),
     },
-    boot_max: Duration::from_secs(30),
-    visible_after_max: Duration::ZERO,
+    delays: Delays {
+        boot_max: Duration::from_secs(30),
+        stop_max: Duration::from_secs(60),
+        visible_after_max: Duration::ZERO,
+    },
+    partial: 0,
     skew_max: Duration::ZERO,
     crash: 0,
     weak: false,
@@ -175,7 +181,9 @@ impl World {
         outside.ledger.set_weak(climate.weak);
         outside.queues.set_weak(climate.weak);
         outside.mailbox.set_weak(climate.weak);
-        outside.fleet.set_delays(climate.boot_max, climate.visible_after_max);
+        outside.fleet.set_delays(climate.delays);
+        outside.fleet.set_partial(climate.partial);
+        outside.fleet.set_rates(Rates::ec2());
         let world = Arc::new(Self {
             seed,
             limits,
@@ -223,7 +231,7 @@ impl World {
     /// From now on nothing goes wrong any more, for those who live now too.
     pub fn heal(&self) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
-        let healed = Climate { boot_max: climate.boot_max, temper: climate.temper, ..CALM.clone() };
+        let healed = Climate { delays: climate.delays, temper: climate.temper, ..CALM.clone() };
         *climate = Climate {
             temper: Temper { warm_up_fails: 0, dies: 0, mute: 0, ..healed.temper },
             ..healed
@@ -242,9 +250,14 @@ impl World {
         wire
     }
 
+    /// Something went wrong that happened to no process in particular.
+    pub fn happened(&self, what: &'static str) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).happened(what);
+    }
+
     /// How often each kind of trouble happened, in all processes so far.
     pub fn counts(&self) -> Counts {
-        let mut total = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total = self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
             total += wire.counts();
         }

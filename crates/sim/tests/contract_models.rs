@@ -23,6 +23,7 @@ use bullpen_sim::contract::demand::DemandHarness;
 use bullpen_sim::contract::fleet::FleetHarness;
 use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::dice::Dice;
+use bullpen_sim::model::fleet::Delays;
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
 };
@@ -174,7 +175,8 @@ fn fleet(wire: Wire, clock: SimClock) -> FleetModel {
 
 fn weak_fleet(wire: Wire, clock: SimClock) -> FleetModel {
     let fleet = fleet(wire, clock);
-    fleet.set_delays(Duration::from_secs(40), LAG_MAX);
+    let (boot_max, stop_max) = (Duration::from_secs(40), Duration::from_secs(60));
+    fleet.set_delays(Delays { boot_max, stop_max, visible_after_max: LAG_MAX });
     fleet
 }
 

@@ -8,6 +8,7 @@ use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
+use crate::rates::Rates;
 use crate::time::Timestamp;
 
 /// What the cloud says of a machine.
@@ -98,6 +99,10 @@ pub struct StopOrder {
 /// Weak arm: a machine may be missing from `list` and `describe` for a while after its launch
 /// returned; states lag; a call whose answer was lost may land, and may land late.
 pub trait Fleet: Send + Sync {
+    /// How often it can be asked, by everybody together.
+    fn rates(&self) -> Rates {
+        Rates::unlimited()
+    }
     /// Launches up to `request.count` machines. [`Fault::Unavailable`] leaves open whether it did.
     fn launch(
         &self,

@@ -11,9 +11,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::{CeilingReached, Intent, LaunchRequest};
 use bullpen_core::ids::{IntentId, Revision};
 use bullpen_core::instance::{Facts, Record};
-use bullpen_core::ports::{
-    Fault, Fleet, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written,
-};
+use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::Request;
 use futures_util::future::join_all;
 
@@ -148,7 +146,7 @@ async fn launch<P: Ports>(
     };
     // That there is none is an answer: the same launch would be answered the same, and the ladder
     // has other rungs.
-    let launch = async || match stack.ports.fleet().launch(&request).await {
+    let launch = async || match stack.fleet().launch(&request).await {
         Err(Fault::NoCapacity) => Ok(Launched::default()),
         answer => answer,
     };
@@ -192,7 +190,7 @@ pub(crate) async fn record<P: Ports>(
                 return Some(record);
             }
             Ok(Written::Won(Recorded::Refused)) => {
-                let _ = stack.ports.fleet().terminate(std::slice::from_ref(&machine.id)).await;
+                let _ = stack.fleet().terminate(std::slice::from_ref(&machine.id)).await;
                 return None;
             }
             // Idempotent on the instance id.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, RequestId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
-use bullpen_core::ports::{Clock, Fault, Fleet, Ledger, Ports};
+use bullpen_core::ports::{Clock, Fault, Ledger, Ports};
 use bullpen_core::request::entry::Stage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
@@ -88,7 +88,7 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
         }
     }
     if !abandoned.ending.is_empty()
-        && let Err(fault) = stack.ports.fleet().terminate(&abandoned.ending).await
+        && let Err(fault) = stack.fleet().terminate(&abandoned.ending).await
     {
         tracing::info!(%fault, "left for the reaper to end");
     }
@@ -111,7 +111,7 @@ pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<Inst
         let _ = transition::apply(stack, record, &event, until).await?;
     }
     if !ids.is_empty() {
-        patiently(stack, until, || stack.ports.fleet().terminate(&ids)).await?;
+        patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
     }
     let ended = entry::end(stack, id, Stage::Finished, until).await;
     if let Err(error) = ended {

@@ -17,9 +17,7 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, 
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{
-    ClaimWrite, Clock, Fault, Fleet, Forge, Ids, Mailbox, Ports, Started, Written,
-};
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Mailbox, Ports, Started, Written};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
@@ -271,7 +269,7 @@ pub async fn assign<P: Ports>(
 }
 
 async fn start<P: Ports>(stack: &Stack<P>, id: &InstanceId) -> Outcome {
-    match stack.ports.fleet().start(std::slice::from_ref(id)).await {
+    match stack.fleet().start(std::slice::from_ref(id)).await {
         Ok(answers) => match answers.into_iter().next() {
             Some((_, Started::Starting)) => Outcome::Done,
             Some((_, Started::NoCapacity)) => Outcome::StartRefused,

@@ -24,6 +24,7 @@ use bullpen_core::ports::{
     Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Read, Recorded, Reserved, Runner,
     RunnerSpec, RunnerTokens, Started, StopOrder, Swap, WaitingAt, Written,
 };
+use bullpen_core::rates::Rates;
 use bullpen_core::time::Timestamp;
 
 /// The ports of a rehearsal, over real ones.
@@ -285,6 +286,10 @@ impl<P: Ports> Mailbox for Rehearsal<'_, P> {
 }
 
 impl<P: Ports> Fleet for Rehearsal<'_, P> {
+    fn rates(&self) -> Rates {
+        self.real.fleet().rates()
+    }
+
     async fn launch(&self, _: &LaunchRequest) -> Result<Launched, Fault> {
         not_rehearsed()
     }

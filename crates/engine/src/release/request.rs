@@ -8,7 +8,7 @@
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{RequestId, RunAttempt};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
-use bullpen_core::ports::{Fault, Fleet, Ledger, Machine, MachineState, Ports};
+use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::Stage;
 use bullpen_core::time::Timestamp;
@@ -81,7 +81,7 @@ async fn end_unrecorded<P: Ports>(
     if open.is_empty() {
         return Ok(());
     }
-    let machines = patiently(stack, until, || stack.ports.fleet().list()).await?;
+    let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
         Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))
@@ -128,7 +128,7 @@ async fn end<P: Ports>(
     if let Err(fault) = transition::apply(stack, &recorded, &event, until).await {
         tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
     }
-    if let Err(fault) = stack.ports.fleet().terminate(std::slice::from_ref(&machine.id)).await {
+    if let Err(fault) = stack.fleet().terminate(std::slice::from_ref(&machine.id)).await {
         tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
     }
     Some(machine.id.clone())

@@ -1,22 +1,24 @@
-//! A model of the cloud's machines: a catalogue, capacity that can run out, boots that take time,
-//! ids that are visible late, and launches that are idempotent on their intent.
+//! A model of the cloud's machines: a catalogue, capacity and quotas that run out, boots, starts and
+//! stops that take time, ids that are visible late, launches that are idempotent on their intent,
+//! spot machines that are taken away after a notice, and buckets that run empty.
 //!
-//! What boots is up to the world ([`FleetModel::on_boot`]); what was ended, and with what running on
-//! it, is told to an observer.
+//! What boots is up to the world ([`FleetModel::on_boot`]); who asked for what, what was launched and
+//! what ended is told to an observer.
 //!
-//! Not here: the agent on a machine ([`super::agent`]), rate limits.
+//! Not here: what runs on a machine.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder};
+use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Started, StopOrder};
+use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
+use super::locked;
 use crate::clock::{SimClock, pass};
 use crate::wire::{Wire, detach};
 
@@ -24,6 +26,20 @@ mod state;
 
 use state::{CATALOGUE, ZONES};
 pub use state::{FleetEvent, FleetState, Life};
+
+/// How long before a spot machine is taken away the cloud says so.
+const SPOT_NOTICE: Duration = Duration::from_secs(120);
+
+/// How long the cloud takes for things, at most; as a rule it takes much less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// From a launch, or a start, to a running machine.
+    pub boot_max: Duration,
+    /// From a stop to a stopped machine.
+    pub stop_max: Duration,
+    /// Until a new id is listed.
+    pub visible_after_max: Duration,
+}
 
 /// One process's view of the cloud.
 #[derive(Clone, Debug)]
@@ -34,20 +50,9 @@ pub struct FleetModel {
 }
 
 impl FleetModel {
-    /// An empty cloud.
+    /// An empty cloud that can be asked as often as one likes.
     pub fn new(wire: Wire, clock: SimClock) -> Self {
-        let state = FleetState {
-            entries: BTreeMap::new(),
-            launches: BTreeMap::new(),
-            depleted: BTreeSet::new(),
-            capacity_left: None,
-            serial: 0,
-            boot_max: Duration::ZERO,
-            visible_after_max: Duration::ZERO,
-            on_boot: None,
-            observer: None,
-        };
-        Self { state: Arc::new(Mutex::new(state)), wire, clock }
+        Self { state: Arc::default(), wire, clock }
     }
 
     /// The same cloud for another process.
@@ -57,14 +62,25 @@ impl FleetModel {
     }
 
     fn state(&self) -> MutexGuard<'_, FleetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
-    /// How long a boot, and the visibility of a new id, may take at most.
-    pub fn set_delays(&self, boot_max: Duration, visible_after_max: Duration) {
+    /// How long things take.
+    pub fn set_delays(&self, delays: Delays) {
+        self.state().delays = delays;
+    }
+
+    /// How often all processes together may ask.
+    pub fn set_rates(&self, rates: Rates) {
+        let now = self.clock.elapsed();
         let mut state = self.state();
-        state.boot_max = boot_max;
-        state.visible_after_max = visible_after_max;
+        state.budget = Budget::new(&rates, now);
+        state.rates = rates;
+    }
+
+    /// Of a thousand launches of several machines, how many bring only some of them.
+    pub fn set_partial(&self, per_mille: u32) {
+        self.state().partial = per_mille;
     }
 
     /// What happens when a machine has booted.
@@ -72,7 +88,7 @@ impl FleetModel {
         self.state().on_boot = Some(Arc::new(boot));
     }
 
-    /// Who is told of every launch and end.
+    /// Who is told of every call, launch and end.
     pub fn set_observer(&self, observer: impl FnMut(Timestamp, &FleetEvent) + Send + 'static) {
         self.state().observer = Some(Box::new(observer));
     }
@@ -101,11 +117,18 @@ impl FleetModel {
         self.state().capacity_left = machines;
     }
 
+    /// Lever: the account may have this many vCPUs at once, paid for like this.
+    pub fn set_quota(&self, usage: Usage, vcpu_max: u32) {
+        self.state().vcpu_max.insert(usage, vcpu_max);
+    }
+
     /// Lever: the cloud has everything again.
     pub fn replenish(&self) {
         let mut state = self.state();
         state.depleted.clear();
         state.capacity_left = None;
+        state.vcpu_max.clear();
+        state.partial = 0;
     }
 
     /// Lever: a machine dies without anyone having asked for it.
@@ -114,42 +137,72 @@ impl FleetModel {
         self.state().end(id, now, false);
     }
 
+    /// Lever: a machine is told that it will be taken away, and then is.
+    pub async fn reclaim(&self, id: &InstanceId) {
+        self.state().give_notice(id);
+        pass(SPOT_NOTICE).await;
+        self.lose(id);
+    }
+
     /// Every machine there is, seen from outside the world.
     pub fn snapshot(&self) -> Vec<Machine> {
         self.state().entries.values().map(|entry| entry.machine.clone()).collect()
     }
-}
 
-fn boot_later(state: &Arc<Mutex<FleetState>>, id: InstanceId, wire: &Wire) {
-    let boot_max = state.lock().unwrap_or_else(PoisonError::into_inner).boot_max;
-    let delay = wire.dice().between(boot_max / 4, boot_max);
-    let state = Arc::clone(state);
-    detach(async move {
-        pass(delay).await;
-        state.lock().unwrap_or_else(PoisonError::into_inner).boot(&id);
-    });
+    /// Makes one call: it is seen when it is made, and counted, or refused, when it arrives.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: FleetCall,
+        machines: usize,
+        effect: impl FnOnce(&Self, &mut FleetState) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let machines = u32::try_from(machines).unwrap_or(u32::MAX);
+        let now = self.clock.true_now();
+        let asked = FleetEvent::Asked(Arc::clone(self.wire.name()), call, machines);
+        self.state().tell(now, &asked);
+        let model = self.clone();
+        let reply = self.wire.call("fleet", move || {
+            let mut state = locked(&model.state);
+            state.admit(call, machines, model.clock.elapsed(), &model.wire)?;
+            Ok(effect(&model, &mut state))
+        });
+        reply.await.or_unavailable()?
+    }
+
+    fn boot_later(&self, delays: Delays, id: InstanceId) {
+        let delay = self.wire.dice().delay(delays.boot_max / 4, delays.boot_max);
+        self.later(delay, move |state| state.boot(&id));
+    }
+
+    fn later(&self, delay: Duration, change: impl FnOnce(&mut FleetState) + Send + 'static) {
+        let state = Arc::clone(&self.state);
+        detach(async move {
+            pass(delay).await;
+            change(&mut locked(&state));
+        });
+    }
 }
 
 impl Fleet for FleetModel {
+    fn rates(&self) -> Rates {
+        self.state().rates.clone()
+    }
+
     fn launch(
         &self,
         request: &LaunchRequest,
     ) -> impl Future<Output = Result<Launched, Fault>> + Send {
-        let (model, request) = (self.clone(), request.clone());
+        let request = request.clone();
         async move {
-            let (shared, wire, clock) = (model.state, model.wire.clone(), model.clock);
-            let reply = model.wire.call("fleet", move || {
-                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let before = state.serial;
-                let launched = state.launch(&request, clock.true_now(), &wire);
-                let is_new = state.serial > before;
-                drop(state);
-                for machine in launched.machines.iter().filter(|_| is_new) {
-                    boot_later(&shared, machine.id.clone(), &wire);
+            let count = usize::try_from(request.count).unwrap_or(usize::MAX);
+            let launched = self.ask(FleetCall::Launch, count, move |model, state| {
+                let (launched, new) = state.launch(&request, model.clock.true_now(), &model.wire);
+                for machine in launched.machines.iter().filter(|_| new) {
+                    model.boot_later(state.delays, machine.id.clone());
                 }
                 launched
             });
-            let launched = reply.await.or_unavailable()?;
+            let launched = launched.await?;
             if launched.machines.is_empty() && launched.shortages.is_empty() {
                 return Err(Fault::NoCapacity);
             }
@@ -161,102 +214,59 @@ impl Fleet for FleetModel {
         &self,
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<(InstanceId, Started)>, Fault>> + Send {
-        let (model, ids) = (self.clone(), ids.to_vec());
-        async move {
-            let (shared, wire) = (model.state, model.wire.clone());
-            let reply = model.wire.call("fleet", move || {
-                ids.into_iter()
-                    .map(|id| {
-                        let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                        let Some(entry) = state.entries.get_mut(&id) else {
-                            return (id, Started::Failed(Fault::NotFound));
-                        };
-                        match entry.machine.state {
-                            MachineState::Stopped => {
-                                entry.machine.state = MachineState::Pending;
-                                drop(state);
-                                boot_later(&shared, id.clone(), &wire);
-                                (id, Started::Starting)
-                            }
-                            MachineState::Pending | MachineState::Running => {
-                                (id, Started::Starting)
-                            }
-                            MachineState::Stopping | MachineState::Gone => {
-                                (id, Started::Failed(Fault::NotFound))
-                            }
-                        }
-                    })
-                    .collect()
-            });
-            reply.await.or_unavailable()
-        }
+        let ids = ids.to_vec();
+        self.ask(FleetCall::Start, ids.len(), move |model, state| {
+            let start = |id: InstanceId| {
+                let (started, boots) = state.start(&id, &model.wire);
+                if boots {
+                    model.boot_later(state.delays, id.clone());
+                }
+                (id, started)
+            };
+            ids.into_iter().map(start).collect()
+        })
     }
 
     /// As the cloud does: it knows nothing of `until`.
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send {
-        let (model, orders) = (self.clone(), orders.to_vec());
-        async move {
-            let shared = model.state;
-            let reply = model.wire.call("fleet", move || {
-                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                for order in orders {
-                    if let Some(entry) = state.entries.get_mut(&order.id)
-                        && entry.machine.state == MachineState::Running
-                    {
-                        entry.machine.state = MachineState::Stopped;
-                        if let Some(life) = entry.life.take() {
-                            let _ = life.send(true);
-                        }
-                    }
+        let orders = orders.to_vec();
+        self.ask(FleetCall::Stop, orders.len(), move |model, state| {
+            for StopOrder { id, .. } in orders {
+                if state.stop(&id) {
+                    let delay = model.wire.dice().delay(Duration::ZERO, state.delays.stop_max);
+                    model.later(delay, move |state| state.stopped(&id));
                 }
-            });
-            reply.await.or_unavailable()
-        }
+            }
+        })
     }
 
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send {
-        let (model, ids) = (self.clone(), ids.to_vec());
-        async move {
-            let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call("fleet", move || {
-                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                for id in &ids {
-                    state.end(id, clock.true_now(), true);
-                }
-            });
-            reply.await.or_unavailable()
-        }
+        let ids = ids.to_vec();
+        self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
+            for id in &ids {
+                state.end(id, model.clock.true_now(), true);
+            }
+        })
     }
 
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
-        let model = self.clone();
-        async move {
-            let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call("fleet", move || {
-                let state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                state.visible(clock.true_now()).cloned().collect()
-            });
-            reply.await.or_unavailable()
-        }
+        self.ask(FleetCall::Describe, 0, |model, state| {
+            state.visible(model.clock.true_now()).cloned().collect()
+        })
     }
 
     fn describe(
         &self,
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
-        let (model, ids) = (self.clone(), ids.to_vec());
-        async move {
-            let (shared, clock) = (model.state, model.clock);
-            let reply = model.wire.call("fleet", move || {
-                let state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let now = clock.true_now();
-                ids.iter()
-                    .filter_map(|id| state.entries.get(id))
-                    .filter(|entry| entry.visible_at <= now)
-                    .map(|entry| entry.machine.clone())
-                    .collect()
-            });
-            reply.await.or_unavailable()
-        }
+        let ids = ids.to_vec();
+        self.ask(FleetCall::Describe, 0, move |model, state| {
+            let now = model.clock.true_now();
+            ids.iter()
+                .filter_map(|id| state.entries.get(id))
+                .filter(|entry| entry.visible_at <= now)
+                .map(|entry| entry.machine.clone())
+                .collect()
+        })
     }
 }

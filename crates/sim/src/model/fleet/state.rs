@@ -1,4 +1,5 @@
-//! What the model cloud holds: machines, launches it remembers, what it is out of.
+//! What the model cloud holds: machines, launches it remembers, what it is out of, and how often it
+//! lets itself be asked.
 //!
 //! Not here: trips over the wire ([`super::FleetModel`]).
 
@@ -7,13 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::class::Architecture;
+use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
-use bullpen_core::ports::{Launched, Machine, MachineState};
+use bullpen_core::ports::{Fault, Launched, Machine, MachineState, Started};
+use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
 
+use super::Delays;
 use crate::wire::Wire;
 
 /// A machine type of the model's catalogue: name, vCPU, MiB.
@@ -29,27 +32,47 @@ pub(super) const CATALOGUE: [(&str, u32, u32); 8] = [
 ];
 pub(super) const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
-/// Ends when the machine's present boot ends.
+/// What a boot is told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    LiveOn,
+    /// It will be taken away soon.
+    Notice,
+    Over,
+}
+
+/// One boot of a machine, as what runs on it sees it.
 #[derive(Clone, Debug)]
-pub struct Life(watch::Receiver<bool>);
+pub struct Life(watch::Receiver<Word>);
 
 impl Life {
     /// Returns when the boot has ended.
     pub async fn ended(&self) {
-        let mut over = self.0.clone();
+        self.at_least(Word::Over).await;
+    }
+
+    /// Returns when the cloud has said that it will take the machine away, or has done so.
+    pub async fn noticed(&self) {
+        self.at_least(Word::Notice).await;
+    }
+
+    async fn at_least(&self, word: Word) {
+        let mut words = self.0.clone();
         // A dropped sender is an ended boot as well.
-        let _ = over.wait_for(|over| *over).await;
+        let _ = words.wait_for(|now| *now >= word).await;
     }
 }
 
 /// What an observer is told.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
+    /// A process makes a call: its name, the call, and about how many machines it is.
+    Asked(Arc<str>, FleetCall, u32),
     /// A machine exists now.
     Launched(Machine),
     /// A machine was ended because somebody asked.
     Terminated(InstanceId),
-    /// A machine died by itself.
+    /// A machine died by itself, or was taken away.
     Lost(InstanceId),
 }
 
@@ -59,18 +82,31 @@ pub(super) type Observer = Box<dyn FnMut(Timestamp, &FleetEvent) + Send>;
 pub(super) struct Entry {
     pub(super) machine: Machine,
     pub(super) visible_at: Timestamp,
-    pub(super) life: Option<watch::Sender<bool>>,
+    life: Option<watch::Sender<Word>>,
+}
+
+impl Entry {
+    fn end_boot(&mut self) {
+        if let Some(life) = self.life.take() {
+            life.send_replace(Word::Over);
+        }
+    }
 }
 
 /// The model's state, shared by all processes.
+#[derive(Default)]
 pub struct FleetState {
     pub(super) entries: BTreeMap<InstanceId, Entry>,
-    pub(super) launches: BTreeMap<IntentId, Launched>,
+    launches: BTreeMap<IntentId, Launched>,
     pub(super) depleted: BTreeSet<Offering>,
     pub(super) capacity_left: Option<u32>,
-    pub(super) serial: u64,
-    pub(super) boot_max: Duration,
-    pub(super) visible_after_max: Duration,
+    pub(super) vcpu_max: BTreeMap<Usage, u32>,
+    /// Of a thousand launches of several machines, how many bring only some.
+    pub(super) partial: u32,
+    serial: u64,
+    pub(super) delays: Delays,
+    pub(super) rates: Rates,
+    pub(super) budget: Budget,
     pub(super) on_boot: Option<Boot>,
     pub(super) observer: Option<Observer>,
 }
@@ -82,6 +118,22 @@ impl fmt::Debug for FleetState {
 }
 
 impl FleetState {
+    /// Counts a call that arrived, or refuses it.
+    pub(super) fn admit(
+        &mut self,
+        call: FleetCall,
+        machines: u32,
+        now: Duration,
+        wire: &Wire,
+    ) -> Result<(), Fault> {
+        if self.budget.take(call, machines, now, Duration::ZERO).is_some() {
+            return Ok(());
+        }
+        wire.happened("cloud's bucket empty");
+        Err(Fault::Throttled)
+    }
+
+    /// What fits a request: what the cloud has, and what it is out of.
     fn offerings(&self, request: &LaunchRequest) -> (Vec<(Offering, u32, u32)>, Vec<Offering>) {
         let mut open = Vec::new();
         let mut short = Vec::new();
@@ -99,7 +151,7 @@ impl FleetState {
                 if request.avoid.contains(&offering) {
                     continue;
                 }
-                if self.depleted.contains(&offering) {
+                if self.depleted.contains(&offering) || !self.has_quota(request.usage, vcpu) {
                     short.push(offering);
                 } else {
                     open.push((offering, vcpu, memory_mib));
@@ -109,50 +161,87 @@ impl FleetState {
         (open, short)
     }
 
+    /// Whether the account may have this many vCPUs more.
+    fn has_quota(&self, usage: Usage, vcpu: u32) -> bool {
+        let Some(most) = self.vcpu_max.get(&usage) else { return true };
+        let counts = |entry: &&Entry| {
+            entry.machine.usage == usage
+                && matches!(entry.machine.state, MachineState::Pending | MachineState::Running)
+        };
+        let used: u32 = self.entries.values().filter(counts).map(|it| it.machine.vcpu).sum();
+        used + vcpu <= *most
+    }
+
+    /// Launches what there is; the answer is whether that was new.
     pub(super) fn launch(
         &mut self,
         request: &LaunchRequest,
         now: Timestamp,
         wire: &Wire,
-    ) -> Launched {
+    ) -> (Launched, bool) {
         if let Some(known) = self.launches.get(&request.intent) {
-            return known.clone();
+            return (known.clone(), false);
         }
-        let (open, shortages) = self.offerings(request);
-        let mut launched = Launched { machines: Vec::new(), shortages };
-        for _ in 0..request.count {
+        let mut launched = Launched::default();
+        for _ in 0..self.generosity(request.count, wire) {
+            let (open, shortages) = self.offerings(request);
+            launched.shortages = shortages;
             let Some((offering, vcpu, memory_mib)) = wire.dice().pick(&open) else { break };
             match &mut self.capacity_left {
                 Some(0) => break,
                 Some(left) => *left -= 1,
                 None => {}
             }
-            self.serial += 1;
-            let id = InstanceId::new(format!("i-{:06}", self.serial));
-            launched.machines.push(Machine {
-                mailbox: MailboxKey::new(id.as_str()),
-                id,
-                state: MachineState::Pending,
-                intent: request.intent.clone(),
-                class: request.class.name.clone(),
-                pool: request.pool.clone(),
-                instance_type: offering.instance_type.clone(),
-                vcpu: *vcpu,
-                memory_mib: *memory_mib,
-                architecture: Architecture::X64,
-                zone: offering.zone.clone(),
-                usage: request.usage,
-                launched_at: now,
-            });
+            let machine = self.build(request, offering, *vcpu, *memory_mib, now, wire);
+            launched.machines.push(machine);
         }
-        for machine in &launched.machines {
-            let visible_at = now.after(wire.dice().between(Duration::ZERO, self.visible_after_max));
-            let entry = Entry { machine: machine.clone(), visible_at, life: None };
-            self.entries.insert(machine.id.clone(), entry);
-            self.tell(now, &FleetEvent::Launched(machine.clone()));
+        if launched.machines.len() < usize::try_from(request.count).unwrap_or(usize::MAX) {
+            wire.happened("fleet incomplete");
         }
         self.launches.insert(request.intent.clone(), launched.clone());
-        launched
+        (launched, true)
+    }
+
+    /// How many of so many the cloud feels like giving.
+    fn generosity(&self, count: u32, wire: &Wire) -> u32 {
+        if count > 1 && wire.dice().chance(self.partial) {
+            let some = wire.dice().below(u64::from(count));
+            return u32::try_from(some).unwrap_or(count).max(1);
+        }
+        count
+    }
+
+    fn build(
+        &mut self,
+        request: &LaunchRequest,
+        offering: &Offering,
+        vcpu: u32,
+        memory_mib: u32,
+        now: Timestamp,
+        wire: &Wire,
+    ) -> Machine {
+        self.serial += 1;
+        let id = InstanceId::new(format!("i-{:06}", self.serial));
+        let machine = Machine {
+            mailbox: MailboxKey::new(id.as_str()),
+            id: id.clone(),
+            state: MachineState::Pending,
+            intent: request.intent.clone(),
+            class: request.class.name.clone(),
+            pool: request.pool.clone(),
+            instance_type: offering.instance_type.clone(),
+            vcpu,
+            memory_mib,
+            architecture: Architecture::X64,
+            zone: offering.zone.clone(),
+            usage: request.usage,
+            launched_at: now,
+        };
+        let hidden = wire.dice().between(Duration::ZERO, self.delays.visible_after_max);
+        let entry = Entry { machine: machine.clone(), visible_at: now.after(hidden), life: None };
+        self.entries.insert(id, entry);
+        self.tell(now, &FleetEvent::Launched(machine.clone()));
+        machine
     }
 
     pub(super) fn tell(&mut self, now: Timestamp, event: &FleetEvent) {
@@ -168,10 +257,72 @@ impl FleetState {
             return;
         }
         entry.machine.state = MachineState::Running;
-        let (over, life) = watch::channel(false);
-        entry.life = Some(over);
+        let (words, life) = watch::channel(Word::LiveOn);
+        entry.life = Some(words);
         if let Some(boot) = self.on_boot.clone() {
             boot(entry.machine.clone(), Life(life));
+        }
+    }
+
+    /// Stopped → pending; the answer says whether it boots now.
+    pub(super) fn start(&mut self, id: &InstanceId, wire: &Wire) -> (Started, bool) {
+        let Some(entry) = self.entries.get(id) else {
+            return (Started::Failed(Fault::NotFound), false);
+        };
+        let machine = &entry.machine;
+        let offering = Offering {
+            usage: machine.usage,
+            instance_type: machine.instance_type.clone(),
+            zone: machine.zone.clone(),
+        };
+        match machine.state {
+            MachineState::Stopped
+                if self.depleted.contains(&offering)
+                    || !self.has_quota(machine.usage, machine.vcpu) =>
+            {
+                wire.happened("start refused");
+                (Started::NoCapacity, false)
+            }
+            MachineState::Stopped => {
+                self.set(id, MachineState::Pending);
+                (Started::Starting, true)
+            }
+            MachineState::Pending | MachineState::Running => (Started::Starting, false),
+            MachineState::Stopping | MachineState::Gone => {
+                (Started::Failed(Fault::NotFound), false)
+            }
+        }
+    }
+
+    /// Running → stopping; the answer says whether it was running.
+    pub(super) fn stop(&mut self, id: &InstanceId) -> bool {
+        match self.entries.get_mut(id) {
+            Some(entry) if entry.machine.state == MachineState::Running => {
+                entry.machine.state = MachineState::Stopping;
+                entry.end_boot();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Stopping → stopped.
+    pub(super) fn stopped(&mut self, id: &InstanceId) {
+        if self.entries.get(id).is_some_and(|it| it.machine.state == MachineState::Stopping) {
+            self.set(id, MachineState::Stopped);
+        }
+    }
+
+    fn set(&mut self, id: &InstanceId, state: MachineState) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.machine.state = state;
+        }
+    }
+
+    /// The cloud says that it will take the machine away.
+    pub(super) fn give_notice(&mut self, id: &InstanceId) {
+        if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
+            life.send_replace(Word::Notice);
         }
     }
 
@@ -181,9 +332,7 @@ impl FleetState {
             return;
         }
         entry.machine.state = MachineState::Gone;
-        if let Some(life) = entry.life.take() {
-            let _ = life.send(true);
-        }
+        entry.end_boot();
         let event = if asked { FleetEvent::Terminated } else { FleetEvent::Lost };
         self.tell(now, &event(id.clone()));
     }

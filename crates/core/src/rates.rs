@@ -1,0 +1,336 @@
+//! Rates: how often the cloud lets itself be asked, and what one process may take of that.
+//!
+//! A *bucket* holds tokens, up to its burst, and is refilled steadily. Every call takes one token of
+//! its kind's request bucket, and one of its resource bucket for each machine it is about. The cloud
+//! counts for a whole account; a process keeps to its *share*, and to half of that each time the
+//! cloud says that it was too much.
+//!
+//! Asking takes the tokens at once and answers how long to wait before the call is made, so callers
+//! are served in the order in which they asked and nobody has to try again.
+//!
+//! Not here: waiting (the engine does), or GitHub's points.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a process that is not one of a service's replicas may take: one part in this many.
+pub const COMMAND_SHARE: u32 = 10;
+/// A share that was halved is doubled again after this long without a complaint.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// However often the cloud complains, this much of a share stays: one part in this many.
+const SLOWEST: u32 = 16;
+
+/// A kind of call, as far as the cloud counts them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FleetCall {
+    /// Launching.
+    Launch,
+    /// Starting.
+    Start,
+    /// Stopping.
+    Stop,
+    /// Ending.
+    Terminate,
+    /// Listing and describing.
+    Describe,
+}
+
+impl FleetCall {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Launch, Self::Start, Self::Stop, Self::Terminate, Self::Describe];
+}
+
+/// A bucket's size and its refill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// How many thousandths of a token it holds.
+    burst_millis: u64,
+    /// How many thousandths of a token it gains each second.
+    refill_millis: u64,
+}
+
+impl Bucket {
+    /// A bucket of whole tokens.
+    pub const fn new(burst: u32, refill_per_second: u32) -> Self {
+        Self { burst_millis: burst as u64 * 1_000, refill_millis: refill_per_second as u64 * 1_000 }
+    }
+
+    /// One part in `parts`; never less than one whole token, or nothing could ever be asked.
+    #[must_use]
+    pub fn share(self, parts: u32) -> Self {
+        let parts = u64::from(parts.max(1));
+        Self {
+            burst_millis: (self.burst_millis / parts).max(1_000),
+            refill_millis: (self.refill_millis / parts).max(1),
+        }
+    }
+}
+
+/// The buckets of one kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRates {
+    /// One token a call.
+    pub requests: Bucket,
+    /// One token a machine, where the cloud counts them.
+    pub machines: Option<Bucket>,
+}
+
+/// A cloud's buckets; a kind that is absent is not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates(BTreeMap<FleetCall, CallRates>);
+
+impl Rates {
+    /// A fleet that can be asked as often as one likes.
+    pub fn unlimited() -> Self {
+        Self::default()
+    }
+
+    /// What EC2 is published, or said, to allow per account and region. Those for starting,
+    /// stopping and ending are from memory and need checking in a real account.
+    pub fn ec2() -> Self {
+        let rates = |requests, machines| CallRates { requests, machines };
+        Self(BTreeMap::from([
+            (FleetCall::Launch, rates(Bucket::new(5, 2), Some(Bucket::new(1_000, 2)))),
+            (FleetCall::Start, rates(Bucket::new(5, 2), Some(Bucket::new(1_000, 2)))),
+            (FleetCall::Stop, rates(Bucket::new(50, 5), Some(Bucket::new(1_000, 20)))),
+            (FleetCall::Terminate, rates(Bucket::new(100, 5), Some(Bucket::new(1_000, 20)))),
+            (FleetCall::Describe, rates(Bucket::new(100, 20), None)),
+        ]))
+    }
+
+    /// One part in `parts` of each bucket.
+    #[must_use]
+    pub fn share(&self, parts: u32) -> Self {
+        let share = |rates: &CallRates| CallRates {
+            requests: rates.requests.share(parts),
+            machines: rates.machines.map(|bucket| bucket.share(parts)),
+        };
+        Self(self.0.iter().map(|(call, rates)| (*call, share(rates))).collect())
+    }
+}
+
+/// How full one bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level {
+    bucket: Bucket,
+    /// In millionths of a token; below zero if more was taken than it ever holds.
+    micros: i64,
+    /// When that was true.
+    at: Duration,
+}
+
+impl Level {
+    fn full(bucket: Bucket, at: Duration) -> Self {
+        Self { bucket, micros: micros(bucket.burst_millis), at }
+    }
+
+    /// `slowed`: the refill is divided by this.
+    fn refill(&mut self, now: Duration, slowed: u32) {
+        let passed = now.saturating_sub(self.at).as_millis();
+        let refill = u128::from(self.bucket.refill_millis) / u128::from(slowed.max(1));
+        let gained = i64::try_from(passed * refill.max(1)).unwrap_or(i64::MAX);
+        self.micros = self.micros.saturating_add(gained).min(micros(self.bucket.burst_millis));
+        self.at = self.at.max(now);
+    }
+
+    /// How long until this many tokens are there; for more than the bucket ever holds, until it is
+    /// full.
+    fn wait_for(&self, tokens: u32, slowed: u32) -> Duration {
+        let wanted = (i64::from(tokens) * 1_000_000).min(micros(self.bucket.burst_millis));
+        let missing = u64::try_from(wanted.saturating_sub(self.micros)).unwrap_or(0);
+        let refill = (self.bucket.refill_millis / u64::from(slowed.max(1))).max(1);
+        Duration::from_millis(missing.div_ceil(refill))
+    }
+
+    fn take(&mut self, tokens: u32) {
+        self.micros = self.micros.saturating_sub(i64::from(tokens) * 1_000_000);
+    }
+}
+
+fn micros(millis: u64) -> i64 {
+    i64::try_from(millis.saturating_mul(1_000)).unwrap_or(i64::MAX)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Course {
+    requests: Level,
+    machines: Option<Level>,
+    /// The refill is divided by this: doubled by each complaint.
+    slowed: u32,
+    /// When that was last changed.
+    slowed_at: Duration,
+}
+
+/// What is left of one share of the cloud's buckets. Times are on one monotonic clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget(BTreeMap<FleetCall, Course>);
+
+impl Budget {
+    /// Full buckets.
+    pub fn new(rates: &Rates, now: Duration) -> Self {
+        let course = |rates: &CallRates| Course {
+            requests: Level::full(rates.requests, now),
+            machines: rates.machines.map(|bucket| Level::full(bucket, now)),
+            slowed: 1,
+            slowed_at: now,
+        };
+        Self(rates.0.iter().map(|(call, rates)| (*call, course(rates))).collect())
+    }
+
+    /// Takes what one call about so many machines costs, and says how long it must wait for it; or
+    /// takes nothing, if that is longer than the caller would wait.
+    #[must_use = "the call must not be made before"]
+    pub fn take(
+        &mut self,
+        call: FleetCall,
+        machines: u32,
+        now: Duration,
+        patience: Duration,
+    ) -> Option<Duration> {
+        let Some(course) = self.0.get_mut(&call) else { return Some(Duration::ZERO) };
+        let wait = course.wait_for(machines, now);
+        if wait > patience {
+            return None;
+        }
+        course.requests.take(1);
+        if let Some(level) = &mut course.machines {
+            level.take(machines);
+        }
+        Some(wait)
+    }
+
+    /// The cloud said that it was too much.
+    pub fn complained(&mut self, call: FleetCall, now: Duration) {
+        let Some(course) = self.0.get_mut(&call) else { return };
+        course.refill(now);
+        course.slowed = (course.slowed * 2).min(SLOWEST);
+        course.slowed_at = now;
+        // What is saved up was not there to be had.
+        course.requests.micros = course.requests.micros.min(0);
+    }
+}
+
+impl Course {
+    fn wait_for(&mut self, machines: u32, now: Duration) -> Duration {
+        self.refill(now);
+        let wait = self.requests.wait_for(1, self.slowed);
+        match &self.machines {
+            Some(level) => wait.max(level.wait_for(machines, self.slowed)),
+            None => wait,
+        }
+    }
+
+    fn refill(&mut self, now: Duration) {
+        self.recover(now);
+        self.requests.refill(now, self.slowed);
+        if let Some(level) = &mut self.machines {
+            level.refill(now, self.slowed);
+        }
+    }
+
+    fn recover(&mut self, now: Duration) {
+        while self.slowed > 1 && now.saturating_sub(self.slowed_at) >= RECOVERY {
+            self.slowed /= 2;
+            self.slowed_at += RECOVERY;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Takes, however long that means to wait.
+    fn take(budget: &mut Budget, call: FleetCall, machines: u32, now: Duration) -> Duration {
+        budget.take(call, machines, now, Duration::MAX).expect("it would wait for ever")
+    }
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_in_step() {
+        let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
+        let waits: Vec<u128> = (0..9)
+            .map(|_| take(&mut budget, FleetCall::Launch, 1, Duration::ZERO).as_millis())
+            .collect();
+        assert_eq!(waits, [0, 0, 0, 0, 0, 500, 1_000, 1_500, 2_000]);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, secs(60)), Duration::ZERO);
+    }
+
+    #[test]
+    fn machines_count_too_and_more_than_a_bucket_holds_waits_for_a_full_one() {
+        let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1_500, Duration::ZERO), Duration::ZERO);
+        // 500 are owed: a thousand and five hundred halves of a second until it is full again.
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1_500, Duration::ZERO), secs(750));
+    }
+
+    #[test]
+    fn a_command_has_a_tenth_and_never_less_than_one_call() {
+        let mut budget = Budget::new(&Rates::ec2().share(COMMAND_SHARE), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), secs(5));
+        let at_once = (0..20)
+            .filter(|_| take(&mut budget, FleetCall::Describe, 0, Duration::ZERO).is_zero())
+            .count();
+        assert_eq!(at_once, 10);
+    }
+
+    #[test]
+    fn a_complaint_halves_the_pace_until_a_minute_passes_without_one() {
+        let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
+        budget.complained(FleetCall::Terminate, Duration::ZERO);
+        let pace = |budget: &mut Budget, now| {
+            let first = take(budget, FleetCall::Terminate, 1, now);
+            take(budget, FleetCall::Terminate, 1, now).saturating_sub(first).as_millis()
+        };
+        assert_eq!(pace(&mut budget, Duration::ZERO), 400, "five a second, halved");
+        budget.complained(FleetCall::Terminate, secs(10));
+        assert_eq!(pace(&mut budget, secs(10)), 800);
+        budget.complained(FleetCall::Terminate, secs(129));
+        assert_eq!(pace(&mut budget, secs(129)), 800, "one minute of two forgotten, then halved");
+    }
+
+    #[test]
+    fn whoever_would_not_wait_so_long_takes_nothing() {
+        let mut budget = Budget::new(&Rates::ec2().share(COMMAND_SHARE), Duration::ZERO);
+        let mut start = |now| budget.take(FleetCall::Start, 1, now, secs(4));
+        assert_eq!(start(Duration::ZERO), Some(Duration::ZERO));
+        for _ in 0..10 {
+            assert_eq!(start(Duration::ZERO), None);
+        }
+        assert_eq!(start(secs(2)), Some(secs(3)));
+    }
+
+    #[test]
+    fn what_is_not_counted_never_waits() {
+        let mut budget = Budget::new(&Rates::unlimited(), Duration::ZERO);
+        for call in FleetCall::ALL {
+            for _ in 0..1_000 {
+                assert_eq!(take(&mut budget, call, 50, Duration::ZERO), Duration::ZERO);
+            }
+        }
+    }
+
+    /// In any window, no more calls than its burst and its refill allow.
+    #[test]
+    fn no_window_ever_sees_more_than_the_bucket_allows() {
+        let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
+        let asked = (0..200_u64).map(|n| Duration::from_millis(n * n % 7_919));
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort();
+        let mut made: Vec<_> =
+            asked.iter().map(|at| *at + take(&mut budget, FleetCall::Launch, 1, *at)).collect();
+        made.sort();
+        for (from, first) in made.iter().enumerate() {
+            for (to, last) in made.iter().enumerate().skip(from) {
+                let calls = u128::try_from(to - from).unwrap_or(0) + 1;
+                let allowed = 5_000 + 2 * (*last - *first).as_millis() + 2;
+                assert!(calls * 1_000 <= allowed, "{calls} calls from {first:?} to {last:?}");
+            }
+        }
+    }
+}

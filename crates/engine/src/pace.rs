@@ -1,0 +1,90 @@
+//! Pace: every call to the fleet waits for its turn inside this process's share of the cloud's
+//! buckets, and a call that the cloud refuses as too many halves the share.
+//!
+//! The only way to the fleet: nothing else in the engine may ask it.
+//!
+//! Not here: how tokens are counted (`core::rates`).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::InstanceId;
+use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Ports, Started};
+use bullpen_core::rates::{Budget, FleetCall};
+
+use crate::Stack;
+
+/// The longest a call waits for its turn; whoever needs it more tries again. Short against the
+/// grace of reconciliation, so that a launch that waited is still accounted for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A stack's fleet, asked in turn. A call whose turn is too far off is refused as
+/// [`Fault::Throttled`], without having been made.
+#[derive(Debug)]
+pub struct Paced<'a, P> {
+    stack: &'a Stack<P>,
+    budget: &'a Mutex<Budget>,
+}
+
+impl<'a, P: Ports> Paced<'a, P> {
+    pub(crate) fn new(stack: &'a Stack<P>, budget: &'a Mutex<Budget>) -> Self {
+        Self { stack, budget }
+    }
+
+    /// As [`Fleet::launch`].
+    pub async fn launch(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
+        self.turn(FleetCall::Launch, request.count).await?;
+        self.heed(FleetCall::Launch, self.stack.ports.fleet().launch(request).await)
+    }
+
+    /// As [`Fleet::start`].
+    pub async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, Started)>, Fault> {
+        self.turn(FleetCall::Start, count(ids)).await?;
+        self.heed(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
+    }
+
+    /// As [`Fleet::terminate`].
+    pub async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
+        self.turn(FleetCall::Terminate, count(ids)).await?;
+        self.heed(FleetCall::Terminate, self.stack.ports.fleet().terminate(ids).await)
+    }
+
+    /// As [`Fleet::list`].
+    pub async fn list(&self) -> Result<Vec<Machine>, Fault> {
+        self.turn(FleetCall::Describe, 0).await?;
+        self.heed(FleetCall::Describe, self.stack.ports.fleet().list().await)
+    }
+
+    /// As [`Fleet::describe`].
+    pub async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+        self.turn(FleetCall::Describe, 0).await?;
+        self.heed(FleetCall::Describe, self.stack.ports.fleet().describe(ids).await)
+    }
+
+    async fn turn(&self, call: FleetCall, machines: u32) -> Result<(), Fault> {
+        let clock = self.stack.ports.clock();
+        let wait = self.budget().take(call, machines, clock.monotonic(), PATIENCE);
+        let wait = wait.ok_or(Fault::Throttled)?;
+        if !wait.is_zero() {
+            tracing::debug!(?call, ?wait, "waits for its turn");
+            clock.sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    fn heed<T>(&self, call: FleetCall, answer: Result<T, Fault>) -> Result<T, Fault> {
+        if let Err(Fault::Throttled) = answer {
+            self.budget().complained(call, self.stack.ports.clock().monotonic());
+        }
+        answer
+    }
+
+    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(ids: &[InstanceId]) -> u32 {
+    u32::try_from(ids.len()).unwrap_or(u32::MAX)
+}
