@@ -13,6 +13,7 @@ use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Beat, Inbox, Phase, Signal, SignalKind};
 use bullpen_core::ports::{Clock, Fault, Mailbox, Read};
+use bullpen_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
@@ -30,10 +31,6 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The longest wait after a failed call: a store that is back must be noticed before an owner
 /// gives up on the machine.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How often deadlines are looked at.
-const TICK: Duration = Duration::from_secs(1);
-/// The same while a listener registers: it must not be kept past its time.
-const TICK_REGISTERING: Duration = Duration::from_millis(100);
 /// How long a machine that ends may take to end its listener, before the watchdog does it.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 /// How long the last signals may take when the machine ends.
@@ -73,6 +70,7 @@ pub struct Agent<M, C, H> {
     clock: C,
     host: H,
     orientation: Orientation,
+    poll: Duration,
     interruptions: mpsc::Receiver<String>,
 }
 
@@ -84,6 +82,15 @@ struct Lanes<'a> {
     send: Option<BoxFuture<'a, Turn>>,
     beat: Option<BoxFuture<'a, Turn>>,
     tick: Option<BoxFuture<'a, Turn>>,
+    /// What `tick` waits for.
+    armed: Option<Alarm>,
+}
+
+/// When time alone makes the loop turn: for a beat, by the monotonic clock, or for a deadline.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Alarm {
+    beat: Option<Duration>,
+    deadline: Option<Timestamp>,
 }
 
 /// What came out of a lane.
@@ -113,7 +120,14 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     /// An agent, and how to interrupt it.
     pub fn new(mailbox: M, clock: C, host: H, orientation: Orientation) -> (Self, Interrupter) {
         let (sender, interruptions) = mpsc::channel(INTERRUPTIONS_MAX);
-        (Self { mailbox, clock, host, orientation, interruptions }, Interrupter(sender))
+        let poll = POLL;
+        (Self { mailbox, clock, host, orientation, poll, interruptions }, Interrupter(sender))
+    }
+
+    /// Where the mailbox's wake-ups can be relied on, the inbox is read this often without one.
+    #[must_use]
+    pub fn polling(self, every: Duration) -> Self {
+        Self { poll: every, ..self }
     }
 
     /// Lives until the machine is to end; the watchdog is shortened by then. Dropping the future is
@@ -227,7 +241,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
             let wait = if at_once && course.read_retry.is_zero() {
                 Duration::ZERO
             } else if course.read_retry.is_zero() {
-                POLL
+                self.poll
             } else {
                 course.read_retry
             };
@@ -242,24 +256,33 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
             && let Some(phase) = course.life.phase()
             && (self.clock.monotonic() >= course.next_beat || course.said != Some(phase))
         {
-            if course.said != Some(phase) {
-                // The next look at the deadlines may have to come sooner in this phase.
-                lanes.tick = None;
-            }
             lanes.beat = Some(Box::pin(self.beat(course, phase)));
         }
-        if lanes.tick.is_none() {
-            let tick = match course.life.phase() {
-                Some(Phase::Registering) => TICK_REGISTERING,
-                _ => TICK,
-            };
-            let beat = course.next_beat.saturating_sub(self.clock.monotonic());
-            let sleep = self.clock.sleep(tick.min(beat.max(RETRY)));
-            lanes.tick = Some(Box::pin(async {
+        self.set_alarm(course, lanes);
+    }
+
+    /// The loop turns when the next beat or deadline is due, and not before: time alone changes
+    /// nothing else.
+    fn set_alarm<'a>(&'a self, course: &Course, lanes: &mut Lanes<'a>) {
+        let now = self.clock.now();
+        // One that is under way makes the loop turn when it is done.
+        let beats = lanes.beat.is_none() && course.life.phase().is_some();
+        let beat = beats.then_some(course.next_beat);
+        let alarm = Alarm { beat, deadline: course.life.next_deadline(now) };
+        if lanes.tick.is_some() && lanes.armed == Some(alarm) {
+            return;
+        }
+        let beat = alarm.beat.map(|due| due.saturating_sub(self.clock.monotonic()));
+        let deadline = alarm.deadline.map(|deadline| deadline.since(now));
+        lanes.armed = Some(alarm);
+        lanes.tick = beat.into_iter().chain(deadline).min().map(|wait| {
+            let sleep = self.clock.sleep(wait);
+            let tick: BoxFuture<'a, Turn> = Box::pin(async {
                 sleep.await;
                 Turn::Event(Event::Tick)
-            }));
-        }
+            });
+            tick
+        });
     }
 
     async fn read(&self, read: Read, wait: Duration) -> Turn {

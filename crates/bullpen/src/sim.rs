@@ -141,6 +141,7 @@ fn text(tally: &Tally, took: Duration) -> String {
          {reused} runners reused, {created} created, {jobs} jobs done, {writes} ledger writes\n\
          {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
          {}\n\
+         on machines: {:?}\n\
          machines ended: {}",
         tally.clean,
         tally.failures.len(),
@@ -156,6 +157,7 @@ fn text(tally: &Tally, took: Duration) -> String {
             .map(|(what, n)| format!("{what} {n}"))
             .collect::<Vec<_>>()
             .join(", "),
+        tally.stats.mishaps,
         ended.iter().map(|(why, count)| format!("{why:?} {count}")).collect::<Vec<_>>().join(", "),
     )
 }

@@ -252,6 +252,7 @@ impl Checker {
                 inner.note(id, &format!("{at} lost {id}"));
                 inner.lost.insert(id.clone());
             }
+            FleetEvent::PoweredOff(id) => inner.note(id, &format!("{at} powered off {id}")),
             FleetEvent::Terminated(id) => {
                 inner.note(id, &format!("{at} ended {id}"));
                 let judged = inner.may_end(at, id);

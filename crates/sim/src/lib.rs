@@ -14,6 +14,7 @@ pub mod dice;
 pub mod kernel;
 pub mod life;
 pub mod load;
+pub mod machine;
 pub mod model;
 mod pace;
 pub mod stage;

@@ -15,7 +15,7 @@ use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::time::Timestamp;
 
 use crate::dice::Dice;
-use crate::model::agent::Temper;
+use crate::machine::Temper;
 use crate::model::fleet::Delays;
 use crate::wire::Weather;
 use crate::world::{CALM, Climate};
@@ -49,15 +49,14 @@ pub fn climate(dice: &Dice) -> Climate {
         lag_max: time(Duration::from_secs(10)),
     };
     let weak = dice.chance(500);
-    let poll = if weak { Duration::from_secs(1) } else { CALM.temper.poll };
     Climate {
         agents: Weather { lose_answer: 0, land_late: 0, ..control },
         control,
         temper: Temper {
             warm_up_fails: odds(120),
-            dies: odds(4),
+            dies: odds(300),
             mute: odds(60),
-            poll,
+            skew_max: Duration::ZERO,
             ..CALM.temper
         },
         delays: Delays {

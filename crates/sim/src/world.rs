@@ -18,7 +18,7 @@ use bullpen_engine::Stack;
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
-use crate::model::agent::{Agent, Temper};
+use crate::machine::{Machine, Mishaps, Temper};
 use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
@@ -120,10 +120,16 @@ pub const CALM: Climate = Climate {
     temper: Temper {
         warm_up_max: Duration::from_secs(20),
         warm_up_fails: 0,
+        warm_up_slow: 0,
+        warm_up_hangs: 0,
         register_max: Duration::from_secs(3),
         dies: 0,
+        hangs: 0,
         mute: 0,
-        poll: Duration::from_secs(5),
+        skew_max: Duration::ZERO,
+        skewed: 0,
+        exits: 0,
+        forgotten: 0,
     },
     delays: Delays {
         boot_max: Duration::from_secs(30),
@@ -161,6 +167,7 @@ pub struct World {
     pub outside: SimPorts,
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
+    mishaps: Mutex<Mishaps>,
     wires: Mutex<Vec<Wire>>,
 }
 
@@ -191,35 +198,19 @@ impl World {
             outside,
             climate: Mutex::new(climate),
             counts: Mutex::default(),
+            mishaps: Mutex::default(),
             wires: Mutex::default(),
         });
-        world.raise_agents();
+        world.raise_machines();
         world
     }
 
-    /// Every machine that boots gets an agent with its own wire, clock and temper.
-    fn raise_agents(self: &Arc<Self>) {
+    /// Every machine that boots lives by itself from then on.
+    fn raise_machines(self: &Arc<Self>) {
         let world = Arc::downgrade(self);
-        self.outside.fleet.on_boot(move |machine, life| {
+        self.outside.fleet.on_boot(move |facts, life| {
             let Some(world) = world.upgrade() else { return };
-            let climate = world.climate();
-            let name = format!("agent {}", machine.id);
-            let wire = world.wire(&name, climate.agents);
-            let dice = Dice::new(world.seed, &name);
-            let skew = draw_skew(&dice, climate.skew_max);
-            let clock = world.outside.clock.for_process(wire.clone(), skew);
-            let mailbox = world.outside.mailbox.for_process(wire.clone(), clock.clone());
-            let forge = world.outside.forge.for_process(wire);
-            let agent = Agent::new(
-                machine,
-                mailbox,
-                forge,
-                clock,
-                dice,
-                climate.temper,
-                world.limits.heartbeat,
-            );
-            detach(Arc::new(agent).live(life));
+            detach(Machine::new(facts, &world).live(life));
         });
     }
 
@@ -231,11 +222,8 @@ impl World {
     /// From now on nothing goes wrong any more, for those who live now too.
     pub fn heal(&self) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
-        let healed = Climate { delays: climate.delays, temper: climate.temper, ..CALM.clone() };
-        *climate = Climate {
-            temper: Temper { warm_up_fails: 0, dies: 0, mute: 0, ..healed.temper },
-            ..healed
-        };
+        let temper = climate.temper.healed();
+        *climate = Climate { delays: climate.delays, temper, ..CALM.clone() };
         drop(climate);
         for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
             wire.set_weather(CALM_WEATHER);
@@ -244,7 +232,7 @@ impl World {
         self.outside.forge.set_outage(false);
     }
 
-    fn wire(&self, name: &str, weather: Weather) -> Wire {
+    pub(crate) fn wire(&self, name: &str, weather: Weather) -> Wire {
         let wire = Wire::new(self.seed, name, weather);
         self.wires.lock().unwrap_or_else(PoisonError::into_inner).push(wire.clone());
         wire
@@ -262,6 +250,16 @@ impl World {
             total += wire.counts();
         }
         total
+    }
+
+    /// What went wrong on machines so far.
+    pub fn mishaps(&self) -> Mishaps {
+        *self.mishaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something goes wrong on a machine.
+    pub(crate) fn mishap(&self, note: impl FnOnce(&mut Mishaps)) {
+        note(&mut self.mishaps.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Runs one process of the engine to its end, or to its death at some await.
@@ -291,7 +289,7 @@ impl World {
     }
 
     /// A process that has ended makes no more calls; only its counts are kept.
-    fn retire(&self, wire: &Wire) {
+    pub(crate) fn retire(&self, wire: &Wire) {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
         wires.retain(|other| !other.is_same(wire));
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) += wire.counts();
@@ -314,7 +312,7 @@ impl World {
     }
 }
 
-fn draw_skew(dice: &Dice, most: Duration) -> i64 {
+pub(crate) fn draw_skew(dice: &Dice, most: Duration) -> i64 {
     let most = i64::try_from(most.as_millis()).unwrap_or(i64::MAX / 4);
     let span = u64::try_from(2 * most + 1).unwrap_or(1);
     i64::try_from(dice.below(span)).unwrap_or(0) - most

@@ -170,7 +170,7 @@ struct Watched {
 }
 
 /// One agent process's life.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     limits: Limits,
     stage: Stage,
@@ -270,6 +270,18 @@ impl Life {
         )
     }
 
+    /// When time alone will change something: the next deadline that is still ahead. An event
+    /// before it may move it.
+    pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
+            return None;
+        }
+        let cap = self.hard_cap().map(|cap| cap.after(self.limits.clock_skew));
+        let register_by = self.unregistered().and_then(|to| to.register_by);
+        let idle = self.idle_deadline();
+        [cap, register_by, idle].into_iter().flatten().filter(|deadline| *deadline > now).min()
+    }
+
     fn did(&mut self, done: Done, now: Timestamp, actions: &mut Vec<Action>) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
         match (stage, done) {
@@ -341,14 +353,18 @@ impl Life {
             self.leave(Ending::HardCap, actions);
             return;
         }
-        let late = match &self.stage {
+        if let Some(to) = self.unregistered().filter(|to| is_late(to, now)).cloned() {
+            let why = Refused::here("it did not register in time");
+            self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+        }
+    }
+
+    /// What is on its way to a listener, and must not be for longer than its time.
+    fn unregistered(&self) -> Option<&Assignment> {
+        match &self.stage {
             Stage::Registering(to) => Some(to),
             Stage::Ready if !self.watched.listening => self.acted.listener.as_ref(),
             _ => None,
-        };
-        if let Some(to) = late.filter(|to| is_late(to, now)).cloned() {
-            let why = Refused::here("it did not register in time");
-            self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
         }
     }
 

@@ -65,9 +65,7 @@ impl Life {
     /// Nobody wants the machine. Past its deadline it ends, if a consistent read has just shown
     /// that still nobody does.
     fn idle(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
-        let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return };
-        let over = now >= order.idle_deadline.after(self.limits.clock_skew);
-        if !over || self.acted.listener.is_some() {
+        if self.idle_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
         if fresh {
@@ -75,6 +73,13 @@ impl Life {
         } else {
             actions.push(Action::Read);
         }
+    }
+
+    /// When the machine ends because nobody wants it, if that stays so.
+    pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
+        let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return None };
+        let deserted = self.acted.listener.is_none();
+        deserted.then(|| order.idle_deadline.after(self.limits.clock_skew))
     }
 
     /// Acknowledges, and looks once more before anything can appear at GitHub.

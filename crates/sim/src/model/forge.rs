@@ -7,6 +7,7 @@
 //! Not here: webhooks, checks, rate limits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,12 +32,32 @@ pub struct Job {
     pub lasts: Duration,
 }
 
+/// What GitHub tells a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// You are connected; jobs may come.
+    Connected,
+    /// This job is yours.
+    JobStarted(u64),
+    /// It is over.
+    JobFinished(u64),
+    /// You are not known here any more.
+    Removed,
+}
+
+/// A listener's end of its connection.
+pub trait Ear: fmt::Debug + Send + Sync {
+    /// Hears one word.
+    fn hear(&self, word: Word);
+}
+
 #[derive(Debug)]
 struct Entry {
     label: String,
     machine: InstanceId,
     online: bool,
     job: Option<u64>,
+    ear: Option<Arc<dyn Ear>>,
 }
 
 /// The model's state, shared by all processes and all agents.
@@ -118,7 +139,7 @@ impl ForgeModel {
         std::mem::take(&mut self.state().interrupted)
     }
 
-    /// An agent's listener registers and listens. `Err` is GitHub's doing, not the machine's.
+    /// A runner becomes known; it is offline. `Err` is GitHub's doing, not the machine's.
     pub fn register(
         &self,
         name: &RunnerName,
@@ -129,28 +150,56 @@ impl ForgeModel {
         if state.outage {
             return Err(Fault::unavailable("GitHub is down"));
         }
-        let entry =
-            Entry { label: label.to_owned(), machine: machine.clone(), online: true, job: None };
+        let (label, machine) = (label.to_owned(), machine.clone());
+        let entry = Entry { label, machine, online: false, job: None, ear: None };
         state.runners.insert(name.clone(), entry);
-        drop(state);
-        self.assign();
         Ok(())
     }
 
-    /// A listener's connection ends. A job it was running is interrupted.
-    pub fn disconnect(&self, name: &RunnerName) {
+    /// A known runner's listener connects, and takes jobs from now on. Says whether it is known.
+    pub fn listen(&self, name: &RunnerName, ear: Arc<dyn Ear>) -> Result<bool, Fault> {
         let mut state = self.state();
-        let Some(entry) = state.runners.get_mut(name) else { return };
-        entry.online = false;
-        if let Some(job) = entry.job.take() {
-            let machine = entry.machine.clone();
-            state.interrupted.push((machine, job));
+        if state.outage {
+            return Err(Fault::unavailable("GitHub is down"));
+        }
+        let Some(entry) = state.runners.get_mut(name) else { return Ok(false) };
+        entry.online = true;
+        entry.ear = Some(Arc::clone(&ear));
+        drop(state);
+        ear.hear(Word::Connected);
+        self.assign();
+        Ok(true)
+    }
+
+    /// A listener's connection ends because somebody ended it. Its job is interrupted.
+    pub fn disconnect(&self, name: &RunnerName) {
+        if let Some(interrupted) = self.hang_up(name) {
+            self.state().interrupted.push(interrupted);
         }
     }
 
-    /// Whether a runner of this name runs a job.
-    pub fn is_busy(&self, name: &RunnerName) -> bool {
-        self.state().runners.get(name).is_some_and(|entry| entry.job.is_some())
+    /// A listener's connection ends for a reason that is nobody's fault; so does its job.
+    pub fn drop_out(&self, name: &RunnerName) {
+        self.hang_up(name);
+    }
+
+    fn hang_up(&self, name: &RunnerName) -> Option<(InstanceId, u64)> {
+        let mut state = self.state();
+        let entry = state.runners.get_mut(name)?;
+        entry.online = false;
+        entry.ear = None;
+        let job = entry.job.take()?;
+        Some((entry.machine.clone(), job))
+    }
+
+    /// Removes a runner, unless it runs a job.
+    pub fn remove(&self, name: &RunnerName) -> Deletion {
+        remove(&self.state, name)
+    }
+
+    /// The job that a runner of this name runs.
+    pub fn job(&self, name: &RunnerName) -> Option<u64> {
+        self.state().runners.get(name)?.job
     }
 
     /// Every listener that is connected: its machine and its label, seen from outside the world.
@@ -175,14 +224,15 @@ impl ForgeModel {
             match free {
                 Some((name, runner)) => {
                     runner.job = Some(job.number);
-                    started.push((name.clone(), job));
+                    started.push((name.clone(), runner.ear.clone(), job));
                 }
                 None => waiting.push_back(job),
             }
         }
         state.queued = waiting;
         drop(state);
-        for (name, job) in started {
+        for (name, ear, job) in started {
+            tell(ear.as_ref(), Word::JobStarted(job.number));
             let model = self.clone();
             detach(async move {
                 pass(job.lasts).await;
@@ -197,24 +247,42 @@ impl ForgeModel {
             && entry.job == Some(job)
         {
             entry.job = None;
+            let ear = entry.ear.clone();
             state.completed += 1;
+            drop(state);
+            tell(ear.as_ref(), Word::JobFinished(job));
+        } else {
+            drop(state);
         }
-        drop(state);
         self.assign();
     }
 }
 
+/// Never under the state's lock: whoever hears may have questions.
+fn tell(ear: Option<&Arc<dyn Ear>>, word: Word) {
+    if let Some(ear) = ear {
+        ear.hear(word);
+    }
+}
+
+/// Removes a runner, and its listener hears of it.
+fn remove(state: &Mutex<ForgeState>, name: &RunnerName) -> Deletion {
+    let (deletion, ear) = state.lock().unwrap_or_else(PoisonError::into_inner).delete(name);
+    tell(ear.as_ref(), Word::Removed);
+    deletion
+}
+
 impl ForgeState {
-    fn delete(&mut self, name: &RunnerName) -> Deletion {
+    fn delete(&mut self, name: &RunnerName) -> (Deletion, Option<Arc<dyn Ear>>) {
         if self.outage {
-            return Deletion::Unavailable;
+            return (Deletion::Unavailable, None);
         }
         match self.runners.get(name) {
-            None => Deletion::NotFound,
-            Some(entry) if entry.job.is_some() => Deletion::Busy,
+            None => (Deletion::NotFound, None),
+            Some(entry) if entry.job.is_some() => (Deletion::Busy, None),
             Some(_) => {
-                self.runners.remove(name);
-                Deletion::Deleted
+                let removed = self.runners.remove(name);
+                (Deletion::Deleted, removed.and_then(|entry| entry.ear))
             }
         }
     }
@@ -243,9 +311,7 @@ impl Forge for ForgeModel {
         let (model, name) = (self.clone(), runner.clone());
         async move {
             let state = model.state;
-            let reply = model.wire.call("forge", move || {
-                state.lock().unwrap_or_else(PoisonError::into_inner).delete(&name)
-            });
+            let reply = model.wire.call("forge", move || remove(&state, &name));
             match reply.await {
                 Reply::Answered(deletion) => deletion,
                 Reply::Refused(_) | Reply::Lost => Deletion::Unavailable,

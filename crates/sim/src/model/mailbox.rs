@@ -3,10 +3,22 @@
 //! In weather with lag an eventual read answers from the past. A *weak* mailbox never wakes anyone:
 //! a wait only ever times out.
 //!
+//! An idle agent must cost nothing to simulate, so two things about an agent's own handle
+//! ([`MailboxModel::for_agent`]) are worked out instead of played through:
+//!
+//! - *Beats are lazy.* The simulated agent beats when its phase changes and hardly ever besides.
+//!   Each beat starts a [`Pulse`]: whoever reads the report sees the beats that a process which
+//!   lives and does not hang would have sent by then, one per heartbeat. Beats that were never
+//!   sent still count: the next real one gets a number after them.
+//! - *Polls are lazy.* Where an agent would poll, a wait returns up to one poll after a change;
+//!   while its last read showed less than is stored (it lagged, or a change came right after it) a
+//!   wait lasts one poll.
+//!
 //! Not here: the rule an order is accepted by ([`Inbox::accept`]), or what an agent does about it.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,13 +32,101 @@ use super::{Past, each, lag, locked, written};
 use crate::clock::{SimClock, pass};
 use crate::wire::{Reply, Wire};
 
+/// How often an agent's inbox is read where no wake-up comes.
+const POLL: Duration = Duration::from_secs(1);
+
 /// The two records under one key.
 #[derive(Debug, Default)]
 struct Slot {
     inbox: Option<Inbox>,
+    /// Counts the inbox's changes.
+    version: u64,
     past: Past<Option<Inbox>>,
     report: Option<Report>,
+    pulse: Option<Pulse>,
+    /// Beats that were worked out and never sent, of all pulses before this one.
+    unsent: u64,
+    /// The inbox or the report changed.
     changed: Arc<Notify>,
+    /// The inbox changed.
+    ordered: Arc<Notify>,
+}
+
+/// A process that goes on beating.
+#[derive(Clone, Debug)]
+struct Pulse {
+    /// The last beat that was really sent.
+    beat: Beat,
+    /// When, by the true time.
+    since: Timestamp,
+    every: Duration,
+    /// A process that hangs does not beat.
+    hangs: bool,
+}
+
+impl Pulse {
+    /// How many beats followed the one that was sent.
+    fn followed(&self, now: Timestamp) -> u64 {
+        let every = self.every.as_millis().max(1);
+        u64::try_from(now.since(self.since).as_millis() / every).unwrap_or(u64::MAX)
+    }
+
+    fn latest(&self, now: Timestamp) -> Beat {
+        let followed = self.followed(now);
+        let later = self.every * u32::try_from(followed).unwrap_or(u32::MAX);
+        Beat { seq: self.beat.seq + followed, at: self.beat.at.after(later), ..self.beat.clone() }
+    }
+}
+
+impl Slot {
+    /// Stores the beats that are due by now.
+    fn settle(&mut self, now: Timestamp) {
+        if let Some(pulse) = &self.pulse
+            && !pulse.hangs
+            && pulse.followed(now) > 0
+        {
+            let latest = pulse.latest(now);
+            self.store(latest);
+        }
+    }
+
+    fn store(&mut self, beat: Beat) -> bool {
+        let report = self.report.get_or_insert_default();
+        let follows = report.beat.as_ref().is_none_or(|stored| beat.follows(stored));
+        if follows {
+            report.beat = Some(beat);
+        }
+        follows
+    }
+
+    /// The process beats no more, or the next beat is a real one.
+    fn end_pulse(&mut self, now: Timestamp) {
+        self.settle(now);
+        if let Some(pulse) = self.pulse.take().filter(|pulse| !pulse.hangs) {
+            self.unsent += pulse.followed(now);
+        }
+    }
+
+    fn hang(&mut self, now: Timestamp) {
+        self.settle(now);
+        if let Some(pulse) = &mut self.pulse
+            && !pulse.hangs
+        {
+            self.unsent += pulse.followed(now);
+            let at = pulse.beat.at.after(now.since(pulse.since));
+            pulse.beat = Beat { at, ..pulse.latest(now) };
+            pulse.since = now;
+            pulse.hangs = true;
+        }
+    }
+
+    fn go_on(&mut self, now: Timestamp) {
+        if let Some(pulse) = &mut self.pulse {
+            pulse.beat.at = pulse.beat.at.after(now.since(pulse.since));
+            pulse.since = now;
+            pulse.hangs = false;
+        }
+    }
 }
 
 /// Everything all mailboxes hold.
@@ -65,7 +165,9 @@ impl MailboxState {
     fn put(&mut self, now: Timestamp, key: &MailboxKey, next: Inbox) {
         let slot = self.slot(key);
         let before = slot.inbox.replace(next);
+        slot.version += 1;
         slot.past.note(now, before);
+        slot.ordered.notify_waiters();
         self.wake(key);
     }
 
@@ -96,21 +198,24 @@ impl MailboxState {
         self.slots.get(key)?.inbox.as_ref()
     }
 
-    fn inbox_then(&self, key: &MailboxKey, then: Timestamp) -> Option<&Inbox> {
-        let slot = self.slots.get(key)?;
-        slot.past.since(then).next().unwrap_or(&slot.inbox).as_ref()
+    /// The inbox as it was then, and how many changes it had seen.
+    fn inbox_then(&self, key: &MailboxKey, then: Timestamp) -> (Option<&Inbox>, u64) {
+        let Some(slot) = self.slots.get(key) else { return (None, 0) };
+        let missed = u64::try_from(slot.past.since(then).count()).unwrap_or(u64::MAX);
+        let inbox = slot.past.since(then).next().unwrap_or(&slot.inbox).as_ref();
+        (inbox, slot.version.saturating_sub(missed))
     }
 
     /// The report now.
-    pub fn report(&self, key: &MailboxKey) -> Option<&Report> {
-        self.slots.get(key)?.report.as_ref()
+    pub fn report(&mut self, now: Timestamp, key: &MailboxKey) -> Option<&Report> {
+        let slot = self.slots.get_mut(key)?;
+        slot.settle(now);
+        slot.report.as_ref()
     }
 
     /// Stores a beat, unless it does not follow the one that is there.
     pub fn beat(&mut self, key: &MailboxKey, beat: Beat) {
-        let report = self.slot(key).report.get_or_insert_default();
-        if report.beat.as_ref().is_none_or(|stored| beat.follows(stored)) {
-            report.beat = Some(beat);
+        if self.slot(key).store(beat) {
             self.wake(key);
         }
     }
@@ -132,12 +237,21 @@ pub struct MailboxModel {
     state: Arc<Mutex<MailboxState>>,
     wire: Wire,
     clock: SimClock,
+    agent: Option<Arc<Lazy>>,
+}
+
+/// What makes an agent's handle lazy.
+#[derive(Debug)]
+struct Lazy {
+    heartbeat: Duration,
+    /// Which version of its inbox it read last.
+    read: AtomicU64,
 }
 
 impl MailboxModel {
     /// A new world's mailboxes.
     pub fn new(wire: Wire, clock: SimClock) -> Self {
-        Self { state: Arc::default(), wire, clock }
+        Self { state: Arc::default(), wire, clock, agent: None }
     }
 
     /// A new world's mailboxes, in which a wait only ever times out.
@@ -150,7 +264,32 @@ impl MailboxModel {
     /// Another process's handle on the same mailboxes.
     #[must_use]
     pub fn for_process(&self, wire: Wire, clock: SimClock) -> Self {
-        Self { state: Arc::clone(&self.state), wire, clock }
+        Self { state: Arc::clone(&self.state), wire, clock, agent: None }
+    }
+
+    /// An agent process's handle on the same mailboxes. Its beats and polls are lazy.
+    #[must_use]
+    pub fn for_agent(&self, wire: Wire, clock: SimClock, heartbeat: Duration) -> Self {
+        let agent = Some(Arc::new(Lazy { heartbeat, read: AtomicU64::new(0) }));
+        Self { agent, ..self.for_process(wire, clock) }
+    }
+
+    /// The agent process under this key is dead.
+    pub fn falls_silent(&self, key: &MailboxKey) {
+        let now = self.clock.true_now();
+        locked(&self.state).slot(key).end_pulse(now);
+    }
+
+    /// The agent process under this key hangs.
+    pub fn hangs(&self, key: &MailboxKey) {
+        let now = self.clock.true_now();
+        locked(&self.state).slot(key).hang(now);
+    }
+
+    /// The agent process under this key goes on.
+    pub fn goes_on(&self, key: &MailboxKey) {
+        let now = self.clock.true_now();
+        locked(&self.state).slot(key).go_on(now);
     }
 
     /// Whether a wait only ever times out.
@@ -170,7 +309,38 @@ impl MailboxModel {
 
     /// What is stored of an agent, without a trip.
     pub fn report_now(&self, key: &MailboxKey) -> Option<Report> {
-        locked(&self.state).report(key).cloned()
+        let now = self.clock.true_now();
+        locked(&self.state).report(now, key).cloned()
+    }
+
+    /// The beat as it is sent: numbered after all that were not.
+    fn pulsing(&self, key: &MailboxKey, beat: &Beat) -> Beat {
+        let Some(agent) = &self.agent else { return beat.clone() };
+        let since = self.clock.true_now();
+        let mut state = locked(&self.state);
+        let slot = state.slot(key);
+        slot.end_pulse(since);
+        let beat = Beat { seq: beat.seq + slot.unsent, ..beat.clone() };
+        let pulse = Pulse { beat: beat.clone(), since, every: agent.heartbeat, hangs: false };
+        slot.pulse = Some(pulse);
+        beat
+    }
+
+    /// What a wait waits for, how long, and how much later the change may be noticed.
+    fn what_to_wait_for(
+        &self,
+        key: &MailboxKey,
+        at_most: Duration,
+    ) -> (Arc<Notify>, Duration, Duration) {
+        let mut state = locked(&self.state);
+        let weak = state.weak;
+        let slot = state.slot(key);
+        let Some(agent) = &self.agent else {
+            return (Arc::clone(&slot.changed), at_most, Duration::ZERO);
+        };
+        let behind = agent.read.load(Ordering::Relaxed) < slot.version;
+        let at_most = if behind { at_most.min(POLL) } else { at_most };
+        (Arc::clone(&slot.ordered), at_most, if weak { POLL } else { Duration::ZERO })
     }
 
     async fn trip<T: Send + 'static>(
@@ -209,21 +379,26 @@ impl Mailbox for MailboxModel {
             Read::Consistent => Duration::ZERO,
         };
         let read = move |state: &mut MailboxState, now: Timestamp| {
-            state.inbox_then(&key, now.before(lag)).cloned()
+            let (inbox, version) = state.inbox_then(&key, now.before(lag));
+            (inbox.cloned(), version)
         };
-        self.trip(read).await.or_unavailable()
+        let (inbox, version) = self.trip(read).await.or_unavailable()?;
+        if let Some(agent) = &self.agent {
+            agent.read.store(version, Ordering::Relaxed);
+        }
+        Ok(inbox)
     }
 
     async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
         let keys = keys.to_vec();
-        let read = move |state: &mut MailboxState, _| {
-            keys.iter().map(|key| state.report(key).cloned()).collect()
+        let read = move |state: &mut MailboxState, now: Timestamp| {
+            keys.iter().map(|key| state.report(now, key).cloned()).collect()
         };
         self.trip(read).await.or_unavailable()
     }
 
     async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
-        let (key, beat) = (key.clone(), beat.clone());
+        let (key, beat) = (key.clone(), self.pulsing(key, beat));
         self.trip(move |state, _| state.beat(&key, beat)).await.or_unavailable()
     }
 
@@ -238,7 +413,7 @@ impl Mailbox for MailboxModel {
     }
 
     async fn wait(&self, key: &MailboxKey, at_most: Duration) {
-        let changed = Arc::clone(&locked(&self.state).slot(key).changed);
+        let (changed, at_most, notices_within) = self.what_to_wait_for(key, at_most);
         let changed = changed.notified();
         // Registered before the step, or a change during it would be slept through.
         tokio::pin!(changed);
@@ -246,7 +421,11 @@ impl Mailbox for MailboxModel {
         self.wire.step().await;
         tokio::select! {
             biased;
-            () = changed => {}
+            () = changed => {
+                if notices_within > Duration::ZERO {
+                    pass(self.wire.dice().between(Duration::ZERO, notices_within)).await;
+                }
+            }
             () = pass(at_most) => {}
         }
     }

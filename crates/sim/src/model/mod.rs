@@ -17,7 +17,6 @@ use bullpen_core::time::Timestamp;
 
 use crate::wire::{Reply, Wire};
 
-pub mod agent;
 pub mod demand;
 pub mod fleet;
 pub mod forge;
@@ -25,7 +24,6 @@ pub mod ledger;
 pub mod mailbox;
 pub mod queues;
 
-pub use agent::Agent;
 pub use demand::DemandModel;
 pub use fleet::FleetModel;
 pub use forge::ForgeModel;

@@ -134,7 +134,13 @@ impl FleetModel {
     /// Lever: a machine dies without anyone having asked for it.
     pub fn lose(&self, id: &InstanceId) {
         let now = self.clock.true_now();
-        self.state().end(id, now, false);
+        self.state().end(id, now, FleetEvent::Lost);
+    }
+
+    /// A machine switches itself off.
+    pub fn power_off(&self, id: &InstanceId) {
+        let now = self.clock.true_now();
+        self.state().end(id, now, FleetEvent::PoweredOff);
     }
 
     /// Lever: a machine is told that it will be taken away, and then is.
@@ -244,7 +250,7 @@ impl Fleet for FleetModel {
         let ids = ids.to_vec();
         self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
             for id in &ids {
-                state.end(id, model.clock.true_now(), true);
+                state.end(id, model.clock.true_now(), FleetEvent::Terminated);
             }
         })
     }

@@ -74,6 +74,8 @@ pub enum FleetEvent {
     Terminated(InstanceId),
     /// A machine died by itself, or was taken away.
     Lost(InstanceId),
+    /// A machine switched itself off.
+    PoweredOff(InstanceId),
 }
 
 pub(super) type Boot = Arc<dyn Fn(Machine, Life) + Send + Sync>;
@@ -326,14 +328,18 @@ impl FleetState {
         }
     }
 
-    pub(super) fn end(&mut self, id: &InstanceId, now: Timestamp, asked: bool) {
+    pub(super) fn end(
+        &mut self,
+        id: &InstanceId,
+        now: Timestamp,
+        event: impl FnOnce(InstanceId) -> FleetEvent,
+    ) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         if entry.machine.state == MachineState::Gone {
             return;
         }
         entry.machine.state = MachineState::Gone;
         entry.end_boot();
-        let event = if asked { FleetEvent::Terminated } else { FleetEvent::Lost };
         self.tell(now, &event(id.clone()));
     }
 

@@ -1,0 +1,137 @@
+//! What a simulated machine offers its agent besides the runner: watchdog, warm-up, notes.
+//!
+//! All of it belongs to the boot and not to the agent's process, which may die and come back.
+//!
+//! Not here: the runner program ([`super::runner`]).
+
+use std::future::pending;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bullpen_agent::host::{Host, Notebook, Scripts, Watchdog};
+use bullpen_agent::notes::Notes;
+use bullpen_agent::warm_up::{Step, StepFailed};
+use bullpen_core::ports::Clock as _;
+use bullpen_core::time::Timestamp;
+use tokio::sync::watch;
+
+use super::runner::Program;
+use crate::clock::{SimClock, pass};
+
+/// One boot's side of its agents.
+#[derive(Clone, Debug)]
+pub(super) struct SimHost {
+    pub(super) program: Arc<Program>,
+    pub(super) watchdog: Arc<Timer>,
+    pub(super) script: Arc<Script>,
+    pub(super) notebook: Arc<Paper>,
+}
+
+impl Host for SimHost {
+    type Runner = Program;
+    type Watchdog = Timer;
+    type Scripts = Script;
+    type Notebook = Paper;
+
+    fn runner(&self) -> &Program {
+        &self.program
+    }
+
+    fn watchdog(&self) -> &Timer {
+        &self.watchdog
+    }
+
+    fn scripts(&self) -> &Script {
+        &self.script
+    }
+
+    fn notebook(&self) -> &Paper {
+        &self.notebook
+    }
+}
+
+/// What switches the machine off, by the machine's own clock.
+#[derive(Debug)]
+pub(super) struct Timer {
+    clock: SimClock,
+    at: watch::Sender<Option<Timestamp>>,
+}
+
+impl Timer {
+    pub(super) fn new(clock: SimClock) -> Self {
+        Self { clock, at: watch::Sender::new(None) }
+    }
+
+    /// Returns when the machine is to go.
+    pub(super) async fn fires(&self) {
+        let mut moved = self.at.subscribe();
+        loop {
+            let at = *moved.borrow_and_update();
+            let due = async {
+                match at {
+                    Some(at) => pass(at.since(self.clock.now())).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = moved.changed() => {}
+                () = due => return,
+            }
+        }
+    }
+}
+
+impl Watchdog for Timer {
+    async fn shorten(&self, to: Timestamp) -> io::Result<()> {
+        self.at.send_modify(|at| *at = Some(at.map_or(to, |at| at.min(to))));
+        Ok(())
+    }
+}
+
+/// One boot's warm-up.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Script {
+    /// It takes this long.
+    Takes(Duration),
+    /// It fails after this long.
+    Fails(Duration),
+    /// It never ends.
+    Hangs,
+}
+
+impl Scripts for Script {
+    async fn run(&self, _: &Step) -> Result<(), StepFailed> {
+        match *self {
+            Self::Takes(time) => {
+                pass(time).await;
+                Ok(())
+            }
+            Self::Fails(time) => {
+                pass(time).await;
+                Err(StepFailed { how: String::from("exit status: 1"), tail: String::new() })
+            }
+            Self::Hangs => pending().await,
+        }
+    }
+
+    async fn end(&self, _: &Step) -> String {
+        String::new()
+    }
+}
+
+/// Where notes are kept.
+#[derive(Debug, Default)]
+pub(super) struct Paper(Mutex<Option<Notes>>);
+
+impl Notebook for Paper {
+    fn load(&self) -> Option<Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn save(&self, notes: &Notes) -> io::Result<()> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(notes.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! A simulated machine: one boot, on which the production agent lives over a simulated host.
+//!
+//! Agent processes come one after the other: one that dies is followed by the next, which finds what
+//! its predecessor left ([`host`], [`runner`]). One that hangs is simply not polled for a while, or
+//! ever again; its listener goes on. All of it dies with the machine.
+//!
+//! The agent is told to beat once in an hour: its mailbox's model works out the beats in between
+//! ([`crate::model::mailbox`]).
+//!
+//! Not here: the agent (`bullpen-agent`), or the cloud that owns the machine
+//! ([`crate::model::fleet`]).
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bullpen_agent::warm_up::{Often, Step};
+use bullpen_agent::{Agent, Ending, Orientation};
+use bullpen_core::limits::Limits;
+use bullpen_core::ports::{Machine as Facts, Ports as _};
+
+use self::host::{Paper, Script, SimHost, Timer};
+use self::runner::Program;
+use crate::clock::pass;
+use crate::dice::Dice;
+use crate::model::fleet::Life;
+use crate::wire::Wire;
+use crate::world::World;
+
+mod host;
+mod runner;
+mod temper;
+
+pub use temper::{Mishaps, Temper};
+
+/// How often a simulated agent really beats and polls.
+const SELDOM: Duration = Duration::from_secs(3_600);
+/// When a process dies or hangs, at the latest, since it began.
+const MISHAP_WITHIN: Duration = Duration::from_secs(900);
+/// At how many awaits a process dies at the latest, where it dies at one of the first.
+const AWAITS_MAX: u64 = 60;
+
+/// One boot of a machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    facts: Facts,
+    name: String,
+    world: Weak<World>,
+    dice: Dice,
+    skew: i64,
+    host: SimHost,
+}
+
+/// What happens to an agent process, and when.
+enum Mishap {
+    DiesAt(Duration),
+    HangsAt(Duration, Option<Duration>),
+}
+
+impl Machine {
+    /// A machine that has just booted.
+    pub(crate) fn new(facts: Facts, world: &Arc<World>) -> Self {
+        let name = format!("agent {}", facts.id);
+        let dice = Dice::new(world.seed, &name);
+        let temper = world.climate().temper;
+        let (skew, wrong) = temper.skew(&dice);
+        if wrong {
+            world.mishap(|mishaps| mishaps.skewed += 1);
+        }
+        let clock = world.outside.clock().for_process(Wire::calm(), skew);
+        let program_dice = Dice::new(world.seed, &format!("runner {}", facts.id));
+        let host = SimHost {
+            program: Program::new(facts.id.clone(), world, program_dice),
+            watchdog: Arc::new(Timer::new(clock)),
+            script: Arc::new(draw_script(world, &dice, temper)),
+            notebook: Arc::new(Paper::default()),
+        };
+        Self { facts, name, world: Arc::downgrade(world), dice, skew, host }
+    }
+
+    /// Lives until the boot ends, or until it switches itself off.
+    pub(crate) async fn live(self, life: Life) {
+        let powered_off = tokio::select! {
+            biased;
+            () = life.ended() => false,
+            () = self.run() => true,
+        };
+        self.host.program.die();
+        let Some(world) = self.world.upgrade() else { return };
+        world.outside.mailbox().falls_silent(&self.facts.mailbox);
+        if powered_off {
+            world.mishap(|mishaps| mishaps.powered_off += 1);
+            world.outside.fleet().power_off(&self.facts.id);
+        }
+    }
+
+    async fn run(&self) {
+        if let Some(world) = self.world.upgrade()
+            && self.dice.chance(world.climate().temper.mute)
+        {
+            world.mishap(|mishaps| mishaps.mute += 1);
+            pending::<()>().await;
+        }
+        tokio::select! {
+            biased;
+            () = self.host.watchdog.fires() => {}
+            () = self.processes() => {}
+        }
+    }
+
+    async fn processes(&self) {
+        let mut number = 0_u32;
+        while let Some(world) = self.world.upgrade() {
+            number += 1;
+            let wire = world.wire(&format!("{} {number}", self.name), world.climate().agents);
+            let ended = self.process(&world, &wire).await;
+            world.outside.mailbox().falls_silent(&self.facts.mailbox);
+            world.retire(&wire);
+            if ended.is_some() {
+                // The watchdog does the rest.
+                pending::<()>().await;
+            }
+            world.mishap(|mishaps| mishaps.died += 1);
+            drop(world);
+            pass(self.dice.between(Duration::from_secs(1), Duration::from_secs(4))).await;
+        }
+    }
+
+    /// One agent process, to its death or to its machine's end.
+    async fn process(&self, world: &World, wire: &Wire) -> Option<Ending> {
+        let clock = world.outside.clock().for_process(wire.clone(), self.skew);
+        let mailbox = world.outside.mailbox();
+        let agents = mailbox.for_agent(wire.clone(), clock.clone(), world.limits.heartbeat);
+        let orientation = self.orientation(&world.limits);
+        let (agent, _interrupter) = Agent::new(agents, clock, self.host.clone(), orientation);
+        let mut mishap = self.draw_mishap(world, wire);
+        let mut agent = pin!(agent.polling(SELDOM).live());
+        let began = world.outside.clock().elapsed();
+        loop {
+            let strikes = async {
+                match &mishap {
+                    Some(Mishap::DiesAt(at) | Mishap::HangsAt(at, _)) => {
+                        pass((began + *at).saturating_sub(world.outside.clock().elapsed())).await;
+                    }
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = wire.died() => return None,
+                ending = &mut agent => return Some(ending),
+                () = strikes => {}
+            }
+            let temper = world.climate().temper;
+            match mishap.take() {
+                Some(Mishap::DiesAt(_)) if temper.dies > 0 => {
+                    wire.kill();
+                    return None;
+                }
+                Some(Mishap::HangsAt(_, length)) if temper.hangs > 0 => {
+                    self.hang(world, length).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The process is not polled meanwhile.
+    async fn hang(&self, world: &World, length: Option<Duration>) {
+        let (mailbox, key) = (world.outside.mailbox(), &self.facts.mailbox);
+        mailbox.hangs(key);
+        let Some(length) = length else {
+            world.mishap(|mishaps| mishaps.hung_for_ever += 1);
+            return pending().await;
+        };
+        world.mishap(|mishaps| mishaps.hung += 1);
+        pass(length).await;
+        mailbox.goes_on(key);
+    }
+
+    fn draw_mishap(&self, world: &World, wire: &Wire) -> Option<Mishap> {
+        let temper = world.climate().temper;
+        let (dies, hangs) = (self.dice.chance(temper.dies), self.dice.chance(temper.hangs));
+        let at = self.dice.between(Duration::ZERO, MISHAP_WITHIN);
+        if dies && self.dice.chance(500) {
+            wire.die_after(self.dice.below(AWAITS_MAX));
+            None
+        } else if dies {
+            Some(Mishap::DiesAt(at))
+        } else if hangs {
+            let length = self.dice.between(Duration::from_secs(1), Duration::from_secs(600));
+            Some(Mishap::HangsAt(at, (!self.dice.chance(200)).then_some(length)))
+        } else {
+            None
+        }
+    }
+
+    fn orientation(&self, limits: &Limits) -> Orientation {
+        let step = Step {
+            name: String::from("warm-up"),
+            program: PathBuf::new(),
+            arguments: Vec::new(),
+            often: Often::EachBoot,
+        };
+        Orientation {
+            key: self.facts.mailbox.clone(),
+            boot: String::from("boot"),
+            steps: vec![step],
+            limits: Limits { heartbeat: SELDOM, ..limits.clone() },
+        }
+    }
+}
+
+fn draw_script(world: &World, dice: &Dice, temper: Temper) -> Script {
+    let usual = dice.between(Duration::ZERO, temper.warm_up_max);
+    if dice.chance(temper.warm_up_fails) {
+        world.mishap(|mishaps| mishaps.warm_up_failed += 1);
+        return Script::Fails(usual);
+    }
+    let (slow, hangs) = (dice.chance(temper.warm_up_slow), dice.chance(temper.warm_up_hangs));
+    if slow || hangs {
+        world.mishap(|mishaps| mishaps.warm_up_overran += 1);
+    }
+    match (slow, hangs) {
+        (_, true) => Script::Hangs,
+        (true, false) => Script::Takes(dice.between(usual, 2 * world.limits.warm_up)),
+        (false, false) => Script::Takes(usual),
+    }
+}

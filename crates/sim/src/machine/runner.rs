@@ -1,0 +1,315 @@
+//! A model of the runner program on one machine: it registers at the model GitHub, listens, hears of
+//! jobs, and ends.
+//!
+//! What it runs goes on without the agent that asked for it: a registration that its agent does not
+//! wait for any more still happens, a listener outlives its agent. Both end by [`Runner::end`], by a
+//! sweep in [`Runner::find`], or with the machine ([`Program::die`]). An *era* is the time between
+//! two such ends; whatever belongs to an earlier one has no effect.
+//!
+//! Not here: jobs ([`crate::model::forge`]), or what the agent makes of it all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bullpen_agent::runner::{Ended, Found, Observed, Refused, Runner};
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::{InstanceId, RunnerName};
+use bullpen_core::mailbox::{Assignment, Secret};
+use bullpen_core::ports::{Clock as _, Ports as _};
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::pass;
+use crate::dice::Dice;
+use crate::model::ForgeModel;
+use crate::model::forge::{Ear, Word};
+use crate::wire::detach;
+use crate::world::World;
+
+/// How long before its hard cap a job may be ended by a machine whose clock is within what is
+/// tolerated: the owner's deadline, and nobody's mistake.
+const CAP_TOLERANCE: Duration = Duration::from_secs(60);
+/// When a listener exits by itself, or is forgotten, since it began to listen.
+const MISHAP_WITHIN: Duration = Duration::from_secs(600);
+/// How often a listener that cannot reach GitHub tries again.
+const RECONNECT: Duration = Duration::from_secs(5);
+
+/// The program.
+#[derive(Debug)]
+pub(super) struct Program {
+    machine: InstanceId,
+    forge: ForgeModel,
+    world: Weak<World>,
+    dice: Dice,
+    state: Mutex<State>,
+    said: Notify,
+    /// What a task that goes on by itself holds.
+    me: Weak<Program>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    era: u64,
+    /// The state file: what the last listener was started for, without its credential.
+    file: Option<Assignment>,
+    /// The registration's files.
+    registered: Option<RunnerName>,
+    /// The listener that lives.
+    listener: Option<Listener>,
+    heard: VecDeque<Observed>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    runner: RunnerName,
+    listening: bool,
+}
+
+impl Program {
+    pub(super) fn new(machine: InstanceId, world: &Arc<World>, dice: Dice) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            machine,
+            forge: world.outside.forge().clone(),
+            world: Arc::downgrade(world),
+            dice,
+            state: Mutex::default(),
+            said: Notify::new(),
+            me: me.clone(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn takes(&self, most_millis: u64) {
+        let most = Duration::from_millis(most_millis);
+        pass(self.dice.between(most / 10, most)).await;
+    }
+
+    /// The machine is gone, and all that ran on it.
+    pub(super) fn die(&self) {
+        let listener = {
+            let mut state = self.state();
+            state.era += 1;
+            state.listener.take()
+        };
+        if let Some(listener) = listener {
+            self.forge.disconnect(&listener.runner);
+        }
+    }
+
+    /// Ends whatever runs.
+    fn kill(&self) {
+        let (listener, file) = {
+            let mut state = self.state();
+            state.era += 1;
+            state.heard.clear();
+            (state.listener.take(), state.file.clone())
+        };
+        let Some(listener) = listener else { return };
+        let now = self.world.upgrade().map(|world| world.outside.clock().now());
+        let due = file.zip(now).is_some_and(|(to, now)| now.after(CAP_TOLERANCE) >= to.hard_cap);
+        if due {
+            self.forge.drop_out(&listener.runner);
+        } else {
+            self.forge.disconnect(&listener.runner);
+        }
+    }
+
+    fn says(&self, seen: Observed) {
+        self.state().heard.push_back(seen);
+        self.said.notify_one();
+    }
+
+    /// The listener exits.
+    fn exits(&self, why: Option<Refused>) {
+        let gone = self.state().listener.take();
+        if let Some(listener) = gone {
+            self.forge.drop_out(&listener.runner);
+            if let Some(refused) = why {
+                self.says(Observed::Trouble(refused));
+            }
+            self.says(Observed::Ended { code: Some(1) });
+        }
+    }
+
+    /// Whether this era is still the present one.
+    fn is_now(&self, era: u64) -> bool {
+        self.state().era == era
+    }
+
+    /// A started listener connects, and keeps trying while GitHub is down.
+    async fn connect(self: Arc<Self>, era: u64, runner: RunnerName) {
+        self.takes(2_000).await;
+        loop {
+            if !self.is_now(era) {
+                return;
+            }
+            let ear: Arc<dyn Ear> = self.clone();
+            match self.forge.listen(&runner, ear) {
+                Ok(true) => break,
+                Ok(false) => {
+                    self.exits(Some(Refused::here("the registration was deleted")));
+                    return;
+                }
+                Err(fault) => {
+                    let refused = Refused { detail: fault.to_string(), systemic: true };
+                    if self.dice.chance(300) {
+                        self.exits(Some(refused));
+                        return;
+                    }
+                    self.says(Observed::Trouble(refused));
+                }
+            }
+            pass(RECONNECT).await;
+        }
+        self.suffer(era, &runner).await;
+    }
+
+    /// What goes wrong with a listener that listens.
+    async fn suffer(&self, era: u64, runner: &RunnerName) {
+        let Some(temper) = self.world.upgrade().map(|world| world.climate().temper) else { return };
+        let (exits, forgotten) =
+            (self.dice.chance(temper.exits), self.dice.chance(temper.forgotten));
+        if !exits && !forgotten {
+            return;
+        }
+        pass(self.dice.between(Duration::ZERO, MISHAP_WITHIN)).await;
+        let Some(world) = self.world.upgrade() else { return };
+        let now = world.climate().temper;
+        if !self.is_now(era) || self.state().listener.is_none() {
+            return;
+        }
+        if exits && now.exits > 0 {
+            let busy = u64::from(self.forge.job(runner).is_some());
+            world.mishap(|mishaps| {
+                mishaps.exited += 1;
+                mishaps.exited_busy += busy;
+            });
+            self.exits(None);
+        } else if forgotten && now.forgotten > 0 && self.forge.remove(runner) == Deletion::Deleted {
+            world.mishap(|mishaps| mishaps.forgotten += 1);
+        }
+    }
+}
+
+impl Ear for Program {
+    fn hear(&self, word: Word) {
+        match word {
+            Word::Connected => {
+                if let Some(listener) = &mut self.state().listener {
+                    listener.listening = true;
+                }
+                self.says(Observed::Listening { id: None });
+            }
+            Word::JobStarted(job) => self.says(Observed::JobStarted { name: job.to_string() }),
+            Word::JobFinished(job) => self.says(Observed::JobFinished {
+                name: job.to_string(),
+                result: String::from("Succeeded"),
+            }),
+            Word::Removed => self.exits(Some(Refused::here("the registration was deleted"))),
+        }
+    }
+}
+
+impl Runner for Program {
+    async fn find(&self) -> io::Result<Found> {
+        self.takes(100).await;
+        let mut state = self.state();
+        state.heard.clear();
+        let Some(assignment) = state.file.clone() else {
+            state.era += 1;
+            return Ok(Found::Nothing);
+        };
+        let Some(listener) = &state.listener else {
+            state.era += 1;
+            return Ok(Found::Dead { assignment });
+        };
+        let job = self.forge.job(&listener.runner).map(|job| job.to_string());
+        Ok(Found::Alive { assignment, listening: listener.listening, job })
+    }
+
+    async fn register(&self, to: &Assignment) -> Result<(), Refused> {
+        let Some(program) = self.me.upgrade() else { return Err(Refused::here("no machine")) };
+        let most = self.world.upgrade().map(|world| world.climate().temper.register_max);
+        let takes = self.dice.between(Duration::from_millis(200), most.unwrap_or_default());
+        let (answer, answered) = oneshot::channel();
+        let (era, to) = (self.state().era, to.clone());
+        detach(async move {
+            pass(takes).await;
+            if program.is_now(era) {
+                let done = program.forge.register(&to.runner, &to.label, &program.machine);
+                program.state().registered = Some(to.runner);
+                // Its agent may be dead.
+                let _ = answer.send(done);
+            }
+        });
+        match answered.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(fault)) => Err(Refused { detail: fault.to_string(), systemic: true }),
+            Err(_) => Err(Refused::here("the registration was ended")),
+        }
+    }
+
+    async fn listen(&self, to: &Assignment) -> Result<(), Refused> {
+        let Some(program) = self.me.upgrade() else { return Err(Refused::here("no machine")) };
+        let runner = to.runner.clone();
+        let era = {
+            let mut state = self.state();
+            state.heard.clear();
+            state.file = Some(Assignment { credential: None, ..to.clone() });
+            state.listener = Some(Listener { runner: runner.clone(), listening: false });
+            state.era
+        };
+        detach(program.connect(era, runner));
+        Ok(())
+    }
+
+    async fn adopt(&self, to: &Assignment) -> io::Result<()> {
+        self.takes(20).await;
+        self.state().file = Some(Assignment { credential: None, ..to.clone() });
+        Ok(())
+    }
+
+    async fn observe(&self) -> Observed {
+        loop {
+            if let Some(seen) = self.state().heard.pop_front() {
+                return seen;
+            }
+            self.said.notified().await;
+        }
+    }
+
+    async fn end(&self, unless_busy: bool) -> io::Result<Ended> {
+        self.takes(300).await;
+        let runner = self.state().listener.as_ref().map(|listener| listener.runner.clone());
+        if unless_busy && runner.is_some_and(|runner| self.forge.job(&runner).is_some()) {
+            return Ok(Ended::Busy);
+        }
+        self.kill();
+        self.takes(1_000).await;
+        Ok(Ended::Gone)
+    }
+
+    async fn deregister(&self, _: &Secret) -> Result<(), Refused> {
+        self.takes(1_000).await;
+        let Some(runner) = self.state().registered.clone() else { return Ok(()) };
+        match self.forge.remove(&runner) {
+            Deletion::Deleted | Deletion::NotFound => Ok(()),
+            Deletion::Busy => Err(Refused::here("a job runs")),
+            Deletion::Unavailable => {
+                Err(Refused { detail: String::from("GitHub is down"), systemic: true })
+            }
+        }
+    }
+
+    async fn clean(&self) -> io::Result<()> {
+        self.takes(1_000).await;
+        let mut state = self.state();
+        state.file = None;
+        state.registered = None;
+        Ok(())
+    }
+}
