@@ -50,13 +50,19 @@ pub fn climate(dice: &Dice) -> Climate {
     };
     let weak = dice.chance(500);
     Climate {
-        agents: Weather { lose_answer: 0, land_late: 0, ..control },
+        agents: control,
         control,
         temper: Temper {
             warm_up_fails: odds(120),
+            warm_up_slow: odds(80),
+            warm_up_hangs: odds(60),
             dies: odds(300),
+            hangs: odds(200),
             mute: odds(60),
-            skew_max: Duration::ZERO,
+            skew_max: time(Duration::from_secs(30)),
+            skewed: odds(150),
+            exits: odds(150),
+            forgotten: odds(150),
             ..CALM.temper
         },
         delays: Delays {
