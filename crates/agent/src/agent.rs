@@ -161,7 +161,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         let notes = self.host.notebook().load().unwrap_or_default();
         let notes = notes.for_boot(&self.orientation.boot);
         Course {
-            life: Life::new(self.orientation.limits.clone()),
+            life: Life::new(self.orientation.limits.clone()).with_clock_ahead(notes.clock_ahead),
             outbox: Outbox::default(),
             seq: notes.beats,
             notes,
@@ -205,7 +205,11 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
             }
         };
         log(&event);
-        for action in course.life.on(event, self.clock.now()) {
+        let actions = course.life.on(event, self.clock.now());
+        if course.life.clock_ahead() != course.notes.clock_ahead {
+            self.save(course, course.notes.beats);
+        }
+        for action in actions {
             match action {
                 Action::Signal(kind, signal) => {
                     tracing::info!(?kind, generation = %signal.generation, "signal");
@@ -308,7 +312,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     ) -> impl Future<Output = Turn> + Send + use<'a, M, C, H> {
         course.seq += 1;
         if course.seq > course.notes.beats {
-            self.reserve(course);
+            self.save(course, course.seq + BEATS_RESERVED);
         }
         course.said = Some(phase);
         course.next_beat = self.clock.monotonic() + self.orientation.limits.heartbeat;
@@ -321,12 +325,13 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         }
     }
 
-    fn reserve(&self, course: &mut Course) {
+    fn save(&self, course: &mut Course, beats: u64) {
         let notebook = self.host.notebook();
         // The warm-up writes there too.
         let stored = notebook.load().filter(|notes| notes.boot == self.orientation.boot);
-        let beats = course.seq + BEATS_RESERVED;
-        course.notes = Notes { beats, ..stored.unwrap_or_else(|| course.notes.clone()) };
+        let clock_ahead = course.life.clock_ahead();
+        course.notes =
+            Notes { beats, clock_ahead, ..stored.unwrap_or_else(|| course.notes.clone()) };
         if let Err(error) = notebook.save(&course.notes) {
             tracing::warn!(%error, "could not write the agent's notes");
         }

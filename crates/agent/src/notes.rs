@@ -26,6 +26,9 @@ pub struct Notes {
     pub installed: Vec<String>,
     /// Whether this boot's warm-up is complete.
     pub warm: bool,
+    /// By how many milliseconds the machine's clock is ahead, at most, as far as this boot knows.
+    #[serde(default)]
+    pub clock_ahead: Option<i64>,
 }
 
 impl Notes {
@@ -35,7 +38,7 @@ impl Notes {
         if self.boot == boot {
             return self;
         }
-        Self { boot: boot.to_owned(), beats: 0, warm: false, installed: self.installed }
+        Self { boot: boot.to_owned(), installed: self.installed, ..Self::default() }
     }
 }
 
@@ -81,9 +84,15 @@ mod tests {
     #[test]
     fn a_new_boot_forgets_all_but_what_is_installed() {
         let installed = vec![String::from("preinstall")];
-        let notes = Notes { boot: "a".into(), beats: 9, installed: installed.clone(), warm: true };
+        let notes = Notes {
+            boot: "a".into(),
+            beats: 9,
+            installed: installed.clone(),
+            warm: true,
+            clock_ahead: Some(1),
+        };
         assert_eq!(notes.clone().for_boot("a"), notes);
-        let next = Notes { boot: "b".into(), beats: 0, installed, warm: false };
+        let next = Notes { boot: "b".into(), installed, ..Notes::default() };
         assert_eq!(notes.for_boot("b"), next);
     }
 

@@ -100,9 +100,11 @@ pub(crate) async fn warm_up<S: Scripts, N: Notebook, C: Clock>(
 
 /// Notes that cannot be written cost a repeated step after a restart, and no more.
 fn save<N: Notebook>(notebook: &N, notes: &Notes) {
-    // The beats' part may have moved on since `notes` was loaded.
-    let beats = notebook.load().filter(|now| now.boot == notes.boot).map_or(0, |now| now.beats);
-    let notes = Notes { beats: notes.beats.max(beats), ..notes.clone() };
+    // What else is noted may have moved on since `notes` was loaded.
+    let stored = notebook.load().filter(|now| now.boot == notes.boot);
+    let beats = stored.as_ref().map_or(0, |now| now.beats).max(notes.beats);
+    let clock_ahead = stored.map_or(notes.clock_ahead, |now| now.clock_ahead);
+    let notes = Notes { beats, clock_ahead, ..notes.clone() };
     if let Err(error) = notebook.save(&notes) {
         tracing::warn!(%error, "could not write the agent's notes");
     }

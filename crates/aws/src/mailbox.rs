@@ -299,6 +299,7 @@ mod tests {
             credential: Some(Credential::Jit(Secret::new("not a real one"))),
             register_by: None,
             hard_cap: at(),
+            issued_at: None,
         };
         let inbox = Inbox { assigned: Generation(7), order: Order::Assigned(assignment) };
         let file = stored(include_str!("../fixtures/v1/inbox.json"));

@@ -99,6 +99,7 @@ fn assignment(generation: u64) -> Assignment {
         credential: Some(Credential::Jit(Secret::new(&"j".repeat(4_096)))),
         register_by: None,
         hard_cap: at(86_400),
+        issued_at: None,
     }
 }
 

@@ -127,6 +127,7 @@ pub(crate) fn assignment(generation: u64) -> Assignment {
         credential: Some(Credential::Jit(Secret::new("jit-secret"))),
         register_by: None,
         hard_cap: at(86_400),
+        issued_at: None,
     }
 }
 

@@ -90,6 +90,7 @@ fn assignment() -> Assignment {
         credential: Some(Credential::Jit(Secret::new("example-jit"))),
         register_by: None,
         hard_cap: time("2026-01-02T12:00:00Z"),
+        issued_at: None,
     }
 }
 

@@ -16,8 +16,10 @@ use bullpen_core::mailbox::{
 use bullpen_core::ports::Read;
 use bullpen_core::time::Timestamp;
 
+use self::clock::Offset;
 use crate::runner::{Ended, Found, Observed, Refused};
 
+mod clock;
 mod listener;
 mod orders;
 
@@ -180,6 +182,7 @@ pub struct Life {
     orders: Option<Inbox>,
     /// A predecessor's listener that is gone.
     remains: Option<Assignment>,
+    offset: Offset,
 }
 
 impl Life {
@@ -192,7 +195,19 @@ impl Life {
             watched: Watched::default(),
             orders: None,
             remains: None,
+            offset: Offset::default(),
         }
+    }
+
+    /// The same, with what its predecessors in this boot learnt about the machine's clock.
+    #[must_use]
+    pub fn with_clock_ahead(self, millis: Option<i64>) -> Self {
+        Self { offset: Offset(millis), ..self }
+    }
+
+    /// By how many milliseconds the machine's clock is ahead of the control plane's, at most.
+    pub fn clock_ahead(&self) -> Option<i64> {
+        self.offset.0
     }
 
     /// Handles one event.
@@ -205,7 +220,7 @@ impl Life {
             Event::Did(done) => self.did(done, now, &mut actions),
             Event::Orders { inbox, read } => {
                 fresh = read == Read::Consistent;
-                self.note(inbox);
+                self.note(inbox, now);
                 if fresh {
                     self.confirm(now, &mut actions);
                 }
@@ -276,7 +291,7 @@ impl Life {
         if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
             return None;
         }
-        let cap = self.hard_cap().map(|cap| cap.after(self.limits.clock_skew));
+        let cap = self.hard_cap();
         let register_by = self.unregistered().and_then(|to| to.register_by);
         let idle = self.idle_deadline();
         [cap, register_by, idle].into_iter().flatten().filter(|deadline| *deadline > now).min()
@@ -349,7 +364,7 @@ impl Life {
         if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
             return;
         }
-        if self.hard_cap().is_some_and(|cap| now >= cap.after(self.limits.clock_skew)) {
+        if self.hard_cap().is_some_and(|cap| now >= cap) {
             self.leave(Ending::HardCap, actions);
             return;
         }
@@ -368,13 +383,20 @@ impl Life {
         }
     }
 
+    /// When the owner's hard cap has passed for certain, by the machine's own clock.
     fn hard_cap(&self) -> Option<Timestamp> {
         let listener = self.acted.listener.as_ref().map(|assignment| assignment.hard_cap);
-        match self.orders.as_ref().map(|inbox| &inbox.order) {
+        let cap = match self.orders.as_ref().map(|inbox| &inbox.order) {
             // A new owner's cap replaces that of the listener it takes over.
             Some(Order::Assigned(assignment)) => Some(assignment.hard_cap),
             Some(Order::Withdrawn(_)) | None => listener,
-        }
+        };
+        cap.map(|cap| self.passed(cap))
+    }
+
+    /// When this time has passed for certain: ending a machine too early would end a job.
+    fn passed(&self, time: Timestamp) -> Timestamp {
+        self.offset.certainly(time).after(self.limits.clock_skew)
     }
 
     fn leave(&mut self, ending: Ending, actions: &mut Vec<Action>) {

@@ -13,7 +13,10 @@ use crate::runner::{Ended, Refused};
 
 impl Life {
     /// Keeps what was read, unless something newer is known.
-    pub(super) fn note(&mut self, inbox: Option<Inbox>) {
+    pub(super) fn note(&mut self, inbox: Option<Inbox>, now: Timestamp) {
+        if let Some(inbox) = &inbox {
+            self.offset.note(inbox.order.issued_at(), now);
+        }
         let newest = self.rank();
         if let Some(inbox) = inbox
             && newest.is_none_or(|rank| inbox.order.rank() >= rank)
@@ -79,7 +82,7 @@ impl Life {
     pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
         let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return None };
         let deserted = self.acted.listener.is_none();
-        deserted.then(|| order.idle_deadline.after(self.limits.clock_skew))
+        deserted.then(|| self.passed(order.idle_deadline))
     }
 
     /// Acknowledges, and looks once more before anything can appear at GitHub.
@@ -98,12 +101,24 @@ impl Life {
         if !self.is_latest(&to) {
             return;
         }
-        if is_late(&to, now) {
-            self.fail(&to, &Refused::here("it could not be registered in time"), now, actions);
+        if let Some(why) = self.cannot_register(&to, now) {
+            self.fail(&to, &Refused::here(why), now, actions);
             return;
         }
         actions.retain(|action| *action != Action::Read);
         self.go(Stage::Registering(to.clone()), Effect::Register(to), actions);
+    }
+
+    /// Why nothing may appear at GitHub for this. A machine whose clock is behind does not know when
+    /// its time to register is over: the control plane may have given it up already.
+    fn cannot_register(&self, to: &Assignment, now: Timestamp) -> Option<String> {
+        if let Some(behind) = self.offset.behind(self.limits.clock_skew)
+            && to.register_by.is_some()
+        {
+            let behind = behind.as_secs();
+            return Some(format!("the machine's clock is wrong: it is at least {behind} s behind"));
+        }
+        is_late(to, now).then(|| String::from("it could not be registered in time"))
     }
 
     fn is_latest(&self, to: &Assignment) -> bool {

@@ -104,3 +104,42 @@ async fn the_hard_cap_ends_the_machine_even_during_a_job() {
     assert_eq!(agent.await, Ending::HardCap);
     assert_eq!(stage.runner().did().last().unwrap(), "ended");
 }
+
+/// Its `register-by` would come minutes after the control plane has given the machine up.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_minutes_behind_is_said_and_registers_nothing() {
+    let stage = Stage { skew: -300_000, ..Stage::new() };
+    stage.assign(1).await;
+    let failed = stage.during(stage.signal(SignalKind::RegistrationFailed, 1)).await;
+    assert!(failed.detail.contains("the machine's clock is wrong"), "{failed:?}");
+    // What one process learnt, the next one knows, also where an order that is read late hides it.
+    stage.assign(2).await;
+    pass(secs(310)).await;
+    stage.during(stage.signal(SignalKind::RegistrationFailed, 2)).await;
+    assert_eq!(stage.runner().did(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_ends_no_machine_before_its_time() {
+    let stage = Stage { skew: 600_000, ..Stage::new() };
+    let hard_cap = stage.now().after(secs(3_600));
+    let order = Assignment { hard_cap, register_by: None, ..stage.assignment(1) };
+    stage.post(Order::Assigned(order)).await;
+    stage
+        .during(async {
+            stage.signal(SignalKind::Registered, 1).await;
+            stage.runner().starts_job("long");
+            pass(secs(1_800)).await;
+        })
+        .await;
+    // The next process knows as much as the first.
+    let (agent, _interrupter) = stage.agent();
+    tokio::pin!(agent);
+    tokio::select! {
+        biased;
+        ending = &mut agent => panic!("the agent ended early: {ending:?}"),
+        () = pass(secs(1_795)) => {}
+    }
+    assert_eq!(agent.await, Ending::HardCap);
+    assert!(stage.now().since(hard_cap) < secs(60), "and not much later");
+}

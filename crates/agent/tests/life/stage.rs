@@ -210,6 +210,8 @@ pub(crate) struct Stage {
     pub(crate) machine: Machine,
     pub(crate) steps: Vec<Step>,
     pub(crate) boot: String,
+    /// How far the machine's clock is off, in milliseconds.
+    pub(crate) skew: i64,
 }
 
 impl Stage {
@@ -234,7 +236,7 @@ impl Stage {
             ran: Arc::default(),
         };
         let boot = String::from("boot-1");
-        Self { clock, wire: Wire::calm(), mailbox, machine, steps: Vec::new(), boot }
+        Self { clock, wire: Wire::calm(), mailbox, machine, steps: Vec::new(), boot, skew: 0 }
     }
 
     pub(crate) fn key() -> MailboxKey {
@@ -250,7 +252,7 @@ impl Stage {
     }
 
     pub(crate) fn agent(&self) -> (impl Future<Output = Ending>, Interrupter) {
-        let clock = self.clock.for_process(self.wire.clone(), 0);
+        let clock = self.clock.for_process(self.wire.clone(), self.skew);
         let mailbox = self.mailbox.for_process(self.wire.clone(), clock.clone());
         let orientation = Orientation {
             key: Self::key(),
@@ -291,6 +293,7 @@ impl Stage {
             credential: Some(Credential::RegistrationToken(token)),
             register_by: Some(self.now().after(Duration::from_secs(15))),
             hard_cap: self.now().after(Duration::from_secs(24 * 3_600)),
+            issued_at: Some(self.now()),
         }
     }
 

@@ -172,6 +172,7 @@ impl Instance {
             credential,
             register_by: None,
             hard_cap: self.clock.now().after(Duration::from_secs(3_600)),
+            issued_at: None,
         });
         self.post(order).await;
     }

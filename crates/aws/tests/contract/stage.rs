@@ -84,6 +84,7 @@ pub(crate) fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order
         credential: Some(Credential::Jit(Secret::new("not a real one"))),
         register_by: None,
         hard_cap,
+        issued_at: None,
     })
 }
 

@@ -136,6 +136,7 @@ async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Faul
             credential: None,
             register_by: None,
             hard_cap: ground.clock.now(),
+            issued_at: None,
         };
         (MailboxKey::new(key), Order::Assigned(assignment))
     };

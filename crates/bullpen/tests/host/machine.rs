@@ -105,6 +105,7 @@ impl Machine {
             credential: Some(credential),
             register_by: None,
             hard_cap: self.clock.now().after(HOUR),
+            issued_at: None,
         };
         self.post(Order::Assigned(assignment)).await;
     }

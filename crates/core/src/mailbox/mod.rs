@@ -72,6 +72,10 @@ pub struct Assignment {
     pub register_by: Option<Timestamp>,
     /// When the machine must end, whatever happens.
     pub hard_cap: Timestamp,
+    /// When this was written, by the control plane's clock: what the machine's own clock is
+    /// measured against. Older control planes do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issued_at: Option<Timestamp>,
 }
 
 /// How far a withdrawal goes.
@@ -119,6 +123,14 @@ pub struct Rank {
 }
 
 impl Order {
+    /// When it was written, by the control plane's clock, where it says.
+    pub const fn issued_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Assigned(assignment) => assignment.issued_at,
+            Self::Withdrawn(withdrawal) => Some(withdrawal.at),
+        }
+    }
+
     /// This order's rank. Only a higher one may replace it.
     pub const fn rank(&self) -> Rank {
         match self {

@@ -76,16 +76,19 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         let secret = Secret::new(&secret);
         if jit { Credential::Jit(secret) } else { Credential::RegistrationToken(secret) }
     });
-    let times = (option::of(time()), time());
+    let times = (option::of(time()), time(), option::of(time()));
     (generation(), owner(), text(), text(), option::of(credential), times).prop_map(
-        |(generation, owner, runner, label, credential, (register_by, hard_cap))| Assignment {
-            generation,
-            owner,
-            runner: RunnerName::new(runner),
-            label,
-            credential,
-            register_by,
-            hard_cap,
+        |(generation, owner, runner, label, credential, (register_by, hard_cap, issued_at))| {
+            Assignment {
+                generation,
+                owner,
+                runner: RunnerName::new(runner),
+                label,
+                credential,
+                register_by,
+                hard_cap,
+                issued_at,
+            }
         },
     )
 }

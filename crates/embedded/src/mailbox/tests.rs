@@ -39,6 +39,7 @@ fn assigned(generation: u64) -> Order {
         credential: Some(Credential::Jit(Secret::new("correct horse battery"))),
         register_by: None,
         hard_cap: START.after(secs(86_400)),
+        issued_at: None,
     })
 }
 

@@ -256,6 +256,7 @@ pub async fn assign<P: Ports>(
         credential: Some(terms.credential.clone()),
         register_by: Some(register_by),
         hard_cap: stack.now().after(stack.limits.hard_cap),
+        issued_at: Some(stack.now()),
     });
     let key = &record.facts.mailbox;
     if let Ok(Written::Won(_)) = terms.postman.post(key, &order).await {

@@ -65,6 +65,7 @@ fn assignment(generation: u64) -> Assignment {
         credential: Some(Credential::Jit(Secret::new("not a real one"))),
         register_by: Some(start()),
         hard_cap: start().after(Duration::from_secs(86_400)),
+        issued_at: None,
     }
 }
 

@@ -55,8 +55,15 @@ pub(crate) struct Machine {
 
 /// What happens to an agent process, and when.
 enum Mishap {
-    DiesAt(Duration),
-    HangsAt(Duration, Option<Duration>),
+    Dies { after: Duration },
+    Hangs { after: Since, length: Option<Duration> },
+}
+
+/// Since when time counts towards a mishap.
+enum Since {
+    Beginning(Duration),
+    /// The moment that matters most: what was true when it began may not be when it is done.
+    Registering(Duration),
 }
 
 impl Machine {
@@ -139,14 +146,7 @@ impl Machine {
         let mut agent = pin!(agent.polling(SELDOM).live());
         let began = world.outside.clock().elapsed();
         loop {
-            let strikes = async {
-                match &mishap {
-                    Some(Mishap::DiesAt(at) | Mishap::HangsAt(at, _)) => {
-                        pass((began + *at).saturating_sub(world.outside.clock().elapsed())).await;
-                    }
-                    None => pending().await,
-                }
-            };
+            let strikes = self.strikes(mishap.as_ref(), began, world);
             tokio::select! {
                 biased;
                 () = wire.died() => return None,
@@ -155,14 +155,28 @@ impl Machine {
             }
             let temper = world.climate().temper;
             match mishap.take() {
-                Some(Mishap::DiesAt(_)) if temper.dies > 0 => {
+                Some(Mishap::Dies { .. }) if temper.dies > 0 => {
                     wire.kill();
                     return None;
                 }
-                Some(Mishap::HangsAt(_, length)) if temper.hangs > 0 => {
+                Some(Mishap::Hangs { length, .. }) if temper.hangs > 0 => {
                     self.hang(world, length).await;
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Returns when the mishap happens.
+    async fn strikes(&self, mishap: Option<&Mishap>, began: Duration, world: &World) {
+        match mishap {
+            None => pending().await,
+            Some(Mishap::Dies { after } | Mishap::Hangs { after: Since::Beginning(after), .. }) => {
+                pass((began + *after).saturating_sub(world.outside.clock().elapsed())).await
+            }
+            Some(Mishap::Hangs { after: Since::Registering(after), .. }) => {
+                self.host.program.registers().await;
+                pass(*after).await;
             }
         }
     }
@@ -183,15 +197,22 @@ impl Machine {
     fn draw_mishap(&self, world: &World, wire: &Wire) -> Option<Mishap> {
         let temper = world.climate().temper;
         let (dies, hangs) = (self.dice.chance(temper.dies), self.dice.chance(temper.hangs));
-        let at = self.dice.between(Duration::ZERO, MISHAP_WITHIN);
+        let after = self.dice.between(Duration::ZERO, MISHAP_WITHIN);
         if dies && self.dice.chance(500) {
             wire.die_after(self.dice.below(AWAITS_MAX));
             None
         } else if dies {
-            Some(Mishap::DiesAt(at))
+            Some(Mishap::Dies { after })
         } else if hangs {
             let length = self.dice.between(Duration::from_secs(1), Duration::from_secs(600));
-            Some(Mishap::HangsAt(at, (!self.dice.chance(200)).then_some(length)))
+            let length = (!self.dice.chance(200)).then_some(length);
+            let while_registering = self.dice.between(Duration::ZERO, temper.register_max);
+            let after = if self.dice.chance(500) {
+                Since::Registering(while_registering)
+            } else {
+                Since::Beginning(after)
+            };
+            Some(Mishap::Hangs { after, length })
         } else {
             None
         }

@@ -44,6 +44,7 @@ pub(super) struct Program {
     dice: Dice,
     state: Mutex<State>,
     said: Notify,
+    registering: Notify,
     /// What a task that goes on by itself holds.
     me: Weak<Program>,
 }
@@ -75,12 +76,18 @@ impl Program {
             dice,
             state: Mutex::default(),
             said: Notify::new(),
+            registering: Notify::new(),
             me: me.clone(),
         })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the next registration begins.
+    pub(super) async fn registers(&self) {
+        self.registering.notified().await;
     }
 
     async fn takes(&self, most_millis: u64) {
@@ -236,6 +243,7 @@ impl Runner for Program {
         let most = self.world.upgrade().map(|world| world.climate().temper.register_max);
         let takes = self.dice.between(Duration::from_millis(200), most.unwrap_or_default());
         let (answer, answered) = oneshot::channel();
+        self.registering.notify_waiters();
         let (era, to) = (self.state().era, to.clone());
         detach(async move {
             pass(takes).await;
