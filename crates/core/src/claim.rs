@@ -290,6 +290,7 @@ pub fn after_removal(
 ) -> AfterRemoval {
     match deletion {
         Deletion::Deleted => AfterRemoval::End,
+        Deletion::NotFound if crate::sabotage!("not-found-is-believed") => AfterRemoval::End,
         Deletion::NotFound => match register_by.map(|by| by.after(limits.clock_skew)) {
             Some(at) if now < at => AfterRemoval::AskAgain { at },
             _ => AfterRemoval::End,

@@ -38,7 +38,7 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 pub const MAILBOX_BYTES_MAX: usize = 64 * 1024;
 
 /// The numbers of one stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// How long a released machine waits for its next owner.
     pub idle_released: Duration,

@@ -11,6 +11,7 @@ pub mod checker;
 pub mod clock;
 pub mod contract;
 pub mod dice;
+pub mod explore;
 pub mod kernel;
 pub mod life;
 pub mod load;

@@ -24,7 +24,7 @@ mod listener;
 mod orders;
 
 /// Something that takes time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Look for what a predecessor left.
     Find,
@@ -107,7 +107,7 @@ pub enum Action {
 }
 
 /// Why a machine ends itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// Its warm-up failed; the failure is reported.
     WarmUpFailed,
@@ -118,7 +118,7 @@ pub enum Ending {
 }
 
 /// What a stop is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Then {
     /// Make room for another owner's listener.
     Start(Assignment),
@@ -131,7 +131,7 @@ enum Then {
 }
 
 /// What a cleaning is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Clean {
     Start(Assignment),
     /// With what is to be said about the removal at GitHub.
@@ -139,7 +139,7 @@ enum Clean {
 }
 
 /// What the agent is in the middle of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Finding,
     WarmingUp,
@@ -163,7 +163,7 @@ enum Stage {
 }
 
 /// What is known of the listener of `Acted::listener`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Watched {
     listening: bool,
     job: Option<String>,
@@ -172,7 +172,7 @@ struct Watched {
 }
 
 /// One agent process's life.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Life {
     limits: Limits,
     stage: Stage,

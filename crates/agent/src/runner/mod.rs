@@ -18,7 +18,7 @@ pub mod tree;
 mod watch;
 
 /// Why a listener does not listen.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the runner program says: {detail}")]
 pub struct Refused {
     /// In the program's words.

@@ -26,7 +26,7 @@ pub use event::{Authority, Event, Refusal, Warm};
 pub use facts::Facts;
 
 /// Who holds an instance.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
     /// A request of a workflow, with all its runners.
@@ -48,7 +48,7 @@ impl fmt::Display for Owner {
 }
 
 /// How an instance came to be idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// Running and used before.
@@ -60,7 +60,7 @@ pub enum Tier {
 }
 
 /// Why a machine ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
     /// Its deadline passed: idle too long, never registered, over its time.
@@ -90,7 +90,7 @@ pub enum EndReason {
 }
 
 /// What is true of an instance now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum State {
     /// Launched for somebody, not yet of use.

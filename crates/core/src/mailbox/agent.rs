@@ -11,7 +11,7 @@ use crate::ids::Generation;
 use crate::time::Timestamp;
 
 /// What an agent has acted on since it started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acted {
     /// The order it acted on last.
     pub rank: Option<Rank>,
@@ -61,6 +61,11 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -
         // gave the job first). The agent is the one who sees the job; a hard cap ends the machine.
         Order::Withdrawn(order) if acted.listener.is_some() && busy => {
             Reaction::AwaitJob(order.clone())
+        }
+        Order::Withdrawn(_)
+            if acted.listener.is_none() && crate::sabotage!("only-listeners-are-removed") =>
+        {
+            Reaction::Wait
         }
         Order::Withdrawn(order) => Reaction::Remove(order.clone()),
     }

@@ -23,7 +23,7 @@ pub mod agent;
 pub mod wire;
 
 /// A value that must never be printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
 }
 
 /// What lets a runner appear at GitHub.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
     /// For one job, one runner name.
@@ -56,7 +56,7 @@ pub enum Credential {
 }
 
 /// "This machine is yours to register for this owner."
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     /// At which generation.
     pub generation: Generation,
@@ -79,7 +79,7 @@ pub struct Assignment {
 }
 
 /// How far a withdrawal goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Start nothing; leave a registered listener alone.
@@ -89,7 +89,7 @@ pub enum Mode {
 }
 
 /// "This machine is nobody's any more."
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Withdrawal {
     /// At which generation.
     pub generation: Generation,
@@ -104,7 +104,7 @@ pub struct Withdrawal {
 }
 
 /// The latest word to an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Take this owner's jobs.
@@ -114,7 +114,7 @@ pub enum Order {
 }
 
 /// Where an order stands among all orders to one agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
     /// First by generation.
     pub generation: Generation,
@@ -146,7 +146,7 @@ impl Order {
 }
 
 /// The record the control plane writes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Inbox {
     /// The generation of the last assignment ever stored; a withdrawal never erases it.
     pub assigned: Generation,
@@ -175,6 +175,7 @@ impl Inbox {
         }
         let assigned = match &order {
             Order::Assigned(assignment) => assignment.generation,
+            Order::Withdrawn(_) if crate::sabotage!("withdrawal-forgets-assigned") => Generation(0),
             Order::Withdrawn(_) => stored.map_or(Generation(0), |inbox| inbox.assigned),
         };
         Ok(Self { assigned, order })
@@ -192,7 +193,7 @@ impl Inbox {
 }
 
 /// What an agent does at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Running its warm-up.
@@ -210,7 +211,7 @@ pub enum Phase {
 }
 
 /// A sign of life.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beat {
     /// Counts up, across restarts of the agent within one boot.
     pub seq: u64,
@@ -231,7 +232,7 @@ impl Beat {
 }
 
 /// The kinds of signal. Their text is what the seeds' scripts called them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SignalKind {
     /// The warm-up is complete.
     #[serde(rename = "UD_OK")]
@@ -267,7 +268,7 @@ pub enum SignalKind {
 pub const SYSTEMIC: &str = "systemic:";
 
 /// One signal: the latest of its kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signal {
     /// The generation it speaks of.
     pub generation: Generation,
@@ -280,7 +281,7 @@ pub struct Signal {
 }
 
 /// The record the agent writes, attribute by attribute.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// The last beat.
     pub beat: Option<Beat>,
@@ -309,7 +310,7 @@ impl Report {
 }
 
 /// How it is known that nobody listens on a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Removal {
     /// Nothing was assigned since the last acknowledged removal.
     NeverAssigned,
@@ -320,7 +321,7 @@ pub enum Removal {
 }
 
 /// Proof that nobody listens on a machine. Only [`prove_unexposed`] can make one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unexposed {
     generation: Generation,
     removal: Removal,
@@ -370,20 +371,24 @@ pub fn prove_unexposed(
     generation: Generation,
     machine_stopped: bool,
 ) -> Result<Unexposed, Exposed> {
-    let inbox = inbox
-        .filter(|inbox| {
-            matches!(&inbox.order, Order::Withdrawn(order) if order.generation == generation)
-        })
-        .ok_or(Exposed::NotWithdrawn { generation })?;
+    let early = crate::sabotage!("exposure-judged-early")
+        || crate::sabotage!("idle-without-withdrawal");
+    let withdrawn = inbox.is_some_and(
+        |inbox| matches!(&inbox.order, Order::Withdrawn(order) if order.generation == generation),
+    );
+    if !withdrawn && !early {
+        return Err(Exposed::NotWithdrawn { generation });
+    }
+    let assigned = inbox.map_or(Generation(0), |inbox| inbox.assigned);
     let removed = report.map_or(Generation(0), Report::removed);
     let removal = if removed >= generation {
         Removal::Acknowledged
-    } else if inbox.assigned <= removed {
+    } else if assigned <= removed {
         Removal::NeverAssigned
     } else if machine_stopped {
         Removal::MachineStopped
     } else {
-        return Err(Exposed::Unacknowledged { assigned: inbox.assigned, removed });
+        return Err(Exposed::Unacknowledged { assigned, removed });
     };
     Ok(Unexposed { generation, removal })
 }

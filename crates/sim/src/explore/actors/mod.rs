@@ -1,0 +1,51 @@
+//! The actors: each a small program whose steps are the engine's calls, in the engine's order.
+//!
+//! Between any two steps of one actor all others may take theirs, so an actor that stalls is one whose
+//! next step comes late, and one that crashes is one whose next step never comes.
+//!
+//! Not here: what a call does to the world (`world`), what must hold (`check`).
+
+use super::Config;
+use super::world::World;
+
+pub(super) mod agent;
+mod claimer;
+mod cloud;
+mod hand;
+mod manager;
+mod reaper;
+mod releaser;
+
+pub(super) use claimer::Claimer;
+pub(super) use hand::Hand;
+pub(super) use manager::{Manager, repair};
+
+/// The steps that can be taken from one world.
+pub(super) struct Steps {
+    labelled: bool,
+    pub(super) taken: Vec<(String, World)>,
+}
+
+impl Steps {
+    /// The world after a step, and what the step was: words are made only for who reads them.
+    fn push(&mut self, next: World, label: impl FnOnce() -> String) {
+        let label = if self.labelled { label() } else { String::new() };
+        self.taken.push((label, next));
+    }
+}
+
+impl World {
+    /// Every step that somebody can take from here.
+    pub(super) fn steps(&self, config: &Config, labelled: bool) -> Vec<(String, Self)> {
+        let mut steps = Steps { labelled, taken: Vec::new() };
+        for claimer in 0..usize::from(config.claimers.min(2)) {
+            claimer::steps(self, config, claimer, &mut steps);
+        }
+        releaser::steps(self, config, &mut steps);
+        reaper::steps(self, config, &mut steps);
+        manager::steps(self, config, &mut steps);
+        agent::steps(self, config, &mut steps);
+        cloud::steps(self, config, &mut steps);
+        steps.taken
+    }
+}
