@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, demo, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner, supervise,
+    agent, demo, explore, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner, supervise,
     workflow,
 };
 
@@ -106,6 +106,8 @@ enum LedgerCommand {
 enum SimCommand {
     /// Run a range of seeds and check every invariant in each
     Run(sim::RunArgs),
+    /// Visit every state of the ownership protocol in a small world
+    Explore(explore::ExploreArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -137,6 +139,7 @@ fn run(command: Command) -> ExitCode {
         Command::Destroy(args) => workflow::destroy(&args),
         Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
+        Command::Sim(SimCommand::Explore(args)) => explore::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::StandIn(args) => stand_in::run(&args),
         Command::StandInRunner(args) => return stand_in_runner::run(args),

@@ -45,6 +45,8 @@ pub struct Config {
     pub claimers: u8,
     /// Whether both work for the same owner.
     pub one_owner: bool,
+    /// Whether the releaser sees its release through, as the reaper does; a cancelled one leaves it.
+    pub two_finish: bool,
     /// How the machine is idle in the beginning.
     pub tier: Tier,
     /// Answers that may be lost or not given.
@@ -71,12 +73,13 @@ impl Config {
         Self {
             claimers: 2,
             one_owner: false,
+            two_finish: false,
             tier,
             faults: 0,
             restarts: 0,
             jobs: 1,
             claims: 2,
-            ticks: 3,
+            ticks: 2,
             depth: None,
             states_max: 50_000_000,
             off: None,

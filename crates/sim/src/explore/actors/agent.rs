@@ -8,7 +8,7 @@
 
 use bullpen_agent::life::{Action, Done, Effect, Event, Life};
 use bullpen_agent::runner::{Ended, Found, Observed};
-use bullpen_core::mailbox::{Assignment, Beat, Phase, Report};
+use bullpen_core::mailbox::{Assignment, Beat, Phase, Report, SignalKind};
 use bullpen_core::ports::Read;
 use bullpen_core::time::Timestamp;
 
@@ -99,6 +99,8 @@ fn handle(world: &mut World, event: Event) {
 
 fn remember(agent: &mut Agent, action: &Action) {
     match action {
+        // What nobody ever decides by.
+        Action::Signal(SignalKind::JobStarted | SignalKind::ListenerEnded, _) => {}
         Action::Signal(kind, signal) => {
             let mut signal = signal.clone();
             signal.at = at(0);
@@ -114,6 +116,12 @@ fn remember(agent: &mut Agent, action: &Action) {
     }
 }
 
+/// Whether an event would make any difference to the life.
+fn changes(world: &World, agent: &Agent, event: Event) -> bool {
+    let mut life = agent.life.clone();
+    !life.on(event, now(world)).is_empty() || life != agent.life
+}
+
 fn adopt(world: &mut World, to: &Assignment) {
     let to = Assignment { credential: None, ..to.clone() };
     if let Some(listener) = &mut world.listener {
@@ -127,20 +135,26 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     if agent.life.takes_orders() {
         reads(world, config, agent, steps);
     }
-    if let Some((kind, signal)) = agent.outbox.first() {
-        let next = world.changed(store_one);
-        steps.push(next, || format!("agent reports {kind:?} {}", signal.generation));
+    if !agent.outbox.is_empty() {
+        let next = world.changed(|next| {
+            store_signals(next);
+            handle(next, Event::Stored);
+        });
+        steps.push(next, || {
+            let said = agent.outbox.iter().map(|(kind, it)| format!("{kind:?} {}", it.generation));
+            format!("agent reports {}", said.collect::<Vec<_>>().join(", "))
+        });
     }
     if let Some(effect) = &agent.effect {
         effects(world, effect, steps);
     }
     observations(world, steps);
-    if phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == Phase::Busy) {
+    if config.faults > 0 && phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == Phase::Busy) {
         let next = world.changed(beat);
         steps.push(next, || String::from("agent beats"));
     }
-    let ticked = world.changed(|next| handle(next, Event::Tick));
-    if ticked.agent.as_ref().is_none_or(|after| **after != **agent) {
+    if changes(world, agent, Event::Tick) {
+        let ticked = world.changed(|next| handle(next, Event::Tick));
         steps.push(ticked, || String::from("agent looks at its clock"));
     }
     if world.restarts_left > 0 {
@@ -163,6 +177,10 @@ fn reads(world: &World, config: &Config, agent: &Part<Agent>, steps: &mut Steps)
         steps.push(next, || String::from("agent reads an empty mailbox"));
     }
     for (index, inbox) in world.inboxes.iter().enumerate().skip(first) {
+        let event = Event::Orders { inbox: Some(inbox.clone()), read };
+        if !agent.consistent && index < last && !changes(world, agent, event) {
+            continue;
+        }
         let mut next = world.changed(|next| shown(next, Some(index), read));
         if config.holds(Rule::ReadConsistently) && index == last {
             forget_versions(&mut next);
@@ -183,16 +201,6 @@ fn shown(world: &mut World, index: Option<usize>, read: Read) {
         agent.change(|agent| agent.consistent = false);
     }
     handle(world, Event::Orders { inbox, read });
-}
-
-fn store_one(world: &mut World) {
-    let Some(agent) = &mut world.agent else { return };
-    let ((kind, signal), left) =
-        agent.change(|agent| (agent.outbox.remove(0), agent.outbox.len()));
-    world.report.change(|report| report.signals.insert(kind, signal));
-    if left == 0 {
-        handle(world, Event::Stored);
-    }
 }
 
 fn store_signals(world: &mut World) {

@@ -58,6 +58,18 @@ impl Hand {
     }
 }
 
+impl Hand {
+    /// Whether its next step is a write to the ledger, and nothing else. Without its rule, what takes
+    /// a machine back is not conditional on what was read.
+    pub(super) fn only_writes(&self, conditional: bool) -> bool {
+        match self {
+            Self::Withdraw(_) => conditional,
+            Self::Condemn(_) | Self::Act(_, Verdict::Return(_) | Verdict::End(_)) => true,
+            Self::Rests | Self::Post(_) | Self::Judge(..) | Self::Act(_, Verdict::Stop) => false,
+        }
+    }
+}
+
 /// Whose hand.
 #[derive(Clone, Copy)]
 pub(super) enum Whose {

@@ -85,6 +85,11 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
             let next = world.changed(|next| call(next, config, *written));
             let sent = next.stops.len() > world.stops.len();
             let said = if sent { "makes its stop call" } else { "is too late for its stop call" };
+            // Without the rule the same call may be made again, by whoever repeats it.
+            if !config.holds(Rule::StopsAreFenced) && world.stops.is_empty() {
+                let again = next.changed(|next| next.manager = Manager::Call(*written));
+                steps.push(again, || String::from("manager makes its stop call, to repeat it"));
+            }
             steps.push(next, || format!("manager {said}"));
         }
     }
@@ -106,6 +111,5 @@ fn call(world: &mut World, config: &Config, written: u8) {
     if world.clock == written || !config.holds(Rule::StopsAreFenced) {
         world.stops.push(written + 1);
         world.stops.sort_unstable();
-        world.stops.dedup();
     }
 }

@@ -5,7 +5,10 @@
 //!
 //! Not here: what a call does to the world (`world`), what must hold (`check`).
 
+use bullpen_core::instance::State;
+
 use super::Config;
+use super::rules::Rule;
 use super::world::World;
 
 pub(super) mod agent;
@@ -38,6 +41,9 @@ impl World {
     /// Every step that somebody can take from here.
     pub(super) fn steps(&self, config: &Config, labelled: bool) -> Vec<(String, Self)> {
         let mut steps = Steps { labelled, taken: Vec::new() };
+        if matches!(self.record.0.state, State::Terminated { .. }) {
+            return steps.taken;
+        }
         for claimer in 0..usize::from(config.claimers.min(2)) {
             claimer::steps(self, config, claimer, &mut steps);
         }
@@ -46,6 +52,26 @@ impl World {
         manager::steps(self, config, &mut steps);
         agent::steps(self, config, &mut steps);
         cloud::steps(self, config, &mut steps);
+        for (_, next) in &mut steps.taken {
+            next.forget_lost_writes(config);
+        }
         steps.taken
+    }
+
+    /// A write that can only be refused by now, because what it rests on is not stored any more, is as
+    /// good as refused: its writer looks again.
+    fn forget_lost_writes(&mut self, config: &Config) {
+        let current = self.record.0.revision;
+        for (hand, rule) in [
+            (&mut self.releaser, Rule::OwnerAndGeneration),
+            (&mut self.reaper, Rule::ReapedAsRead),
+        ] {
+            if hand.only_writes(config.holds(rule)) && !hand.is_current(current) {
+                *hand = Hand::Rests;
+            }
+        }
+        if !self.manager.is_current(current) {
+            self.manager = Manager::Rests;
+        }
     }
 }

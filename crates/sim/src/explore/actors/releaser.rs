@@ -13,7 +13,7 @@ use crate::explore::world::{Row, World, never};
 
 pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     match &world.releaser {
-        Hand::Rests => look(world, steps),
+        Hand::Rests => look(world, config, steps),
         Hand::Withdraw(row) => {
             let next = world.changed(|next| withdraw(next, config, row));
             let generation = row.0.generation;
@@ -23,11 +23,11 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     }
 }
 
-fn look(world: &World, steps: &mut Steps) {
+fn look(world: &World, config: &Config, steps: &mut Steps) {
     let row = world.record.clone();
     let hand = match &row.0.state {
         State::Claimed { .. } | State::Running { .. } => Hand::Withdraw(row),
-        State::Releasing { .. } => Hand::Post(row),
+        State::Releasing { .. } if config.two_finish => Hand::Post(row),
         _ => return,
     };
     let next = world.changed(|next| next.releaser = hand);
@@ -49,6 +49,8 @@ fn withdraw(world: &mut World, config: &Config, row: &Part<Row>) {
         if fenced {
             world.breaks(Property::FencedIsHarmless);
         }
-        world.releaser = Hand::Post(world.record.clone());
+        if config.two_finish {
+            world.releaser = Hand::Post(world.record.clone());
+        }
     }
 }
