@@ -21,7 +21,8 @@ pub(crate) const STEP: Step =
 
 fn run(gate: &Context<'_>) -> Result<()> {
     let mut test = gate.place.command("cargo");
-    test.args(["test", "--profile", "sim", "-p", "bullpen-sim", "--test", "planted_bugs"])
+    test.args(["test", "--profile", "sim", "-p", "bullpen-sim"])
+        .args(["--test", "planted_bugs", "--test", "protocol"])
         .env("CARGO_TARGET_DIR", gate.place.target.join("sabotage"))
         .env("RUSTFLAGS", with_flag(variable("RUSTFLAGS")));
     succeed(&mut test)

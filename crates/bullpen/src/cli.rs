@@ -10,8 +10,8 @@ use tracing::level_filters::LevelFilter;
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, demo, explore, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner, supervise,
-    workflow,
+    agent, demo, explore, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner,
+    supervise, workflow,
 };
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.

@@ -42,13 +42,13 @@ fn two_who_finish_a_release_and_a_restarted_agent_are_clean_as_far_as_a_test_goe
 }
 
 /// The shortest way to what this rule prevents.
-fn without(rule: Rule, config: Config) -> Option<Counterexample> {
+fn without(rule: Rule, config: &Config) -> Option<Counterexample> {
     /// A counterexample that needs more than this is not worth reading.
     const STATES_MAX: usize = 400_000;
     if !rule.can_be_off() {
         return None;
     }
-    let config = Config { off: Some(rule), states_max: STATES_MAX, ..config };
+    let config = Config { off: Some(rule), states_max: STATES_MAX, ..config.clone() };
     let explored = explore(&config, &mut |_| {});
     let found = explored.found.unwrap_or_else(|| {
         panic!("{rule} is off and nothing breaks in {} states", explored.states)
@@ -62,7 +62,7 @@ fn show(rule: Rule, states: usize, found: &Counterexample) {
     println!("without {rule}: {} steps, {states} states\n{found}\n", found.steps.len());
 }
 
-fn breaks(rule: Rule, config: Config, property: Property, steps: usize) {
+fn breaks(rule: Rule, config: &Config, property: Property, steps: usize) {
     if let Some(found) = without(rule, config) {
         assert_eq!(found.property, property, "{rule}: {found}");
         assert!(found.steps.len() <= steps, "{rule}: {} steps: {found}", found.steps.len());
@@ -72,75 +72,75 @@ fn breaks(rule: Rule, config: Config, property: Property, steps: usize) {
 #[test]
 fn c01_a_withdrawal_that_erases_what_was_assigned_leaves_a_listener_on_an_idle_machine() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Hot) };
-    breaks(Rule::ExposureRemembered, config, Property::NobodyOnIdle, 14);
+    breaks(Rule::ExposureRemembered, &config, Property::NobodyOnIdle, 14);
 }
 
 #[test]
 fn c02_exposure_judged_before_the_withdrawal_is_stored_misses_an_assignment_in_flight() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Hot) };
-    breaks(Rule::JudgedAfterWithdrawal, config, Property::NobodyOnIdle, 14);
+    breaks(Rule::JudgedAfterWithdrawal, &config, Property::NobodyOnIdle, 14);
 }
 
 #[test]
 fn c03_a_stopped_machine_that_goes_back_without_a_withdrawal_listens_when_its_start_lands() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
-    breaks(Rule::WithdrawnBeforeIdle, config, Property::NobodyOnIdle, 14);
+    breaks(Rule::WithdrawnBeforeIdle, &config, Property::NobodyOnIdle, 14);
 }
 
 #[test]
 fn c04_a_machine_recorded_as_stopped_runs_and_nobody_stops_it() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
-    breaks(Rule::FoundRunningIsStopped, config, Property::Repaired, 10);
+    breaks(Rule::FoundRunningIsStopped, &config, Property::Repaired, 10);
 }
 
 #[test]
 fn c05_a_repeated_stop_call_finds_an_owner() {
     let config = Config { claims: 2, jobs: 0, ..lone(Tier::Stopped) };
-    breaks(Rule::StopsAreFenced, config, Property::StopFindsNobody, 26);
+    breaks(Rule::StopsAreFenced, &config, Property::StopFindsNobody, 26);
 }
 
 #[test]
 fn c06_a_reaper_that_stalled_takes_the_machine_of_an_owner_that_renewed() {
-    breaks(Rule::ReapedAsRead, lone(Tier::Hot), Property::LiveOwnerKeeps, 6);
+    breaks(Rule::ReapedAsRead, &lone(Tier::Hot), Property::LiveOwnerKeeps, 6);
 }
 
 #[test]
 fn c07_a_release_that_stalled_takes_what_the_same_owner_claimed_later() {
     let config = Config { claims: 2, jobs: 0, ..lone(Tier::Hot) };
-    breaks(Rule::OwnerAndGeneration, config, Property::FencedIsHarmless, 14);
+    breaks(Rule::OwnerAndGeneration, &config, Property::FencedIsHarmless, 14);
 }
 
 #[test]
 fn c08_two_workers_of_one_owner_both_believe_that_they_won() {
     let config = Config { one_owner: true, faults: 1, ..Config::small(Tier::Hot) };
-    breaks(Rule::SettledByNonce, config, Property::OneHolder, 4);
+    breaks(Rule::SettledByNonce, &config, Property::OneHolder, 4);
 }
 
 #[test]
 fn c09_an_old_first_read_starts_a_listener_on_an_idle_machine() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
-    breaks(Rule::ReadConsistently, config, Property::NobodyOnIdle, 14);
+    breaks(Rule::ReadConsistently, &config, Property::NobodyOnIdle, 14);
 }
 
 #[test]
 fn c10_a_runner_that_registers_after_it_was_not_found_loses_its_job() {
     let config = Config { ticks: 1, ..lone(Tier::Hot) };
-    breaks(Rule::RegisterBy, config, Property::JobsAreSafe, 18);
+    breaks(Rule::RegisterBy, &config, Property::JobsAreSafe, 18);
 }
 
 #[test]
 fn c11_stopping_at_once_ends_a_machine_with_a_job() {
-    breaks(Rule::DrainThenStop, lone(Tier::Hot), Property::JobsAreSafe, 18);
+    breaks(Rule::DrainThenStop, &lone(Tier::Hot), Property::JobsAreSafe, 18);
 }
 
 #[test]
 fn c12_a_withdrawal_that_overtook_its_assignment_costs_a_healthy_machine() {
     let config = Config { jobs: 0, ticks: 4, ..lone(Tier::Hot) };
-    breaks(Rule::AcknowledgedAlways, config, Property::HealthyIsKept, 20);
+    breaks(Rule::AcknowledgedAlways, &config, Property::HealthyIsKept, 20);
 }
 
 #[test]
 fn a_deadline_that_counts_before_it_passed_on_every_clock_costs_a_job() {
     let config = Config { ticks: 1, ..lone(Tier::Hot) };
-    breaks(Rule::SkewTolerated, config, Property::JobsAreSafe, 16);
+    breaks(Rule::SkewTolerated, &config, Property::JobsAreSafe, 16);
 }

@@ -371,8 +371,8 @@ pub fn prove_unexposed(
     generation: Generation,
     machine_stopped: bool,
 ) -> Result<Unexposed, Exposed> {
-    let early = crate::sabotage!("exposure-judged-early")
-        || crate::sabotage!("idle-without-withdrawal");
+    let early =
+        crate::sabotage!("exposure-judged-early") || crate::sabotage!("idle-without-withdrawal");
     let withdrawn = inbox.is_some_and(
         |inbox| matches!(&inbox.order, Order::Withdrawn(order) if order.generation == generation),
     );

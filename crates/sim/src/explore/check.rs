@@ -35,7 +35,7 @@ impl World {
         let stopped = matches!(state, State::Idle { tier: Tier::Stopped, .. });
         if stopped && self.power == Power::Running {
             let event = repair(self, config, &self.record, self.power);
-            if !event.is_some_and(|event| self.record.0.on(&event).is_ok()) {
+            if event.is_none_or(|event| self.record.0.on(&event).is_err()) {
                 return Some(Property::Repaired);
             }
         }

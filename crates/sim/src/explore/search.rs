@@ -49,10 +49,10 @@ impl Visited {
     }
 
     /// Where it is, or would be.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits choose the place")]
     fn place(&self, print: u128) -> usize {
         let mask = self.places.len() - 1;
-        let mut place = print as usize & mask;
+        let low = print & u128::try_from(mask).expect("a length fits");
+        let mut place = usize::try_from(low).expect("it is below a length");
         while self.places[place] != 0 && self.places[place] != print {
             place = (place + 1) & mask;
         }

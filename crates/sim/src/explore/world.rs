@@ -153,8 +153,7 @@ pub(super) fn runner(generation: Generation) -> RunnerName {
 impl World {
     /// One idle machine and everybody at rest.
     pub(super) fn begin(config: &Config) -> Self {
-        let idle =
-            State::Idle { tier: config.tier, since: at(0), deadline: never(), shared: true };
+        let idle = State::Idle { tier: config.tier, since: at(0), deadline: never(), shared: true };
         let mut world = Self {
             clock: 0,
             faults_left: config.faults,

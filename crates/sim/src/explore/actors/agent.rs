@@ -17,9 +17,7 @@ use super::cloud::end;
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::Rule;
-use crate::explore::world::{
-    Agent, Listener, Power, Registration, TICK, World, at, limits,
-};
+use crate::explore::world::{Agent, Listener, Power, Registration, TICK, World, at, limits};
 
 /// A machine that has been warm for a while: its agent has read an empty mailbox.
 pub(in crate::explore) fn begin_warm(world: &mut World, config: &Config) {
@@ -99,8 +97,8 @@ fn handle(world: &mut World, event: Event) {
 
 fn remember(agent: &mut Agent, action: &Action) {
     match action {
-        // What nobody ever decides by.
-        Action::Signal(SignalKind::JobStarted | SignalKind::ListenerEnded, _) => {}
+        // Nobody decides anything by these two.
+        Action::Signal(SignalKind::JobStarted | SignalKind::ListenerEnded, _) | Action::End(_) => {}
         Action::Signal(kind, signal) => {
             let mut signal = signal.clone();
             signal.at = at(0);
@@ -112,7 +110,6 @@ fn remember(agent: &mut Agent, action: &Action) {
         }
         Action::Do(effect) => agent.effect = Some(effect.clone()),
         Action::Read => agent.consistent = true,
-        Action::End(_) => {}
     }
 }
 
@@ -149,7 +146,9 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
         effects(world, effect, steps);
     }
     observations(world, steps);
-    if config.faults > 0 && phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == Phase::Busy) {
+    if config.faults > 0
+        && phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == Phase::Busy)
+    {
         let next = world.changed(beat);
         steps.push(next, || String::from("agent beats"));
     }

@@ -413,4 +413,3 @@ impl World {
         self.listener.as_ref().map(|listener| &listener.to.owner)
     }
 }
-

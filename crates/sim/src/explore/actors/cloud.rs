@@ -18,8 +18,8 @@ pub(super) fn deletions(world: &World, generation: Generation) -> Vec<(Deletion,
     match world.registration(generation) {
         Some(runner) if runner.busy => answers.push((Deletion::Busy, world.clone())),
         Some(_) => {
-            let next = world
-                .changed(|next| next.runners.retain(|runner| runner.generation != generation));
+            let next =
+                world.changed(|next| next.runners.retain(|runner| runner.generation != generation));
             answers.push((Deletion::Deleted, next));
         }
         None => answers.push((Deletion::NotFound, world.clone())),

@@ -201,8 +201,9 @@ fn judge(
     }
     for (deletion, next) in deletions(world, inbox.assigned) {
         let verdict = match stop.mode {
-            Mode::Drain => may_stop(world, config, inbox.assigned, deletion, since)
-                .then_some(Verdict::Stop),
+            Mode::Drain => {
+                may_stop(world, config, inbox.assigned, deletion, since).then_some(Verdict::Stop)
+            }
             Mode::Stop => {
                 matches!(deletion, Deletion::Deleted | Deletion::NotFound).then_some(over)
             }
@@ -259,10 +260,7 @@ fn act(world: &mut World, config: &Config, row: &Part<Row>, verdict: Verdict) {
     };
     let Ok(next) = row.0.on(&event) else { return };
     let healthy = world.is_done_and_unacknowledged(config);
-    if world.write(row, next)
-        && verdict == Verdict::End(EndReason::NotAcknowledged)
-        && healthy
-    {
+    if world.write(row, next) && verdict == Verdict::End(EndReason::NotAcknowledged) && healthy {
         world.breaks(Property::HealthyIsKept);
     }
 }

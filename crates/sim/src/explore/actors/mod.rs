@@ -62,10 +62,9 @@ impl World {
     /// good as refused: its writer looks again.
     fn forget_lost_writes(&mut self, config: &Config) {
         let current = self.record.0.revision;
-        for (hand, rule) in [
-            (&mut self.releaser, Rule::OwnerAndGeneration),
-            (&mut self.reaper, Rule::ReapedAsRead),
-        ] {
+        for (hand, rule) in
+            [(&mut self.releaser, Rule::OwnerAndGeneration), (&mut self.reaper, Rule::ReapedAsRead)]
+        {
             if hand.only_writes(config.holds(rule)) && !hand.is_current(current) {
                 *hand = Hand::Rests;
             }
