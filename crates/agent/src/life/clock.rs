@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::time::Timestamp;
 
 /// How far the clock is ahead of the control plane's, at most, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Offset(pub(super) Option<i64>);
 
 impl Offset {

@@ -221,6 +221,8 @@ fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
         label: String::new(),
         register_by: Some(at(claimer.register_by())),
         hard_cap: never(),
+        // All of this world shares one clock.
+        issued_at: None,
     });
     let mut next = world.clone();
     let stored = next.post(order.clone())
