@@ -18,6 +18,7 @@ pub mod load;
 pub mod machine;
 pub mod model;
 mod pace;
+pub mod scenario;
 pub mod stage;
 pub mod wire;
 pub mod world;

@@ -6,16 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::class::Usage;
+use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{Ceiling, Intent, LaunchRequest, Scope};
 use bullpen_core::ids::{IntentId, PoolName, RequestId, Revision, SpecHash, TrustGroup};
-use bullpen_core::instance::{Event, Facts, Owner, Record, Warm};
+use bullpen_core::instance::{Event, Facts, Owner, Record, State, Warm};
 use bullpen_core::limits::Limits;
-use bullpen_core::ports::{Fleet, Ledger, Machine, Ports, Recorded, Reserved, Written};
+use bullpen_core::ports::{
+    Fleet, Ids, Ledger, Machine, Ports, Recorded, Reserved, StopOrder, Written,
+};
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::time::Timestamp;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise::advertise;
+use futures_util::future::join_all;
 
 use crate::checker::Checker;
 use crate::clock::pass;
@@ -50,71 +53,148 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
     }
 }
 
-/// Puts idle, warm, shared machines with living agents into the world, and advertises them.
-pub async fn idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
-    let (_, stack) = world.process(&format!("stage {} {count}", usage.as_str()));
-    let intent = reserve(&stack, usage, count).await;
-    let class = load::classes().into_iter().next().expect("there are classes");
-    let launch = LaunchRequest {
-        intent: intent.id.clone(),
-        class,
-        pool: intent.pool.clone(),
-        usage,
-        allowed_types: vec![TypePattern::new("*")],
-        avoid: [].into(),
-        spec_hash: intent.spec_hash.clone(),
-        count,
-    };
-    let launched = stack.ports.fleet().launch(&launch).await.expect("the stage is calm");
-    // Long enough for the slowest boot and the slowest warm-up.
-    pass(Duration::from_secs(60)).await;
-    let mut records = Vec::new();
-    for machine in &launched.machines {
-        let record = warm(&stack, &intent, machine).await;
-        advertise(&stack, &record).await;
-        records.push(record);
-    }
-    records
+/// Warm machines that nobody owns, to be put into a world.
+#[derive(Clone, Debug)]
+pub struct Furniture {
+    /// Unlike any other furniture's of the world.
+    pub name: String,
+    /// How many.
+    pub count: u32,
+    /// What they are launched as.
+    pub class: RunnerClass,
+    /// How they are paid for.
+    pub usage: Usage,
+    /// Which types they may be of.
+    pub types: Vec<TypePattern>,
+    /// What they are built from.
+    pub spec_hash: SpecHash,
+    /// When they end if nobody claims them, from when they are warm.
+    pub lasts: Duration,
+    /// Whether they are stopped once they are warm.
+    pub stopped: bool,
 }
 
-async fn reserve(stack: &Stack<SimPorts>, usage: Usage, count: u32) -> Intent {
+impl Furniture {
+    /// Idle machines as every request of [`request`] would have them.
+    pub fn plain(name: &str, usage: Usage, count: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            count,
+            class: load::classes().into_iter().next().expect("there are classes"),
+            usage,
+            types: vec![TypePattern::new("*")],
+            spec_hash: SpecHash::new("1:sim"),
+            lasts: Duration::from_secs(600),
+            stopped: false,
+        }
+    }
+}
+
+/// Puts idle, warm, shared machines with living agents into the world, and advertises them.
+pub async fn idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
+    let name = format!("stage {} {count}", usage.as_str());
+    furnish(world, &Furniture::plain(&name, usage, count)).await.expect("the stage is calm")
+}
+
+/// Puts warm, shared machines with living agents into the world, and advertises them.
+pub async fn furnish(world: &World, wanted: &Furniture) -> Result<Vec<Record>, String> {
+    let (_, stack) = world.process(&wanted.name);
+    let intent = reserve(&stack, wanted).await?;
+    let launch = LaunchRequest {
+        intent: intent.id.clone(),
+        class: wanted.class.clone(),
+        pool: intent.pool.clone(),
+        usage: wanted.usage,
+        allowed_types: wanted.types.clone(),
+        avoid: [].into(),
+        spec_hash: intent.spec_hash.clone(),
+        count: wanted.count,
+    };
+    let launched = stack.ports.fleet().launch(&launch).await;
+    let machines = launched.map_err(|fault| format!("the cloud launched nothing: {fault}"))?;
+    // Long enough for the slowest boot and the slowest warm-up.
+    pass(Duration::from_secs(60)).await;
+    let warmed = machines.machines.iter().map(|machine| warm(&stack, &intent, machine, wanted));
+    let mut records = join_all(warmed).await;
+    if wanted.stopped {
+        records = stop(&stack, records).await;
+    }
+    join_all(records.iter().map(|record| advertise(&stack, record))).await;
+    Ok(records)
+}
+
+async fn reserve(stack: &Stack<SimPorts>, wanted: &Furniture) -> Result<Intent, String> {
     let pool = PoolName::new("stage");
     let intent = Intent {
-        id: IntentId::new(format!("stage-{}-{count}", usage.as_str())),
+        id: IntentId::new(wanted.name.replace(' ', "-")),
         owner: Owner::Pool(pool.clone()),
         trust: None,
-        class: load::classes().into_iter().next().expect("there are classes").name,
+        class: wanted.class.name.clone(),
         pool: Some(pool),
-        usage,
-        spec_hash: SpecHash::new("1:sim"),
-        count,
+        usage: wanted.usage,
+        spec_hash: wanted.spec_hash.clone(),
+        count: wanted.count,
         avoid: std::collections::BTreeSet::new(),
-        outstanding: count,
+        outstanding: wanted.count,
         deadline: stack.now().after(Duration::from_secs(600)),
         revision: Revision(1),
     };
     match stack.ports.ledger().reserve(&intent, &stack.ceilings).await {
-        Ok(Written::Won(Reserved::Granted)) => intent,
-        other => panic!("the stage's ceiling is too low: {other:?}"),
+        Ok(Written::Won(Reserved::Granted)) => Ok(intent),
+        other => Err(format!("there is no room for them: {other:?}")),
     }
 }
 
-async fn warm(stack: &Stack<SimPorts>, intent: &Intent, machine: &Machine) -> Record {
+async fn warm(
+    stack: &Stack<SimPorts>,
+    intent: &Intent,
+    machine: &Machine,
+    wanted: &Furniture,
+) -> Record {
     let facts = Facts::of(machine, intent);
     let now = stack.now();
-    let deadline = now.after(Duration::from_secs(600));
+    let deadline = now.after(wanted.lasts);
     let born = Record::born(machine.id.clone(), facts, intent.owner.clone(), None, deadline);
-    let ledger = stack.ports.ledger();
-    let Ok(Written::Won(Recorded::Stored(created))) = ledger.record(&born).await else {
+    let Ok(Written::Won(Recorded::Stored(created))) = stack.ports.ledger().record(&born).await
+    else {
         panic!("the stage is calm");
     };
-    let into = Warm::Hot { deadline, shared: true };
+    let into = if wanted.stopped {
+        let (op, until) = (stack.ports.ids().stop_op(), now.after(stack.limits.stop_fence));
+        Warm::ToStop { op, until, deadline }
+    } else {
+        Warm::Hot { deadline, shared: true }
+    };
     let pool = PoolName::new("stage");
-    let idle = created.on(&Event::WarmedUp { pool, at: now, into }).expect("it is created");
-    let Ok(Written::Won(idle)) = ledger.replace(&created, &idle).await else {
+    move_on(stack, &created, &Event::WarmedUp { pool, at: now, into }).await
+}
+
+async fn move_on(stack: &Stack<SimPorts>, record: &Record, event: &Event) -> Record {
+    let next = record.on(event).expect("the stage knows the states");
+    let Ok(Written::Won(next)) = stack.ports.ledger().replace(record, &next).await else {
         panic!("the stage is calm");
     };
-    idle
+    next
+}
+
+/// Stops machines as a pool does, and waits until no stop call can land any more.
+async fn stop(stack: &Stack<SimPorts>, records: Vec<Record>) -> Vec<Record> {
+    let orders: Vec<StopOrder> = records
+        .iter()
+        .filter_map(|record| match &record.state {
+            State::Stopping { op, until, .. } => {
+                Some(StopOrder { id: record.id.clone(), op: op.clone(), until: *until })
+            }
+            _ => None,
+        })
+        .collect();
+    stack.ports.fleet().stop(&orders).await.expect("the stage is calm");
+    let skew = stack.limits.clock_skew;
+    pass(stack.limits.stop_fence + 2 * skew).await;
+    let at = stack.now();
+    let deadline = at.after(stack.limits.idle_stopped);
+    let found = Event::FoundStopped { at, skew, deadline, shared: true };
+    join_all(records.iter().map(|record| move_on(stack, record, &found))).await
 }
 
 /// Upkeep goes on until nothing is left; the checker's first word ends it.

@@ -74,12 +74,38 @@ enum Fate {
     Refuse(Fault),
     LoseAnswer,
     LandLate(Duration),
+    Kill,
+}
+
+/// What is meant to happen to one call, and to which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The port that is called.
+    pub port: String,
+    /// Which of the process's calls of it, the first being 1.
+    pub call: u64,
+    /// What happens to it.
+    pub trouble: Trouble,
+}
+
+/// What can be meant to happen to one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is refused and has no effect.
+    Refuse(Fault),
+    /// It lands, and its answer is lost.
+    LoseAnswer,
+    /// It gets no answer and lands this much later.
+    LandLate(Duration),
+    /// It lands, and the process dies before the answer.
+    Kill,
 }
 
 #[derive(Debug)]
 struct State {
     weather: Weather,
     levers: VecDeque<Fate>,
+    planned: Vec<Planned>,
     /// Awaits left until the process dies; none while it is to live.
     fuse: Option<u64>,
     counts: Counts,
@@ -152,6 +178,7 @@ impl Wire {
         let state = State {
             weather,
             levers: VecDeque::new(),
+            planned: Vec::new(),
             fuse: None,
             counts: Counts::default(),
             calls: Calls::new(),
@@ -223,6 +250,11 @@ impl Wire {
         self.state().levers.push_back(Fate::LandLate(late));
     }
 
+    /// Lever: something happens to one call of one port, whenever that is made.
+    pub fn plan(&self, planned: Planned) {
+        self.state().planned.push(planned);
+    }
+
     /// Lever: the process dies at its await number `awaits` from now.
     pub fn die_after(&self, awaits: u64) {
         self.state().fuse = Some(awaits);
@@ -269,8 +301,7 @@ impl Wire {
     {
         self.step().await;
         self.travel().await;
-        *self.state().calls.entry(port).or_default() += 1;
-        let fate = self.draw_fate();
+        let fate = self.draw_fate(port);
         let answer = match fate {
             Fate::Refuse(fault) => return Reply::Refused(fault),
             Fate::LandLate(late) => {
@@ -283,6 +314,11 @@ impl Wire {
             }
             Fate::LoseAnswer => {
                 effect();
+                None
+            }
+            Fate::Kill => {
+                effect();
+                self.kill();
                 None
             }
             Fate::Arrive => Some(effect()),
@@ -299,8 +335,25 @@ impl Wire {
         }
     }
 
-    fn draw_fate(&self) -> Fate {
-        let lever = self.state().levers.pop_front();
+    /// Counts a call, and says what is meant to happen to it.
+    fn planned(&self, port: &'static str) -> Option<Fate> {
+        let mut state = self.state();
+        let calls = state.calls.entry(port).or_default();
+        *calls += 1;
+        let call = *calls;
+        let is_meant = |planned: &Planned| planned.port == port && planned.call == call;
+        let found = state.planned.iter().position(is_meant)?;
+        Some(match state.planned.swap_remove(found).trouble {
+            Trouble::Refuse(fault) => Fate::Refuse(fault),
+            Trouble::LoseAnswer => Fate::LoseAnswer,
+            Trouble::LandLate(late) => Fate::LandLate(late),
+            Trouble::Kill => Fate::Kill,
+        })
+    }
+
+    fn draw_fate(&self, port: &'static str) -> Fate {
+        let planned = self.planned(port);
+        let lever = planned.or_else(|| self.state().levers.pop_front());
         let weather = self.weather();
         let fate = lever.unwrap_or_else(|| {
             if self.dice.chance(weather.throttle) {
@@ -318,7 +371,8 @@ impl Wire {
         let counts = &mut self.state().counts;
         counts.calls += 1;
         match &fate {
-            Fate::Arrive => {}
+            // A death is counted where the process dies.
+            Fate::Arrive | Fate::Kill => {}
             Fate::Refuse(_) => counts.refused += 1,
             Fate::LoseAnswer => counts.answers_lost += 1,
             Fate::LandLate(_) => counts.landed_late += 1,
@@ -363,6 +417,30 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), 0);
         pass(Duration::from_secs(6)).await;
         assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_planned_for_a_call_happens_to_no_other() {
+        let wire = Wire::calm();
+        let trouble = Trouble::Refuse(Fault::Throttled);
+        wire.plan(Planned { port: "fleet".into(), call: 2, trouble });
+        assert_eq!(wire.call("fleet", || 1).await, Reply::Answered(1));
+        assert_eq!(wire.call("ledger", || 2).await, Reply::Answered(2));
+        assert_eq!(wire.call("fleet", || 3).await, Reply::Refused(Fault::Throttled));
+        assert_eq!(wire.call("fleet", || 4).await, Reply::Answered(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_can_die_at_a_call_that_landed() {
+        let wire = Wire::calm();
+        wire.plan(Planned { port: "fleet".into(), call: 1, trouble: Trouble::Kill });
+        let (count, effect) = counting();
+        tokio::select! {
+            biased;
+            () = wire.died() => {}
+            reply = wire.call("fleet", effect) => panic!("a dead process got {reply:?}"),
+        }
+        assert_eq!((count.load(Ordering::SeqCst), wire.counts().crashes), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -219,6 +219,13 @@ impl World {
         self.climate.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Changes the climate, for processes and machines that begin from now on.
+    pub fn change_climate(&self, change: impl FnOnce(&mut Climate)) {
+        let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut climate);
+        self.outside.fleet.set_delays(climate.boot_max, climate.visible_after_max);
+    }
+
     /// From now on nothing goes wrong any more, for those who live now too.
     pub fn heal(&self) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,12 +278,20 @@ impl World {
         if let Some(awaits) = fuse {
             wire.die_after(awaits);
         }
+        self.run_on(&wire, &stack, body).await
+    }
+
+    /// Runs a process that was made before, and perhaps prepared, to its end or its death.
+    pub async fn run_on<T, F>(&self, wire: &Wire, stack: &Stack<SimPorts>, body: F) -> Option<T>
+    where
+        F: AsyncFnOnce(&Stack<SimPorts>) -> T,
+    {
         let ended = tokio::select! {
             biased;
             () = wire.died() => None,
-            ended = body(&stack) => Some(ended),
+            ended = body(stack) => Some(ended),
         };
-        self.retire(&wire);
+        self.retire(wire);
         ended
     }
 

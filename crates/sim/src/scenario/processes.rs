@@ -1,0 +1,284 @@
+//! Processes of the engine, as a scenario starts them: each has its own wire, can be given faults,
+//! and ends in one of a few ways.
+//!
+//! Not here: when they are started and awaited (`runner`).
+
+use std::error::Error;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::ids::{ClassName, Repository, SpecHash};
+use bullpen_core::instance::Owner;
+use bullpen_core::parameters::Parameters;
+use bullpen_core::ports::Ports;
+use bullpen_core::request::Request;
+use bullpen_engine::Stack;
+use bullpen_engine::advertise::Memory;
+use bullpen_engine::provision::undo::{Abandoned, dump};
+use bullpen_engine::provision::worker::{Held, How};
+use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
+use bullpen_engine::refresh::{Desired, StepReport, refresh};
+use bullpen_engine::release::Released;
+use bullpen_engine::release::request::release_request;
+use bullpen_engine::tell::nobody;
+
+use super::expect::Counts;
+use super::names::Names;
+use super::verb::{Death, Process, Provision, Task};
+use crate::checker::Checker;
+use crate::clock::pass;
+use crate::wire::{Planned, Wire};
+use crate::world::{SimPorts, World};
+
+/// How a process ended, for an expectation; the second is only there for its shape.
+pub(super) const HOW_ENDED: [(&str, &str); 8] = [
+    ("fulfilled", "fulfilled"),
+    ("unfulfilled", "unfulfilled"),
+    ("cancelled", "cancelled"),
+    ("died", "died"),
+    ("released", "released"),
+    ("dumped", "dumped"),
+    ("refreshed", "refreshed"),
+    ("failed", "failed"),
+];
+
+/// What a process came to.
+#[derive(Clone, Debug)]
+pub(super) enum Ended {
+    Fulfilled(Vec<Held>),
+    Unfulfilled(String),
+    Cancelled(Abandoned),
+    Died,
+    Released(Released),
+    Dumped(usize),
+    Refreshed(Vec<StepReport>),
+    Failed(String),
+}
+
+/// A process that is over.
+#[derive(Clone, Debug)]
+pub(super) struct Finished {
+    pub(super) ended: Ended,
+    pub(super) took: Duration,
+    pub(super) calls: Counts,
+}
+
+impl Finished {
+    pub(super) const fn how(&self) -> &'static str {
+        match &self.ended {
+            Ended::Fulfilled(_) => "fulfilled",
+            Ended::Unfulfilled(_) => "unfulfilled",
+            Ended::Cancelled(_) => "cancelled",
+            Ended::Died => "died",
+            Ended::Released(_) => "released",
+            Ended::Dumped(_) => "dumped",
+            Ended::Refreshed(_) => "refreshed",
+            Ended::Failed(_) => "failed",
+        }
+    }
+
+    /// What it would tell a person, with the cloud's ids.
+    pub(super) fn told(&self) -> String {
+        let how = self.how();
+        match &self.ended {
+            Ended::Fulfilled(_) | Ended::Cancelled(_) | Ended::Released(_) => {
+                format!("{how}: {}", told_counts(&self.counts()))
+            }
+            Ended::Unfulfilled(why) | Ended::Failed(why) => format!("{how}: {why}"),
+            Ended::Died => how.to_owned(),
+            Ended::Dumped(count) => format!("{how}: {count} machines"),
+            Ended::Refreshed(reports) => told_refresh(reports),
+        }
+    }
+
+    pub(super) fn lines(&self, names: &Names) -> Vec<String> {
+        names.put_into(&self.told()).lines().map(str::to_owned).collect()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        match &self.ended {
+            Ended::Fulfilled(runners) => {
+                let of = |how: How| runners.iter().filter(|held| held.how == how).count() as u64;
+                Counts::from([
+                    ("runners", runners.len() as u64),
+                    ("reused", of(How::Reused)),
+                    ("started", of(How::Started)),
+                    ("created", of(How::Created)),
+                ])
+            }
+            Ended::Cancelled(Abandoned { returning, ending }) => {
+                Counts::from([("returned", returning.len() as u64), ("ended", ending.len() as u64)])
+            }
+            Ended::Released(Released { returned, ended, waiting }) => Counts::from([
+                ("returned", returned.len() as u64),
+                ("ended", ended.len() as u64),
+                ("waiting", waiting.len() as u64),
+            ]),
+            Ended::Dumped(count) => Counts::from([("ended", *count as u64)]),
+            Ended::Unfulfilled(_) | Ended::Died | Ended::Refreshed(_) | Ended::Failed(_) => {
+                Counts::new()
+            }
+        }
+    }
+}
+
+fn told_counts(counts: &Counts) -> String {
+    let told = counts.iter().filter(|(key, count)| **count > 0 && **key != "runners");
+    let told: Vec<String> = told.map(|(key, count)| format!("{count} {key}")).collect();
+    if told.is_empty() { String::from("nothing to do") } else { told.join(", ") }
+}
+
+/// What each step did; those that found nothing to do say nothing.
+fn told_refresh(reports: &[StepReport]) -> String {
+    let mut told = Vec::new();
+    for report in reports {
+        match &report.outcome {
+            Ok(done) => told.extend(done.iter().map(|done| format!("{}: {done}", report.step))),
+            Err(why) => told.push(format!("{} failed: {why}", report.step)),
+        }
+    }
+    if told.is_empty() { String::from("nothing to do") } else { told.join("\n") }
+}
+
+/// The causes of an error in one line, the last one last.
+fn chain(error: &dyn Error) -> String {
+    let mut told = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        told.push(cause.to_string());
+        next = cause.source();
+    }
+    told.join(": ")
+}
+
+/// What a process is started with.
+pub(super) struct Start {
+    pub(super) world: Arc<World>,
+    pub(super) checker: Checker,
+    /// Its own stream of chances is drawn from this.
+    pub(super) name: String,
+    pub(super) process: Process,
+    pub(super) faults: Vec<Planned>,
+    /// What a request asks for.
+    pub(super) class: RunnerClass,
+    /// The classes of now.
+    pub(super) classes: Vec<RunnerClass>,
+    /// What the process knows of earlier refreshes, if it is one.
+    pub(super) memory: Memory,
+}
+
+impl Start {
+    /// Runs it to its end, or to its death.
+    pub(super) async fn run(mut self) -> (Finished, Memory) {
+        let (wire, mut stack) = self.world.process(&self.name);
+        self.prepare(&wire, &mut stack);
+        let began = self.world.outside.clock().elapsed();
+        let mut memory = std::mem::take(&mut self.memory);
+        let body = async |stack: &Stack<SimPorts>| self.task(stack, &mut memory).await;
+        let ended = self.world.run_on(&wire, &stack, body).await;
+        let took = self.world.outside.clock().elapsed().saturating_sub(began);
+        let mut calls: Counts = wire.calls();
+        calls.insert("refused", wire.counts().refused);
+        (Finished { ended: ended.unwrap_or(Ended::Died), took, calls }, memory)
+    }
+
+    fn prepare(&mut self, wire: &Wire, stack: &mut Stack<SimPorts>) {
+        for planned in self.faults.drain(..) {
+            wire.plan(planned);
+        }
+        match &self.process.death {
+            None => {}
+            Some(Death::Await(awaits)) => wire.die_after(*awaits),
+            Some(Death::Call(planned)) => wire.plan(planned.clone()),
+        }
+        if let Task::Provision(Provision { spec_hash: Some(spec), .. }) = &self.process.task {
+            stack.spec_hash = spec.clone();
+        }
+    }
+
+    async fn task(&self, stack: &Stack<SimPorts>, memory: &mut Memory) -> Ended {
+        match &self.process.task {
+            Task::Provision(wanted) => self.provision(stack, wanted).await,
+            Task::Release { id, within } => {
+                let until = stack.now().after(*within);
+                match release_request(stack, id, until, &nobody).await {
+                    Ok(released) => Ended::Released(released),
+                    Err(fault) => Ended::Failed(fault.to_string()),
+                }
+            }
+            Task::Dump(id) => match dump(stack, id).await {
+                Ok(ids) => Ended::Dumped(ids.len()),
+                Err(fault) => Ended::Failed(fault.to_string()),
+            },
+            Task::Refresh => {
+                Ended::Refreshed(refresh(stack, &desired(&self.classes), memory).await)
+            }
+        }
+    }
+
+    async fn provision(&self, stack: &Stack<SimPorts>, wanted: &Provision) -> Ended {
+        static REPOSITORY: LazyLock<Repository> = LazyLock::new(|| Repository::new("octo/main"));
+        let request = self.request(stack, wanted);
+        let now = self.world.outside.clock().true_now();
+        let owner = Owner::Request(request.id.clone());
+        self.checker.attempt_begins(owner, request.clone(), now);
+        let cancelled = async {
+            match wanted.cancel_after {
+                Some(after) => pass(after).await,
+                None => std::future::pending().await,
+            }
+        };
+        let call = Call { repository: Some(&REPOSITORY), ..Call::silent(&request) };
+        match provision(stack, call, cancelled).await {
+            Ok(Provisioned { runners, .. }) => Ended::Fulfilled(runners),
+            Err(ProvisionError::Cancelled(abandoned)) => Ended::Cancelled(abandoned),
+            Err(error) => Ended::Unfulfilled(chain(&error)),
+        }
+    }
+
+    fn request(&self, stack: &Stack<SimPorts>, wanted: &Provision) -> Request {
+        let now = self.world.outside.clock().true_now();
+        let mut request = crate::stage::request(wanted.id.as_str(), wanted.count, now);
+        request.class.clone_from(&self.class);
+        request.usage = wanted.usage;
+        request.allowed_types.clone_from(&wanted.types);
+        request.trust = bullpen_core::ids::TrustGroup::new(&wanted.trust);
+        request.deadline = now.after(wanted.deadline.unwrap_or(stack.limits.request_deadline));
+        request.on_partial = wanted.on_partial;
+        request.on_demand_fallback = wanted.fallback;
+        request.spec_hash.clone_from(&wanted.spec_hash);
+        request
+    }
+}
+
+/// A class by its name, or the first.
+pub(super) fn class(
+    classes: &[RunnerClass],
+    name: Option<&ClassName>,
+) -> Result<RunnerClass, String> {
+    let found = match name {
+        None => classes.first(),
+        Some(name) => classes.iter().find(|class| class.name == *name),
+    };
+    found.cloned().ok_or_else(|| {
+        let known: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+        format!("there is no such class (one of: {})", known.join(", "))
+    })
+}
+
+/// What a refresh is told to make of the stack.
+pub(super) fn desired(classes: &[RunnerClass]) -> Desired {
+    Desired {
+        classes: classes.to_vec(),
+        parameters: Parameters::default(),
+        tokens_every: Some(Duration::from_secs(30 * 60)),
+        reads_runs: true,
+        manages_runners: true,
+    }
+}
+
+/// What machines are built from unless a line says otherwise.
+pub(super) fn plain_spec() -> SpecHash {
+    SpecHash::new("1:sim")
+}

@@ -1,0 +1,479 @@
+//! Playing a scenario: line by line, on virtual time, under the checker's eyes.
+//!
+//! What runs meanwhile goes on whenever time passes. The first expectation that does not hold, and
+//! the first invariant that is violated, end the play.
+//!
+//! Not here: reading lines (`parse`), counting (`looks`), processes themselves (`processes`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::ids::{InstanceId, RequestId};
+use bullpen_core::invariants::Violation;
+use bullpen_core::ports::Ports;
+use bullpen_engine::advertise::Memory;
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+
+use super::expect::{Counts, Expectation, Subject, Unmet, compare, compare_process, compare_state};
+use super::looks;
+use super::names::Names;
+use super::parse::{Line, Script};
+use super::processes::{Finished, Start, class, plain_spec};
+use super::transcript::Transcript;
+use super::verb::{Agents, Change, Jobs, Look, Process, Put, Setting, Task, Verb};
+use crate::checker::Checker;
+use crate::clock::{on_virtual_time, pass};
+use crate::life::{make_queues, unquiet};
+use crate::load;
+use crate::stage::{Furniture, furnish};
+use crate::wire::Planned;
+use crate::world::{CALM, Climate, World};
+
+/// How often everything is checked at once.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often upkeep refreshes.
+const UPKEEP: Duration = Duration::from_secs(30);
+/// How long a world may take to become quiet: the longest deadline that can still be running, and
+/// the graces after it.
+const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
+/// Nothing that a story awaits lasts longer.
+const AWAIT_MAX: Duration = Duration::from_secs(3 * 3_600);
+
+/// A scenario that was played to its end, or to where it broke.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The script with what happened below each line, as far as it was played.
+    pub transcript: String,
+    /// Why it was not played to its end, if it was not.
+    pub broken: Option<Broken>,
+    /// Every ledger write and every end of a machine, if they were asked for.
+    pub trace: Vec<String>,
+}
+
+/// Where a play broke, and why.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The line it broke at.
+    pub line: usize,
+    /// Since the world began.
+    pub at: Duration,
+    /// What broke it.
+    pub why: Why,
+}
+
+/// What broke a play.
+#[derive(Clone, Debug)]
+pub enum Why {
+    /// An expectation does not hold, or what a line asks for cannot be.
+    Unmet(String),
+    /// An invariant is violated; with the last lines about the machine concerned.
+    Violated(Violation, Vec<String>),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, {} s into the story: ", self.line, self.at.as_secs())?;
+        match &self.why {
+            Why::Unmet(what) => f.write_str(what),
+            Why::Violated(violation, history) => {
+                write!(f, "{violation}")?;
+                history.iter().try_for_each(|line| write!(f, "\n  {line}"))
+            }
+        }
+    }
+}
+
+/// Plays a scenario.
+pub fn run(script: &Script, trace: bool) -> Played {
+    on_virtual_time(play(script, trace))
+}
+
+async fn play(script: &Script, trace: bool) -> Played {
+    let mut stage = Stage::build(&script.setting, trace).await;
+    let mut transcript = Transcript::default();
+    let mut broken = None;
+    for line in &script.lines {
+        transcript.script(&line.text);
+        match stage.line(line).await {
+            Ok(told) => transcript.told(&told),
+            Err(why) => {
+                let at = stage.world.outside.clock().elapsed();
+                broken = Some(Broken { line: line.number, at, why });
+                break;
+            }
+        }
+    }
+    Played { transcript: transcript.text(), broken, trace: stage.checker.take_trace() }
+}
+
+type Meanwhile = LocalBoxFuture<'static, (RequestId, Finished)>;
+
+/// The world of a scenario, and what has happened in it.
+struct Stage {
+    world: Arc<World>,
+    checker: Checker,
+    classes: Vec<RunnerClass>,
+    memory: Memory,
+    faults: Vec<Planned>,
+    started: BTreeMap<String, u32>,
+    meanwhile: FuturesUnordered<Meanwhile>,
+    under_way: Vec<RequestId>,
+    finished: BTreeMap<RequestId, Finished>,
+    last: Option<Finished>,
+    jobs: BTreeSet<RequestId>,
+}
+
+impl Stage {
+    async fn build(setting: &Setting, trace: bool) -> Self {
+        let climate = Climate { weak: setting.weak, skew_max: setting.skew, ..CALM.clone() };
+        let (limits, ceilings) = (setting.limits.clone(), setting.ceilings.clone());
+        let world = World::new(setting.seed, limits, ceilings, climate);
+        make_queues(&world).await;
+        Self {
+            checker: Checker::watch(&world, trace),
+            world,
+            classes: load::classes(),
+            memory: Memory::default(),
+            faults: Vec::new(),
+            started: BTreeMap::new(),
+            meanwhile: FuturesUnordered::new(),
+            under_way: Vec::new(),
+            finished: BTreeMap::new(),
+            last: None,
+            jobs: BTreeSet::new(),
+        }
+    }
+
+    async fn line(&mut self, line: &Line) -> Result<Vec<String>, Why> {
+        let Some(verb) = &line.verb else { return Ok(Vec::new()) };
+        let told = self.verb(verb).await;
+        self.checker.look(&self.world);
+        match self.checker.verdict() {
+            Some((violation, history)) => Err(Why::Violated(violation, history)),
+            None => told.map_err(Why::Unmet),
+        }
+    }
+
+    /// Does something while everything else goes on: what runs meanwhile, and the checker's looks.
+    /// An error says that an invariant is violated; the checker knows which.
+    async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
+        let (world, checker) = (Arc::clone(&self.world), self.checker.clone());
+        let looking = async {
+            loop {
+                pass(LOOK).await;
+                checker.look(&world);
+            }
+        };
+        tokio::pin!(work, looking);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.checker.violated() => return Err(String::from("violated")),
+                done = &mut work => return Ok(done),
+                Some((id, finished)) = self.meanwhile.next() => self.note(id, finished),
+                () = &mut looking => {}
+            }
+        }
+    }
+
+    fn note(&mut self, id: RequestId, finished: Finished) {
+        self.under_way.retain(|other| *other != id);
+        self.finished.insert(id, finished);
+    }
+
+    async fn verb(&mut self, verb: &Verb) -> Result<Vec<String>, String> {
+        match verb {
+            Verb::Put(put) => return self.put(put).await,
+            Verb::Run(process) => return self.run(process).await,
+            Verb::Meanwhile(process) => self.begin(process)?,
+            Verb::Await(id) => return self.await_process(id).await,
+            Verb::Upkeep(lasts) => self.upkeep(*lasts).await?,
+            Verb::Pass(lasts) => self.during(pass(*lasts)).await?,
+            Verb::Jobs(jobs) => self.jobs(jobs).await?,
+            Verb::Lose(name) => {
+                let id = self.machine(name)?;
+                self.world.outside.fleet().lose(&id);
+            }
+            Verb::Show(look) => return Ok(self.show(*look)),
+            Verb::Expect(expectation) => {
+                self.expect(expectation).map_err(|unmet| unmet.to_string())?;
+            }
+            Verb::Quiet => return self.quiet().await,
+            Verb::Fault(planned) => self.faults.extend(planned.iter().cloned()),
+            Verb::Class(class) => self.define(class),
+            Verb::RemoveClass(name) => self.classes.retain(|class| class.name != *name),
+            Verb::Change(change) => self.change(change),
+        }
+        Ok(Vec::new())
+    }
+
+    fn define(&mut self, class: &RunnerClass) {
+        match self.classes.iter_mut().find(|known| known.name == class.name) {
+            Some(known) => *known = class.clone(),
+            None => self.classes.push(class.clone()),
+        }
+    }
+
+    fn change(&self, change: &Change) {
+        let (fleet, forge) = (self.world.outside.fleet(), self.world.outside.forge());
+        match change {
+            Change::GitHub { down } => forge.set_outage(*down),
+            Change::RunEnds(run) => forge.end_run(run.clone()),
+            Change::Capacity(left) => fleet.limit_capacity(*left),
+            Change::ShortageOver => fleet.replenish(),
+            Change::Shortage { usage, instance_type, zone } => {
+                for offering in fleet.offerings() {
+                    let of_type =
+                        instance_type.as_ref().is_none_or(|t| *t == offering.instance_type);
+                    let in_zone = zone.as_ref().is_none_or(|zone| *zone == offering.zone);
+                    if offering.usage == *usage && of_type && in_zone {
+                        fleet.deplete(offering);
+                    }
+                }
+            }
+            Change::Weather(weather) => {
+                self.world.change_climate(|climate| climate.control = *weather);
+            }
+            Change::Agents(agents) => {
+                self.world.change_climate(|climate| temper(climate, *agents));
+            }
+            Change::Cloud { boot, visible_after } => self.world.change_climate(|climate| {
+                climate.boot_max = boot.unwrap_or(climate.boot_max);
+                climate.visible_after_max = visible_after.unwrap_or(climate.visible_after_max);
+            }),
+        }
+    }
+
+    /// The same name again is another process, with chances of its own.
+    fn process_name(&mut self, stem: String) -> String {
+        let count = self.started.entry(stem.clone()).or_default();
+        *count += 1;
+        if *count == 1 { stem } else { format!("{stem} {count}") }
+    }
+
+    async fn put(&mut self, put: &Put) -> Result<Vec<String>, String> {
+        let name = self.process_name(String::from("stage"));
+        let mut furniture = Furniture::plain(&name, put.usage, put.count);
+        furniture.class = class(&self.classes, put.class.as_ref())?;
+        furniture.types.clone_from(&put.types);
+        furniture.spec_hash = put.spec_hash.clone().unwrap_or_else(plain_spec);
+        furniture.lasts = put.lasts.unwrap_or(furniture.lasts);
+        furniture.stopped = put.stopped;
+        let world = Arc::clone(&self.world);
+        let records = self.during(furnish(&world, &furniture)).await??;
+        let ids: Vec<InstanceId> = records.into_iter().map(|record| record.id).collect();
+        Ok(vec![Names::of(&self.world).list(&ids)])
+    }
+
+    fn start(&mut self, process: &Process) -> Result<Start, String> {
+        let (stem, wanted) = match &process.task {
+            Task::Provision(asked) => (format!("provision {}", asked.id), asked.class.as_ref()),
+            Task::Release { id, .. } => (format!("release {id}"), None),
+            Task::Dump(id) => (format!("dump {id}"), None),
+            Task::Refresh => (String::from("refresh"), None),
+        };
+        Ok(Start {
+            world: Arc::clone(&self.world),
+            checker: self.checker.clone(),
+            name: self.process_name(stem),
+            process: process.clone(),
+            faults: std::mem::take(&mut self.faults),
+            class: class(&self.classes, wanted)?,
+            classes: self.classes.clone(),
+            memory: match process.task {
+                Task::Refresh => std::mem::take(&mut self.memory),
+                _ => Memory::default(),
+            },
+        })
+    }
+
+    async fn run(&mut self, process: &Process) -> Result<Vec<String>, String> {
+        let start = self.start(process)?;
+        let (finished, memory) = self.during(Box::pin(start.run())).await?;
+        if matches!(process.task, Task::Refresh) {
+            self.memory = memory;
+        }
+        Ok(self.done(id_of(process), finished))
+    }
+
+    fn done(&mut self, id: Option<RequestId>, finished: Finished) -> Vec<String> {
+        let told = finished.lines(&Names::of(&self.world));
+        if let Some(id) = id {
+            self.finished.insert(id, finished.clone());
+        }
+        self.last = Some(finished);
+        told
+    }
+
+    fn begin(&mut self, process: &Process) -> Result<(), String> {
+        let Some(id) = id_of(process) else {
+            return Err(String::from("only what has a request id can happen meanwhile"));
+        };
+        if self.under_way.contains(&id) {
+            return Err(format!("{id} is under way already; await it first"));
+        }
+        let start = self.start(process)?;
+        self.under_way.push(id.clone());
+        self.finished.remove(&id);
+        self.meanwhile.push(Box::pin(async move { (id, start.run().await.0) }));
+        Ok(())
+    }
+
+    async fn await_process(&mut self, id: &RequestId) -> Result<Vec<String>, String> {
+        let began = self.world.outside.clock().elapsed();
+        while self.under_way.contains(id) {
+            if self.world.outside.clock().elapsed() > began + AWAIT_MAX {
+                return Err(format!("{id} is still under way"));
+            }
+            self.during(pass(Duration::from_millis(100))).await?;
+        }
+        match self.finished.get(id).cloned() {
+            Some(finished) => Ok(self.done(Some(id.clone()), finished)),
+            None => Err(format!("nothing was begun for {id}")),
+        }
+    }
+
+    async fn upkeep(&mut self, lasts: Duration) -> Result<(), String> {
+        let until = self.world.outside.clock().elapsed() + lasts;
+        loop {
+            let left = until.saturating_sub(self.world.outside.clock().elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.during(pass(left.min(UPKEEP))).await?;
+            self.refresh_silently().await?;
+        }
+    }
+
+    async fn refresh_silently(&mut self) -> Result<(), String> {
+        let faults = std::mem::take(&mut self.faults);
+        let start = self.start(&Process { task: Task::Refresh, death: None })?;
+        let (_, memory) = self.during(Box::pin(start.run())).await?;
+        self.memory = memory;
+        self.faults = faults;
+        Ok(())
+    }
+
+    async fn jobs(&mut self, jobs: &Jobs) -> Result<(), String> {
+        match jobs {
+            Jobs::Submit { count, of, lasts } => {
+                self.jobs.insert(of.clone());
+                for _ in 0..*count {
+                    self.world.outside.forge().submit(&looks::label(of), *lasts);
+                }
+            }
+            Jobs::Cancel(of) => self.world.outside.forge().cancel(&looks::label(of)),
+            Jobs::Await { of, within } => {
+                let (label, began) = (looks::label(of), self.world.outside.clock().elapsed());
+                while self.world.outside.forge().is_pending(&label) {
+                    if self.world.outside.clock().elapsed() > began + *within {
+                        return Err(format!("jobs of {of} still wait or run after {within:?}"));
+                    }
+                    self.during(pass(Duration::from_secs(1))).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults end, upkeep goes on, and everything must come to its end.
+    async fn quiet(&mut self) -> Result<Vec<String>, String> {
+        if let Some(id) = self.under_way.first() {
+            return Err(format!("{id} is still under way; await it first"));
+        }
+        self.world.heal();
+        let began = self.world.outside.clock().elapsed();
+        while let Some(left) = unquiet(&self.world) {
+            if self.world.outside.clock().elapsed() > began + QUIET_WITHIN {
+                self.checker.report(left);
+                return Err(String::from("not quiet"));
+            }
+            self.upkeep(UPKEEP).await?;
+        }
+        let ended = self.show(Look::Ended);
+        Ok(ended.into_iter().map(|told| format!("quiet; ended: {told}")).collect())
+    }
+
+    fn show(&self, look: Look) -> Vec<String> {
+        let ends = looks::ended(&self.checker.ended());
+        looks::show(&self.world, look, &self.calls(), &ends)
+    }
+
+    fn machine(&self, name: &str) -> Result<InstanceId, String> {
+        let names = Names::of(&self.world);
+        names.id(name).cloned().ok_or_else(|| format!("there is no {name} yet"))
+    }
+
+    /// The calls of the process that ended last.
+    fn calls(&self) -> Counts {
+        self.last.as_ref().map(|finished| finished.calls.clone()).unwrap_or_default()
+    }
+
+    fn expect(&self, expectation: &Expectation) -> Result<(), Unmet> {
+        match expectation {
+            Expectation::Process { of, ended, because, within, counts } => {
+                let finished = match of {
+                    Some(id) => self.finished.get(id),
+                    None => self.last.as_ref(),
+                };
+                let nothing = || Unmet(String::from("nothing has ended yet that could be meant"));
+                let finished = finished.ok_or_else(nothing)?;
+                let expected = (*ended, because.as_deref(), *within);
+                compare_process(expected, counts, finished)
+            }
+            Expectation::Counts { subject, of, counts } => {
+                let found = looks::count(&self.world, *subject, of.as_ref());
+                compare(counts, &found.unwrap_or_else(|| self.count(*subject)))
+            }
+            Expectation::Machine { name, state, counts } => {
+                let id = self.machine(name).map_err(Unmet)?;
+                let (states, found) = looks::machine(&self.world, &id);
+                compare_state(name, *state, &states)?;
+                compare(counts, &found)
+            }
+        }
+    }
+
+    fn count(&self, subject: Subject) -> Counts {
+        match subject {
+            Subject::Jobs => {
+                let forge = self.world.outside.forge();
+                let waiting = self.jobs.iter().filter(|id| forge.is_pending(&looks::label(id)));
+                Counts::from([("done", forge.completed()), ("waiting", waiting.count() as u64)])
+            }
+            Subject::Ended => looks::ended(&self.checker.ended()),
+            Subject::Calls | Subject::Records | Subject::Machines | Subject::Runners => {
+                self.calls()
+            }
+        }
+    }
+}
+
+fn id_of(process: &Process) -> Option<RequestId> {
+    match &process.task {
+        Task::Provision(wanted) => Some(wanted.id.clone()),
+        Task::Release { id, .. } | Task::Dump(id) => Some(id.clone()),
+        Task::Refresh => None,
+    }
+}
+
+/// How agents of machines that boot from now on behave.
+fn temper(climate: &mut Climate, agents: Agents) {
+    /// Of a thousand waits, how many end with a crash of the agent: one every minute or so.
+    const CRASHES: u32 = 80;
+    let (mute, fails, dies) = match agents {
+        Agents::Well => (0, 0, 0),
+        Agents::Mute => (1_000, 0, 0),
+        Agents::FailWarmUp => (0, 1_000, 0),
+        Agents::Crashing => (0, 0, CRASHES),
+    };
+    climate.temper.mute = mute;
+    climate.temper.warm_up_fails = fails;
+    climate.temper.dies = dies;
+}

@@ -1,0 +1,92 @@
+//! The lines that say what a world is: they come before everything that happens in it.
+//!
+//! Not here: making it (`runner`).
+
+use std::time::Duration;
+
+use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::ids::ClassName;
+use bullpen_core::limits::Limits;
+
+use super::verb::Setting;
+use super::words::{Misspelt, Words};
+
+impl Default for Setting {
+    fn default() -> Self {
+        /// Enough for every story that is not about a ceiling.
+        const MACHINES_MAX: u32 = 100;
+        let ceilings = vec![Ceiling { scope: Scope::Stack, max: MACHINES_MAX }];
+        let limits = Limits::DEFAULT;
+        Self { seed: 1, limits, ceilings, weak: false, skew: Duration::ZERO }
+    }
+}
+
+pub(super) type Setter = fn(&mut Setting, &mut Words) -> Result<(), Misspelt>;
+
+/// Every line that says what a world is.
+pub(super) const SETTERS: [(&str, Setter); 5] =
+    [("seed", seed), ("ceiling", ceiling), ("limit", limit), ("stores", stores), ("skew", skew)];
+
+fn seed(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
+    setting.seed = words.plain("a seed, such as 7,")?.number()?;
+    Ok(())
+}
+
+/// `ceiling 10`, or `ceiling 4 class=large`; said again it is another one.
+fn ceiling(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
+    let max = words.plain("how many machines there may be")?.number()?;
+    let scope = match words.option("class") {
+        Some(class) => Scope::Class(ClassName::new(&class.text)),
+        None => Scope::Stack,
+    };
+    setting.ceilings.retain(|ceiling| ceiling.scope != scope);
+    setting.ceilings.push(Ceiling { scope, max });
+    Ok(())
+}
+
+fn stores(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
+    let word = words.plain("weak or strong")?;
+    setting.weak = word.one_of("kind of store", &[("weak", true), ("strong", false)])?;
+    Ok(())
+}
+
+fn skew(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
+    setting.skew = words.plain("how far clocks may differ")?.time()?;
+    Ok(())
+}
+
+type Field = fn(&mut Limits) -> &mut Duration;
+
+/// The numbers that a story may change, by their names in a configuration.
+const TIMES: [(&str, Field); 12] = [
+    ("idle-released", |limits| &mut limits.idle_released),
+    ("claim-lease", |limits| &mut limits.claim_lease),
+    ("claim-renew", |limits| &mut limits.claim_renew),
+    ("warm-up", |limits| &mut limits.warm_up),
+    ("fleet-validation", |limits| &mut limits.fleet_validation),
+    ("max-runtime-workflow", |limits| &mut limits.max_runtime_workflow),
+    ("hard-cap", |limits| &mut limits.hard_cap),
+    ("release-acknowledgement", |limits| &mut limits.release_acknowledgement),
+    ("reconcile-grace", |limits| &mut limits.reconcile_grace),
+    ("age-max", |limits| &mut limits.age_max),
+    ("request-deadline", |limits| &mut limits.request_deadline),
+    ("shortage-memory", |limits| &mut limits.shortage_memory),
+];
+
+fn limit(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
+    let mut changed = false;
+    if let Some(uses) = words.option("uses-max") {
+        setting.limits.uses_max = uses.number()?;
+        changed = true;
+    }
+    for (name, field) in TIMES {
+        if let Some(value) = words.option(name) {
+            *field(&mut setting.limits) = value.time()?;
+            changed = true;
+        }
+    }
+    if !changed && words.nothing_left() {
+        return Err(words.after().wrong("a limit is missing, such as uses-max=2"));
+    }
+    setting.limits.check().map_err(|broken| words.after().wrong(broken.to_string()))
+}

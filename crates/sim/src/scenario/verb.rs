@@ -1,0 +1,135 @@
+//! What a line of a scenario can say.
+//!
+//! Not here: reading it (`parse`), or doing it (`runner` and its neighbours).
+
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::Ceiling;
+use bullpen_core::ids::{ClassName, InstanceType, RequestId, RunAttempt, SpecHash, Zone};
+use bullpen_core::limits::Limits;
+use bullpen_core::request::{OnPartial, TypePattern};
+
+use super::expect::Expectation;
+use crate::wire::{Planned, Weather};
+
+/// What a world is, before anything happens in it.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) seed: u64,
+    pub(super) limits: Limits,
+    pub(super) ceilings: Vec<Ceiling>,
+    pub(super) weak: bool,
+    pub(super) skew: Duration,
+}
+
+/// Idle or stopped machines that are simply there.
+#[derive(Clone, Debug)]
+pub(super) struct Put {
+    pub(super) count: u32,
+    pub(super) stopped: bool,
+    pub(super) class: Option<ClassName>,
+    pub(super) usage: Usage,
+    pub(super) types: Vec<TypePattern>,
+    pub(super) lasts: Option<Duration>,
+    pub(super) spec_hash: Option<SpecHash>,
+}
+
+/// Where a process dies.
+#[derive(Clone, Debug)]
+pub(super) enum Death {
+    Await(u64),
+    Call(Planned),
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Provision {
+    pub(super) id: RequestId,
+    pub(super) count: u32,
+    pub(super) class: Option<ClassName>,
+    pub(super) usage: Usage,
+    pub(super) types: Vec<TypePattern>,
+    pub(super) trust: String,
+    pub(super) deadline: Option<Duration>,
+    pub(super) on_partial: OnPartial,
+    pub(super) fallback: bool,
+    pub(super) spec_hash: Option<SpecHash>,
+    pub(super) cancel_after: Option<Duration>,
+}
+
+/// What a process does.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    Provision(Provision),
+    Release { id: RequestId, within: Duration },
+    Dump(RequestId),
+    Refresh,
+}
+
+/// One process of the engine.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) task: Task,
+    pub(super) death: Option<Death>,
+}
+
+/// How agents of machines that boot from now on behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Agents {
+    Well,
+    Mute,
+    FailWarmUp,
+    Crashing,
+}
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look {
+    Records,
+    Machines,
+    Runners,
+    Calls,
+    Ended,
+}
+
+/// Something that is so from now on.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    RunEnds(RunAttempt),
+    Weather(Weather),
+    GitHub { down: bool },
+    Shortage { usage: Usage, instance_type: Option<InstanceType>, zone: Option<Zone> },
+    ShortageOver,
+    Capacity(Option<u32>),
+    Agents(Agents),
+    Cloud { boot: Option<Duration>, visible_after: Option<Duration> },
+}
+
+/// Something about a request's jobs.
+#[derive(Clone, Debug)]
+pub(super) enum Jobs {
+    Submit { count: u32, of: RequestId, lasts: Duration },
+    Await { of: RequestId, within: Duration },
+    Cancel(RequestId),
+}
+
+/// One line's meaning.
+#[derive(Clone, Debug)]
+pub(super) enum Verb {
+    Class(RunnerClass),
+    RemoveClass(ClassName),
+    Put(Put),
+    Run(Process),
+    Meanwhile(Process),
+    Await(RequestId),
+    Upkeep(Duration),
+    Pass(Duration),
+    Jobs(Jobs),
+    Fault(Vec<Planned>),
+    Lose(String),
+    Change(Change),
+    Show(Look),
+    Expect(Expectation),
+    Quiet,
+}
