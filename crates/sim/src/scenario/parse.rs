@@ -171,8 +171,18 @@ fn put(words: &mut Words, stopped: bool) -> Result<Verb, Misspelt> {
         usage: usage(words)?,
         types: types(words),
         lasts: words.option("ends-in").map(|word| word.time()).transpose()?,
-        spec_hash: words.option("spec").map(|word| SpecHash::new(&word.text)),
+        spec_hash: words.option("spec").map(|word| spec_hash(&word)).transpose()?,
     }))
+}
+
+/// `<version>:<digest>`; what is none would match every other.
+fn spec_hash(word: &Word) -> Result<SpecHash, Misspelt> {
+    let is_hash = word.text.split_once(':').is_some_and(|(version, digest)| {
+        let hex = !digest.is_empty() && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        version.parse::<u16>().is_ok() && hex
+    });
+    let what = || format!("{:?} is no spec hash, such as 1:2e3", word.text);
+    is_hash.then(|| SpecHash::new(&word.text)).ok_or_else(|| word.wrong(what()))
 }
 
 /// `<run>.<attempt>.<name>`, as everywhere else.
@@ -186,8 +196,9 @@ fn request_id(word: &Word) -> Result<RequestId, Misspelt> {
 
 fn process(words: &mut Words, task: ReadTask) -> Result<Process, Misspelt> {
     let task = task(words)?;
-    let death = words.option("dies-at").map(|word| death(&word)).transpose()?;
-    Ok(Process { task, death })
+    let at = words.option("dies-at").map(|word| death(&word)).transpose()?;
+    let after = words.option("dies-after").map(|word| word.time()).transpose()?;
+    Ok(Process { task, death: at.or(after.map(Death::After)) })
 }
 
 /// The number of an await, or `fleet#2` for a call that lands and is never answered.
@@ -229,7 +240,7 @@ fn provision(words: &mut Words) -> Result<Task, Misspelt> {
         fallback: words
             .option("fallback")
             .map_or(Ok(true), |word| word.one_of("answer", &YES_OR_NO))?,
-        spec_hash: words.option("spec").map(|word| SpecHash::new(&word.text)),
+        spec_hash: words.option("spec").map(|word| spec_hash(&word)).transpose()?,
         cancel_after: words.option("cancel-after").map(time).transpose()?,
     }))
 }
@@ -422,6 +433,7 @@ mod tests {
             ("expect fulfiled", "did you mean \"fulfilled\"?"),
             ("expect m1 idel", "\"idel\" is no state of a machine; did you mean \"idle\"?"),
             ("expect reused=3..1", "is not a count"),
+            ("idle 2 spec=new", "\"new\" is no spec hash"),
             ("lose machine", "is no machine, such as m1"),
             ("fault throttle fleet by=3s", "only what lands late has by"),
             ("weather throttle=2000", "odds out of a thousand"),

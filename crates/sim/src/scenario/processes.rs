@@ -3,6 +3,7 @@
 //!
 //! Not here: when they are started and awaited (`runner`).
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -175,8 +176,16 @@ impl Start {
         self.prepare(&wire, &mut stack);
         let began = self.world.outside.clock().elapsed();
         let mut memory = std::mem::take(&mut self.memory);
+        let dies_after = match self.process.death {
+            Some(Death::After(after)) => Some(after),
+            _ => None,
+        };
         let body = async |stack: &Stack<SimPorts>| self.task(stack, &mut memory).await;
-        let ended = self.world.run_on(&wire, &stack, body).await;
+        let ended = tokio::select! {
+            biased;
+            ended = self.world.run_on(&wire, &stack, body) => ended,
+            never = kill_in_time(&wire, dies_after) => match never {},
+        };
         let took = self.world.outside.clock().elapsed().saturating_sub(began);
         let mut calls: Counts = wire.calls();
         calls.insert("refused", wire.counts().refused);
@@ -188,7 +197,7 @@ impl Start {
             wire.plan(planned);
         }
         match &self.process.death {
-            None => {}
+            None | Some(Death::After(_)) => {}
             Some(Death::Await(awaits)) => wire.die_after(*awaits),
             Some(Death::Call(planned)) => wire.plan(planned.clone()),
         }
@@ -250,6 +259,15 @@ impl Start {
         request.spec_hash.clone_from(&wanted.spec_hash);
         request
     }
+}
+
+/// Kills a process when its time has come; who runs it sees it die.
+async fn kill_in_time(wire: &Wire, after: Option<Duration>) -> Infallible {
+    if let Some(after) = after {
+        pass(after).await;
+        wire.kill();
+    }
+    std::future::pending().await
 }
 
 /// A class by its name, or the first.

@@ -40,6 +40,7 @@ pub(super) struct Put {
 pub(super) enum Death {
     Await(u64),
     Call(Planned),
+    After(Duration),
 }
 
 /// What a request asks for.
