@@ -67,6 +67,24 @@ fn the_same_scenario_is_always_played_alike() {
     }
 }
 
+/// `docs/scenarios.md` names every story, and its example is one that happens.
+#[test]
+fn the_page_tells_the_truth() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let page = std::fs::read_to_string(page).expect("the page is checked in");
+    for path in files() {
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name that is text");
+        assert!(page.contains(&format!("| `{name}` |")), "the page does not name {name}");
+    }
+    let rows = page.lines().filter(|line| line.ends_with('|') && line.contains('_')).count();
+    assert_eq!(rows, files().len(), "the page names what is not there");
+    let (_, example) = page.split_once("```text\n").expect("there is an example");
+    let (example, _) = example.split_once("```").expect("it ends");
+    let played = run(&Script::parse(example).expect("it can be read"), false);
+    assert_eq!(difference(example, &played.transcript), None);
+    assert!(played.broken.is_none());
+}
+
 fn broken(script: &str) -> String {
     let played = run(&Script::parse(script).expect("it can be read"), false);
     played.broken.expect("it cannot be so").to_string()

@@ -53,7 +53,7 @@ fn keys(subject: Subject) -> &'static [&'static str] {
         Subject::Machines => &["pending", "running", "stopped", "gone", "alive"],
         Subject::Runners => &["online"],
         Subject::Jobs => &["done", "waiting"],
-        Subject::Calls => &["ledger", "queues", "mailbox", "fleet", "forge", "refused"],
+        Subject::Calls => &["ledger", "queues", "mailbox", "fleet", "forge", "refused", "lost"],
         Subject::Ended => &END_REASONS,
     }
 }

@@ -6,18 +6,22 @@
 //!
 //! Not here: worlds drawn from a seed ([`crate::kernel`]).
 
+mod changes;
 mod expect;
 mod looks;
 mod names;
 mod parse;
+mod played;
 mod processes;
 mod runner;
 mod setting;
 mod transcript;
+mod troubles;
 mod verb;
 mod words;
 
 pub use parse::Script;
-pub use runner::{Broken, Played, Why, run};
+pub use played::{Broken, Played, Why};
+pub use runner::run;
 pub use transcript::difference;
 pub use words::Misspelt;

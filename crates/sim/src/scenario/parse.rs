@@ -7,20 +7,17 @@
 use std::time::Duration;
 
 use bullpen_core::class::{Architecture, RunnerClass, Usage, VcpuRange};
-use bullpen_core::ids::{ClassName, InstanceType, RequestId, RunAttempt, SpecHash, Zone};
-use bullpen_core::ports::Fault;
+use bullpen_core::ids::{ClassName, RequestId, RunAttempt, SpecHash};
 use bullpen_core::request::entry::split;
 use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
 use super::setting::SETTERS;
 use super::transcript::MARK;
-use super::verb::{
-    Agents, Change, Death, Jobs, Look, Process, Provision, Put, Setting, Task, Verb,
-};
+use super::troubles::{agents, capacity, cloud, fault, github, lose, shortage, weather};
+use super::verb::{Change, Death, Jobs, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
-use crate::wire::{Planned, Trouble, Weather};
-use crate::world::CALM;
+use crate::wire::{Planned, Trouble};
 
 /// One line of a script.
 #[derive(Clone, Debug)]
@@ -100,7 +97,6 @@ enum Means {
 
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
-type Odds = fn(&mut Weather) -> &mut u32;
 
 const VERBS: [(&str, Read); 25] = [
     ("class", class),
@@ -156,7 +152,8 @@ fn usage(words: &mut Words) -> Result<Usage, Misspelt> {
     words.option("usage").map_or(Ok(Usage::OnDemand), |word| word.one_of("usage", &USAGES))
 }
 
-const USAGES: [(&str, Usage); 2] = [("spot", Usage::Spot), ("on-demand", Usage::OnDemand)];
+pub(super) const USAGES: [(&str, Usage); 2] =
+    [("spot", Usage::Spot), ("on-demand", Usage::OnDemand)];
 
 fn types(words: &mut Words) -> Vec<TypePattern> {
     let given = words.option("types").map_or_else(|| String::from("*"), |word| word.text);
@@ -212,7 +209,7 @@ fn death(word: &Word) -> Result<Death, Misspelt> {
     Ok(Death::Call(Planned { port, call, trouble: Trouble::Kill }))
 }
 
-const PORTS: [(&str, &str); 5] = [
+pub(super) const PORTS: [(&str, &str); 5] = [
     ("ledger", "ledger"),
     ("queues", "queues"),
     ("mailbox", "mailbox"),
@@ -282,110 +279,6 @@ fn jobs(words: &mut Words) -> Result<Verb, Misspelt> {
         of: request_id(&words.needed("of")?)?,
         lasts: words.needed("lasts")?.time()?,
     }))
-}
-
-/// `fault KIND PORT [call=N] [times=K]`: of the next process.
-fn fault(words: &mut Words) -> Result<Verb, Misspelt> {
-    let late = words.option("by").map(|word| word.time()).transpose()?;
-    let kinds = [
-        ("throttle", Trouble::Refuse(Fault::Throttled)),
-        ("refuse", Trouble::Refuse(Fault::unavailable("no answer"))),
-        ("deny", Trouble::Refuse(Fault::Denied(String::from("not allowed")))),
-        ("lose-answer", Trouble::LoseAnswer),
-        ("land-late", Trouble::LandLate(late.unwrap_or(Duration::from_secs(10)))),
-    ];
-    let kind = words.plain("a kind of fault")?;
-    let trouble = kind.one_of("kind of fault", &kinds)?;
-    if late.is_some() && !matches!(trouble, Trouble::LandLate(_)) {
-        return Err(kind.wrong("only what lands late has by=…"));
-    }
-    let port = words.plain("a port, such as fleet,")?.one_of("port", &PORTS)?;
-    let first: u64 = words.option("call").map_or(Ok(1), |word| word.number())?;
-    let times: u64 = words.option("times").map_or(Ok(1), |word| word.number())?;
-    let planned = |call| Planned { port: port.to_owned(), call, trouble: trouble.clone() };
-    Ok(Verb::Fault((first..first.saturating_add(times)).map(planned).collect()))
-}
-
-/// `weather calm`, or odds out of a thousand calls.
-fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
-    let mut weather = CALM.control;
-    if let Some(word) = words.more() {
-        word.one_of("weather", &[("calm", ())])?;
-        return Ok(Verb::Change(Change::Weather(weather)));
-    }
-    let odds: [(&'static str, Odds); 6] = [
-        ("throttle", |weather| &mut weather.throttle),
-        ("refuse", |weather| &mut weather.refuse),
-        ("lose-answer", |weather| &mut weather.lose_answer),
-        ("land-late", |weather| &mut weather.land_late),
-        ("false-empty", |weather| &mut weather.false_empty),
-        ("deliver-twice", |weather| &mut weather.deliver_twice),
-    ];
-    for (name, field) in odds {
-        if let Some(word) = words.option(name) {
-            let given: u32 = word.number()?;
-            if given > 1_000 {
-                return Err(word.wrong("these are odds out of a thousand calls"));
-            }
-            *field(&mut weather) = given;
-        }
-    }
-    if weather.land_late > 0 {
-        weather.late_max = Duration::from_secs(20);
-    }
-    if let Some(word) = words.option("lag") {
-        weather.lag_max = word.time()?;
-    }
-    Ok(Verb::Change(Change::Weather(weather)))
-}
-
-fn github(words: &mut Words) -> Result<Verb, Misspelt> {
-    let word = words.plain("down or up")?;
-    let down = word.one_of("word for GitHub", &[("down", true), ("up", false)])?;
-    Ok(Verb::Change(Change::GitHub { down }))
-}
-
-/// `shortage spot [type=c6i.large] [zone=zone-a]`, or `shortage over`.
-fn shortage(words: &mut Words) -> Result<Verb, Misspelt> {
-    let word = words.plain("what the cloud is short of")?;
-    if word.text == "over" {
-        return Ok(Verb::Change(Change::ShortageOver));
-    }
-    let usage = word.one_of("usage", &USAGES)?;
-    let instance_type = words.option("type").map(|word| InstanceType::new(&word.text));
-    let zone = words.option("zone").map(|word| Zone::new(&word.text));
-    Ok(Verb::Change(Change::Shortage { usage, instance_type, zone }))
-}
-
-fn capacity(words: &mut Words) -> Result<Verb, Misspelt> {
-    let word = words.plain("how many machines more, or unlimited,")?;
-    let left = if word.text == "unlimited" { None } else { Some(word.number()?) };
-    Ok(Verb::Change(Change::Capacity(left)))
-}
-
-fn lose(words: &mut Words) -> Result<Verb, Misspelt> {
-    let word = words.plain("a machine")?;
-    if super::names::is_name(&word.text) {
-        return Ok(Verb::Lose(word.text));
-    }
-    Err(word.wrong(format!("{:?} is no machine, such as m1", word.text)))
-}
-
-fn agents(words: &mut Words) -> Result<Verb, Misspelt> {
-    const KINDS: [(&str, Agents); 4] = [
-        ("well", Agents::Well),
-        ("mute", Agents::Mute),
-        ("fail-warm-up", Agents::FailWarmUp),
-        ("crashing", Agents::Crashing),
-    ];
-    let word = words.plain("how agents behave")?;
-    Ok(Verb::Change(Change::Agents(word.one_of("way to behave", &KINDS)?)))
-}
-
-fn cloud(words: &mut Words) -> Result<Verb, Misspelt> {
-    let boot = words.option("boot").map(|word| word.time()).transpose()?;
-    let visible_after = words.option("visible-after").map(|word| word.time()).transpose()?;
-    Ok(Verb::Change(Change::Cloud { boot, visible_after }))
 }
 
 fn show(words: &mut Words) -> Result<Verb, Misspelt> {

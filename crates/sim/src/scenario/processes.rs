@@ -188,7 +188,9 @@ impl Start {
         };
         let took = self.world.outside.clock().elapsed().saturating_sub(began);
         let mut calls: Counts = wire.calls();
-        calls.insert("refused", wire.counts().refused);
+        let troubles = wire.counts();
+        calls.insert("refused", troubles.refused);
+        calls.insert("lost", troubles.answers_lost + troubles.landed_late);
         (Finished { ended: ended.unwrap_or(Ended::Died), took, calls }, memory)
     }
 

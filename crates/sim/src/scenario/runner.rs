@@ -6,30 +6,30 @@
 //! Not here: reading lines (`parse`), counting (`looks`), processes themselves (`processes`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{InstanceId, RequestId};
-use bullpen_core::invariants::Violation;
 use bullpen_core::ports::Ports;
 use bullpen_engine::advertise::Memory;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 
+use super::changes::apply;
 use super::expect::{Counts, Expectation, Subject, Unmet, compare, compare_process, compare_state};
 use super::looks;
 use super::names::Names;
 use super::parse::{Line, Script};
+use super::played::{Broken, Played, Why};
 use super::processes::{Finished, Start, class, plain_spec};
 use super::transcript::Transcript;
-use super::verb::{Agents, Change, Jobs, Look, Process, Put, Setting, Task, Verb};
+use super::verb::{Jobs, Look, Process, Put, Setting, Task, Verb};
 use crate::checker::Checker;
 use crate::clock::{on_virtual_time, pass};
-use crate::life::{make_queues, unquiet};
+use crate::life::unquiet;
 use crate::load;
 use crate::stage::{Furniture, furnish};
 use crate::wire::Planned;
@@ -44,50 +44,6 @@ const UPKEEP: Duration = Duration::from_secs(30);
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
 /// Nothing that a story awaits lasts longer.
 const AWAIT_MAX: Duration = Duration::from_secs(3 * 3_600);
-
-/// A scenario that was played to its end, or to where it broke.
-#[derive(Clone, Debug)]
-pub struct Played {
-    /// The script with what happened below each line, as far as it was played.
-    pub transcript: String,
-    /// Why it was not played to its end, if it was not.
-    pub broken: Option<Broken>,
-    /// Every ledger write and every end of a machine, if they were asked for.
-    pub trace: Vec<String>,
-}
-
-/// Where a play broke, and why.
-#[derive(Clone, Debug)]
-pub struct Broken {
-    /// The line it broke at.
-    pub line: usize,
-    /// Since the world began.
-    pub at: Duration,
-    /// What broke it.
-    pub why: Why,
-}
-
-/// What broke a play.
-#[derive(Clone, Debug)]
-pub enum Why {
-    /// An expectation does not hold, or what a line asks for cannot be.
-    Unmet(String),
-    /// An invariant is violated; with the last lines about the machine concerned.
-    Violated(Violation, Vec<String>),
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, {} s into the story: ", self.line, self.at.as_secs())?;
-        match &self.why {
-            Why::Unmet(what) => f.write_str(what),
-            Why::Violated(violation, history) => {
-                write!(f, "{violation}")?;
-                history.iter().try_for_each(|line| write!(f, "\n  {line}"))
-            }
-        }
-    }
-}
 
 /// Plays a scenario.
 pub fn run(script: &Script, trace: bool) -> Played {
@@ -134,8 +90,7 @@ impl Stage {
         let climate = Climate { weak: setting.weak, skew_max: setting.skew, ..CALM.clone() };
         let (limits, ceilings) = (setting.limits.clone(), setting.ceilings.clone());
         let world = World::new(setting.seed, limits, ceilings, climate);
-        make_queues(&world).await;
-        Self {
+        let mut stage = Self {
             checker: Checker::watch(&world, trace),
             world,
             classes: load::classes(),
@@ -147,7 +102,10 @@ impl Stage {
             finished: BTreeMap::new(),
             last: None,
             jobs: BTreeSet::new(),
-        }
+        };
+        // A stack is set up before it is used; what that says belongs to no story.
+        stage.refresh_silently().await.expect("nothing goes wrong in an empty world");
+        stage
     }
 
     async fn line(&mut self, line: &Line) -> Result<Vec<String>, Why> {
@@ -208,7 +166,7 @@ impl Stage {
             Verb::Fault(planned) => self.faults.extend(planned.iter().cloned()),
             Verb::Class(class) => self.define(class),
             Verb::RemoveClass(name) => self.classes.retain(|class| class.name != *name),
-            Verb::Change(change) => self.change(change),
+            Verb::Change(change) => apply(&self.world, change),
         }
         Ok(Vec::new())
     }
@@ -217,36 +175,6 @@ impl Stage {
         match self.classes.iter_mut().find(|known| known.name == class.name) {
             Some(known) => *known = class.clone(),
             None => self.classes.push(class.clone()),
-        }
-    }
-
-    fn change(&self, change: &Change) {
-        let (fleet, forge) = (self.world.outside.fleet(), self.world.outside.forge());
-        match change {
-            Change::GitHub { down } => forge.set_outage(*down),
-            Change::RunEnds(run) => forge.end_run(run.clone()),
-            Change::Capacity(left) => fleet.limit_capacity(*left),
-            Change::ShortageOver => fleet.replenish(),
-            Change::Shortage { usage, instance_type, zone } => {
-                for offering in fleet.offerings() {
-                    let of_type =
-                        instance_type.as_ref().is_none_or(|t| *t == offering.instance_type);
-                    let in_zone = zone.as_ref().is_none_or(|zone| *zone == offering.zone);
-                    if offering.usage == *usage && of_type && in_zone {
-                        fleet.deplete(offering);
-                    }
-                }
-            }
-            Change::Weather(weather) => {
-                self.world.change_climate(|climate| climate.control = *weather);
-            }
-            Change::Agents(agents) => {
-                self.world.change_climate(|climate| temper(climate, *agents));
-            }
-            Change::Cloud { boot, visible_after } => self.world.change_climate(|climate| {
-                climate.boot_max = boot.unwrap_or(climate.boot_max);
-                climate.visible_after_max = visible_after.unwrap_or(climate.visible_after_max);
-            }),
         }
     }
 
@@ -461,19 +389,4 @@ fn id_of(process: &Process) -> Option<RequestId> {
         Task::Release { id, .. } | Task::Dump(id) => Some(id.clone()),
         Task::Refresh => None,
     }
-}
-
-/// How agents of machines that boot from now on behave.
-fn temper(climate: &mut Climate, agents: Agents) {
-    /// Of a thousand waits, how many end with a crash of the agent: one every minute or so.
-    const CRASHES: u32 = 80;
-    let (mute, fails, dies) = match agents {
-        Agents::Well => (0, 0, 0),
-        Agents::Mute => (1_000, 0, 0),
-        Agents::FailWarmUp => (0, 1_000, 0),
-        Agents::Crashing => (0, 0, CRASHES),
-    };
-    climate.temper.mute = mute;
-    climate.temper.warm_up_fails = fails;
-    climate.temper.dies = dies;
 }

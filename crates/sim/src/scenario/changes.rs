@@ -1,0 +1,53 @@
+//! Changes of a world that hold from now on: outages, shortages, weather, how agents behave.
+//!
+//! Not here: faults of a single call, which belong to a process (`processes`).
+
+use bullpen_core::ports::Ports;
+
+use super::verb::{Agents, Change};
+use crate::world::{Climate, World};
+
+/// Makes it so.
+pub(super) fn apply(world: &World, change: &Change) {
+    let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
+    match change {
+        Change::GitHub { down } => forge.set_outage(*down),
+        Change::RunEnds(run) => forge.end_run(run.clone()),
+        Change::Capacity(left) => fleet.limit_capacity(*left),
+        Change::ShortageOver => fleet.replenish(),
+        Change::Shortage { usage, instance_type, zone } => {
+            for offering in fleet.offerings() {
+                let of_type = instance_type.as_ref().is_none_or(|t| *t == offering.instance_type);
+                let in_zone = zone.as_ref().is_none_or(|zone| *zone == offering.zone);
+                if offering.usage == *usage && of_type && in_zone {
+                    fleet.deplete(offering);
+                }
+            }
+        }
+        Change::Weather(weather) => {
+            world.change_climate(|climate| climate.control = *weather);
+        }
+        Change::Agents(agents) => {
+            world.change_climate(|climate| temper(climate, *agents));
+        }
+        Change::Cloud { boot, visible_after } => world.change_climate(|climate| {
+            climate.boot_max = boot.unwrap_or(climate.boot_max);
+            climate.visible_after_max = visible_after.unwrap_or(climate.visible_after_max);
+        }),
+    }
+}
+
+/// How agents of machines that boot from now on behave.
+fn temper(climate: &mut Climate, agents: Agents) {
+    /// Of a thousand waits, how many end with a crash of the agent: one every minute or so.
+    const CRASHES: u32 = 80;
+    let (mute, fails, dies) = match agents {
+        Agents::Well => (0, 0, 0),
+        Agents::Mute => (1_000, 0, 0),
+        Agents::FailWarmUp => (0, 1_000, 0),
+        Agents::Crashing => (0, 0, CRASHES),
+    };
+    climate.temper.mute = mute;
+    climate.temper.warm_up_fails = fails;
+    climate.temper.dies = dies;
+}

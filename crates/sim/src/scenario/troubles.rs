@@ -1,0 +1,120 @@
+//! Reading the lines that bring trouble: faults, weather, outages, shortages, agents.
+//!
+//! Not here: every other line (`parse`).
+
+use std::time::Duration;
+
+use bullpen_core::ids::{InstanceType, Zone};
+use bullpen_core::ports::Fault;
+
+use super::parse::{PORTS, USAGES};
+use super::verb::{Agents, Change, Verb};
+use super::words::{Misspelt, Words};
+use crate::wire::{Planned, Trouble, Weather};
+use crate::world::CALM;
+
+type Odds = fn(&mut Weather) -> &mut u32;
+
+/// `fault KIND PORT [call=N] [times=K]`: of the next process.
+pub(super) fn fault(words: &mut Words) -> Result<Verb, Misspelt> {
+    let late = words.option("by").map(|word| word.time()).transpose()?;
+    let kinds = [
+        ("throttle", Trouble::Refuse(Fault::Throttled)),
+        ("refuse", Trouble::Refuse(Fault::unavailable("no answer"))),
+        ("deny", Trouble::Refuse(Fault::Denied(String::from("not allowed")))),
+        ("lose-answer", Trouble::LoseAnswer),
+        ("land-late", Trouble::LandLate(late.unwrap_or(Duration::from_secs(10)))),
+    ];
+    let kind = words.plain("a kind of fault")?;
+    let trouble = kind.one_of("kind of fault", &kinds)?;
+    if late.is_some() && !matches!(trouble, Trouble::LandLate(_)) {
+        return Err(kind.wrong("only what lands late has by=…"));
+    }
+    let port = words.plain("a port, such as fleet,")?.one_of("port", &PORTS)?;
+    let first: u64 = words.option("call").map_or(Ok(1), |word| word.number())?;
+    let times: u64 = words.option("times").map_or(Ok(1), |word| word.number())?;
+    let planned = |call| Planned { port: port.to_owned(), call, trouble: trouble.clone() };
+    Ok(Verb::Fault((first..first.saturating_add(times)).map(planned).collect()))
+}
+
+/// `weather calm`, or odds out of a thousand calls.
+pub(super) fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
+    let mut weather = CALM.control;
+    if let Some(word) = words.more() {
+        word.one_of("weather", &[("calm", ())])?;
+        return Ok(Verb::Change(Change::Weather(weather)));
+    }
+    let odds: [(&'static str, Odds); 6] = [
+        ("throttle", |weather| &mut weather.throttle),
+        ("refuse", |weather| &mut weather.refuse),
+        ("lose-answer", |weather| &mut weather.lose_answer),
+        ("land-late", |weather| &mut weather.land_late),
+        ("false-empty", |weather| &mut weather.false_empty),
+        ("deliver-twice", |weather| &mut weather.deliver_twice),
+    ];
+    for (name, field) in odds {
+        if let Some(word) = words.option(name) {
+            let given: u32 = word.number()?;
+            if given > 1_000 {
+                return Err(word.wrong("these are odds out of a thousand calls"));
+            }
+            *field(&mut weather) = given;
+        }
+    }
+    if weather.land_late > 0 {
+        weather.late_max = Duration::from_secs(20);
+    }
+    if let Some(word) = words.option("lag") {
+        weather.lag_max = word.time()?;
+    }
+    Ok(Verb::Change(Change::Weather(weather)))
+}
+
+pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
+    let word = words.plain("down or up")?;
+    let down = word.one_of("word for GitHub", &[("down", true), ("up", false)])?;
+    Ok(Verb::Change(Change::GitHub { down }))
+}
+
+/// `shortage spot [type=c6i.large] [zone=zone-a]`, or `shortage over`.
+pub(super) fn shortage(words: &mut Words) -> Result<Verb, Misspelt> {
+    let word = words.plain("what the cloud is short of")?;
+    if word.text == "over" {
+        return Ok(Verb::Change(Change::ShortageOver));
+    }
+    let usage = word.one_of("usage", &USAGES)?;
+    let instance_type = words.option("type").map(|word| InstanceType::new(&word.text));
+    let zone = words.option("zone").map(|word| Zone::new(&word.text));
+    Ok(Verb::Change(Change::Shortage { usage, instance_type, zone }))
+}
+
+pub(super) fn capacity(words: &mut Words) -> Result<Verb, Misspelt> {
+    let word = words.plain("how many machines more, or unlimited,")?;
+    let left = if word.text == "unlimited" { None } else { Some(word.number()?) };
+    Ok(Verb::Change(Change::Capacity(left)))
+}
+
+pub(super) fn lose(words: &mut Words) -> Result<Verb, Misspelt> {
+    let word = words.plain("a machine")?;
+    if super::names::is_name(&word.text) {
+        return Ok(Verb::Lose(word.text));
+    }
+    Err(word.wrong(format!("{:?} is no machine, such as m1", word.text)))
+}
+
+pub(super) fn agents(words: &mut Words) -> Result<Verb, Misspelt> {
+    const KINDS: [(&str, Agents); 4] = [
+        ("well", Agents::Well),
+        ("mute", Agents::Mute),
+        ("fail-warm-up", Agents::FailWarmUp),
+        ("crashing", Agents::Crashing),
+    ];
+    let word = words.plain("how agents behave")?;
+    Ok(Verb::Change(Change::Agents(word.one_of("way to behave", &KINDS)?)))
+}
+
+pub(super) fn cloud(words: &mut Words) -> Result<Verb, Misspelt> {
+    let boot = words.option("boot").map(|word| word.time()).transpose()?;
+    let visible_after = words.option("visible-after").map(|word| word.time()).transpose()?;
+    Ok(Verb::Change(Change::Cloud { boot, visible_after }))
+}
