@@ -104,7 +104,7 @@ enum LedgerCommand {
 
 #[derive(Debug, Subcommand)]
 enum SimCommand {
-    /// Run a range of seeds and check every invariant in each
+    /// Run a range of seeds, or a scenario from a file, and check every invariant
     Run(sim::RunArgs),
     /// Visit every state of the ownership protocol in a small world
     Explore(explore::ExploreArgs),

@@ -1,9 +1,10 @@
 //! `bullpen sim run`: seeds in parallel, progress while they run, and for every failure the line
-//! that repeats it.
+//! that repeats it; or one scenario from a file ([`scenario`]).
 //!
 //! Not here: the simulator (`bullpen-sim`).
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,14 +14,20 @@ use bullpen_sim::kernel::{self, Failure, Run, Stats};
 use crate::exit::Exit;
 use crate::render;
 
-/// Which seeds, and how.
+mod scenario;
+
+/// Which worlds, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// The seeds, as FIRST..END; END is not run
-    #[arg(long, value_name = "A..B", value_parser = parse_range)]
-    seeds: Range<u64>,
-    /// How many to run at once [default: the processors of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[command(flatten)]
+    what: What,
+    /// How many seeds to run at once [default: the processors of this machine]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "scenario",
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
     jobs: Option<u16>,
     /// Print every ledger write and every end of a machine
     #[arg(long)]
@@ -28,6 +35,18 @@ pub(crate) struct RunArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Exactly one of them.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// The seeds, as FIRST..END; END is not run
+    #[arg(long, value_name = "A..B", value_parser = parse_range)]
+    seeds: Option<Range<u64>>,
+    /// A file with a story, one verb per line
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
@@ -48,14 +67,23 @@ struct Tally {
     failures: Vec<Failure>,
 }
 
-/// Runs the seeds; fails if one of them does.
+/// Runs what is asked for.
 pub(crate) fn run(args: &RunArgs) -> Exit {
+    if let Some(file) = &args.what.scenario {
+        return scenario::play(file, args.trace, args.json);
+    }
+    let seeds = args.what.seeds.clone().expect("clap wants one of the two");
+    run_seeds(args, &seeds)
+}
+
+/// Runs the seeds; fails if one of them does.
+fn run_seeds(args: &RunArgs, seeds: &Range<u64>) -> Exit {
     let began = now();
     let tally = Mutex::new(Tally::default());
-    let next = AtomicU64::new(args.seeds.start);
+    let next = AtomicU64::new(seeds.start);
     std::thread::scope(|scope| {
         for _ in 0..threads(args) {
-            scope.spawn(|| work(args, &next, &tally));
+            scope.spawn(|| work(args, seeds, &next, &tally));
         }
     });
     let mut tally = tally.into_inner().expect("a seed that panics has ended the run already");
@@ -69,12 +97,12 @@ fn threads(args: &RunArgs) -> usize {
     args.jobs.map_or_else(machine, usize::from)
 }
 
-fn work(args: &RunArgs, next: &AtomicU64, tally: &Mutex<Tally>) {
+fn work(args: &RunArgs, seeds: &Range<u64>, next: &AtomicU64, tally: &Mutex<Tally>) {
     /// How many clean seeds pass between two lines of progress.
     const PROGRESS: u64 = 500;
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= args.seeds.end {
+        if seed >= seeds.end {
             return;
         }
         let outcome = kernel::run(seed, args.trace);
