@@ -17,7 +17,6 @@ pub mod life;
 pub mod load;
 pub mod machine;
 pub mod model;
-mod pace;
 pub mod scenario;
 pub mod stage;
 pub mod wire;

@@ -22,7 +22,7 @@ use bullpen_engine::release::request::release_request;
 use bullpen_engine::tell::nobody;
 use futures_util::future::{Either, join_all};
 
-use crate::checker::Checker;
+use crate::checker::{Checker, Told};
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::kernel::Stats;
@@ -177,20 +177,23 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
     if workflow.eager {
         submit(world, &label, &workflow.jobs);
     }
-    checker.attempt_begins(owner, request.clone(), began);
+    checker.attempt_begins(owner.clone(), request.clone(), began);
     let mut stats = Stats { workflows: 1, ..Stats::default() };
+    let watched = Watched { world, checker };
     let mut fulfilled =
-        Box::pin(provision_perhaps_twice(world, workflow, &request, &mut stats)).await;
+        Box::pin(provision_perhaps_twice(watched, workflow, &request, &mut stats)).await;
     if !fulfilled && workflow.again {
         stats.resumed += 1;
         request.deadline = world.outside.clock().true_now().after(world.limits.request_deadline);
-        fulfilled = provision_once(world, "again", None, None, &request, &mut stats).await;
+        fulfilled = provision_once(watched, "again", None, None, &request, &mut stats).await;
     }
     if fulfilled {
         if !workflow.eager {
             submit(world, &label, &workflow.jobs);
         }
-        await_jobs(world, &label).await;
+        if !await_jobs(world, &label).await && stats.cancelled == 0 {
+            checker.jobs_given_up(&owner);
+        }
     } else {
         // The jobs that depend on a failed provision are skipped.
         world.outside.forge().cancel(&label);
@@ -198,14 +201,19 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
     if fulfilled || workflow.releases_after_failure {
         let name = format!("release {}", request.id);
         let until = world.outside.clock().true_now().after(Duration::from_secs(600));
-        let _ = world
+        checker.release_begins(&name, &owner);
+        let released = world
             .run(&name, workflow.release_fuse, async |stack| {
                 release_request(stack, &request.id, until, &nobody).await
             })
             .await;
+        if let Some(Ok(_)) = released {
+            checker.is_released(&owner, world.outside.clock().true_now());
+        }
     }
     if let Some((run, _)) = split(&request.id) {
         world.outside.forge().end_run(run);
+        checker.run_ends(&owner);
     }
     stats
 }
@@ -213,34 +221,43 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
 /// Provisions, in some worlds by two processes that know nothing of each other. Either may be
 /// superseded by the other; what counts is whether one of them was told that it has its runners.
 async fn provision_perhaps_twice(
-    world: &Arc<World>,
+    watched: Watched<'_>,
     workflow: &Workflow,
     request: &Request,
     stats: &mut Stats,
 ) -> bool {
     let (fuse, cancel) = (workflow.provision_fuse, workflow.cancelled_after);
     let Some(after) = workflow.doubled_after else {
-        return provision_once(world, "first", fuse, cancel, request, stats).await;
+        return provision_once(watched, "first", fuse, cancel, request, stats).await;
     };
     let mut rivals = Stats { doubled: 1, ..Stats::default() };
     let (first, second) =
-        tokio::join!(provision_once(world, "first", fuse, cancel, request, stats), async {
+        tokio::join!(provision_once(watched, "first", fuse, cancel, request, stats), async {
             pass(after).await;
-            provision_once(world, "second", None, None, request, &mut rivals).await
+            provision_once(watched, "second", None, None, request, &mut rivals).await
         });
     *stats += rivals;
     first || second
 }
 
+/// A world, and whoever watches it.
+#[derive(Clone, Copy)]
+struct Watched<'w> {
+    world: &'w Arc<World>,
+    checker: &'w Checker,
+}
+
 async fn provision_once(
-    world: &Arc<World>,
+    watched: Watched<'_>,
     which: &str,
     fuse: Option<u64>,
     cancel: Option<Duration>,
     request: &Request,
     stats: &mut Stats,
 ) -> bool {
+    let Watched { world, checker } = watched;
     let name = format!("provision {} {which}", request.id);
+    checker.provision_begins(&name, &Owner::Request(request.id.clone()), request.deadline);
     let cancelled = async {
         match cancel {
             Some(after) => pass(after).await,
@@ -250,6 +267,7 @@ async fn provision_once(
     let provisioned = world
         .run(&name, fuse, async |stack| provision(stack, call(request), cancelled).await)
         .await;
+    checker.provision_ends(world, &name, &told(provisioned.as_ref()));
     match provisioned {
         Some(Ok(provisioned)) => {
             count(stats, &provisioned);
@@ -260,6 +278,20 @@ async fn provision_once(
             false
         }
         Some(Err(_)) | None => false,
+    }
+}
+
+/// What whoever ran a provision knows now.
+fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
+    match provisioned {
+        Some(Ok(provisioned)) => {
+            let runners = provisioned.runners.iter();
+            Told::Fulfilled(runners.map(|runner| runner.record.id.clone()).collect())
+        }
+        Some(Err(ProvisionError::Superseded | ProvisionError::CannotBegin(_))) | None => {
+            Told::Nothing
+        }
+        Some(Err(_)) => Told::Failed,
     }
 }
 
@@ -278,15 +310,18 @@ pub async fn provision_silently(
 }
 
 /// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever
-/// watches it cancels it.
-async fn await_jobs(world: &World, label: &str) {
+/// watches it cancels it. Returns whether all of them ran.
+async fn await_jobs(world: &World, label: &str) -> bool {
+    let mut all_ran = true;
     let give_up = world.outside.clock().elapsed() + CANCEL_AFTER;
     while world.outside.forge().is_pending(label) {
         if world.outside.clock().elapsed() > give_up {
             world.outside.forge().cancel(label);
+            all_ran = false;
         }
         pass(Duration::from_secs(5)).await;
     }
+    all_ran
 }
 
 fn submit(world: &World, label: &str, jobs: &[Duration]) {
@@ -379,6 +414,11 @@ pub fn unquiet(world: &World) -> Option<Violation> {
     if let Some(machine) = machines.iter().find(alive) {
         return Some(left(Some(machine.id.clone()), "a machine runs".into()));
     }
-    let intent = intents.iter().find(|intent| intent.outstanding > 0)?;
-    Some(left(None, format!("{} machines are reserved by {}", intent.outstanding, intent.id)))
+    if let Some(intent) = intents.iter().find(|intent| intent.outstanding > 0) {
+        let what = format!("{} machines are reserved by {}", intent.outstanding, intent.id);
+        return Some(left(None, what));
+    }
+    let (runner, machine, _) = world.outside.forge().registered().into_iter().next()?;
+    let what = format!("not quiet: the runner {runner} is registered");
+    Some(Violation { invariant: Invariant::NoGhosts, instance: Some(machine), what })
 }

@@ -209,6 +209,14 @@ impl ForgeModel {
         online.map(|entry| (entry.machine.clone(), entry.label.clone())).collect()
     }
 
+    /// Every runner that is registered, its machine, and whether it is connected, seen from outside
+    /// the world.
+    pub fn registered(&self) -> Vec<(RunnerName, InstanceId, bool)> {
+        let state = self.state();
+        let all = state.runners.iter();
+        all.map(|(name, entry)| (name.clone(), entry.machine.clone(), entry.online)).collect()
+    }
+
     /// Gives queued jobs to listening runners with their label.
     fn assign(&self) {
         let mut started = Vec::new();

@@ -93,7 +93,13 @@ impl LedgerModel {
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
     ) -> Reply<T> {
         let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
-        self.wire.call("ledger", move || effect(&mut locked(&state), clock.true_now())).await
+        let caller = Arc::clone(self.wire.name());
+        let effect = move || {
+            let mut state = locked(&state);
+            state.is_called_by(caller);
+            effect(&mut state, clock.true_now())
+        };
+        self.wire.call("ledger", effect).await
     }
 
     async fn write<T: Send + 'static>(

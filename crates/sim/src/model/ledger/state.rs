@@ -35,6 +35,8 @@ pub enum LedgerWrite<'a> {
         after: &'a Record,
         /// Whether it is half of a swap.
         kind: WriteKind,
+        /// The process that wrote it.
+        by: &'a str,
     },
     /// An intent was granted.
     Reserved {
@@ -81,6 +83,7 @@ pub struct LedgerState {
     pub(super) rows: Rows,
     pub(super) documents: Documents,
     observer: Option<Observer>,
+    caller: Arc<str>,
 }
 
 impl fmt::Debug for LedgerState {
@@ -99,6 +102,11 @@ impl LedgerState {
 
     pub(super) fn set_observer(&mut self, observer: Observer) {
         self.observer = Some(observer);
+    }
+
+    /// Whose call is carried out now.
+    pub(super) fn is_called_by(&mut self, process: Arc<str>) {
+        self.caller = process;
     }
 
     pub(super) fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
@@ -223,7 +231,8 @@ impl LedgerState {
             self.by_deadline.insert((after.state.look_at(), id.clone()));
             self.live.insert(id.clone(), Arc::clone(&after));
         }
-        self.tell(&LedgerWrite::Record { at: now, before: before.as_deref(), after: &after, kind });
+        let (by, before_it) = (Arc::clone(&self.caller), before.as_deref());
+        self.tell(&LedgerWrite::Record { at: now, before: before_it, after: &after, kind, by: &by });
         self.past.note(now, (id, before));
         Record::clone(&after)
     }

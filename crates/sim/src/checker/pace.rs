@@ -24,11 +24,11 @@ const fn allowed(call: FleetCall) -> (u64, u64) {
 
 /// When each process asked for what.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(BTreeMap<(Arc<str>, FleetCall), Vec<Timestamp>>);
+pub(super) struct Pace(BTreeMap<(Arc<str>, FleetCall), Vec<Timestamp>>);
 
 impl Pace {
     /// A process makes a call: in every stretch of time that ends now, is it within its share?
-    pub(crate) fn asked(
+    pub(super) fn asked(
         &mut self,
         process: &Arc<str>,
         call: FleetCall,

@@ -1,0 +1,85 @@
+//! Invariant 8: no runner of ours at GitHub without a machine that accounts for it, and no machine
+//! that runs for somebody without a runner, beyond a grace.
+//!
+//! A machine accounts for the runner that it was last told to be, while it is somebody's or is being
+//! taken back or ended.
+//!
+//! Not here: whom a listener listens for ([`super::one_owner`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bullpen_core::ids::{InstanceId, RunnerName};
+use bullpen_core::instance::State;
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::time::Timestamp;
+
+use super::view::View;
+
+/// How long a machine may run for somebody without a runner: longer than any restart.
+const WITHOUT_RUNNER_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// What was not as it should be, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Ghosts {
+    runners: BTreeMap<RunnerName, Timestamp>,
+    machines: BTreeMap<InstanceId, Timestamp>,
+}
+
+impl Ghosts {
+    /// Looks at all runners: their names, their machines, whether they are connected. One without a
+    /// machine may stay for `grace`.
+    pub(super) fn look(
+        &mut self,
+        view: &View,
+        registered: &[(RunnerName, InstanceId, bool)],
+        grace: Duration,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let stray = registered.iter().filter(|(name, machine, _)| !accounts(view, machine, name));
+        let stray: BTreeMap<_, _> = stray.map(|(name, machine, _)| (name, machine)).collect();
+        self.runners.retain(|name, _| stray.contains_key(name));
+        for (name, machine) in stray {
+            let since = *self.runners.entry(name.clone()).or_insert(now);
+            if now.since(since) > grace {
+                let what = format!("no machine accounts for the runner {name} since {since}");
+                return ghost(machine, what);
+            }
+        }
+        self.without_runner(view, registered, now)
+    }
+
+    fn without_runner(
+        &mut self,
+        view: &View,
+        registered: &[(RunnerName, InstanceId, bool)],
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let connected = registered.iter().filter(|(.., online)| *online);
+        let connected: BTreeSet<_> = connected.map(|(_, machine, _)| machine).collect();
+        let running = view.live.values().filter(|r| matches!(r.state, State::Running { .. }));
+        let bare: BTreeSet<_> = running
+            .map(|record| &record.id)
+            .filter(|id| !connected.contains(id) && view.machines.contains_key(*id))
+            .collect();
+        self.machines.retain(|id, _| bare.contains(id));
+        for id in bare {
+            let since = *self.machines.entry(id.clone()).or_insert(now);
+            if now.since(since) > WITHOUT_RUNNER_MAX {
+                return ghost(id, format!("it runs for somebody, without a runner since {since}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn accounts(view: &View, machine: &InstanceId, name: &RunnerName) -> bool {
+    let in_use = view.live.get(machine).is_some_and(|record| {
+        !matches!(record.state, State::Idle { .. } | State::Stopping { .. })
+    });
+    in_use && view.assigned.get(machine) == Some(name)
+}
+
+fn ghost(machine: &InstanceId, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::NoGhosts, instance: Some(machine.clone()), what })
+}

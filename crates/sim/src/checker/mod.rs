@@ -1,0 +1,332 @@
+//! Checkers: they watch a world from outside and know nothing of how the engine works.
+//!
+//! Every ledger write, every order to an agent and every launch and end of a machine is judged as it
+//! happens; the whole world is judged at intervals. The first violation stops the run, with a short
+//! history of the machine concerned. All that was seen goes into a digest, so that two runs of one
+//! seed can be compared.
+//!
+//! Each invariant that needs a history has its own file; [`view`] is what they all know.
+//!
+//! Not here: the invariants that need no history (`core::invariants`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bullpen_core::ids::{InstanceId, MailboxKey};
+use bullpen_core::instance::{EndReason, Owner, Record, State};
+use bullpen_core::invariants::{self, Violation, World as Seen};
+use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::{Inbox, Order};
+use bullpen_core::ports::Ports;
+use bullpen_core::request::Request;
+use bullpen_core::time::Timestamp;
+use tokio::sync::Notify;
+
+use crate::model::LedgerWrite;
+use crate::model::fleet::FleetEvent;
+use crate::world::World;
+
+mod conservation;
+mod fit;
+mod ghosts;
+mod history;
+mod missed_warm;
+mod one_owner;
+mod pace;
+mod protected;
+mod requests;
+mod view;
+
+use ghosts::Ghosts;
+use history::History;
+use one_owner::Tenures;
+use pace::Pace;
+use requests::Requests;
+pub use requests::Told;
+use view::View;
+
+/// How many times their grace a crashed upkeep may leave things lying, while faults go on.
+const GRACE_UNDER_FAULTS: u32 = 4;
+
+#[derive(Debug)]
+struct Inner {
+    violation: Option<Violation>,
+    history: History,
+    view: View,
+    requests: Requests,
+    tenures: Tenures,
+    ghosts: Ghosts,
+    pace: Pace,
+    writes: u64,
+    ended: BTreeMap<EndReason, u64>,
+}
+
+/// Watches one world.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    inner: Arc<Mutex<Inner>>,
+    violated: Arc<Notify>,
+}
+
+impl Checker {
+    /// Watches this world from now on; keeps every line if `trace`.
+    pub fn watch(world: &World, trace: bool) -> Self {
+        let outside = &world.outside;
+        let numbers = (world.limits.clone(), world.ceilings.clone());
+        let inner = Inner {
+            violation: None,
+            history: History::new(trace),
+            view: View::new(numbers, outside.ledger().snapshot(), outside.fleet().snapshot()),
+            requests: Requests::default(),
+            tenures: Tenures::default(),
+            ghosts: Ghosts::default(),
+            pace: Pace::default(),
+            writes: 0,
+            ended: BTreeMap::new(),
+        };
+        let checker = Self { inner: Arc::new(Mutex::new(inner)), violated: Arc::default() };
+        let watching = checker.clone();
+        outside.ledger().set_observer(Box::new(move |write| watching.on_ledger(write)));
+        let watching = checker.clone();
+        outside.mailbox().set_observer(Box::new(move |key, before, after| {
+            watching.judge(|inner| inner.ordered(key, before, after));
+        }));
+        let watching = checker.clone();
+        outside.fleet().set_observer(move |at, event| {
+            watching.judge(|inner| inner.on_fleet(at, event));
+        });
+        checker
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, judge: impl FnOnce(&mut Inner) -> Result<(), Violation>) {
+        let judged = judge(&mut self.inner());
+        if let Err(violation) = judged {
+            self.report(violation);
+        }
+    }
+
+    /// Returns when something is wrong.
+    pub async fn violated(&self) {
+        while self.inner().violation.is_none() {
+            self.violated.notified().await;
+        }
+    }
+
+    /// What is wrong, and the history of the machine concerned.
+    pub fn verdict(&self) -> Option<(Violation, Vec<String>)> {
+        let inner = self.inner();
+        let violation = inner.violation.clone()?;
+        let about = violation.instance.as_ref().map(|id| inner.history.about(id));
+        Some((violation, about.unwrap_or_default()))
+    }
+
+    /// A number that two runs of one seed must agree on.
+    pub fn digest(&self) -> u64 {
+        self.inner().history.digest()
+    }
+
+    /// How many ledger writes were seen.
+    pub fn writes(&self) -> u64 {
+        self.inner().writes
+    }
+
+    /// How many machines ended, by reason.
+    pub fn ended(&self) -> BTreeMap<EndReason, u64> {
+        self.inner().ended.clone()
+    }
+
+    /// Every line, if they were kept.
+    pub fn take_trace(&self) -> Vec<String> {
+        self.inner().history.take_trace()
+    }
+
+    /// A request begins to look for idle machines.
+    pub fn attempt_begins(&self, owner: Owner, request: Request, began: Timestamp) {
+        self.inner().requests.begins(owner, request, began);
+    }
+
+    /// A process provisions for an owner, until this deadline.
+    pub fn provision_begins(&self, process: &str, owner: &Owner, deadline: Timestamp) {
+        self.inner().requests.provision_begins(process, owner, deadline);
+    }
+
+    /// A provision has ended, and its caller was told this.
+    pub fn provision_ends(&self, world: &World, process: &str, told: &Told) {
+        let connected: BTreeMap<_, _> = world.outside.forge().listeners().into_iter().collect();
+        let now = world.outside.clock().true_now();
+        self.judge(|inner| {
+            inner.history.keep(&format!("{now} {process} ends: {told:?}"));
+            inner.requests.provision_ends(&inner.view, &connected, process, told, now)
+        });
+    }
+
+    /// A process releases what an owner holds.
+    pub fn release_begins(&self, process: &str, owner: &Owner) {
+        self.inner().requests.acts_for(process, owner);
+    }
+
+    /// What an owner held was released.
+    pub fn is_released(&self, owner: &Owner, now: Timestamp) {
+        self.inner().requests.is_done(owner, now);
+    }
+
+    /// The workflow run of a request is over, and GitHub says so to who asks.
+    pub fn run_ends(&self, owner: &Owner) {
+        self.inner().requests.run_ends(owner);
+    }
+
+    /// A fulfilled request's jobs were waited for, and did not all run.
+    pub fn jobs_given_up(&self, owner: &Owner) {
+        self.judge(|inner| inner.requests.jobs_given_up(owner));
+    }
+
+    /// Something is wrong.
+    pub fn report(&self, violation: Violation) {
+        self.inner().violation.get_or_insert(violation);
+        self.violated.notify_waiters();
+    }
+
+    fn on_ledger(&self, write: &LedgerWrite<'_>) {
+        self.judge(|inner| match write {
+            LedgerWrite::Record { at, before, after, kind, by } => {
+                let judged = inner.judge_write(*at, *before, after, by);
+                inner.stored(*at, before.is_none(), after);
+                judged.and(invariants::on_write(*before, after, *kind))
+            }
+            LedgerWrite::Reserved { at, intent } => {
+                let line = format!("{at} reserved {} for {}", intent.outstanding, intent.id);
+                inner.history.keep(&line);
+                inner.view.intents.insert(intent.id.clone(), (*intent).clone());
+                missed_warm::reserved(&inner.view, &inner.requests, *at, intent)
+            }
+            LedgerWrite::GivenBack { intent, .. } => {
+                inner.view.intents.remove(&intent.id);
+                conservation::given_back(&inner.view, intent)
+            }
+            LedgerWrite::Row { .. } => Ok(()),
+        });
+    }
+
+    /// Judges everything at once.
+    pub fn look(&self, world: &World) {
+        let forge = world.outside.forge();
+        let (listeners, registered) = (forge.listeners(), forge.registered());
+        let (interrupted, now) = (forge.take_interrupted(), world.outside.clock().true_now());
+        let mut inner = self.inner();
+        let Inner { view, requests, ghosts, .. } = &mut *inner;
+        let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
+        let mut judged = on_world(view, now);
+        judged.extend(listeners.iter().map(|(id, label)| one_owner::listens(view, id, label)));
+        judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
+        judged.push(ghosts.look(view, &registered, grace, now));
+        judged.push(requests.look(view, now));
+        drop(inner);
+        for violation in judged.into_iter().filter_map(Result::err) {
+            self.report(violation);
+        }
+    }
+}
+
+/// The invariants that need no history, on what lives.
+fn on_world(view: &View, now: Timestamp) -> Vec<Result<(), Violation>> {
+    let limits = Limits {
+        reconcile_grace: view.limits.reconcile_grace * GRACE_UNDER_FAULTS,
+        ..view.limits.clone()
+    };
+    let seen = Seen {
+        now,
+        records: &view.live.values().cloned().collect::<Vec<_>>(),
+        intents: &view.intents.values().cloned().collect::<Vec<_>>(),
+        machines: &view.machines.values().cloned().collect::<Vec<_>>(),
+        ceilings: &view.ceilings,
+        limits: &limits,
+    };
+    invariants::on_world(&seen).into_iter().map(Err).collect()
+}
+
+impl Inner {
+    fn judge_write(
+        &mut self,
+        at: Timestamp,
+        before: Option<&Record>,
+        after: &Record,
+        by: &str,
+    ) -> Result<(), Violation> {
+        self.tenures.written(before, after, by)?;
+        if !after.state.is_live() {
+            conservation::buried(&self.view, &after.id)?;
+        }
+        let Some(before) = before else { return conservation::recorded(&self.view, after) };
+        protected::taken(&self.view, &self.requests, at, before, after, by)?;
+        self.requests.claimed(&self.view, at, before, after)
+    }
+
+    fn stored(&mut self, at: Timestamp, is_first: bool, after: &Record) {
+        self.writes += 1;
+        self.history.note(&after.id, &record_line(at, after));
+        if let State::Terminated { why, .. } = after.state {
+            *self.ended.entry(why).or_default() += 1;
+        }
+        self.view.stored(is_first, after);
+    }
+
+    fn ordered(
+        &mut self,
+        key: &MailboxKey,
+        before: Option<&Inbox>,
+        after: &Inbox,
+    ) -> Result<(), Violation> {
+        if let Order::Assigned(assignment) = &after.order {
+            let machine = InstanceId::new(key.as_str());
+            self.view.assigned.insert(machine, assignment.runner.clone());
+        }
+        one_owner::ordered(key, before, after)
+    }
+
+    fn on_fleet(&mut self, at: Timestamp, event: &FleetEvent) -> Result<(), Violation> {
+        match event {
+            FleetEvent::Asked(process, call, _) => self.pace.asked(process, *call, at),
+            FleetEvent::Launched(machine) => {
+                let line = format!("{at} launched {} {}", machine.id, machine.intent);
+                self.history.note(&machine.id, &line);
+                self.view.machines.insert(machine.id.clone(), machine.clone());
+                conservation::launched(&self.view, machine)
+            }
+            FleetEvent::Lost(id) => {
+                self.history.note(id, &format!("{at} lost {id}"));
+                self.view.lost.insert(id.clone());
+                self.gone(id);
+                Ok(())
+            }
+            FleetEvent::PoweredOff(id) => {
+                self.history.note(id, &format!("{at} powered off {id}"));
+                self.gone(id);
+                Ok(())
+            }
+            FleetEvent::Terminated(id) => {
+                self.history.note(id, &format!("{at} ended {id}"));
+                let judged = protected::ended(&self.view, at, id);
+                self.view.machines.remove(id);
+                judged
+            }
+        }
+    }
+
+    /// A machine is gone without anybody having asked for it.
+    fn gone(&mut self, id: &InstanceId) {
+        self.view.machines.remove(id);
+        if let Some(owner) = self.view.live.get(id).and_then(|r| r.state.listed_under()) {
+            self.requests.loses_one(owner);
+        }
+    }
+}
+
+fn record_line(at: Timestamp, record: &Record) -> String {
+    let state = record.state.name().as_str();
+    let owner = record.state.listed_under().map_or_else(String::new, |owner| format!(" {owner}"));
+    format!("{at} {} g{} r{} {state}{owner}", record.id, record.generation, record.revision)
+}

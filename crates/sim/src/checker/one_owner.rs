@@ -1,0 +1,103 @@
+//! Invariant 3: never two owners, and a fenced owner changes nothing: neither in the ledger, nor in
+//! the mailbox, nor at GitHub.
+//!
+//! Not here: one write on its own (`core::invariants::on_write`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::{Generation, InstanceId, MailboxKey};
+use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::mailbox::Inbox;
+
+use super::view::View;
+
+fn wrong(id: &InstanceId, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::OneOwner, instance: Some(id.clone()), what })
+}
+
+/// Which process took which machine, at which generation, and whether it was fenced since.
+#[derive(Debug, Default)]
+pub(super) struct Tenures {
+    of: BTreeMap<InstanceId, BTreeMap<String, Tenure>>,
+}
+
+#[derive(Debug)]
+struct Tenure {
+    generation: Generation,
+    is_fenced: bool,
+}
+
+impl Tenures {
+    /// Judges a write by whether its process was fenced, and remembers who is now.
+    pub(super) fn written(
+        &mut self,
+        before: Option<&Record>,
+        after: &Record,
+        by: &str,
+    ) -> Result<(), Violation> {
+        if !after.state.is_live() {
+            self.of.remove(&after.id);
+            return Ok(());
+        }
+        let tenures = self.of.entry(after.id.clone()).or_default();
+        let takes = matches!(
+            (before.map(|before| &before.state), &after.state),
+            (None, State::Created { .. }) | (Some(State::Idle { .. }), State::Claimed { .. })
+        );
+        if takes {
+            let tenure = Tenure { generation: after.generation, is_fenced: false };
+            tenures.insert(by.to_owned(), tenure);
+        } else if let Some(tenure) = tenures.get(by)
+            && tenure.is_fenced
+            && before.is_some_and(|before| before.state.owner().is_some())
+        {
+            let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
+            return wrong(&after.id, what);
+        }
+        for (process, tenure) in tenures {
+            tenure.is_fenced |= process != by && tenure.generation < after.generation;
+        }
+        Ok(())
+    }
+}
+
+/// A fenced owner's order never replaces a newer one in the mailbox.
+pub(super) fn ordered(
+    key: &MailboxKey,
+    before: Option<&Inbox>,
+    after: &Inbox,
+) -> Result<(), Violation> {
+    let rank = after.order.rank();
+    match before.map(|inbox| inbox.order.rank()) {
+        Some(before) if before >= rank => wrong(
+            &InstanceId::new(key.as_str()),
+            format!(
+                "an order of generation {} replaced one of generation {}",
+                rank.generation, before.generation
+            ),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The label that an owner's listeners have.
+pub(super) fn label_of(owner: &Owner) -> String {
+    match owner {
+        Owner::Request(id) => format!("warm-{id}"),
+        Owner::Job(id) => id.to_string(),
+        Owner::Pool(name) => name.to_string(),
+    }
+}
+
+/// Whoever listens on a machine listens for its owner, and on an idle machine nobody does.
+pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<(), Violation> {
+    let Some(record) = view.live.get(machine) else { return Ok(()) };
+    let expected = record.state.listed_under().map(label_of);
+    let idle = matches!(record.state, State::Idle { .. });
+    if idle || expected.is_some_and(|expected| expected != label) {
+        let what = format!("a listener for {label} is connected, and it is not the owner's");
+        return wrong(machine, what);
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Invariant 4, from outside: who took a machine from its owner, and whether they might.
+//!
+//! An owner's decision is one by a process that acts for it, or by anyone once its workflow run is
+//! over; a deadline has passed by true time; the cloud's doing was seen in the cloud.
+//!
+//! Not here: the reasons that are written into records (`core::invariants::on_write`).
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::{EndReason, Record, State};
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::time::Timestamp;
+
+use super::requests::Requests;
+use super::view::View;
+
+fn wrong(id: &InstanceId, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::Protected, instance: Some(id.clone()), what })
+}
+
+/// A write that takes a machine from its owner must be by one who may.
+pub(super) fn taken(
+    view: &View,
+    requests: &Requests,
+    at: Timestamp,
+    before: &Record,
+    after: &Record,
+    by: &str,
+) -> Result<(), Violation> {
+    let Some(owner) = before.state.owner() else { return Ok(()) };
+    let why = match after.state {
+        State::Releasing { .. } | State::Stopping { .. } => None,
+        State::Terminating { why, .. } => Some(why),
+        _ => return Ok(()),
+    };
+    let may = match why {
+        Some(EndReason::Operator) => true,
+        Some(EndReason::MachineGone) => view.lost.contains(&before.id),
+        _ => at >= before.state.deadline() || requests.decides_for(by, owner).unwrap_or(true),
+    };
+    if may {
+        return Ok(());
+    }
+    let (was, is) = (before.state.name().as_str(), after.state.name().as_str());
+    wrong(&before.id, format!("{was} for {owner} became {is} by {by}, before its time"))
+}
+
+/// Only a machine that is recorded as ending, or that nobody accounts for, may be ended.
+pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), Violation> {
+    match view.live.get(id).map(|record| &record.state) {
+        Some(State::Terminating { .. }) => Ok(()),
+        Some(state) => wrong(id, format!("ended while {}", state.name().as_str())),
+        None if view.buried.contains(id) => Ok(()),
+        None => {
+            let intent = view.machines.get(id).and_then(|machine| view.intents.get(&machine.intent));
+            match intent {
+                Some(intent) if intent.deadline > at => {
+                    wrong(id, "ended under a live intent".into())
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// A job ended before its time.
+pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), Violation> {
+    if view.lost.contains(id) {
+        return Ok(());
+    }
+    wrong(id, format!("job {job} was interrupted, and the cloud did not do it"))
+}

@@ -1,0 +1,243 @@
+//! Invariant 1 for requests: every provision ends, in time, with all of its runners or with an error;
+//! what it says it has is there; what it gave up it does not keep; and the jobs of a fulfilled one run.
+//!
+//! Whoever makes requests tells what they ask and what they are told ([`super::Checker`]'s calls); a
+//! request that nobody told of is not judged.
+//!
+//! Not here: what a machine has to be like ([`super::fit`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::request::Request;
+use bullpen_core::time::Timestamp;
+
+use super::fit::misfit;
+use super::view::View;
+
+/// How long after its deadline a provision may still be undoing: the last launch's validation, its
+/// removal, and giving back.
+const UNDONE_WITHIN: Duration = Duration::from_secs(8 * 60);
+/// How long a failed or released request may keep what it could not give back: what a crash or a
+/// store that is away leaves to leases.
+const KEPT_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What a provision came to, as its caller was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It has these runners.
+    Fulfilled(Vec<InstanceId>),
+    /// It has none, and nobody else provisions for the request.
+    Failed,
+    /// It stood down, or its process died: nobody was told anything of the request.
+    Nothing,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// What it asks for.
+    pub(super) request: Request,
+    /// When its first attempt began.
+    pub(super) began: Timestamp,
+    /// Processes that act for it.
+    processes: BTreeSet<String>,
+    /// Whether its workflow run is over.
+    is_over: bool,
+    /// Whether the cloud took one of its machines.
+    has_losses: bool,
+    /// Since when it must hold nothing.
+    done: Option<Timestamp>,
+}
+
+/// All requests that were told of.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    all: BTreeMap<Owner, Asked>,
+    /// Provisions that have not ended, by process, with their deadline.
+    open: BTreeMap<String, (Owner, Timestamp)>,
+}
+
+fn wrong(instance: Option<&InstanceId>, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::EveryJobEnds, instance: instance.cloned(), what })
+}
+
+impl Requests {
+    /// A request that was told of.
+    pub(super) fn asked(&self, owner: &Owner) -> Option<&Asked> {
+        self.all.get(owner)
+    }
+
+    /// A request begins; only its first beginning counts.
+    pub(super) fn begins(&mut self, owner: Owner, request: Request, began: Timestamp) {
+        self.all.entry(owner).or_insert(Asked {
+            request,
+            began,
+            processes: BTreeSet::new(),
+            is_over: false,
+            has_losses: false,
+            done: None,
+        });
+    }
+
+    /// A process acts for an owner.
+    pub(super) fn acts_for(&mut self, process: &str, owner: &Owner) {
+        if let Some(asked) = self.all.get_mut(owner) {
+            asked.processes.insert(process.to_owned());
+        }
+    }
+
+    /// A provision begins.
+    pub(super) fn provision_begins(&mut self, process: &str, owner: &Owner, deadline: Timestamp) {
+        self.acts_for(process, owner);
+        self.open.insert(process.to_owned(), (owner.clone(), deadline));
+        if let Some(asked) = self.all.get_mut(owner) {
+            asked.done = None;
+        }
+    }
+
+    /// A provision has ended.
+    pub(super) fn provision_ends(
+        &mut self,
+        view: &View,
+        connected: &BTreeMap<InstanceId, String>,
+        process: &str,
+        told: &Told,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let Some((owner, deadline)) = self.open.remove(process) else { return Ok(()) };
+        let is_alone = !self.open.values().any(|(other, _)| *other == owner);
+        if *told == Told::Failed && is_alone {
+            self.is_done(&owner, now);
+        }
+        in_time(&owner, process, deadline, now)?;
+        match (told, self.all.get(&owner)) {
+            (Told::Fulfilled(runners), Some(asked)) if is_alone => {
+                has_runners(view, connected, &owner, asked, runners)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A request was released, or gave everything back.
+    pub(super) fn is_done(&mut self, owner: &Owner, now: Timestamp) {
+        if let Some(asked) = self.all.get_mut(owner) {
+            asked.done.get_or_insert(now);
+        }
+    }
+
+    /// A request's workflow run is over: anyone may release it.
+    pub(super) fn run_ends(&mut self, owner: &Owner) {
+        if let Some(asked) = self.all.get_mut(owner) {
+            asked.is_over = true;
+        }
+    }
+
+    /// The cloud took one of a request's machines.
+    pub(super) fn loses_one(&mut self, owner: &Owner) {
+        if let Some(asked) = self.all.get_mut(owner) {
+            asked.has_losses = true;
+        }
+    }
+
+    /// Whether what a process does to a request's machines is the request's own decision; unknown if
+    /// nobody told of the request, or of who acts for it.
+    pub(super) fn decides_for(&self, process: &str, owner: &Owner) -> Option<bool> {
+        let asked = self.all.get(owner).filter(|asked| !asked.processes.is_empty())?;
+        Some(asked.is_over || asked.processes.contains(process))
+    }
+
+    /// A machine was claimed for a request.
+    pub(super) fn claimed(
+        &self,
+        view: &View,
+        at: Timestamp,
+        before: &Record,
+        after: &Record,
+    ) -> Result<(), Violation> {
+        let (State::Idle { deadline, .. }, State::Claimed { owner, .. }) =
+            (&before.state, &after.state)
+        else {
+            return Ok(());
+        };
+        if *deadline <= at {
+            return wrong(Some(&before.id), format!("{owner} claimed it after its time, {deadline}"));
+        }
+        let asked = self.all.get(owner);
+        match asked.and_then(|asked| misfit(before, &asked.request, &view.limits)) {
+            None => Ok(()),
+            Some(what) => wrong(Some(&before.id), format!("{owner} claimed it, and {what}")),
+        }
+    }
+
+    /// A fulfilled request's jobs were waited for, and did not all run.
+    pub(super) fn jobs_given_up(&self, owner: &Owner) -> Result<(), Violation> {
+        if self.all.get(owner).is_none_or(|asked| asked.has_losses) {
+            return Ok(());
+        }
+        wrong(None, format!("jobs of {owner} did not run, and the cloud took none of its machines"))
+    }
+
+    /// Looks at everything that should be over.
+    pub(super) fn look(&self, view: &View, now: Timestamp) -> Result<(), Violation> {
+        for (process, (owner, deadline)) in &self.open {
+            in_time(owner, process, *deadline, now)?;
+        }
+        for record in view.live.values() {
+            let Some(owner) = record.state.owner() else { continue };
+            let done = self.all.get(owner).and_then(|asked| asked.done);
+            if done.is_some_and(|done| now.since(done) > KEPT_MAX) {
+                let state = record.state.name().as_str();
+                return wrong(Some(&record.id), format!("still {state} for {owner}, which is done"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_time(
+    owner: &Owner,
+    process: &str,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Result<(), Violation> {
+    if now > deadline.after(UNDONE_WITHIN) {
+        return wrong(None, format!("{process} has not ended; the deadline of {owner} was {deadline}"));
+    }
+    Ok(())
+}
+
+/// All that were asked for run for it and listen, and no others do.
+fn has_runners(
+    view: &View,
+    connected: &BTreeMap<InstanceId, String>,
+    owner: &Owner,
+    asked: &Asked,
+    runners: &[InstanceId],
+) -> Result<(), Violation> {
+    let wanted = usize::try_from(asked.request.count).unwrap_or(usize::MAX);
+    let distinct: BTreeSet<_> = runners.iter().collect();
+    if distinct.len() != wanted {
+        return wrong(None, format!("{owner} asked for {wanted} and was told of {runners:?}"));
+    }
+    let lost = |id: &InstanceId| view.lost.contains(id);
+    for id in distinct {
+        let runs = view.running_for(owner).any(|record| record.id == *id);
+        let label = super::one_owner::label_of(owner);
+        if !runs && !lost(id) {
+            return wrong(Some(id), format!("{owner} was told of it, and it does not run for it"));
+        }
+        if connected.get(id) != Some(&label) && !lost(id) {
+            return wrong(Some(id), format!("{owner} was told of it, and it does not listen"));
+        }
+    }
+    match view.running_for(owner).find(|record| !runners.contains(&record.id)) {
+        None => Ok(()),
+        Some(spare) => {
+            wrong(Some(&spare.id), format!("it runs for {owner}, which was not told of it"))
+        }
+    }
+}
