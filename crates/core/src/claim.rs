@@ -13,6 +13,7 @@ use crate::ids::Generation;
 use crate::instance::Tier;
 use crate::limits::Limits;
 use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind};
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// One step of a claim.
@@ -195,6 +196,9 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
     let Some(report) = report else { return overdue(watch, None, waited, limits) };
     if let Some(signal) = report.signal(SignalKind::RegistrationFailed, watch.generation) {
         return match signal.detail.strip_prefix(SYSTEMIC) {
+            Some(_) if sabotage!("systemic-is-the-machines") => {
+                Check::Failed(CheckFailure::RegistrationFailed)
+            }
             Some(why) => Check::Systemic(why.trim().to_owned()),
             None => Check::Failed(CheckFailure::RegistrationFailed),
         };
@@ -202,7 +206,10 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
     if has_failed_warm_up(watch, report, limits) {
         return Check::Failed(CheckFailure::WarmUpFailed);
     }
-    if report.signal(SignalKind::Registered, watch.generation).is_some() {
+    let is_registered = report.signal(SignalKind::Registered, watch.generation).is_some()
+        || sabotage!("acknowledged-is-registered")
+            && report.signal(SignalKind::Acknowledged, watch.generation).is_some();
+    if is_registered {
         if report.is_fresh(now, limits.heartbeat_stale, watch.beat_seen.as_ref()) {
             return Check::Passed;
         }
@@ -226,6 +233,9 @@ fn has_failed_warm_up(watch: &Watch, report: &Report, limits: &Limits) -> bool {
 
 /// Which deadline has passed, if any.
 fn overdue(watch: &Watch, report: Option<&Report>, waited: Duration, limits: &Limits) -> Check {
+    if sabotage!("checks-have-no-end") {
+        return Check::Pending;
+    }
     let has = |kind| report.is_some_and(|report| report.signal(kind, watch.generation).is_some());
     let acknowledged = has(SignalKind::Acknowledged);
     let acknowledge = match watch.kind {
@@ -292,10 +302,14 @@ pub fn after_removal(
         Deletion::Deleted => AfterRemoval::End,
         Deletion::NotFound if crate::sabotage!("not-found-is-believed") => AfterRemoval::End,
         Deletion::NotFound => match register_by.map(|by| by.after(limits.clock_skew)) {
-            Some(at) if now < at => AfterRemoval::AskAgain { at },
+            Some(at) if now < at && !sabotage!("register-by-not-judged") => {
+                AfterRemoval::AskAgain { at }
+            }
             _ => AfterRemoval::End,
         },
+        Deletion::Busy if sabotage!("removal-ends-the-busy") => AfterRemoval::End,
         Deletion::Busy => AfterRemoval::Running,
+        Deletion::Unavailable if sabotage!("no-answer-is-gone") => AfterRemoval::End,
         Deletion::Unavailable => AfterRemoval::GiveBack,
     }
 }

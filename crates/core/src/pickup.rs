@@ -15,6 +15,7 @@ use crate::ids::{Generation, InstanceId};
 use crate::limits::Limits;
 use crate::message::{self, Advert, Decoded, MessageError};
 use crate::request::Request;
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// Why a message is put back for others.
@@ -106,15 +107,17 @@ pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp
         Verdict::Discard(DiscardWhy::VcpuOutsideClass)
     } else if advert.memory_mib < class.memory_mib_min {
         Verdict::Discard(DiscardWhy::MemoryBelowClass)
-    } else if advert.deadline <= now.after(limits.not_claimable_before_deadline) {
+    } else if advert.deadline <= now.after(limits.not_claimable_before_deadline)
+        && !sabotage!("claims-what-has-expired")
+    {
         Verdict::Discard(DiscardWhy::Expired)
-    } else if !request.fits(advert.spec_hash.as_ref()) {
+    } else if !request.fits(advert.spec_hash.as_ref()) && !sabotage!("judge-ignores-the-image") {
         Verdict::Discard(DiscardWhy::BuiltOtherwise)
-    } else if advert.usage != request.usage {
+    } else if advert.usage != request.usage && !sabotage!("judge-ignores-usage") {
         Verdict::Requeue(RequeueWhy::UsageDiffers)
-    } else if !request.allows(&advert.instance_type) {
+    } else if !request.allows(&advert.instance_type) && !sabotage!("judge-ignores-types") {
         Verdict::Requeue(RequeueWhy::TypeNotAllowed)
-    } else if !request.trusts(advert.trust.as_ref()) {
+    } else if !request.trusts(advert.trust.as_ref()) && !sabotage!("judge-ignores-trust") {
         Verdict::Requeue(RequeueWhy::TrustDiffers)
     } else {
         Verdict::PassOn

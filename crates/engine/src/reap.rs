@@ -6,6 +6,8 @@
 //!
 //! Not here: machines without a record ([`crate::reconcile`]).
 
+use std::time::Duration;
+
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::Phase;
@@ -69,17 +71,22 @@ async fn look_at<P: Ports>(
 ) -> Result<(), Fault> {
     let now = stack.now();
     let until = now.after(stack.limits.release_retry);
-    let overdue = now >= record.state.deadline().after(stack.limits.clock_skew);
+    let skew =
+        if sabotage!("reaper-trusts-its-clock") { Duration::ZERO } else { stack.limits.clock_skew };
+    let overdue = now >= record.state.deadline().after(skew);
     match &record.state {
         State::Created { .. } if sabotage!("reaper-forgets-created") => {}
+        State::Idle { .. } if sabotage!("reaper-forgets-idle") => {}
+        State::Claimed { .. } if sabotage!("reaper-forgets-claimed") => {}
+        State::Running { .. } if sabotage!("reaper-forgets-running") => {}
+        State::Releasing { .. } if sabotage!("reaper-forgets-releasing") => {}
         State::Idle { .. } | State::Stopping { .. } if overdue => {
-            let why = EndReason::DeadlinePassed;
-            let event =
-                Event::Condemned { authority: Authority::Deadline { at: now }, why, at: now };
-            if let Moved::To(moved) = transition::apply(stack, record, &event, until).await? {
-                reaped.condemned += 1;
-                ending.push(moved);
-            }
+            condemn(stack, record, reaped, ending, until).await?;
+        }
+        State::Created { .. } | State::Claimed { .. }
+            if overdue && sabotage!("reaper-skips-the-handshake") =>
+        {
+            condemn(stack, record, reaped, ending, until).await?;
         }
         // Warm ones may run a job by now, so they go through the handshake too.
         State::Created { .. } | State::Claimed { .. } if overdue => {
@@ -100,6 +107,23 @@ async fn look_at<P: Ports>(
         | State::Stopping { .. }
         | State::Terminating { .. }
         | State::Terminated { .. } => {}
+    }
+    Ok(())
+}
+
+/// Ends a machine that is nobody's and whose time is up.
+async fn condemn<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    reaped: &mut Reaped,
+    ending: &mut Vec<Record>,
+    until: Timestamp,
+) -> Result<(), Fault> {
+    let (now, why) = (stack.now(), EndReason::DeadlinePassed);
+    let event = Event::Condemned { authority: Authority::Deadline { at: now }, why, at: now };
+    if let Moved::To(moved) = transition::apply(stack, record, &event, until).await? {
+        reaped.condemned += 1;
+        ending.push(moved);
     }
     Ok(())
 }
@@ -158,12 +182,17 @@ async fn bury<P: Ports>(
 ) -> Result<(), Fault> {
     let ids: Vec<_> = batch.iter().map(|record| record.id.clone()).collect();
     let until = stack.now().after(stack.limits.release_retry);
-    patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+    if sabotage!("terminate-is-not-confirmed") {
+        let _ = stack.fleet().terminate(&ids).await;
+    } else {
+        patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+    }
     let machines = patiently(stack, until, async || stack.fleet().describe(&ids).await).await?;
     for record in batch {
         let seen = machines.iter().find(|machine| machine.id == record.id);
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         let gone = match seen {
+            Some(_) if sabotage!("terminate-is-not-confirmed") => true,
             Some(machine) => machine.state == MachineState::Gone,
             // Not visible: gone, unless it is so young that it may not be visible yet.
             None => !young,

@@ -14,6 +14,7 @@ use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
+use bullpen_core::sabotage;
 
 use crate::Stack;
 use crate::patience::patiently;
@@ -56,7 +57,7 @@ async fn records_without_machines<P: Ports>(
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         let gone = match machines.get(&record.id) {
             Some(state) => *state == MachineState::Gone,
-            None => !young,
+            None => !young || sabotage!("reconcile-without-grace"),
         };
         if !gone || matches!(record.state, State::Terminating { .. }) {
             continue;
@@ -113,6 +114,7 @@ async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool
     match transition::read(stack, &machine.id, until).await? {
         // A tombstone whose machine still runs: it is ended again.
         Some(record) => Ok(!record.state.is_live()),
+        None if sabotage!("orphans-despite-their-intent") => Ok(true),
         None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
         None => {
             let ledger = stack.ports.ledger();
@@ -141,7 +143,7 @@ async fn abandoned_intents<P: Ports>(
     for intent in open_intents(stack).await? {
         let ended = intent.deadline.after(stack.limits.reconcile_grace);
         // A machine of it that has no record is still counted by it; it ends first.
-        if stack.now() < ended
+        if (stack.now() < ended && !sabotage!("intent-given-back-early"))
             || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
         {
             continue;

@@ -1,6 +1,6 @@
 //! Release: taking machines back from an owner, and the handshake that makes them idle again.
 //!
-//! [`withdraw_all`] fences the owner in the ledger. [`finish`] is one pass of the handshake for one
+//! [`withdraw_each`] fences the owner in the ledger. [`finish`] is one pass of the handshake for one
 //! releasing record; it is idempotent, and whoever comes next (a second release, the reaper) makes
 //! the next pass: the withdrawal is stored as `drain`, GitHub is asked to delete the runner, the
 //! same generation becomes `stop`, the agent acknowledges, and only then the machine is idle.
@@ -18,6 +18,7 @@ use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::sabotage;
 use bullpen_core::spec_hash::drifted;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
@@ -63,7 +64,7 @@ pub async fn release<P: Ports>(
     until: Timestamp,
     tell: Tell<'_>,
 ) -> Result<Released, Fault> {
-    let records = withdraw_all(stack, owner).await?;
+    let records = withdraw_each(stack, owner, held_by(stack, owner).await?).await?;
     let passes = records.into_iter().map(|record| async {
         let id = record.id.clone();
         (id, see_through(stack, record, until, tell).await)
@@ -115,12 +116,27 @@ async fn see_through<P: Ports>(
     }
 }
 
-/// Fences an owner out of everything it holds; returns what is releasing now.
+/// Everything an owner holds, or has not seen returned yet.
 ///
 /// The owner directory never misses, so what a cancelled provision has just claimed is found.
-pub async fn withdraw_all<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<Vec<Record>, Fault> {
+pub(crate) async fn held_by<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+) -> Result<Vec<Record>, Fault> {
     let until = stack.now().after(stack.limits.release_acknowledgement);
-    let held = patiently(stack, until, || stack.ports.ledger().owned_by(owner)).await?;
+    patiently(stack, until, || stack.ports.ledger().owned_by(owner)).await
+}
+
+/// Fences an owner out of what it holds; returns what is releasing now.
+pub(crate) async fn withdraw_each<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    mut held: Vec<Record>,
+) -> Result<Vec<Record>, Fault> {
+    let until = stack.now().after(stack.limits.release_acknowledgement);
+    if sabotage!("release-takes-running-only") {
+        held.retain(|record| matches!(record.state, State::Running { .. }));
+    }
     let withdrawn = held.into_iter().map(|record| withdraw(stack, owner, record, until));
     let mut releasing = Vec::new();
     for outcome in join_all(withdrawn).await {
@@ -131,13 +147,15 @@ pub async fn withdraw_all<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<V
 }
 
 /// Fences an owner out of one machine: one that never completed its warm-up ends, any other is
-/// withdrawn, because a job may run there. `None`: it is not this owner's any more.
+/// withdrawn, because a job may run there. `None`: it is not this owner's any more, or is again, at
+/// a later generation.
 pub(crate) async fn withdraw<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     listed: Record,
     until: Timestamp,
 ) -> Result<Option<Record>, Fault> {
+    let generation = listed.generation;
     let mut record = listed;
     loop {
         if record.state.listed_under() != Some(owner) {
@@ -145,6 +163,9 @@ pub(crate) async fn withdraw<P: Ports>(
         }
         if let State::Releasing { .. } = record.state {
             return Ok(Some(record));
+        }
+        if record.generation != generation && !sabotage!("release-without-generation") {
+            return Ok(None);
         }
         let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
         let event = give_up_event(stack, &record, authority, until).await?;
@@ -171,9 +192,11 @@ pub(crate) async fn give_up_event<P: Ports>(
 ) -> Result<Event, Fault> {
     let now = stack.now();
     if let State::Created { .. } = record.state {
-        let _ = post(stack, record, Mode::Drain, until).await?;
+        if !sabotage!("warm-up-judged-before-the-drain") {
+            let _ = post(stack, record, Mode::Drain, until).await?;
+        }
         let report = report(stack, record, until).await?;
-        if !report.signals.contains_key(&SignalKind::WarmUpOk) {
+        if sabotage!("created-always-ends") || !report.signals.contains_key(&SignalKind::WarmUpOk) {
             return Ok(Event::Condemned { authority, why: EndReason::RequestFailed, at: now });
         }
     }
@@ -267,7 +290,7 @@ async fn may_stop<P: Ports>(
         Deletion::Deleted => true,
         // Not there, and never seen there: it may be registering this very moment.
         Deletion::NotFound => registered || stack.now() >= last_registration(stack, since),
-        Deletion::Busy => false,
+        Deletion::Busy => sabotage!("busy-is-gone"),
         Deletion::Unavailable => {
             report.is_fresh(stack.now(), stack.limits.heartbeat_stale, None)
                 && report.beat.as_ref().is_some_and(|beat| beat.phase != Phase::Busy)
@@ -295,12 +318,19 @@ async fn unacknowledged<P: Ports>(
     stop: &Withdrawal,
     until: Timestamp,
 ) -> Result<Progress, Fault> {
-    let patience = stack.limits.release_acknowledgement + stack.limits.clock_skew;
+    let patience = if sabotage!("impatient-for-the-acknowledgement") {
+        Duration::ZERO
+    } else {
+        stack.limits.release_acknowledgement + stack.limits.clock_skew
+    };
     if stack.now().since(stop.at) < patience {
         return Ok(Progress::Waiting);
     }
     let runner = stack.runner_name(&record.id, inbox.assigned);
     match stack.ports.forge().delete(&runner).await {
+        Deletion::Busy if sabotage!("busy-is-gone") => {
+            end(stack, record, EndReason::NotAcknowledged, until).await
+        }
         Deletion::Deleted | Deletion::NotFound => {
             end(stack, record, EndReason::NotAcknowledged, until).await
         }
@@ -339,6 +369,8 @@ fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
     let age = stack.now().since(record.facts.launched_at);
     if record.tainted {
         Some(EndReason::Untrusted)
+    } else if sabotage!("uses-never-counted") {
+        None
     } else if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
         Some(EndReason::WornOut)
     } else if drifted(&record.facts.spec_hash, &stack.spec_hash) {

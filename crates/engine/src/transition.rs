@@ -9,6 +9,7 @@
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Event, Record, Refusal, State};
 use bullpen_core::ports::{ClaimWrite, Fault, Ledger, Ports, Written};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -101,6 +102,9 @@ pub async fn claim<P: Ports>(
                     _ => return Ok(None),
                 }
             }
+            Err(fault) if fault.is_transient() && sabotage!("fault-is-a-lost-race") => {
+                return Ok(None);
+            }
             Err(fault) if fault.is_transient() && stack.now() < until => {}
             Err(fault) => return Err(fault),
         }
@@ -109,6 +113,9 @@ pub async fn claim<P: Ports>(
 }
 
 fn holds(record: &Record, write: &ClaimWrite) -> bool {
+    if sabotage!("unknown-claim-is-won") {
+        return matches!(record.state, State::Claimed { .. });
+    }
     matches!(&record.state, State::Claimed { claim, .. } if *claim == write.claim)
 }
 

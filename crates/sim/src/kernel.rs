@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bullpen_core::instance::EndReason;
 use bullpen_core::invariants::{Invariant, Violation};
-use bullpen_core::limits::Limits;
 use bullpen_core::ports::Ports;
 
 use crate::checker::Checker;
@@ -131,7 +130,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
 
 async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let dice = Dice::new(seed, "world");
-    let limits = Limits::DEFAULT;
+    let limits = load::limits(&Dice::new(seed, "limits"));
     let climate = load::climate(&dice);
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);

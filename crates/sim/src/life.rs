@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::ids::{InstanceId, QueueName, Repository, RequestId};
+use bullpen_core::ids::{InstanceId, QueueName, Repository, RequestId, SpecHash};
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::parameters::Parameters;
@@ -51,7 +51,12 @@ pub(crate) async fn live(
     make_queues(world).await;
     let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
     let work = async {
-        let ((), (), runs) = tokio::join!(heal_later(world), strike(world, calamities), runs);
+        let ((), (), (), runs) = tokio::join!(
+            heal_later(world),
+            strike(world, calamities),
+            build_otherwise_later(world),
+            runs
+        );
         let mut stats = Stats::default();
         for run in runs {
             stats += run;
@@ -130,6 +135,14 @@ async fn heal_later(world: &World) {
     world.heal();
 }
 
+/// In some worlds there is a new image one day.
+async fn build_otherwise_later(world: &World) {
+    if let Some(after) = load::new_image(&Dice::new(world.seed, "image"), FAULTY) {
+        pass(after).await;
+        world.build_from(SpecHash::new("1:bb"));
+    }
+}
+
 /// Makes the queues that the load's classes are advertised in.
 pub async fn make_queues(world: &World) {
     for class in load::classes() {
@@ -172,6 +185,7 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
     let began = world.outside.clock().true_now();
     let mut request = workflow.request.clone();
     request.deadline = began.after(world.limits.request_deadline);
+    request.spec_hash = Some(world.spec_hash());
     let owner = Owner::Request(request.id.clone());
     let label = format!("warm-{}", request.id);
     if workflow.eager {
@@ -184,7 +198,10 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
         Box::pin(provision_perhaps_twice(watched, workflow, &request, &mut stats)).await;
     if !fulfilled && workflow.again {
         stats.resumed += 1;
-        request.deadline = world.outside.clock().true_now().after(world.limits.request_deadline);
+        let now = world.outside.clock().true_now();
+        request.deadline = now.after(world.limits.request_deadline);
+        request.spec_hash = Some(world.spec_hash());
+        checker.attempt_begins(owner.clone(), request.clone(), now);
         fulfilled = provision_once(watched, "again", None, None, &request, &mut stats).await;
     }
     if fulfilled {
@@ -212,8 +229,11 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
         }
     }
     if let Some((run, _)) = split(&request.id) {
+        // Of a run that is none of GitHub's nobody is told that it is over.
+        if run.at_github().is_some() {
+            checker.run_ends(&owner);
+        }
         world.outside.forge().end_run(run);
-        checker.run_ends(&owner);
     }
     stats
 }

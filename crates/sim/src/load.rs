@@ -77,6 +77,18 @@ pub fn climate(dice: &Dice) -> Climate {
     }
 }
 
+/// Draws limits: in some worlds machines wear out so early that it shows.
+pub fn limits(dice: &Dice) -> Limits {
+    let few = 1 + u32::try_from(dice.below(4)).unwrap_or(0);
+    let uses_max = if dice.chance(500) { few } else { Limits::DEFAULT.uses_max };
+    Limits { uses_max, ..Limits::DEFAULT }
+}
+
+/// When there is a new image, if there is one.
+pub fn new_image(dice: &Dice, lasts: Duration) -> Option<Duration> {
+    dice.chance(300).then(|| dice.between(Duration::ZERO, lasts))
+}
+
 /// Draws ceilings: low enough to be met in some worlds.
 pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
@@ -196,9 +208,10 @@ fn workflow(
     arrives: Duration,
     number: u64,
 ) -> Workflow {
-    let fuse = |most| {
+    // Half of those that die do so among their first calls, where machines change hands.
+    let fuse = |most: u64| {
         let on = dice.chance(climate.crash);
-        let awaits = dice.below(most);
+        let awaits = dice.below(if dice.chance(500) { most / 12 } else { most });
         on.then_some(awaits)
     };
     let classes = classes();

@@ -24,7 +24,7 @@ use crate::checker::Checker;
 use crate::clock::pass;
 use crate::life::{become_quiet, keep_up, make_queues};
 use crate::load;
-use crate::world::{CALM, Climate, SimPorts, World};
+use crate::world::{CALM, Climate, FIRST_SPEC, SimPorts, World};
 
 /// A calm world under a ceiling, with its queues made.
 pub async fn calm(seed: u64, machines_max: u32) -> Arc<World> {
@@ -83,7 +83,7 @@ impl Furniture {
             class: load::classes().into_iter().next().expect("there are classes"),
             usage,
             types: vec![TypePattern::new("*")],
-            spec_hash: SpecHash::new("1:sim"),
+            spec_hash: SpecHash::new(FIRST_SPEC),
             lasts: Duration::from_secs(600),
             stopped: false,
         }

@@ -92,6 +92,9 @@ impl Ports for SimPorts {
     }
 }
 
+/// What machines are built from until somebody changes that.
+pub const FIRST_SPEC: &str = "1:aa";
+
 /// What a world is made of; drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Climate {
@@ -165,6 +168,7 @@ pub struct World {
     pub ceilings: Vec<Ceiling>,
     /// The view from outside, on a wire where nothing happens.
     pub outside: SimPorts,
+    spec_hash: Mutex<SpecHash>,
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
     mishaps: Mutex<Mishaps>,
@@ -196,6 +200,7 @@ impl World {
             limits,
             ceilings,
             outside,
+            spec_hash: Mutex::new(SpecHash::new(FIRST_SPEC)),
             climate: Mutex::new(climate),
             counts: Mutex::default(),
             mishaps: Mutex::default(),
@@ -223,7 +228,18 @@ impl World {
     pub fn change_climate(&self, change: impl FnOnce(&mut Climate)) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut climate);
-        self.outside.fleet.set_delays(climate.boot_max, climate.visible_after_max);
+        self.outside.fleet.set_delays(climate.delays);
+        self.outside.fleet.set_partial(climate.partial);
+    }
+
+    /// What a machine launched now is built from.
+    pub fn spec_hash(&self) -> SpecHash {
+        self.spec_hash.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on machines are built from something else.
+    pub fn build_from(&self, spec_hash: SpecHash) {
+        *self.spec_hash.lock().unwrap_or_else(PoisonError::into_inner) = spec_hash;
     }
 
     /// From now on nothing goes wrong any more, for those who live now too.
@@ -323,7 +339,8 @@ impl World {
             clock,
             ids: SimIds { dice, process: name.to_owned() },
         };
-        Stack::new(ports, "sim", self.limits.clone(), self.ceilings.clone(), SpecHash::new("1:sim"))
+        let (limits, ceilings) = (self.limits.clone(), self.ceilings.clone());
+        Stack::new(ports, "sim", limits, ceilings, self.spec_hash())
     }
 }
 

@@ -11,6 +11,7 @@ use super::event::{Authority, Event, Refusal, Warm};
 use super::{Owner, Record, State, Tier};
 use crate::ids::{ClaimId, Generation, TrustGroup};
 use crate::mailbox::{Removal, Unexposed};
+use crate::sabotage;
 use crate::time::Timestamp;
 
 impl Record {
@@ -43,7 +44,7 @@ impl Record {
                 Event::Claimed { owner, claim, trust, seen, at, margin, lease },
             ) => {
                 fenced(self.generation, *seen)?;
-                if *deadline <= at.after(*margin) {
+                if *deadline <= at.after(*margin) && !sabotage!("claims-what-has-expired") {
                     return Err(Refusal::Expiring { deadline: *deadline });
                 }
                 self.state = State::Claimed {
@@ -235,6 +236,9 @@ impl Record {
             _ => (Tier::Released, self.trust.clone()),
         };
         self.state = State::Releasing { owner, tier, trusted_before, since: at, cap };
+        if sabotage!("release-does-not-fence") {
+            return Ok(());
+        }
         self.generation = self.generation.next();
         Ok(())
     }

@@ -59,7 +59,9 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -
         }
         // GitHub's word that no job can start may be missing (it did not answer) or overtaken (it
         // gave the job first). The agent is the one who sees the job; a hard cap ends the machine.
-        Order::Withdrawn(order) if acted.listener.is_some() && busy => {
+        Order::Withdrawn(order)
+            if acted.listener.is_some() && busy && !crate::sabotage!("agent-stops-under-a-job") =>
+        {
             Reaction::AwaitJob(order.clone())
         }
         Order::Withdrawn(_)

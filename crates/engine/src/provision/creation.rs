@@ -13,6 +13,7 @@ use bullpen_core::ids::{IntentId, Revision};
 use bullpen_core::instance::{Facts, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::Request;
+use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use super::worker::{self, Attempt, Held, How, Terms};
@@ -54,6 +55,9 @@ pub async fn create<P: Ports>(
     attempt: u32,
 ) -> Result<Created, CreationError> {
     let intent = intend(stack, terms, usage, count, attempt);
+    if sabotage!("launch-before-the-intent") {
+        launch(stack, terms.request, &intent).await?;
+    }
     let intent = reserve(stack, &intent).await?;
     (terms.tell)(Told::Launching { machines: count });
     let records = carry_out(stack, terms.request, &intent).await?;
@@ -70,6 +74,9 @@ pub(super) async fn carry_out<P: Ports>(
     intent: &Intent,
 ) -> Result<Vec<Record>, CreationError> {
     let launched = launch(stack, request, intent).await?;
+    if sabotage!("rest-returned-before-recording") {
+        return_rest(stack, intent).await;
+    }
     let records = record_all(stack, intent, &launched).await;
     return_rest(stack, intent).await;
     Ok(records)
@@ -77,6 +84,9 @@ pub(super) async fn carry_out<P: Ports>(
 
 /// The id of a request's n-th launch: whoever makes it, and however often, it is the same launch.
 pub(crate) fn intent_id(request: &Request, attempt: u32) -> IntentId {
+    if sabotage!("token-without-incarnation") {
+        return IntentId::new(format!("{}.1.{attempt}", request.id));
+    }
     IntentId::new(format!("{}.{}.{attempt}", request.id, request.incarnation))
 }
 
@@ -118,6 +128,9 @@ async fn reserve<P: Ports>(stack: &Stack<P>, intent: &Intent) -> Result<Intent, 
             Ok(Written::Won(Reserved::Granted)) => return Ok(intent.clone()),
             // Ours already: an answer that was lost, or an earlier run of the same request.
             Ok(Written::Won(Reserved::Known(known))) => return Ok(known),
+            Ok(Written::Won(Reserved::Short(_))) if sabotage!("ceiling-is-only-advice") => {
+                return Ok(intent.clone());
+            }
             Ok(Written::Won(Reserved::Short(ceiling))) => return Err(ceiling.into()),
             // Asking again is safe: it is idempotent on the intent.
             Ok(Written::Lost | Written::Unknown) => {}
@@ -146,9 +159,15 @@ async fn launch<P: Ports>(
     };
     // That there is none is an answer: the same launch would be answered the same, and the ladder
     // has other rungs.
-    let launch = async || match stack.fleet().launch(&request).await {
-        Err(Fault::NoCapacity) => Ok(Launched::default()),
-        answer => answer,
+    let launch = async || {
+        let anew = sabotage!("new-token-for-each-try").then(|| LaunchRequest {
+            intent: IntentId::new(format!("{}-{}", request.intent, stack.now())),
+            ..request.clone()
+        });
+        match stack.fleet().launch(anew.as_ref().unwrap_or(&request)).await {
+            Err(Fault::NoCapacity) => Ok(Launched::default()),
+            answer => answer,
+        }
     };
     // It may have launched. The intent stays, and reconciliation accounts for it.
     let launched = patiently(stack, intent.deadline, launch)

@@ -10,7 +10,7 @@
 //!
 //! Not here: where a cancellation comes from, and how progress is shown (the command).
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bullpen_core::creation::CeilingReached;
@@ -19,6 +19,7 @@ use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ports, RunnerSpec};
 use bullpen_core::request::{OnPartial, Request};
+use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use crate::Stack;
@@ -166,10 +167,11 @@ pub async fn provision<P: Ports>(
     let id = &call.request.id;
     let (lookout, postman) = (Lookout::default(), Postman::default());
     let owner = Owner::Request(id.clone());
+    let begun = OnceLock::new();
     let fulfilled = tokio::select! {
         biased;
         () = cancelled => Err(None),
-        fulfilled = fulfil(stack, call, &lookout, &postman) => fulfilled.map_err(Some),
+        fulfilled = fulfil(stack, call, &begun, &lookout, &postman) => fulfilled.map_err(Some),
         never = renew(stack, &owner) => match never {},
         never = lookout.look(stack) => match never {},
         never = postman.deliver(stack) => match never {},
@@ -177,12 +179,13 @@ pub async fn provision<P: Ports>(
     match fulfilled {
         Ok(provisioned) => Ok(provisioned),
         Err(None) => Err(ProvisionError::Cancelled(undo::abandon(stack, id).await)),
-        Err(Some(error)) => {
-            if error.has_begun() {
-                undo::give_up(stack, id).await;
+        Err(Some(error)) => match begun.get().filter(|_| error.has_begun()) {
+            Some(begun) if !sabotage!("failure-undoes-nothing") => {
+                undo::give_up(stack, begun).await?;
+                Err(error)
             }
-            Err(error)
-        }
+            _ => Err(error),
+        },
     }
 }
 
@@ -201,6 +204,7 @@ async fn timed<P: Ports, T>(
 async fn fulfil<P: Ports>(
     stack: &Stack<P>,
     call: Call<'_>,
+    begun: &OnceLock<Begun>,
     lookout: &Lookout,
     postman: &Postman,
 ) -> Result<Provisioned, ProvisionError> {
@@ -210,14 +214,15 @@ async fn fulfil<P: Ports>(
     let credential = credential(stack, call.request, &label);
     let credential = timed(stack, &mut timings.credential, credential).await?;
     let entered = entry::begin(stack, call.request, call.repository);
-    let begun = timed(stack, &mut timings.beginning, entered).await?;
+    let entered = timed(stack, &mut timings.beginning, entered).await?;
+    let begun = begun.get_or_init(|| entered);
     if begun.after_abandonment {
         undo::clear(stack, &begun.request.id).await;
     }
     let terms = Terms {
         request: &begun.request,
         owner: Owner::Request(begun.request.id.clone()),
-        begun: &begun,
+        begun,
         label,
         credential,
         postman,
@@ -226,7 +231,7 @@ async fn fulfil<P: Ports>(
         began: started,
         failure: Mutex::default(),
     };
-    let mut work = Work { stack, terms: &terms, begun: &begun, running: Vec::new(), timings };
+    let mut work = Work { stack, terms: &terms, begun, running: Vec::new(), timings };
     let done = work.complete().await;
     timings = Timings { total: terms.elapsed(stack), ..work.timings };
     let runners = std::mem::take(&mut work.running);
@@ -300,6 +305,9 @@ impl<P: Ports> Work<'_, P> {
 
     fn missing(&self) -> usize {
         let wanted = usize::try_from(self.terms.request.count).unwrap_or(usize::MAX);
+        if self.running.len() < wanted && sabotage!("top-up-ignores-what-came") {
+            return wanted;
+        }
         wanted.saturating_sub(self.running.len())
     }
 
@@ -376,7 +384,7 @@ fn room_wanted<P: Ports>(
     };
     let waits = request.on_partial == OnPartial::TopUp
         && request.count <= reached.max
-        && stack.now() < request.deadline;
+        && (stack.now() < request.deadline || sabotage!("waits-past-the-deadline"));
     waits.then(|| reached.clone())
 }
 

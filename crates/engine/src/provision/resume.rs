@@ -8,6 +8,7 @@
 
 use bullpen_core::instance::{Record, State, Tier};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use super::creation::{self, CreationError};
@@ -65,6 +66,7 @@ async fn finish_launches<P: Ports>(
 async fn take_up<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record) -> Option<Held> {
     let created = creation::is_of(terms.request, &record.facts.intent);
     match &record.state {
+        State::Running { .. } if sabotage!("resume-forgets-what-runs") => None,
         State::Running { owner, .. } if *owner == terms.owner => {
             let how = if created { How::Created } else { How::Reused };
             Some(worker::ready(stack, terms, Held::new(record, None, how)))

@@ -9,17 +9,19 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, RequestId};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
+use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
 use bullpen_core::ports::{Clock, Fault, Ledger, Ports};
 use bullpen_core::request::entry::Stage;
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::entry;
+use super::ProvisionError;
+use super::entry::{self, Begun};
 use crate::Stack;
 use crate::patience::patiently;
 use crate::release;
-use crate::transition;
+use crate::transition::{self, Moved};
 
 /// What a cancelled command may take: GitHub kills it soon after.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
@@ -34,18 +36,38 @@ pub struct Abandoned {
 }
 
 /// A request failed: whatever it holds goes back, and its entry says so.
-pub(super) async fn give_up<P: Ports>(stack: &Stack<P>, id: &RequestId) {
-    clear(stack, id).await;
+///
+/// What it holds is listed first and whose it is asked second: if nobody had superseded this process
+/// by then, all of it is this process's to give back. What another process of the request takes
+/// later is not in the list.
+pub(super) async fn give_up<P: Ports>(
+    stack: &Stack<P>,
+    begun: &Begun,
+) -> Result<(), ProvisionError> {
+    let id = &begun.request.id;
+    let owner = Owner::Request(id.clone());
+    let held = release::held_by(stack, &owner).await;
+    if entry::is_superseded(stack, begun).await {
+        return Err(ProvisionError::Superseded);
+    }
+    give_back(stack, &owner, held).await;
     let until = stack.now().after(stack.limits.release_retry);
     if let Err(error) = entry::end(stack, id, Stage::Finished, until).await {
         tracing::info!(%error, "the failed request's entry is still live");
     }
+    Ok(())
 }
 
-/// Whatever the request holds goes back.
+/// Whatever an abandoned incarnation of the request still holds goes back.
 pub(super) async fn clear<P: Ports>(stack: &Stack<P>, id: &RequestId) {
     let owner = Owner::Request(id.clone());
-    match release::withdraw_all(stack, &owner).await {
+    let held = release::held_by(stack, &owner).await;
+    give_back(stack, &owner, held).await;
+}
+
+async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, held: Result<Vec<Record>, Fault>) {
+    let withdrawn = async { release::withdraw_each(stack, owner, held?).await };
+    match withdrawn.await {
         Ok(releasing) => {
             // The first pass stores the withdrawals and asks GitHub; whoever comes next goes on.
             join_all(releasing.iter().map(|record| release::finish(stack, record))).await;
@@ -72,6 +94,19 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
         let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
         // What is on its way back already needs nothing more in the time there is.
         let held = held.into_iter().filter(|record| record.state.owner() == Some(&owner));
+        if sabotage!("cancel-ends-warm-machines") {
+            let end = async |record: Record| {
+                let authority =
+                    Authority::Owner { owner: owner.clone(), generation: record.generation };
+                let why = EndReason::RequestFailed;
+                let event = Event::Condemned { authority, why, at: stack.now() };
+                match transition::apply(stack, &record, &event, until).await? {
+                    Moved::To(moved) => Ok(Some(moved)),
+                    Moved::Overtaken | Moved::Refused(_) => Ok(None),
+                }
+            };
+            return Ok(join_all(held.map(end)).await);
+        }
         let moves = held.map(|record| release::withdraw(stack, &owner, record, until));
         Ok::<_, Fault>(join_all(moves).await)
     };

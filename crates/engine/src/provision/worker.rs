@@ -19,6 +19,7 @@ use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
 use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Mailbox, Ports, Started, Written};
 use bullpen_core::request::Request;
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use super::entry::{self, Begun};
@@ -206,6 +207,9 @@ pub(super) async fn prepare<P: Ports>(
                 return Attempt::TryAnother;
             }
             Next::CloseAttempt(why) => {
+                if sabotage!("outage-ends-machines") {
+                    condemn(stack, &terms.owner, &held.record, EndReason::FailedChecks).await;
+                }
                 give_back(stack, &terms.owner, &held.record).await;
                 return Attempt::Closed(Fault::Unavailable(why));
             }
@@ -291,7 +295,12 @@ pub async fn remove<P: Ports>(
     failure: CheckFailure,
 ) -> Attempt {
     let record = &held.record;
-    match still_ours(stack, terms, record).await {
+    let ours = if sabotage!("removes-without-looking-again") {
+        Some(record.clone())
+    } else {
+        still_ours(stack, terms, record).await
+    };
+    match ours {
         Some(fresh) if matches!(fresh.state, State::Running { .. }) => {
             let held = Held { record: fresh, ..held };
             return Attempt::Ready(ready(stack, terms, held));

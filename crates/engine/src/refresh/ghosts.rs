@@ -12,6 +12,7 @@ use bullpen_core::ids::{Generation, RunnerName};
 use bullpen_core::instance::{Record, State};
 use bullpen_core::parameters::Suspects;
 use bullpen_core::ports::{Fault, Forge, Ports};
+use bullpen_core::sabotage;
 
 use super::patience;
 use crate::Stack;
@@ -29,13 +30,17 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
         records.iter().flat_map(|record| runners_of(stack, record)).collect();
     let offline: BTreeSet<RunnerName> = listed
         .into_iter()
-        .filter(|runner| !runner.online && !runner.busy && !known.contains(&runner.name))
+        .filter(|runner| !runner.online || sabotage!("ghosts-need-not-be-offline"))
+        .filter(|runner| !runner.busy && !known.contains(&runner.name))
         .map(|runner| runner.name)
         .collect();
     let (grace, now) = (stack.limits.reconcile_grace, stack.now());
     let before = kept::load::<P, Suspects>(stack, until).await?.unwrap_or_default();
     let (mut suspects, ghosts) = before.after(&offline, grace, now);
     let mut done = Vec::new();
+    if sabotage!("ghosts-are-left") {
+        return Ok(Vec::new());
+    }
     for ghost in ghosts {
         match stack.ports.forge().delete(&ghost).await {
             Deletion::Deleted | Deletion::NotFound => {
@@ -55,6 +60,7 @@ fn runners_of<P: Ports>(stack: &Stack<P>, record: &Record) -> Vec<RunnerName> {
     let generation = record.generation;
     let earlier = Generation(generation.0.saturating_sub(1));
     let generations = match record.state {
+        State::Running { .. } if sabotage!("ghosts-need-not-be-offline") => Vec::new(),
         State::Created { .. } | State::Claimed { .. } | State::Running { .. } => vec![generation],
         State::Releasing { .. } => vec![generation, earlier],
         _ => Vec::new(),

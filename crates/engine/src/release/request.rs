@@ -11,6 +11,7 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
 use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::Stage;
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -20,7 +21,7 @@ use crate::patience::patiently;
 use crate::provision::creation::{intent_id, record};
 use crate::provision::entry::{self, CannotBegin};
 use crate::tell::Tell;
-use crate::transition;
+use crate::transition::{self, Moved};
 
 /// Every request of a run attempt, whatever became of it.
 pub async fn requests_of<P: Ports>(
@@ -84,7 +85,9 @@ async fn end_unrecorded<P: Ports>(
     let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
-        Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))
+        let is_of_it =
+            |intent: &&Intent| intent.id == machine.intent || sabotage!("adopts-others-machines");
+        Some((machine, open.iter().find(is_of_it)?))
     });
     let ended = join_all(theirs.map(|(machine, intent)| end(stack, intent, machine, until))).await;
     released.ended.extend(ended.into_iter().flatten());
@@ -125,8 +128,14 @@ async fn end<P: Ports>(
     let authority =
         Authority::Owner { owner: intent.owner.clone(), generation: recorded.generation };
     let event = Event::Condemned { authority, why: EndReason::RequestFailed, at: stack.now() };
-    if let Err(fault) = transition::apply(stack, &recorded, &event, until).await {
-        tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
+    match transition::apply(stack, &recorded, &event, until).await {
+        Ok(Moved::To(_)) => {}
+        // It moved on meanwhile: it is accounted for, and its owner's to release.
+        Ok(Moved::Overtaken | Moved::Refused(_)) => return None,
+        Err(fault) => {
+            tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
+            return None;
+        }
     }
     if let Err(fault) = stack.fleet().terminate(std::slice::from_ref(&machine.id)).await {
         tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");

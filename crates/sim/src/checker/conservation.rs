@@ -43,8 +43,7 @@ fn unrecorded<'v>(view: &'v View, like: &'v Machine) -> impl Iterator<Item = &'v
 /// What is outstanding of an intent is returned; it must be what never came.
 pub(super) fn given_back(view: &View, intent: &Intent) -> Result<(), Violation> {
     let mut of_it = view.machines.values().filter(|machine| machine.intent == intent.id);
-    let left = of_it
-        .find(|m| !view.live.contains_key(&m.id) && !view.buried.contains(&m.id));
+    let left = of_it.find(|m| !view.live.contains_key(&m.id) && !view.buried.contains(&m.id));
     match left {
         None => Ok(()),
         Some(machine) => {

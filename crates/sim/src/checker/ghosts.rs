@@ -74,9 +74,10 @@ impl Ghosts {
 }
 
 fn accounts(view: &View, machine: &InstanceId, name: &RunnerName) -> bool {
-    let in_use = view.live.get(machine).is_some_and(|record| {
-        !matches!(record.state, State::Idle { .. } | State::Stopping { .. })
-    });
+    let in_use = view
+        .live
+        .get(machine)
+        .is_some_and(|record| !matches!(record.state, State::Idle { .. } | State::Stopping { .. }));
     in_use && view.assigned.get(machine) == Some(name)
 }
 

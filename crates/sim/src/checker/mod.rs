@@ -16,14 +16,14 @@ use bullpen_core::ids::{InstanceId, MailboxKey};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
 use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::{Inbox, Order};
+use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
-use crate::model::LedgerWrite;
 use crate::model::fleet::FleetEvent;
+use crate::model::{ForgeModel, LedgerWrite, MailboxModel};
 use crate::world::World;
 
 mod conservation;
@@ -41,6 +41,7 @@ use ghosts::Ghosts;
 use history::History;
 use one_owner::Tenures;
 use pace::Pace;
+use protected::Condemned;
 use requests::Requests;
 pub use requests::Told;
 use view::View;
@@ -59,6 +60,8 @@ struct Inner {
     pace: Pace,
     writes: u64,
     ended: BTreeMap<EndReason, u64>,
+    forge: ForgeModel,
+    mailbox: MailboxModel,
 }
 
 /// Watches one world.
@@ -83,6 +86,8 @@ impl Checker {
             pace: Pace::default(),
             writes: 0,
             ended: BTreeMap::new(),
+            forge: outside.forge().clone(),
+            mailbox: outside.mailbox().clone(),
         };
         let checker = Self { inner: Arc::new(Mutex::new(inner)), violated: Arc::default() };
         let watching = checker.clone();
@@ -166,12 +171,13 @@ impl Checker {
 
     /// A process releases what an owner holds.
     pub fn release_begins(&self, process: &str, owner: &Owner) {
-        self.inner().requests.acts_for(process, owner);
+        let inner = &mut *self.inner();
+        inner.requests.release_begins(&inner.view, process, owner);
     }
 
     /// What an owner held was released.
     pub fn is_released(&self, owner: &Owner, now: Timestamp) {
-        self.inner().requests.is_done(owner, now);
+        self.judge(|inner| inner.requests.is_released(&inner.view, owner, now));
     }
 
     /// The workflow run of a request is over, and GitHub says so to who asks.
@@ -194,7 +200,7 @@ impl Checker {
         self.judge(|inner| match write {
             LedgerWrite::Record { at, before, after, kind, by } => {
                 let judged = inner.judge_write(*at, *before, after, by);
-                inner.stored(*at, before.is_none(), after);
+                inner.stored(*at, before.is_none(), after, by);
                 judged.and(invariants::on_write(*before, after, *kind))
             }
             LedgerWrite::Reserved { at, intent } => {
@@ -262,12 +268,30 @@ impl Inner {
         }
         let Some(before) = before else { return conservation::recorded(&self.view, after) };
         protected::taken(&self.view, &self.requests, at, before, after, by)?;
+        if matches!(after.state, State::Terminating { .. }) {
+            protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
+        }
         self.requests.claimed(&self.view, at, before, after)
     }
 
-    fn stored(&mut self, at: Timestamp, is_first: bool, after: &Record) {
+    /// What GitHub and the mailbox know of a machine.
+    fn outside_of(&self, record: &Record) -> Condemned {
+        let report = self.mailbox.report_now(&record.facts.mailbox).unwrap_or_default();
+        let failed = report.signal(SignalKind::RegistrationFailed, record.generation);
+        let order = self.mailbox.inbox_now(&record.facts.mailbox).map(|inbox| inbox.order);
+        Condemned {
+            is_connected: self.forge.listeners().iter().any(|(machine, _)| *machine == record.id),
+            is_blameless: failed.is_some_and(|failed| failed.detail.starts_with(SYSTEMIC)),
+            told_to_stop: match order {
+                Some(Order::Withdrawn(Withdrawal { mode: Mode::Stop, at, .. })) => Some(at),
+                _ => None,
+            },
+        }
+    }
+
+    fn stored(&mut self, at: Timestamp, is_first: bool, after: &Record, by: &str) {
         self.writes += 1;
-        self.history.note(&after.id, &record_line(at, after));
+        self.history.note(&after.id, &record_line(at, after, by));
         if let State::Terminated { why, .. } = after.state {
             *self.ended.entry(why).or_default() += 1;
         }
@@ -325,8 +349,9 @@ impl Inner {
     }
 }
 
-fn record_line(at: Timestamp, record: &Record) -> String {
+fn record_line(at: Timestamp, record: &Record, by: &str) -> String {
     let state = record.state.name().as_str();
     let owner = record.state.listed_under().map_or_else(String::new, |owner| format!(" {owner}"));
-    format!("{at} {} g{} r{} {state}{owner}", record.id, record.generation, record.revision)
+    let Record { id, generation, revision, .. } = record;
+    format!("{at} {id} g{generation} r{revision} {state}{owner}, by {by}")
 }

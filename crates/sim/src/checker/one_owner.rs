@@ -90,12 +90,12 @@ pub(super) fn label_of(owner: &Owner) -> String {
     }
 }
 
-/// Whoever listens on a machine listens for its owner, and on an idle machine nobody does.
+/// Whoever listens on a machine listens for its owner, and on one that is idle or ending nobody does.
 pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<(), Violation> {
     let Some(record) = view.live.get(machine) else { return Ok(()) };
     let expected = record.state.listed_under().map(label_of);
-    let idle = matches!(record.state, State::Idle { .. });
-    if idle || expected.is_some_and(|expected| expected != label) {
+    let is_nobodys = matches!(record.state, State::Idle { .. } | State::Terminating { .. });
+    if is_nobodys || expected.is_some_and(|expected| expected != label) {
         let what = format!("a listener for {label} is connected, and it is not the owner's");
         return wrong(machine, what);
     }

@@ -3,6 +3,9 @@
 //! An owner's decision is one by a process that acts for it, or by anyone once its workflow run is
 //! over; a deadline has passed by true time; the cloud's doing was seen in the cloud.
 //!
+//! A machine that nobody owns any more is protected too while a runner of it is connected, because
+//! GitHub may be giving that a job this moment; and what only GitHub failed to do ends no machine.
+//!
 //! Not here: the reasons that are written into records (`core::invariants::on_write`).
 
 use bullpen_core::ids::InstanceId;
@@ -44,6 +47,51 @@ pub(super) fn taken(
     wrong(&before.id, format!("{was} for {owner} became {is} by {by}, before its time"))
 }
 
+/// What the world outside knows of a machine that is being condemned.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Condemned {
+    /// A runner of it is connected.
+    pub(super) is_connected: bool,
+    /// Its agent said that GitHub's fault, not its own, kept it from registering.
+    pub(super) is_blameless: bool,
+    /// When its agent was told to stop.
+    pub(super) told_to_stop: Option<Timestamp>,
+}
+
+/// A machine is to end for something it did, or did not do.
+pub(super) fn condemned(
+    view: &View,
+    at: Timestamp,
+    before: &Record,
+    after: &Record,
+    outside: Condemned,
+) -> Result<(), Violation> {
+    let State::Terminating { why, .. } = after.state else { return Ok(()) };
+    let is_releasing = matches!(before.state, State::Releasing { .. });
+    match why {
+        EndReason::Operator | EndReason::MachineGone => Ok(()),
+        // The hard cap spares nobody.
+        EndReason::DeadlinePassed if is_releasing => Ok(()),
+        EndReason::DeadlinePassed if at < before.state.deadline() => {
+            wrong(&after.id, format!("condemned before its deadline, {}", before.state.deadline()))
+        }
+        _ if outside.is_connected => {
+            wrong(&after.id, format!("condemned for {why:?} while its runner is connected"))
+        }
+        EndReason::FailedChecks if outside.is_blameless => {
+            wrong(&after.id, "condemned for what GitHub did not do".into())
+        }
+        EndReason::NotAcknowledged
+            if outside
+                .told_to_stop
+                .is_none_or(|told| at.since(told) < view.limits.release_acknowledgement) =>
+        {
+            wrong(&after.id, "condemned for an acknowledgement that was not due yet".into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Only a machine that is recorded as ending, or that nobody accounts for, may be ended.
 pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), Violation> {
     match view.live.get(id).map(|record| &record.state) {
@@ -51,7 +99,8 @@ pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), V
         Some(state) => wrong(id, format!("ended while {}", state.name().as_str())),
         None if view.buried.contains(id) => Ok(()),
         None => {
-            let intent = view.machines.get(id).and_then(|machine| view.intents.get(&machine.intent));
+            let intent =
+                view.machines.get(id).and_then(|machine| view.intents.get(&machine.intent));
             match intent {
                 Some(intent) if intent.deadline > at => {
                     wrong(id, "ended under a live intent".into())

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bullpen_core::ids::InstanceId;
+use bullpen_core::ids::{Generation, InstanceId};
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::request::Request;
@@ -49,6 +49,8 @@ pub(super) struct Asked {
     is_over: bool,
     /// Whether the cloud took one of its machines.
     has_losses: bool,
+    /// What it held when its release began, at which generation.
+    to_take: BTreeMap<InstanceId, Generation>,
     /// Since when it must hold nothing.
     done: Option<Timestamp>,
 }
@@ -71,14 +73,16 @@ impl Requests {
         self.all.get(owner)
     }
 
-    /// A request begins; only its first beginning counts.
+    /// A request begins, or begins again; its first beginning counts.
     pub(super) fn begins(&mut self, owner: Owner, request: Request, began: Timestamp) {
-        self.all.entry(owner).or_insert(Asked {
+        let again = request.clone();
+        self.all.entry(owner).and_modify(|asked| asked.request = again).or_insert(Asked {
             request,
             began,
             processes: BTreeSet::new(),
             is_over: false,
             has_losses: false,
+            to_take: BTreeMap::new(),
             done: None,
         });
     }
@@ -122,8 +126,38 @@ impl Requests {
         }
     }
 
+    /// A release begins: what its owner holds now must be taken by its end.
+    pub(super) fn release_begins(&mut self, view: &View, process: &str, owner: &Owner) {
+        self.acts_for(process, owner);
+        if let Some(asked) = self.all.get_mut(owner) {
+            let held = view.held_by(owner);
+            asked.to_take = held.map(|record| (record.id.clone(), record.generation)).collect();
+        }
+    }
+
+    /// A release has ended, without a fault.
+    pub(super) fn is_released(
+        &mut self,
+        view: &View,
+        owner: &Owner,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        self.is_done(owner, now);
+        let Some(asked) = self.all.get(owner) else { return Ok(()) };
+        let kept = view
+            .held_by(owner)
+            .find(|record| asked.to_take.get(&record.id) == Some(&record.generation));
+        match kept {
+            None => Ok(()),
+            Some(record) => {
+                let state = record.state.name().as_str();
+                wrong(Some(&record.id), format!("still {state} for {owner}, which was released"))
+            }
+        }
+    }
+
     /// A request was released, or gave everything back.
-    pub(super) fn is_done(&mut self, owner: &Owner, now: Timestamp) {
+    fn is_done(&mut self, owner: &Owner, now: Timestamp) {
         if let Some(asked) = self.all.get_mut(owner) {
             asked.done.get_or_insert(now);
         }
@@ -164,7 +198,10 @@ impl Requests {
             return Ok(());
         };
         if *deadline <= at {
-            return wrong(Some(&before.id), format!("{owner} claimed it after its time, {deadline}"));
+            return wrong(
+                Some(&before.id),
+                format!("{owner} claimed it after its time, {deadline}"),
+            );
         }
         let asked = self.all.get(owner);
         match asked.and_then(|asked| misfit(before, &asked.request, &view.limits)) {
@@ -191,7 +228,10 @@ impl Requests {
             let done = self.all.get(owner).and_then(|asked| asked.done);
             if done.is_some_and(|done| now.since(done) > KEPT_MAX) {
                 let state = record.state.name().as_str();
-                return wrong(Some(&record.id), format!("still {state} for {owner}, which is done"));
+                return wrong(
+                    Some(&record.id),
+                    format!("still {state} for {owner}, which is done"),
+                );
             }
         }
         Ok(())
@@ -205,7 +245,10 @@ fn in_time(
     now: Timestamp,
 ) -> Result<(), Violation> {
     if now > deadline.after(UNDONE_WITHIN) {
-        return wrong(None, format!("{process} has not ended; the deadline of {owner} was {deadline}"));
+        return wrong(
+            None,
+            format!("{process} has not ended; the deadline of {owner} was {deadline}"),
+        );
     }
     Ok(())
 }

@@ -300,5 +300,5 @@ pub(super) fn desired(classes: &[RunnerClass]) -> Desired {
 
 /// What machines are built from unless a line says otherwise.
 pub(super) fn plain_spec() -> SpecHash {
-    SpecHash::new("1:sim")
+    SpecHash::new(crate::world::FIRST_SPEC)
 }

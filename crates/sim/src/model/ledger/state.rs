@@ -232,7 +232,13 @@ impl LedgerState {
             self.live.insert(id.clone(), Arc::clone(&after));
         }
         let (by, before_it) = (Arc::clone(&self.caller), before.as_deref());
-        self.tell(&LedgerWrite::Record { at: now, before: before_it, after: &after, kind, by: &by });
+        self.tell(&LedgerWrite::Record {
+            at: now,
+            before: before_it,
+            after: &after,
+            kind,
+            by: &by,
+        });
         self.past.note(now, (id, before));
         Record::clone(&after)
     }
