@@ -164,7 +164,7 @@ pub(crate) async fn withdraw<P: Ports>(
         if let State::Releasing { .. } = record.state {
             return Ok(Some(record));
         }
-        if record.generation != generation && !sabotage!("release-without-generation") {
+        if record.generation != generation {
             return Ok(None);
         }
         let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };

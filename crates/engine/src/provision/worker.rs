@@ -295,12 +295,7 @@ pub async fn remove<P: Ports>(
     failure: CheckFailure,
 ) -> Attempt {
     let record = &held.record;
-    let ours = if sabotage!("removes-without-looking-again") {
-        Some(record.clone())
-    } else {
-        still_ours(stack, terms, record).await
-    };
-    match ours {
+    match still_ours(stack, terms, record).await {
         Some(fresh) if matches!(fresh.state, State::Running { .. }) => {
             let held = Held { record: fresh, ..held };
             return Attempt::Ready(ready(stack, terms, held));

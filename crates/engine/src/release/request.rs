@@ -11,7 +11,6 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
 use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::Stage;
-use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -85,9 +84,7 @@ async fn end_unrecorded<P: Ports>(
     let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
-        let is_of_it =
-            |intent: &&Intent| intent.id == machine.intent || sabotage!("adopts-others-machines");
-        Some((machine, open.iter().find(is_of_it)?))
+        Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))
     });
     let ended = join_all(theirs.map(|(machine, intent)| end(stack, intent, machine, until))).await;
     released.ended.extend(ended.into_iter().flatten());

@@ -45,11 +45,6 @@ pub const BUGS: &[Bug] = &[
         "a machine is idle once its withdrawal is stored, not once it is acknowledged",
     ),
     bug(
-        "adopts-others-machines",
-        &[OneOwner, Protected, Conservation],
-        "a release records machines of other intents as its own",
-    ),
-    bug(
         "superseded-goes-on",
         &[EveryJobEnds, OneOwner, Protected],
         "a process does not stand down when another carries its request on",
@@ -61,11 +56,6 @@ pub const BUGS: &[Bug] = &[
     ),
     // Who may end what.
     bug("busy-is-gone", &[Protected], "GitHub's 422 is taken for 404"),
-    bug(
-        "removal-ends-the-busy",
-        &[Protected],
-        "a machine that failed its checks ends though it runs a job",
-    ),
     bug(
         "no-answer-is-gone",
         &[Protected],
