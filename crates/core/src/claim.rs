@@ -308,7 +308,6 @@ pub fn after_removal(
             _ => AfterRemoval::End,
         },
         Deletion::Busy => AfterRemoval::Running,
-        Deletion::Unavailable if sabotage!("no-answer-is-gone") => AfterRemoval::End,
         Deletion::Unavailable => AfterRemoval::GiveBack,
     }
 }

@@ -36,12 +36,12 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "withdrawal-forgets-assigned",
-        &[OneOwner],
+        &[OneOwner, Protected],
         "a withdrawal erases that something was assigned",
     ),
     bug(
         "idle-before-acknowledgement",
-        &[OneOwner],
+        &[OneOwner, Protected],
         "a machine is idle once its withdrawal is stored, not once it is acknowledged",
     ),
     bug(
@@ -56,11 +56,6 @@ pub const BUGS: &[Bug] = &[
     ),
     // Who may end what.
     bug("busy-is-gone", &[Protected], "GitHub's 422 is taken for 404"),
-    bug(
-        "no-answer-is-gone",
-        &[Protected],
-        "GitHub did not answer, so the runner counts as deleted",
-    ),
     bug(
         "register-by-not-judged",
         &[OneOwner, Protected],
