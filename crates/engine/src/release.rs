@@ -1,6 +1,6 @@
 //! Release: taking machines back from an owner, and the handshake that makes them idle again.
 //!
-//! [`withdraw_each`] fences the owner in the ledger. [`finish`] is one pass of the handshake for one
+//! `withdraw_each` fences the owner in the ledger. [`finish`] is one pass of the handshake for one
 //! releasing record; it is idempotent, and whoever comes next (a second release, the reaper) makes
 //! the next pass: the withdrawal is stored as `drain`, GitHub is asked to delete the runner, the
 //! same generation becomes `stop`, the agent acknowledges, and only then the machine is idle.

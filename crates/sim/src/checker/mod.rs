@@ -5,7 +5,7 @@
 //! history of the machine concerned. All that was seen goes into a digest, so that two runs of one
 //! seed can be compared.
 //!
-//! Each invariant that needs a history has its own file; [`view`] is what they all know.
+//! Each invariant that needs a history has its own file; `view` is what they all know.
 //!
 //! Not here: the invariants that need no history (`core::invariants`).
 
