@@ -31,8 +31,9 @@ pub(super) fn apply(world: &World, change: &Change) {
             world.change_climate(|climate| temper(climate, *agents));
         }
         Change::Cloud { boot, visible_after } => world.change_climate(|climate| {
-            climate.boot_max = boot.unwrap_or(climate.boot_max);
-            climate.visible_after_max = visible_after.unwrap_or(climate.visible_after_max);
+            climate.delays.boot_max = boot.unwrap_or(climate.delays.boot_max);
+            climate.delays.visible_after_max =
+                visible_after.unwrap_or(climate.delays.visible_after_max);
         }),
     }
 }
