@@ -72,19 +72,19 @@ fn breaks(rule: Rule, config: &Config, property: Property, steps: usize) {
 #[test]
 fn c01_a_withdrawal_that_erases_what_was_assigned_leaves_a_listener_on_an_idle_machine() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Hot) };
-    breaks(Rule::ExposureRemembered, &config, Property::NobodyOnIdle, 14);
+    breaks(Rule::ExposureRemembered, &config, Property::NobodyOnIdle, 12);
 }
 
 #[test]
 fn c02_exposure_judged_before_the_withdrawal_is_stored_misses_an_assignment_in_flight() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Hot) };
-    breaks(Rule::JudgedAfterWithdrawal, &config, Property::NobodyOnIdle, 14);
+    breaks(Rule::JudgedAfterWithdrawal, &config, Property::NobodyOnIdle, 11);
 }
 
 #[test]
 fn c03_a_stopped_machine_that_goes_back_without_a_withdrawal_listens_when_its_start_lands() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
-    breaks(Rule::WithdrawnBeforeIdle, &config, Property::NobodyOnIdle, 14);
+    breaks(Rule::WithdrawnBeforeIdle, &config, Property::NobodyOnIdle, 13);
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn c06_a_reaper_that_stalled_takes_the_machine_of_an_owner_that_renewed() {
 #[test]
 fn c07_a_release_that_stalled_takes_what_the_same_owner_claimed_later() {
     let config = Config { claims: 2, jobs: 0, ..lone(Tier::Hot) };
-    breaks(Rule::OwnerAndGeneration, &config, Property::FencedIsHarmless, 14);
+    breaks(Rule::OwnerAndGeneration, &config, Property::FencedIsHarmless, 12);
 }
 
 #[test]
 fn c08_two_workers_of_one_owner_both_believe_that_they_won() {
     let config = Config { one_owner: true, faults: 1, ..Config::small(Tier::Hot) };
-    breaks(Rule::SettledByNonce, &config, Property::OneHolder, 4);
+    breaks(Rule::SettledByNonce, &config, Property::OneHolder, 3);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn c09_an_old_first_read_starts_a_listener_on_an_idle_machine() {
 #[test]
 fn c10_a_runner_that_registers_after_it_was_not_found_loses_its_job() {
     let config = Config { ticks: 1, ..lone(Tier::Hot) };
-    breaks(Rule::RegisterBy, &config, Property::JobsAreSafe, 18);
+    breaks(Rule::RegisterBy, &config, Property::JobsAreSafe, 16);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn c11_stopping_at_once_ends_a_machine_with_a_job() {
 #[test]
 fn c12_a_withdrawal_that_overtook_its_assignment_costs_a_healthy_machine() {
     let config = Config { jobs: 0, ticks: 4, ..lone(Tier::Hot) };
-    breaks(Rule::AcknowledgedAlways, &config, Property::HealthyIsKept, 20);
+    breaks(Rule::AcknowledgedAlways, &config, Property::HealthyIsKept, 17);
 }
 
 #[test]

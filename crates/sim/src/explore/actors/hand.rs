@@ -100,7 +100,9 @@ pub(super) fn steps(world: &World, config: &Config, whose: Whose, hand: &Hand, s
         Hand::Post(row) => {
             let next = world.changed(|next| *whose.of(next) = post(next, config, row));
             let generation = row.0.generation;
-            steps.push(next, || format!("{who} posts the withdrawal {generation}"));
+            let posted = next.inboxes.len() > world.inboxes.len();
+            let said = if posted { "posts" } else { "need not post, or does not," };
+            steps.push(next, || format!("{who} {said} the withdrawal {generation}"));
         }
         Hand::Judge(row, inbox) => judge(world, config, whose, (row, inbox), steps),
         Hand::Act(row, verdict) => {
