@@ -43,7 +43,7 @@ pub(crate) struct ExploreArgs {
     /// How the machine is idle in the beginning
     #[arg(long, value_name = "TIER", default_value = "hot", value_parser = parse_tier)]
     tier: Tier,
-    /// How many states at most; one takes about two kilobytes while its level is the present one
+    /// How many states at most; the memory goes to those of the present depth
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     states: u32,
     /// Switch this rule off, to see what it prevents
