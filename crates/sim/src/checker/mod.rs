@@ -262,7 +262,8 @@ impl Inner {
         after: &Record,
         by: &str,
     ) -> Result<(), Violation> {
-        self.tenures.written(before, after, by)?;
+        let speaks_for = |owner: &Owner| self.requests.is_newest(by, owner);
+        self.tenures.written(speaks_for, before, after, by)?;
         if !after.state.is_live() {
             conservation::buried(&self.view, &after.id)?;
         }

@@ -29,9 +29,11 @@ struct Tenure {
 }
 
 impl Tenures {
-    /// Judges a write by whether its process was fenced, and remembers who is now.
+    /// Judges a write by whether its process was fenced, and remembers who is now. One that
+    /// `speaks_for` the owner may take whatever the owner has.
     pub(super) fn written(
         &mut self,
+        speaks_for: impl Fn(&Owner) -> bool,
         before: Option<&Record>,
         after: &Record,
         by: &str,
@@ -50,7 +52,7 @@ impl Tenures {
             tenures.insert(by.to_owned(), tenure);
         } else if let Some(tenure) = tenures.get(by)
             && tenure.is_fenced
-            && before.is_some_and(|before| before.state.owner().is_some())
+            && before.and_then(|before| before.state.owner()).is_some_and(|it| !speaks_for(it))
         {
             let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
             return wrong(&after.id, what);

@@ -69,7 +69,7 @@ pub(super) fn condemned(
     let State::Terminating { why, .. } = after.state else { return Ok(()) };
     let is_releasing = matches!(before.state, State::Releasing { .. });
     match why {
-        EndReason::Operator | EndReason::MachineGone => Ok(()),
+        EndReason::Operator | EndReason::Dumped | EndReason::MachineGone => Ok(()),
         // The hard cap spares nobody.
         EndReason::DeadlinePassed if is_releasing => Ok(()),
         EndReason::DeadlinePassed if at < before.state.deadline() => {

@@ -45,6 +45,8 @@ pub(super) struct Asked {
     pub(super) began: Timestamp,
     /// Processes that act for it.
     processes: BTreeSet<String>,
+    /// The process that began to provision for it last.
+    newest: String,
     /// Whether its workflow run is over.
     is_over: bool,
     /// Whether the cloud took one of its machines.
@@ -80,6 +82,7 @@ impl Requests {
             request,
             began,
             processes: BTreeSet::new(),
+            newest: String::new(),
             is_over: false,
             has_losses: false,
             to_take: BTreeMap::new(),
@@ -100,7 +103,13 @@ impl Requests {
         self.open.insert(process.to_owned(), (owner.clone(), deadline));
         if let Some(asked) = self.all.get_mut(owner) {
             asked.done = None;
+            asked.newest = process.to_owned();
         }
+    }
+
+    /// Whether this is the process that carries the request on, should others still work on it.
+    pub(super) fn is_newest(&self, process: &str, owner: &Owner) -> bool {
+        self.all.get(owner).is_some_and(|asked| asked.newest == process)
     }
 
     /// A provision has ended.

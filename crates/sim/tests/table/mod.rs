@@ -7,13 +7,13 @@ use bullpen_core::invariants::Invariant::{
 };
 
 /// One planted bug.
-pub struct Bug {
+pub(crate) struct Bug {
     /// Its name in `sabotage!`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The mistake.
-    pub mistake: &'static str,
+    pub(crate) mistake: &'static str,
     /// The invariants that it breaks; whichever breaks first is what it is found as.
-    pub found_as: &'static [Invariant],
+    pub(crate) found_as: &'static [Invariant],
 }
 
 const fn bug(name: &'static str, found_as: &'static [Invariant], mistake: &'static str) -> Bug {
@@ -21,7 +21,7 @@ const fn bug(name: &'static str, found_as: &'static [Invariant], mistake: &'stat
 }
 
 /// All of them.
-pub const BUGS: &[Bug] = &[
+pub(crate) const BUGS: &[Bug] = &[
     // Ownership and its fences.
     bug(
         "unconditional-assignment",
