@@ -61,6 +61,7 @@ impl Ghosts {
         let bare: BTreeSet<_> = running
             .map(|record| &record.id)
             .filter(|id| !connected.contains(id) && view.machines.contains_key(*id))
+            .filter(|id| !view.deserted.contains(*id))
             .collect();
         self.machines.retain(|id, _| bare.contains(id));
         for id in bare {

@@ -164,6 +164,7 @@ impl Checker {
         let connected: BTreeMap<_, _> = world.outside.forge().listeners().into_iter().collect();
         let now = world.outside.clock().true_now();
         self.judge(|inner| {
+            inner.deserted(world);
             inner.history.keep(&format!("{now} {process} ends: {told:?}"));
             inner.requests.provision_ends(&inner.view, &connected, process, told, now)
         });
@@ -223,6 +224,7 @@ impl Checker {
         let (listeners, registered) = (forge.listeners(), forge.registered());
         let (interrupted, now) = (forge.take_interrupted(), world.outside.clock().true_now());
         let mut inner = self.inner();
+        inner.deserted(world);
         let Inner { view, requests, ghosts, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
@@ -307,6 +309,7 @@ impl Inner {
     ) -> Result<(), Violation> {
         if let Order::Assigned(assignment) = &after.order {
             let machine = InstanceId::new(key.as_str());
+            self.view.deserted.remove(&machine);
             self.view.assigned.insert(machine, assignment.runner.clone());
         }
         one_owner::ordered(key, before, after)
@@ -329,6 +332,7 @@ impl Inner {
             }
             FleetEvent::PoweredOff(id) => {
                 self.history.note(id, &format!("{at} powered off {id}"));
+                self.view.powered_off.insert(id.clone());
                 self.gone(id);
                 Ok(())
             }
@@ -338,6 +342,16 @@ impl Inner {
                 self.view.machines.remove(id);
                 judged
             }
+        }
+    }
+
+    /// Listeners that left by themselves are nobody's fault.
+    fn deserted(&mut self, world: &World) {
+        for id in world.outside.forge().take_left() {
+            if let Some(owner) = self.view.live.get(&id).and_then(|r| r.state.listed_under()) {
+                self.requests.loses_one(owner);
+            }
+            self.view.deserted.insert(id);
         }
     }
 

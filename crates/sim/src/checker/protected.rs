@@ -37,7 +37,9 @@ pub(super) fn taken(
     };
     let may = match why {
         Some(EndReason::Operator) => true,
-        Some(EndReason::MachineGone) => view.lost.contains(&before.id),
+        Some(EndReason::MachineGone) => {
+            view.lost.contains(&before.id) || view.powered_off.contains(&before.id)
+        }
         _ => at >= before.state.deadline() || requests.decides_for(by, owner).unwrap_or(true),
     };
     if may {

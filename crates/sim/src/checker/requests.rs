@@ -275,14 +275,14 @@ fn has_runners(
     if distinct.len() != wanted {
         return wrong(None, format!("{owner} asked for {wanted} and was told of {runners:?}"));
     }
-    let lost = |id: &InstanceId| view.lost.contains(id);
+    let lost = |id: &InstanceId| view.lost.contains(id) || view.powered_off.contains(id);
     for id in distinct {
         let runs = view.running_for(owner).any(|record| record.id == *id);
         let label = super::one_owner::label_of(owner);
         if !runs && !lost(id) {
             return wrong(Some(id), format!("{owner} was told of it, and it does not run for it"));
         }
-        if connected.get(id) != Some(&label) && !lost(id) {
+        if connected.get(id) != Some(&label) && !lost(id) && !view.deserted.contains(id) {
             return wrong(Some(id), format!("{owner} was told of it, and it does not listen"));
         }
     }

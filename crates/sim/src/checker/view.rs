@@ -30,6 +30,10 @@ pub(super) struct View {
     pub(super) machines: BTreeMap<InstanceId, Machine>,
     /// Machines that the cloud took away.
     pub(super) lost: BTreeSet<InstanceId>,
+    /// Machines that switched themselves off.
+    pub(super) powered_off: BTreeSet<InstanceId>,
+    /// Machines whose listener left by itself since they were last assigned.
+    pub(super) deserted: BTreeSet<InstanceId>,
     /// The runner that each machine was last told to be.
     pub(super) assigned: BTreeMap<InstanceId, RunnerName>,
 }
@@ -52,6 +56,8 @@ impl View {
             intents: intents.into_iter().map(|intent| (intent.id.clone(), intent)).collect(),
             machines: alive.map(|machine| (machine.id.clone(), machine)).collect(),
             lost: BTreeSet::new(),
+            powered_off: BTreeSet::new(),
+            deserted: BTreeSet::new(),
             assigned: BTreeMap::new(),
         }
     }

@@ -134,7 +134,11 @@ impl Program {
     fn exits(&self, why: Option<Refused>) {
         let gone = self.state().listener.take();
         if let Some(listener) = gone {
-            self.forge.drop_out(&listener.runner);
+            // Whose registration somebody deleted does not leave by itself.
+            match &why {
+                Some(refused) if !refused.systemic => self.forge.drop_out(&listener.runner),
+                _ => self.forge.leave(&listener.runner, &self.machine),
+            }
             if let Some(refused) = why {
                 self.says(Observed::Trouble(refused));
             }
@@ -196,7 +200,7 @@ impl Program {
                 mishaps.exited_busy += busy;
             });
             self.exits(None);
-        } else if forgotten && now.forgotten > 0 && self.forge.remove(runner) == Deletion::Deleted {
+        } else if forgotten && now.forgotten > 0 && self.forge.forget(runner, &self.machine) {
             world.mishap(|mishaps| mishaps.forgotten += 1);
         }
     }

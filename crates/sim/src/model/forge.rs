@@ -70,6 +70,8 @@ pub struct ForgeState {
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
     over: BTreeSet<RunAttempt>,
+    /// Machines whose listener left by itself, or was forgotten.
+    left: Vec<InstanceId>,
 }
 
 /// One process's view of GitHub.
@@ -181,6 +183,26 @@ impl ForgeModel {
     /// A listener's connection ends for a reason that is nobody's fault; so does its job.
     pub fn drop_out(&self, name: &RunnerName) {
         self.hang_up(name);
+    }
+
+    /// A listener leaves by itself, and its job with it.
+    pub fn leave(&self, name: &RunnerName, machine: &InstanceId) {
+        self.hang_up(name);
+        self.state().left.push(machine.clone());
+    }
+
+    /// GitHub forgets a runner, unless it runs a job; the answer says whether it did.
+    pub fn forget(&self, name: &RunnerName, machine: &InstanceId) -> bool {
+        let forgotten = remove(&self.state, name) == Deletion::Deleted;
+        if forgotten {
+            self.state().left.push(machine.clone());
+        }
+        forgotten
+    }
+
+    /// Machines whose listener left by itself or was forgotten; each is told once.
+    pub fn take_left(&self) -> Vec<InstanceId> {
+        std::mem::take(&mut self.state().left)
     }
 
     fn hang_up(&self, name: &RunnerName) -> Option<(InstanceId, u64)> {
