@@ -36,7 +36,7 @@ pub(crate) const LASTS: Duration = Duration::from_secs(2 * 3_600);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
 /// can still be running, and the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
-/// When a run whose jobs do not end is cancelled.
+/// When a run of whose jobs none ends any more is cancelled.
 const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
 /// How often upkeep runs: reaping, reconciling, advertising again.
 const UPKEEP: Duration = Duration::from_secs(30);
@@ -330,16 +330,19 @@ pub async fn provision_silently(
 }
 
 /// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever
-/// watches it cancels it. Returns whether all of them ran.
+/// watches it cancels it when nothing has moved for long. Returns whether all of them ran.
 async fn await_jobs(world: &World, label: &str) -> bool {
-    let mut all_ran = true;
-    let give_up = world.outside.clock().elapsed() + CANCEL_AFTER;
-    while world.outside.forge().is_pending(label) {
-        if world.outside.clock().elapsed() > give_up {
-            world.outside.forge().cancel(label);
+    let (forge, clock) = (world.outside.forge(), world.outside.clock());
+    let (mut all_ran, mut pending, mut moved) = (true, forge.pending(label), clock.elapsed());
+    while pending > 0 {
+        pass(Duration::from_secs(5)).await;
+        let left = forge.pending(label);
+        if left != pending {
+            (pending, moved) = (left, clock.elapsed());
+        } else if clock.elapsed() > moved + CANCEL_AFTER {
+            forge.cancel(label);
             all_ran = false;
         }
-        pass(Duration::from_secs(5)).await;
     }
     all_ran
 }

@@ -14,10 +14,12 @@ impl Life {
         match seen {
             Observed::Listening { id } => {
                 self.watched.trouble = None;
-                if self.watched.listening {
+                // One that is being ended must not be counted on; if a job turns out to run on it, it
+                // is spared, and that is said then.
+                if self.watched.listening || self.is_ending() {
                     return;
                 }
-                if is_late(&to, now) && !self.is_ending() {
+                if is_late(&to, now) {
                     // It may have a job already; ending it looks, and spares it then.
                     let why = Refused::here("it registered too late");
                     self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
@@ -83,5 +85,62 @@ impl Life {
                 | Stage::Leaving(_)
                 | Stage::Over
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bullpen_core::ids::{Generation, RequestId, RunnerName};
+    use bullpen_core::instance::Owner;
+    use bullpen_core::limits::Limits;
+    use bullpen_core::mailbox::{Assignment, Credential, Inbox, Order, Secret};
+    use bullpen_core::ports::Read;
+
+    use super::*;
+    use crate::life::{Done, Event};
+    use crate::runner::{Ended, Found};
+
+    fn said(actions: &[Action]) -> Vec<SignalKind> {
+        let kind = |action: &Action| match action {
+            Action::Signal(kind, _) => Some(*kind),
+            Action::Do(_) | Action::Read | Action::End(_) => None,
+        };
+        actions.iter().filter_map(kind).collect()
+    }
+
+    #[test]
+    fn a_listener_that_is_being_ended_is_never_said_to_listen() {
+        let now = Timestamp::EPOCH.after(Duration::from_secs(1_000));
+        let by = now.after(Duration::from_secs(15));
+        let to = Assignment {
+            generation: Generation(1),
+            owner: Owner::Request(RequestId::new("1.1.build")),
+            runner: RunnerName::new("runner"),
+            label: String::from("label"),
+            credential: Some(Credential::RegistrationToken(Secret::new("token"))),
+            register_by: Some(by),
+            hard_cap: now.after(Duration::from_secs(86_400)),
+            issued_at: Some(now),
+        };
+        let inbox = Inbox::accept(None, Order::Assigned(to)).unwrap();
+        let mut life = Life::new(Limits::DEFAULT);
+        for event in [
+            Event::Begun,
+            Event::Did(Done::Found(Found::Nothing)),
+            Event::Did(Done::WarmedUp(Ok(()))),
+            Event::Stored,
+            Event::Orders { inbox: Some(inbox), read: Read::Consistent },
+            Event::Did(Done::Registered(Ok(()))),
+            Event::Did(Done::Launched(Ok(()))),
+        ] {
+            let _ = life.on(event, now);
+        }
+        assert_eq!(life.on(Event::Tick, by), [Action::Do(Effect::End)]);
+        let listens = life.on(Event::Listener(Observed::Listening { id: None }), by);
+        assert_eq!(said(&listens), []);
+        let ended = life.on(Event::Did(Done::Ended(Ended::Gone)), by);
+        assert_eq!(said(&ended), [SignalKind::RegistrationFailed]);
     }
 }

@@ -6,21 +6,20 @@
 //! Not here: taking one owner's machines back ([`super::release`]).
 
 use bullpen_core::creation::Intent;
-use bullpen_core::ids::{RequestId, RunAttempt};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, State};
+use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
+use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::Stage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::{Released, release};
+use super::{Released, release, withdraw};
 use crate::Stack;
 use crate::patience::patiently;
 use crate::provision::creation::{intent_id, record};
 use crate::provision::entry::{self, CannotBegin};
 use crate::tell::Tell;
-use crate::transition::{self, Moved};
 
 /// Every request of a run attempt, whatever became of it.
 pub async fn requests_of<P: Ports>(
@@ -111,24 +110,18 @@ async fn open_intents<P: Ports>(
     }
 }
 
-/// Records a machine and condemns it; the reaper has it confirmed. `None`: it is accounted for.
+/// Records a machine and takes it back, as any other: whoever launched it may be recording and
+/// assigning it at this moment. `None`: it may run a job, and goes back with the rest.
 async fn end<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,
     machine: &Machine,
     until: Timestamp,
-) -> Option<bullpen_core::ids::InstanceId> {
+) -> Option<InstanceId> {
     let recorded = record(stack, intent, machine).await?;
-    if !matches!(recorded.state, State::Created { .. }) {
-        return None;
-    }
-    let authority =
-        Authority::Owner { owner: intent.owner.clone(), generation: recorded.generation };
-    let event = Event::Condemned { authority, why: EndReason::RequestFailed, at: stack.now() };
-    match transition::apply(stack, &recorded, &event, until).await {
-        Ok(Moved::To(_)) => {}
-        // It moved on meanwhile: it is accounted for, and its owner's to release.
-        Ok(Moved::Overtaken | Moved::Refused(_)) => return None,
+    match withdraw(stack, &intent.owner, recorded, until).await {
+        Ok(Some(Record { state: State::Terminating { .. }, .. })) => {}
+        Ok(_) => return None,
         Err(fault) => {
             tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
             return None;

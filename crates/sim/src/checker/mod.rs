@@ -93,14 +93,26 @@ impl Checker {
         let watching = checker.clone();
         outside.ledger().set_observer(Box::new(move |write| watching.on_ledger(write)));
         let watching = checker.clone();
+        let clock = outside.clock().clone();
         outside.mailbox().set_observer(Box::new(move |key, before, after| {
-            watching.judge(|inner| inner.ordered(key, before, after));
+            watching.judge(|inner| inner.ordered(clock.true_now(), key, before, after));
         }));
+        outside.mailbox().set_witness(checker.witness(world));
+        outside.forge().set_witness(checker.witness(world));
         let watching = checker.clone();
         outside.fleet().set_observer(move |at, event| {
             watching.judge(|inner| inner.on_fleet(at, event));
         });
         checker
+    }
+
+    /// Keeps what is told in words.
+    fn witness(&self, world: &World) -> impl FnMut(&InstanceId, &str) + Send + use<> {
+        let (watching, clock) = (self.clone(), world.outside.clock().clone());
+        move |machine, what| {
+            let line = format!("{} {what}", clock.true_now());
+            watching.inner().history.note(machine, &line);
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -303,12 +315,14 @@ impl Inner {
 
     fn ordered(
         &mut self,
+        at: Timestamp,
         key: &MailboxKey,
         before: Option<&Inbox>,
         after: &Inbox,
     ) -> Result<(), Violation> {
+        let machine = InstanceId::new(key.as_str());
+        self.history.note(&machine, &order_line(at, &machine, &after.order));
         if let Order::Assigned(assignment) = &after.order {
-            let machine = InstanceId::new(key.as_str());
             self.view.deserted.remove(&machine);
             self.view.assigned.insert(machine, assignment.runner.clone());
         }
@@ -362,6 +376,17 @@ impl Inner {
             self.requests.loses_one(owner);
         }
     }
+}
+
+fn order_line(at: Timestamp, machine: &InstanceId, order: &Order) -> String {
+    let (generation, what) = match order {
+        Order::Assigned(to) => (to.generation, "listen"),
+        Order::Withdrawn(Withdrawal { generation, mode: Mode::Drain, .. }) => {
+            (*generation, "drain")
+        }
+        Order::Withdrawn(Withdrawal { generation, mode: Mode::Stop, .. }) => (*generation, "stop"),
+    };
+    format!("{at} {machine} is told to {what}, g{generation}")
 }
 
 fn record_line(at: Timestamp, record: &Record, by: &str) -> String {

@@ -18,6 +18,7 @@ use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
 use bullpen_core::time::Timestamp;
 
+use super::Witness;
 use crate::clock::pass;
 use crate::wire::{Reply, Wire, detach};
 
@@ -72,6 +73,7 @@ pub struct ForgeState {
     over: BTreeSet<RunAttempt>,
     /// Machines whose listener left by itself, or was forgotten.
     left: Vec<InstanceId>,
+    witness: Witness,
 }
 
 /// One process's view of GitHub.
@@ -95,6 +97,11 @@ impl ForgeModel {
 
     fn state(&self) -> MutexGuard<'_, ForgeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who is told of runners that come, go, and run jobs.
+    pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
+        self.state().witness = Witness(Some(Box::new(witness)));
     }
 
     /// Lever: GitHub is down, or up again. While it is down it starts no jobs either.
@@ -124,11 +131,17 @@ impl ForgeModel {
         self.state().over.insert(run);
     }
 
+    /// How many jobs of this label are queued or running.
+    pub fn pending(&self, label: &str) -> usize {
+        let state = self.state();
+        let runs = |runner: &&Entry| runner.label == label && runner.job.is_some();
+        state.queued.iter().filter(|job| job.label == label).count()
+            + state.runners.values().filter(runs).count()
+    }
+
     /// Whether any job of this label is queued or running.
     pub fn is_pending(&self, label: &str) -> bool {
-        let state = self.state();
-        state.queued.iter().any(|job| job.label == label)
-            || state.runners.values().any(|runner| runner.label == label && runner.job.is_some())
+        self.pending(label) > 0
     }
 
     /// How many jobs ran to their end.
@@ -152,6 +165,7 @@ impl ForgeModel {
         if state.outage {
             return Err(Fault::unavailable("GitHub is down"));
         }
+        state.witness.see(machine, format_args!("{name} registers"));
         let (label, machine) = (label.to_owned(), machine.clone());
         let entry = Entry { label, machine, online: false, job: None, ear: None };
         state.runners.insert(name.clone(), entry);
@@ -167,6 +181,8 @@ impl ForgeModel {
         let Some(entry) = state.runners.get_mut(name) else { return Ok(false) };
         entry.online = true;
         entry.ear = Some(Arc::clone(&ear));
+        let machine = entry.machine.clone();
+        state.witness.see(&machine, format_args!("{name} listens"));
         drop(state);
         ear.hear(Word::Connected);
         self.assign();
@@ -210,8 +226,9 @@ impl ForgeModel {
         let entry = state.runners.get_mut(name)?;
         entry.online = false;
         entry.ear = None;
-        let job = entry.job.take()?;
-        Some((entry.machine.clone(), job))
+        let (machine, job) = (entry.machine.clone(), entry.job.take());
+        state.witness.see(&machine, format_args!("{name} hangs up, with job {job:?}"));
+        Some((machine, job?))
     }
 
     /// Removes a runner, unless it runs a job.
@@ -246,7 +263,7 @@ impl ForgeModel {
         if state.outage {
             return;
         }
-        let mut waiting = VecDeque::new();
+        let (mut waiting, mut seen) = (VecDeque::new(), Vec::new());
         while let Some(job) = state.queued.pop_front() {
             let free = state.runners.iter_mut().find(|(_, runner)| {
                 runner.online && runner.job.is_none() && runner.label == job.label
@@ -254,12 +271,17 @@ impl ForgeModel {
             match free {
                 Some((name, runner)) => {
                     runner.job = Some(job.number);
+                    let machine = runner.machine.clone();
+                    seen.push((machine, format!("{name} starts job {}", job.number)));
                     started.push((name.clone(), runner.ear.clone(), job));
                 }
                 None => waiting.push_back(job),
             }
         }
         state.queued = waiting;
+        for (machine, what) in seen {
+            state.witness.see(&machine, format_args!("{what}"));
+        }
         drop(state);
         for (name, ear, job) in started {
             tell(ear.as_ref(), Word::JobStarted(job.number));
@@ -312,6 +334,9 @@ impl ForgeState {
             Some(entry) if entry.job.is_some() => (Deletion::Busy, None),
             Some(_) => {
                 let removed = self.runners.remove(name);
+                if let Some(entry) = &removed {
+                    self.witness.see(&entry.machine, format_args!("{name} is removed"));
+                }
                 (Deletion::Deleted, removed.and_then(|entry| entry.ear))
             }
         }

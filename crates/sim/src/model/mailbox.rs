@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bullpen_core::ids::{Generation, MailboxKey};
+use bullpen_core::ids::{Generation, InstanceId, MailboxKey};
 use bullpen_core::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind};
 use bullpen_core::ports::{Fault, Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
-use super::{Past, each, lag, locked, written};
+use super::{Past, Witness, each, lag, locked, written};
 use crate::clock::{SimClock, pass};
 use crate::wire::{Reply, Wire};
 
@@ -135,6 +135,7 @@ pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
     weak: bool,
     observer: Option<Observer>,
+    witness: Witness,
 }
 
 /// Who is told of every order as it lands: what was stored, what is stored now.
@@ -225,7 +226,10 @@ impl MailboxState {
         let report = self.slot(key).report.get_or_insert_default();
         let stored = report.signals.get(&kind);
         if stored.is_none_or(|stored| stored.generation <= signal.generation) {
+            let generation = signal.generation;
             report.signals.insert(kind, signal);
+            let machine = InstanceId::new(key.as_str());
+            self.witness.see(&machine, format_args!("{machine} says {kind:?} g{generation}"));
             self.wake(key);
         }
     }
@@ -298,6 +302,12 @@ impl MailboxModel {
     }
 
     /// Who is told of every order.
+    /// Who is told of every signal as it lands.
+    pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
+        locked(&self.state).witness = Witness(Some(Box::new(witness)));
+    }
+
+    /// Who is told of every order as it lands.
     pub fn set_observer(&self, observer: Observer) {
         locked(&self.state).observer = Some(observer);
     }

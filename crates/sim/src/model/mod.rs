@@ -9,9 +9,11 @@
 //! (`contract`).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{Fault, Written};
 use bullpen_core::time::Timestamp;
 
@@ -60,6 +62,24 @@ impl<T> Past<T> {
     fn since(&self, then: Timestamp) -> impl Iterator<Item = &T> {
         let first = self.changes.partition_point(|(at, _)| *at <= then);
         self.changes.range(first..).map(|(_, before)| before)
+    }
+}
+
+/// Who is told in words what happens on a machine and to its runner.
+#[derive(Default)]
+struct Witness(Option<Box<dyn FnMut(&InstanceId, &str) + Send>>);
+
+impl Witness {
+    fn see(&mut self, machine: &InstanceId, what: fmt::Arguments<'_>) {
+        if let Some(witness) = &mut self.0 {
+            witness(machine, &what.to_string());
+        }
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Witness").field(&self.0.is_some()).finish()
     }
 }
 
