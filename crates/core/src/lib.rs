@@ -14,6 +14,7 @@ pub mod creation;
 pub mod ids;
 pub mod instance;
 pub mod invariants;
+pub mod job;
 pub mod labels;
 pub mod lease;
 pub mod limits;

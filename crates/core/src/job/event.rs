@@ -1,0 +1,216 @@
+//! What can happen to a job besides what GitHub says, and why it may not.
+//!
+//! Not here: what each event does (`transition`).
+
+use std::time::Duration;
+
+use super::{Held, Job, Lane, Life, Reason, Setback};
+use crate::ids::{ClaimId, JobId};
+use crate::time::Timestamp;
+
+/// Something that we do about a job. Each carries the authority of whoever writes it: the worker's
+/// nonce, the machine it holds, a time that has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It is known where it is served.
+    Routed {
+        /// Where.
+        lane: Lane,
+    },
+    /// Its pool has nothing for it: it may be launched for.
+    Overflowed,
+    /// A worker takes it on, or takes over from one whose lease has passed.
+    Begun {
+        /// The worker's nonce.
+        worker: ClaimId,
+        /// Now.
+        at: Timestamp,
+        /// Until when, unless it is renewed.
+        lease: Timestamp,
+        /// How far another worker's clock may be off.
+        skew: Duration,
+    },
+    /// The worker is still on it.
+    Renewed {
+        /// The worker's nonce.
+        worker: ClaimId,
+        /// Until when, unless it is renewed again.
+        lease: Timestamp,
+    },
+    /// The worker has a machine for it.
+    Assigned {
+        /// The worker's nonce.
+        worker: ClaimId,
+        /// The machine.
+        held: Held,
+    },
+    /// The worker found nothing.
+    SetBack {
+        /// The worker's nonce.
+        worker: ClaimId,
+        /// Why.
+        setback: Setback,
+        /// Now.
+        at: Timestamp,
+        /// When to try again.
+        not_before: Timestamp,
+    },
+    /// The machine it has is of no use to it any more, before it ran there.
+    Freed {
+        /// The machine, as it was read.
+        held: Held,
+        /// Why.
+        setback: Setback,
+        /// Now.
+        at: Timestamp,
+        /// When to try again.
+        not_before: Timestamp,
+    },
+    /// It runs on another machine of ours than the one it has; both jobs exchange.
+    Swapped {
+        /// What it has.
+        from: Held,
+        /// What it has from now on.
+        to: Held,
+    },
+    /// It runs on a machine of ours, and has none.
+    Adopted {
+        /// The machine.
+        held: Held,
+        /// Until when a runner would have had to be there.
+        deadline: Timestamp,
+    },
+    /// It is given up.
+    Failed {
+        /// Why.
+        reason: Reason,
+        /// Now.
+        at: Timestamp,
+        /// When its run is cancelled at the latest; none if it is not to be.
+        cancel_by: Option<Timestamp>,
+    },
+    /// Its author was told.
+    Told,
+    /// Its run is cancelled, or over.
+    RunCancelled,
+    /// Its machine is released.
+    Released {
+        /// The machine.
+        held: Held,
+    },
+}
+
+impl Event {
+    /// The event's name, for refusals.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Routed { .. } => "routed",
+            Self::Overflowed => "overflowed",
+            Self::Begun { .. } => "begun",
+            Self::Renewed { .. } => "renewed",
+            Self::Assigned { .. } => "assigned",
+            Self::SetBack { .. } => "set-back",
+            Self::Freed { .. } => "freed",
+            Self::Swapped { .. } => "swapped",
+            Self::Adopted { .. } => "adopted",
+            Self::Failed { .. } => "failed",
+            Self::Told => "told",
+            Self::RunCancelled => "run-cancelled",
+            Self::Released { .. } => "released",
+        }
+    }
+}
+
+/// A state without what is true in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StateName {
+    /// It wants no runner yet.
+    Dormant,
+    /// It wants one.
+    Waiting,
+    /// Somebody works on it.
+    Assigning,
+    /// It has a machine.
+    Assigned,
+    /// It runs on a machine that it does not have.
+    Elsewhere,
+    /// It is over.
+    Ended,
+}
+
+impl StateName {
+    /// The state's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dormant => "dormant",
+            Self::Waiting => "waiting",
+            Self::Assigning => "assigning",
+            Self::Assigned => "assigned",
+            Self::Elsewhere => "elsewhere",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl Life {
+    /// The state's name.
+    pub const fn name(&self) -> StateName {
+        match self {
+            Self::Dormant => StateName::Dormant,
+            Self::Waiting { .. } => StateName::Waiting,
+            Self::Assigning { .. } => StateName::Assigning,
+            Self::Assigned { .. } => StateName::Assigned,
+            Self::Elsewhere => StateName::Elsewhere,
+            Self::Ended { .. } => StateName::Ended,
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn illegal(&self, event: &Event) -> Refusal {
+        Refusal::Illegal { state: self.life.name(), event: event.name() }
+    }
+}
+
+/// Why an event or a fact does not move a job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The state knows no such event.
+    #[error("{} does not accept {event}", state.as_str())]
+    Illegal {
+        /// The state.
+        state: StateName,
+        /// The event.
+        event: &'static str,
+    },
+    /// The fact is about another job.
+    #[error("the fact is about job {job}")]
+    AnotherJob {
+        /// Which.
+        job: JobId,
+    },
+    /// Another worker has it.
+    #[error("another worker has the job")]
+    AnotherWorker,
+    /// It has another machine.
+    #[error("the job has another machine")]
+    AnotherMachine,
+    /// Nobody knows yet where it is served.
+    #[error("no configuration has said yet where the job is served")]
+    Unrouted,
+    /// The time has not come.
+    #[error("not before {until}")]
+    TooEarly {
+        /// When it comes.
+        until: Timestamp,
+    },
+    /// Its time is up.
+    #[error("its deadline {deadline} has passed")]
+    Overdue {
+        /// Its deadline.
+        deadline: Timestamp,
+    },
+    /// It has begun to run.
+    #[error("the job has begun to run")]
+    Started,
+}

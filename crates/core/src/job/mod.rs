@@ -1,0 +1,209 @@
+//! A job of the service: what is known of it, what we do about it, and how it ends.
+//!
+//! What GitHub says are *facts* and only grow ([`fact`]); what we do is a *life* with states. The
+//! row that is stored holds both, and its state follows from the facts: whatever order they come in,
+//! the same facts leave the same row. [`Job::learn`] takes a fact, [`Job::on`] is the only other way
+//! to move ([`transition`]).
+//!
+//! Not here: storing rows (the `Ledger` port), labels and pools (`route`), GitHub's JSON.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{
+    ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunnerName,
+};
+use crate::time::Timestamp;
+
+pub mod event;
+pub mod fact;
+pub mod reason;
+mod stored;
+#[cfg(test)]
+mod tests;
+pub mod transition;
+
+pub use event::{Event, Refusal, StateName};
+pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
+pub use reason::{Reason, Setback, SetbackAt};
+pub use stored::{ENDED_LOOK_AGAIN, QUEUED_BELIEVED_FOR, QUIET_LOOK_AGAIN};
+pub use transition::{Next, SETBACKS_KEPT_MAX};
+
+/// A job as its row holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Job {
+    /// GitHub's id; another for every attempt of its run.
+    pub id: JobId,
+    /// What GitHub said.
+    pub known: Known,
+    /// Where it is served; none until a configuration was read.
+    pub lane: Option<Lane>,
+    /// Whether its pool had nothing for it, so that it may be launched for.
+    #[serde(default)]
+    pub overflowed: bool,
+    /// How many attempts have failed.
+    pub attempts: u32,
+    /// The last of them, oldest first.
+    #[serde(default)]
+    pub setbacks: Vec<SetbackAt>,
+    /// What we do about it.
+    pub life: Life,
+}
+
+/// Where a job is served.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lane {
+    /// From this standby pool.
+    Pool(PoolName),
+    /// By a machine of this named class, reused or new.
+    Class(ClassName),
+    /// By a new machine of a class that has no name.
+    Anonymous,
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(name) => write!(f, "pool/{name}"),
+            Self::Class(name) => write!(f, "class/{name}"),
+            Self::Anonymous => f.write_str("launch"),
+        }
+    }
+}
+
+/// The lane of rows that wait for a configuration.
+pub const UNROUTED: &str = "unrouted";
+
+/// A machine that a job has, and the runner on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Held {
+    /// Which machine.
+    pub instance: InstanceId,
+    /// Since which change of owner.
+    pub generation: Generation,
+    /// What its runner is called at GitHub.
+    pub runner: RunnerName,
+}
+
+/// What we do about a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Life {
+    /// Nothing: it wants no runner yet.
+    Dormant,
+    /// It wants a runner, and nobody works on it.
+    Waiting {
+        /// When it must have a runner, or a failure that its author can see.
+        deadline: Timestamp,
+        /// Not before this: a failed attempt is not repeated at once.
+        not_before: Timestamp,
+    },
+    /// Somebody works on it.
+    Assigning {
+        /// Whose nonce this is.
+        worker: ClaimId,
+        /// Until when, unless it is renewed.
+        lease: Timestamp,
+        /// As for [`Life::Waiting`].
+        deadline: Timestamp,
+    },
+    /// It has a machine.
+    Assigned {
+        /// Which one.
+        held: Held,
+        /// As for [`Life::Waiting`].
+        deadline: Timestamp,
+    },
+    /// It runs, and not on a machine that it has.
+    Elsewhere,
+    /// It is over.
+    Ended {
+        /// How.
+        end: End,
+        /// When.
+        at: Timestamp,
+        /// What is still to be done about it.
+        debts: Debts,
+    },
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// It ran, well or badly, or was skipped.
+    Completed(Conclusion),
+    /// Somebody stopped it.
+    Cancelled,
+    /// We gave it up.
+    Failed(Reason),
+}
+
+/// What is still to be done about a job that is over. A row with debts is looked at until it has
+/// none, so that a crash between the end and its consequences loses neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Debts {
+    /// Its author must be told.
+    #[serde(default)]
+    pub tell: bool,
+    /// Its run must be cancelled, once its other jobs are over or at this time.
+    #[serde(default)]
+    pub cancel_by: Option<Timestamp>,
+    /// This machine must be released.
+    #[serde(default)]
+    pub release: Option<Held>,
+}
+
+impl Debts {
+    /// Whether nothing is left to do.
+    pub const fn is_settled(&self) -> bool {
+        !self.tell && self.cancel_by.is_none() && self.release.is_none()
+    }
+}
+
+impl Job {
+    /// Whether it is over.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.life, Life::Ended { .. })
+    }
+
+    /// Whose job it is.
+    pub const fn repository(&self) -> &Repository {
+        &self.known.about.repository
+    }
+
+    /// The machine it has.
+    pub const fn held(&self) -> Option<&Held> {
+        match &self.life {
+            Life::Assigned { held, .. } => Some(held),
+            Life::Dormant
+            | Life::Waiting { .. }
+            | Life::Assigning { .. }
+            | Life::Elsewhere
+            | Life::Ended { .. } => None,
+        }
+    }
+
+    /// The runner that GitHub gave it to, if that is not the one it has: somebody is to exchange.
+    pub fn taken_by_another(&self) -> Option<&RunnerName> {
+        let runner = self.known.runner()?;
+        match &self.life {
+            Life::Assigned { held, .. } => (held.runner != *runner).then_some(runner),
+            Life::Elsewhere => Some(runner),
+            Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. } | Life::Ended { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// The name of a job's runner at GitHub. A lost race uses it again, so that nothing is left over
+/// under another; a new attempt does not.
+pub fn runner_name(stack: &str, job: &JobId, attempts: u32) -> RunnerName {
+    RunnerName::new(format!("{stack}-{job}-{attempts}"))
+}

@@ -1,0 +1,106 @@
+//! What the tests of jobs share: one job, the facts about it, and a worker.
+//!
+//! Not here: the tests.
+
+mod orders;
+mod rules;
+mod stored;
+
+use std::time::Duration;
+
+use super::*;
+use crate::ids::RunAttempt;
+use crate::samples::{LIMITS, at};
+
+pub(super) fn about() -> About {
+    About {
+        repository: Repository::new("acme/app"),
+        run: RunAttempt::new("77.1"),
+        name: "build".to_owned(),
+        labels: vec!["runs-on=77/pool=ci".to_owned()],
+        commit: "0a1b".to_owned(),
+        created_at: Some(at(0)),
+    }
+}
+
+pub(super) fn fact(said: Said) -> Fact {
+    Fact { job: JobId::new("4242"), about: about(), said }
+}
+
+pub(super) fn held_back() -> Fact {
+    // As GitHub does: some words on a job leave its labels out.
+    let mut fact = fact(Said::Held);
+    fact.about.labels.clear();
+    fact
+}
+
+pub(super) fn queued() -> Fact {
+    fact(Said::Queued { at: Some(at(1)) })
+}
+
+pub(super) fn started() -> Fact {
+    fact(Said::Started { runner: Some(held().runner), at: Some(at(9)) })
+}
+
+pub(super) fn completed(word: &str) -> Fact {
+    let mut fact = fact(Said::Completed {
+        conclusion: Conclusion::new(word),
+        runner: Some(held().runner),
+        at: Some(at(60)),
+    });
+    fact.about.created_at = None;
+    fact
+}
+
+pub(super) fn held() -> Held {
+    Held {
+        instance: InstanceId::new("i-1"),
+        generation: Generation(6),
+        runner: runner_name("bp", &JobId::new("4242"), 0),
+    }
+}
+
+pub(super) fn other() -> Held {
+    Held { instance: InstanceId::new("i-2"), runner: RunnerName::new("bp-4343-0"), ..held() }
+}
+
+pub(super) fn worker() -> ClaimId {
+    ClaimId::new("worker-1")
+}
+
+pub(super) fn learned(facts: &[Fact]) -> Job {
+    let (first, rest) = facts.split_first().expect("a job has a first fact");
+    let now = at(100);
+    rest.iter().fold(Job::first(first, now, &LIMITS), |job, fact| {
+        job.learn(fact, now, &LIMITS).expect("it is about this job")
+    })
+}
+
+pub(super) fn lane() -> Lane {
+    Lane::Pool(PoolName::new("ci"))
+}
+
+pub(super) fn begun(seconds: u64) -> Event {
+    let (at, lease) = (at(seconds), at(seconds + 60));
+    Event::Begun { worker: worker(), at, lease, skew: Duration::from_secs(30) }
+}
+
+pub(super) fn after(job: &Job, events: &[Event]) -> Job {
+    events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
+}
+
+pub(super) fn waiting() -> Job {
+    after(&learned(&[queued()]), &[Event::Routed { lane: lane() }])
+}
+
+pub(super) fn assigning() -> Job {
+    after(&waiting(), &[begun(100)])
+}
+
+pub(super) fn assigned() -> Job {
+    after(&assigning(), &[Event::Assigned { worker: worker(), held: held() }])
+}
+
+pub(super) fn failed() -> Event {
+    Event::Failed { reason: Reason::Operator, at: at(200), cancel_by: Some(at(3700)) }
+}

@@ -1,0 +1,212 @@
+//! The rules of a job's life, one by one, and the whole table of states and events.
+//!
+//! Not here: orders of facts (`orders`).
+
+use super::*;
+
+fn refused(job: &Job, event: &Event) -> Refusal {
+    job.on(event).expect_err("it is refused")
+}
+
+fn set_back(setback: Setback) -> Event {
+    Event::SetBack { worker: worker(), setback, at: at(110), not_before: at(120) }
+}
+
+#[test]
+fn only_a_queued_job_waits_and_a_gate_is_waited_out() {
+    assert_eq!(learned(&[held_back()]).life, Life::Dormant);
+    let job = learned(&[held_back(), queued()]);
+    let deadline = at(100).after(LIMITS.job_deadline);
+    assert_eq!(job.life, Life::Waiting { deadline, not_before: at(100) });
+    assert_eq!(job.known.about.labels, about().labels);
+    assert_eq!(learned(&[started()]).life, Life::Elsewhere);
+}
+
+#[test]
+fn a_job_is_assigned_only_while_it_is_queued() {
+    let taken = assigning().learn(&started(), at(101), &LIMITS).unwrap();
+    assert_eq!(taken.life, Life::Elsewhere);
+    let event = Event::Assigned { worker: worker(), held: held() };
+    let illegal = Refusal::Illegal { state: StateName::Elsewhere, event: "assigned" };
+    assert_eq!(refused(&taken, &event), illegal);
+    assert_eq!(assigned().held(), Some(&held()));
+}
+
+#[test]
+fn a_fact_about_another_job_is_refused() {
+    let another = Fact { job: JobId::new("1"), ..queued() };
+    let refusal = waiting().learn(&another, at(1), &LIMITS).unwrap_err();
+    assert_eq!(refusal, Refusal::AnotherJob { job: JobId::new("1") });
+}
+
+#[test]
+fn a_row_has_one_worker_until_its_lease_and_the_skew_are_over() {
+    let other = |seconds| match begun(seconds) {
+        Event::Begun { at, lease, skew, .. } => {
+            Event::Begun { worker: ClaimId::new("worker-2"), at, lease, skew }
+        }
+        event => event,
+    };
+    let job = assigning();
+    assert_eq!(refused(&job, &other(189)), Refusal::TooEarly { until: at(190) });
+    let renewed = after(&job, &[Event::Renewed { worker: worker(), lease: at(200) }]);
+    assert_eq!(refused(&renewed, &other(229)), Refusal::TooEarly { until: at(230) });
+    let taken = after(&job, &[other(190)]);
+    assert_eq!(refused(&taken, &set_back(Setback::NoCapacity)), Refusal::AnotherWorker);
+    let late = Event::Assigned { worker: worker(), held: held() };
+    assert_eq!(refused(&taken, &late), Refusal::AnotherWorker);
+    assert_eq!((taken.attempts, taken.setbacks.len()), (0, 1), "a crash costs no attempt");
+}
+
+#[test]
+fn nobody_begins_without_a_lane_too_early_or_too_late() {
+    let job = learned(&[queued()]);
+    assert_eq!(refused(&job, &begun(100)), Refusal::Unrouted);
+    assert_eq!(refused(&waiting(), &begun(99)), Refusal::TooEarly { until: at(100) });
+    let deadline = at(100).after(LIMITS.job_deadline);
+    assert_eq!(refused(&waiting(), &begun(100 + 3600)), Refusal::Overdue { deadline });
+}
+
+#[test]
+fn setbacks_are_counted_remembered_and_end() {
+    let mut job = waiting();
+    for attempt in 1..LIMITS.launch_attempts_max {
+        let next = job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO);
+        let wait = Duration::from_secs(5 * (1 << (attempt - 1))) / 2;
+        assert_eq!(next, Next::Again { not_before: at(100).after(wait) });
+        let back = Event::SetBack {
+            worker: worker(),
+            setback: Setback::NoCapacity,
+            at: at(100),
+            not_before: at(100),
+        };
+        job = after(&job, &[begun(100), back]);
+        assert_eq!(job.attempts, attempt);
+    }
+    let race = job.after_setback(&Setback::RaceLost, at(100), &LIMITS, Duration::ZERO);
+    assert_eq!(race, Next::Again { not_before: at(100) }, "a race costs nothing");
+    let Next::GiveUp(reason) =
+        job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO)
+    else {
+        panic!("five attempts are enough");
+    };
+    assert_eq!(
+        reason.to_string(),
+        "no runner after 5 attempts: no machine of its class could be had"
+    );
+    for _ in 0..20 {
+        let back = Event::SetBack {
+            worker: worker(),
+            setback: Setback::RaceLost,
+            at: at(100),
+            not_before: at(100),
+        };
+        job = after(&job, &[begun(100), back]);
+    }
+    assert_eq!((job.attempts, job.setbacks.len()), (4, SETBACKS_KEPT_MAX));
+}
+
+#[test]
+fn a_machine_that_is_lost_before_the_job_ran_sends_it_back_in_its_own_time() {
+    let freed = |held| Event::Freed {
+        held,
+        setback: Setback::MachineLost,
+        at: at(130),
+        not_before: at(135),
+    };
+    let job = after(&assigned(), &[freed(held())]);
+    let deadline = at(100).after(LIMITS.job_deadline);
+    assert_eq!(job.life, Life::Waiting { deadline, not_before: at(135) });
+    assert_eq!(refused(&assigned(), &freed(other())), Refusal::AnotherMachine);
+    let running = assigned().learn(&started(), at(120), &LIMITS).unwrap();
+    assert_eq!(refused(&running, &freed(held())), Refusal::Started);
+    assert_eq!(refused(&running, &failed()), Refusal::Started);
+}
+
+#[test]
+fn a_stolen_runner_is_seen_and_exchanged() {
+    let on = |held: &Held| fact(Said::Started { runner: Some(held.runner.clone()), at: None });
+    let own = assigned().learn(&on(&held()), at(120), &LIMITS).unwrap();
+    assert_eq!(own.taken_by_another(), None);
+    let job = assigned().learn(&on(&other()), at(120), &LIMITS).unwrap();
+    assert_eq!(job.taken_by_another(), Some(&other().runner));
+    let job = after(&job, &[Event::Swapped { from: held(), to: other() }]);
+    assert_eq!((job.held(), job.taken_by_another()), (Some(&other()), None));
+    let early = waiting().learn(&on(&other()), at(120), &LIMITS).unwrap();
+    assert_eq!(early.taken_by_another(), Some(&other().runner));
+    let adopted = after(&early, &[Event::Adopted { held: other(), deadline: at(500) }]);
+    assert_eq!(adopted.taken_by_another(), None);
+}
+
+#[test]
+fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
+    let job = after(&assigned(), &[failed()]);
+    let row = job.row(None, at(200), &LIMITS);
+    assert_eq!((row.waiting, row.next_look), (None, Some(at(215))));
+    let paid = after(
+        &job,
+        &[Event::Told, Event::Released { held: held() }, Event::RunCancelled, Event::Told],
+    );
+    assert_eq!(paid.row(None, at(300), &LIMITS).next_look, None);
+    let wrong = Event::Released { held: other() };
+    assert_eq!(refused(&job, &wrong), Refusal::AnotherMachine);
+    let cancelled = job.learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
+    let Life::Ended { end: End::Failed(_), debts, .. } = &cancelled.life else {
+        panic!("why it failed is not forgotten: {cancelled:?}");
+    };
+    assert_eq!((debts.tell, debts.cancel_by), (true, None), "there is nothing left to cancel");
+    let ended = assigned().learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
+    assert!(matches!(ended.life, Life::Ended { end: End::Cancelled, .. }), "{ended:?}");
+}
+
+/// Which events each state takes; all others are illegal there.
+#[test]
+fn the_table() {
+    let states = [
+        learned(&[held_back()]),
+        waiting(),
+        assigning(),
+        assigned(),
+        learned(&[started()]),
+        after(&waiting(), &[failed()]),
+    ];
+    let events = [
+        Event::Routed { lane: lane() },
+        Event::Overflowed,
+        begun(300),
+        Event::Renewed { worker: worker(), lease: at(500) },
+        Event::Assigned { worker: worker(), held: held() },
+        set_back(Setback::RaceLost),
+        Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) },
+        Event::Swapped { from: held(), to: other() },
+        Event::Adopted { held: held(), deadline: at(500) },
+        failed(),
+        Event::Told,
+        Event::RunCancelled,
+        Event::Released { held: held() },
+    ];
+    let mut table = String::new();
+    for state in &states {
+        table += state.life.name().as_str();
+        for event in &events {
+            match state.on(event) {
+                Ok(next) => {
+                    table.extend([" ", event.name(), ":", next.life.name().as_str()]);
+                }
+                Err(Refusal::Illegal { .. }) => {}
+                Err(refusal) => panic!("{}: {refusal}", event.name()),
+            }
+        }
+        table += "\n";
+    }
+    assert_eq!(
+        table,
+        "dormant routed:dormant failed:ended\n\
+         waiting routed:waiting overflowed:waiting begun:assigning failed:ended\n\
+         assigning overflowed:assigning begun:assigning renewed:assigning assigned:assigned \
+         set-back:waiting failed:ended\n\
+         assigned freed:waiting swapped:assigned failed:ended\n\
+         elsewhere adopted:assigned\n\
+         ended told:ended run-cancelled:ended released:ended\n"
+    );
+}

@@ -1,0 +1,275 @@
+//! The two functions that move a job: [`Job::learn`] takes a fact and refuses none about its job;
+//! [`Job::on`] takes an event and either moves or says why not.
+//!
+//! Facts win over plans: a job that runs, or is over, wants no runner, whoever is working on it.
+//! That the row is still what the writer read is the ledger's part: it compares revisions.
+//!
+//! Not here: deciding which event to write, except what follows a setback ([`Job::after_setback`]).
+
+use std::time::Duration;
+
+use super::event::{Event, Refusal};
+use super::fact::{Completed, Fact, Known, Phase};
+use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt};
+use crate::ids::ClaimId;
+use crate::limits::Limits;
+use crate::time::Timestamp;
+
+/// How many setbacks a row remembers.
+pub const SETBACKS_KEPT_MAX: usize = 8;
+
+/// What follows a setback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another attempt, not before this.
+    Again {
+        /// When.
+        not_before: Timestamp,
+    },
+    /// No other.
+    GiveUp(Reason),
+}
+
+impl Job {
+    /// A job of which this is the first fact.
+    pub fn first(fact: &Fact, now: Timestamp, limits: &Limits) -> Self {
+        let job = Self {
+            id: fact.job.clone(),
+            known: Known::of(fact),
+            lane: None,
+            overflowed: false,
+            attempts: 0,
+            setbacks: Vec::new(),
+            life: Life::Dormant,
+        };
+        job.settled(now, limits)
+    }
+
+    /// The job after another fact about it, which may be old, or known already.
+    pub fn learn(&self, fact: &Fact, now: Timestamp, limits: &Limits) -> Result<Self, Refusal> {
+        if fact.job != self.id {
+            return Err(Refusal::AnotherJob { job: fact.job.clone() });
+        }
+        let mut next = self.clone();
+        next.known = next.known.join(Known::of(fact));
+        Ok(next.settled(now, limits))
+    }
+
+    /// The life that the facts allow.
+    fn settled(mut self, now: Timestamp, limits: &Limits) -> Self {
+        self.life = match (self.known.phase(), self.life) {
+            (Phase::Completed, Life::Ended { end, at, debts }) => {
+                Life::Ended { end, at, debts: Debts { cancel_by: None, ..debts } }
+            }
+            (Phase::Completed, life) => {
+                let release = match life {
+                    Life::Assigned { held, .. } => Some(held),
+                    _ => None,
+                };
+                ended(self.known.completed.as_ref(), release, now)
+            }
+            (Phase::Started, Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. }) => {
+                Life::Elsewhere
+            }
+            (Phase::Queued, Life::Dormant) => {
+                Life::Waiting { deadline: now.after(limits.job_deadline), not_before: now }
+            }
+            (_, life) => life,
+        };
+        self
+    }
+
+    /// The job after `event`, or why there is none.
+    pub fn on(&self, event: &Event) -> Result<Self, Refusal> {
+        let mut next = self.clone();
+        match event {
+            Event::Routed { .. } | Event::Overflowed => next.lane_event(event)?,
+            Event::Begun { .. }
+            | Event::Renewed { .. }
+            | Event::Assigned { .. }
+            | Event::SetBack { .. } => next.worker_event(event)?,
+            Event::Freed { .. } | Event::Swapped { .. } | Event::Adopted { .. } => {
+                next.machine_event(event)?;
+            }
+            Event::Failed { .. } | Event::Told | Event::RunCancelled | Event::Released { .. } => {
+                next.ending_event(event)?;
+            }
+        }
+        Ok(next)
+    }
+
+    fn lane_event(&mut self, event: &Event) -> Result<(), Refusal> {
+        match (&self.life, event) {
+            (Life::Dormant | Life::Waiting { .. }, Event::Routed { lane }) => {
+                if self.lane.as_ref() != Some(lane) {
+                    self.overflowed = false;
+                }
+                self.lane = Some(lane.clone());
+            }
+            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed) => {
+                self.overflowed = true;
+            }
+            (_, event) => return Err(self.illegal(event)),
+        }
+        Ok(())
+    }
+
+    fn worker_event(&mut self, event: &Event) -> Result<(), Refusal> {
+        match (&mut self.life, event) {
+            (Life::Waiting { deadline, not_before }, Event::Begun { worker, at, lease, .. }) => {
+                if self.lane.is_none() {
+                    return Err(Refusal::Unrouted);
+                }
+                if at < not_before {
+                    return Err(Refusal::TooEarly { until: *not_before });
+                }
+                let deadline = in_time(*deadline, *at)?;
+                self.life = Life::Assigning { worker: worker.clone(), lease: *lease, deadline };
+            }
+            (
+                Life::Assigning { worker, lease, deadline },
+                Event::Begun { worker: by, at, lease: until, skew },
+            ) => {
+                let lapses = lease.after(*skew);
+                if *at < lapses {
+                    return Err(Refusal::TooEarly { until: lapses });
+                }
+                in_time(*deadline, *at)?;
+                (*worker, *lease) = (by.clone(), *until);
+                self.remember(*at, Setback::WorkerLost);
+            }
+            (
+                Life::Assigning { worker, lease, .. },
+                Event::Renewed { worker: by, lease: until },
+            ) => {
+                same_worker(worker, by)?;
+                *lease = (*lease).max(*until);
+            }
+            (Life::Assigning { worker, deadline, .. }, Event::Assigned { worker: by, held }) => {
+                same_worker(worker, by)?;
+                self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
+            }
+            (
+                Life::Assigning { worker, deadline, .. },
+                Event::SetBack { worker: by, setback, at, not_before },
+            ) => {
+                same_worker(worker, by)?;
+                self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.remember(*at, setback.clone());
+            }
+            (_, event) => return Err(self.illegal(event)),
+        }
+        Ok(())
+    }
+
+    fn machine_event(&mut self, event: &Event) -> Result<(), Refusal> {
+        match (&mut self.life, event) {
+            (
+                Life::Assigned { held, deadline },
+                Event::Freed { held: seen, setback, at, not_before },
+            ) => {
+                same_machine(held, seen)?;
+                if self.known.started.is_some() {
+                    return Err(Refusal::Started);
+                }
+                self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.remember(*at, setback.clone());
+            }
+            (Life::Assigned { held, .. }, Event::Swapped { from, to }) => {
+                same_machine(held, from)?;
+                *held = to.clone();
+            }
+            (Life::Elsewhere, Event::Adopted { held, deadline }) => {
+                self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
+            }
+            (_, event) => return Err(self.illegal(event)),
+        }
+        Ok(())
+    }
+
+    fn ending_event(&mut self, event: &Event) -> Result<(), Refusal> {
+        match (&mut self.life, event) {
+            (
+                Life::Dormant
+                | Life::Waiting { .. }
+                | Life::Assigning { .. }
+                | Life::Assigned { .. },
+                Event::Failed { reason, at, cancel_by },
+            ) => {
+                if self.known.started.is_some() {
+                    return Err(Refusal::Started);
+                }
+                let release = self.held().cloned();
+                let debts = Debts { tell: true, cancel_by: *cancel_by, release };
+                self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
+            }
+            (Life::Ended { debts, .. }, Event::Told) => debts.tell = false,
+            (Life::Ended { debts, .. }, Event::RunCancelled) => debts.cancel_by = None,
+            (Life::Ended { debts, .. }, Event::Released { held }) => {
+                // Released twice is released.
+                if let Some(owed) = &debts.release {
+                    same_machine(owed, held)?;
+                    debts.release = None;
+                }
+            }
+            (_, event) => return Err(self.illegal(event)),
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, at: Timestamp, setback: Setback) {
+        if setback.counts() {
+            self.attempts = self.attempts.saturating_add(1);
+        }
+        self.setbacks.push(SetbackAt { at, setback });
+        let surplus = self.setbacks.len().saturating_sub(SETBACKS_KEPT_MAX);
+        self.setbacks.drain(..surplus);
+    }
+
+    /// What follows this setback: another attempt, later each time that it counts, or the end.
+    /// `jitter` is below [`Job::backoff`] in milliseconds.
+    pub fn after_setback(
+        &self,
+        setback: &Setback,
+        now: Timestamp,
+        limits: &Limits,
+        jitter: Duration,
+    ) -> Next {
+        let attempts = self.attempts.saturating_add(u32::from(setback.counts()));
+        if attempts >= limits.launch_attempts_max {
+            return Next::GiveUp(Reason::OutOfAttempts { attempts, last: setback.clone() });
+        }
+        if !setback.counts() {
+            return Next::Again { not_before: now };
+        }
+        // Half of it is certain, so that a storm spreads and still abates.
+        let wait = self.backoff(limits) / 2 + jitter.min(self.backoff(limits)) / 2;
+        Next::Again { not_before: now.after(wait) }
+    }
+
+    /// How long to wait after the next setback that counts, at most.
+    pub fn backoff(&self, limits: &Limits) -> Duration {
+        // More doublings than this outlast every deadline.
+        limits.launch_backoff.saturating_mul(1 << self.attempts.min(16))
+    }
+}
+
+fn ended(completed: Option<&Completed>, release: Option<Held>, now: Timestamp) -> Life {
+    let end = match completed.map(|completed| &completed.conclusion) {
+        Some(conclusion) if !conclusion.is_cancelled() => End::Completed(conclusion.clone()),
+        _ => End::Cancelled,
+    };
+    Life::Ended { end, at: now, debts: Debts { release, ..Debts::default() } }
+}
+
+fn in_time(deadline: Timestamp, at: Timestamp) -> Result<Timestamp, Refusal> {
+    if at < deadline { Ok(deadline) } else { Err(Refusal::Overdue { deadline }) }
+}
+
+fn same_worker(has: &ClaimId, by: &ClaimId) -> Result<(), Refusal> {
+    if has == by { Ok(()) } else { Err(Refusal::AnotherWorker) }
+}
+
+fn same_machine(has: &Held, seen: &Held) -> Result<(), Refusal> {
+    if has == seen { Ok(()) } else { Err(Refusal::AnotherMachine) }
+}
