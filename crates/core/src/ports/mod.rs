@@ -18,6 +18,7 @@ use crate::time::Timestamp;
 mod demand;
 mod fleet;
 mod forge;
+mod job_forge;
 mod ledger;
 mod mailbox;
 mod queue;
@@ -25,6 +26,7 @@ mod queue;
 pub use demand::{Demand, DemandSource};
 pub use fleet::{Fleet, Launched, Machine, MachineState, Started, StopOrder};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
+pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};
 pub use ledger::{
     ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,
 };
