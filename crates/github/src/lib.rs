@@ -7,7 +7,9 @@
 //!
 //! With the feature `stand-in` there is a GitHub of our own on loopback, `stand_in`.
 //!
-//! Not here: webhooks, checks, and deciding when GitHub is asked.
+//! [`webhook`] judges what GitHub sends by itself.
+//!
+//! Not here: serving webhooks, and deciding when GitHub is asked.
 
 mod app;
 mod client;
@@ -22,6 +24,7 @@ mod settings;
 pub mod stand_in;
 #[cfg(test)]
 mod testing;
+pub mod webhook;
 mod wire;
 
 pub use app::{AppKey, BadKey};

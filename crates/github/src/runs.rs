@@ -1,8 +1,9 @@
 //! Workflow runs and their jobs, as far as we read them.
 //!
-//! Not here: webhooks, which carry the same job in another frame.
+//! Not here: webhooks, which carry the same job in another frame (`webhook`).
 
-use bullpen_core::ids::Repository;
+use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
+use bullpen_core::job::{About, Conclusion, Fact, Said};
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -83,7 +84,11 @@ pub struct WorkflowJob {
     /// How it ended, in GitHub's word.
     pub conclusion: Option<String>,
     /// What it asks of a runner.
+    #[serde(default)]
     pub labels: Vec<String>,
+    /// Of which commit.
+    #[serde(default)]
+    pub head_sha: String,
     /// Its runner's id, once it has one.
     pub runner_id: Option<u64>,
     /// Its runner's name, once it has one. GitHub says empty as well as nothing.
@@ -94,6 +99,35 @@ pub struct WorkflowJob {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub completed_at: Option<Timestamp>,
+}
+
+impl WorkflowJob {
+    /// What this says of the job, which is `repository`'s.
+    pub fn fact(self, repository: &Repository) -> Fact {
+        let runner = self.runner_name.filter(|name| !name.is_empty()).map(RunnerName::new);
+        let said = match self.status {
+            Status::Queued => Said::Queued { at: self.started_at.or(self.created_at) },
+            Status::InProgress => Said::Started { runner, at: self.started_at },
+            Status::Completed => {
+                // GitHub says how it went whenever it says that it is over.
+                let word = self.conclusion.as_deref().unwrap_or("neutral");
+                Said::Completed { conclusion: Conclusion::new(word), runner, at: self.completed_at }
+            }
+            Status::Requested | Status::Waiting | Status::Pending | Status::Other(_) => Said::Held,
+        };
+        Fact {
+            job: JobId::new(self.id.to_string()),
+            about: About {
+                repository: repository.clone(),
+                run: RunAttempt::new(format!("{}.{}", self.run_id, self.run_attempt)),
+                name: self.name,
+                labels: self.labels,
+                commit: self.head_sha,
+                created_at: self.created_at,
+            },
+            said,
+        }
+    }
 }
 
 const fn first() -> u32 {

@@ -1,0 +1,67 @@
+//! Whether GitHub signed these bytes: HMAC-SHA-256 over the raw body, compared in constant time.
+//!
+//! Not here: what the bytes say (`event`).
+
+use std::fmt;
+
+use bullpen_core::mailbox::Secret;
+use ring::hmac::{self, HMAC_SHA256, Key};
+
+const PREFIX: &str = "sha256=";
+/// A SHA-256 in bytes.
+const DIGEST_BYTES: usize = 32;
+
+/// The secrets that a webhook may be signed with. While one is exchanged for another there are two.
+pub struct Secrets {
+    keys: Vec<Key>,
+}
+
+/// A secret that protects nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a webhook secret is empty: anybody could sign")]
+pub struct BadSecret;
+
+impl Secrets {
+    /// The present secret, and the one before it for as long as GitHub may still use that.
+    pub fn new(current: &Secret, previous: Option<&Secret>) -> Result<Self, BadSecret> {
+        let secrets = std::iter::once(current).chain(previous);
+        let key = |secret: &Secret| match secret.reveal() {
+            "" => Err(BadSecret),
+            text => Ok(Key::new(HMAC_SHA256, text.as_bytes())),
+        };
+        Ok(Self { keys: secrets.map(key).collect::<Result<_, _>>()? })
+    }
+
+    /// Whether `signature` (`sha256=` and 64 hexadecimal digits) is one of ours over `body`.
+    pub fn verify(&self, body: &[u8], signature: &str) -> bool {
+        let Some(digest) = signature.strip_prefix(PREFIX).and_then(unhex) else { return false };
+        self.keys.iter().any(|key| hmac::verify(key, body, &digest).is_ok())
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({} ***)", self.keys.len())
+    }
+}
+
+/// The value of `X-Hub-Signature-256` for these bytes.
+pub fn sign(secret: &Secret, body: &[u8]) -> String {
+    let tag = hmac::sign(&Key::new(HMAC_SHA256, secret.reveal().as_bytes()), body);
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    let hex = tag.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    PREFIX.chars().chain(hex).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; DIGEST_BYTES]> {
+    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok());
+    let text = text.as_bytes();
+    if text.len() != 2 * DIGEST_BYTES {
+        return None;
+    }
+    let mut digest = [0; DIGEST_BYTES];
+    for (byte, pair) in digest.iter_mut().zip(text.chunks(2)) {
+        *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
+    }
+    Some(digest)
+}

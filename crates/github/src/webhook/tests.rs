@@ -1,0 +1,168 @@
+//! The door: who is let in, and what their bodies say.
+//!
+//! Not here: GitHub's own examples and another signer (`tests/conformance`).
+
+use bullpen_core::job::{Conclusion, Said};
+use bullpen_core::mailbox::Secret;
+use serde_json::{Value, json};
+
+use super::*;
+
+const SECRET: &str = "It's a Secret to Everybody";
+
+fn secret() -> Secret {
+    Secret::new(SECRET)
+}
+
+fn secrets() -> Secrets {
+    Secrets::new(&secret(), None).unwrap()
+}
+
+fn head(event: &str, body: &[u8]) -> Head {
+    Head {
+        event: Some(event.to_owned()),
+        delivery: Some("72d3162e-cc78-11e3-81ab-4c9367dc0958".to_owned()),
+        signature: Some(sign(&secret(), body)),
+        content_type: Some("application/json".to_owned()),
+        content_length: Some(body.len() as u64),
+    }
+}
+
+fn judged(event: &str, body: &Value) -> Verdict {
+    let body = body.to_string().into_bytes();
+    judge(&head(event, &body), &body, &secrets())
+}
+
+fn job(status: &str, conclusion: Option<&str>) -> Value {
+    json!({
+        "action": "queued", "installation": {"id": 7, "node_id": "x"}, "sender": {},
+        "repository": {"full_name": "acme/app", "private": true},
+        "workflow_job": {
+            "id": 4242, "run_id": 77, "run_attempt": 2, "name": "build", "status": status,
+            "conclusion": conclusion, "labels": ["runs-on"], "runner_id": 0, "runner_name": "",
+            "head_sha": "0a1b", "created_at": "2026-05-31T12:00:00Z",
+            "started_at": "2026-05-31T12:00:05Z", "completed_at": null, "steps": [],
+        },
+    })
+}
+
+fn said(body: &Value) -> Said {
+    match judged("workflow_job", body) {
+        Verdict::Accepted(Event::Job(event)) => event.fact.said,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The example of GitHub's documentation.
+#[test]
+fn the_signature_is_githubs() {
+    let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    assert_eq!(sign(&secret(), b"Hello, World!"), signature);
+    assert!(secrets().verify(b"Hello, World!", signature));
+    assert!(secrets().verify(b"Hello, World!", &signature.to_uppercase().replace("SHA", "sha")));
+}
+
+#[test]
+fn nothing_but_the_signature_over_these_bytes_is_one() {
+    let body = b"Hello, World!";
+    let good = sign(&secret(), body);
+    assert!(!secrets().verify(b"Hello, World?", &good));
+    for end in 0..good.len() {
+        assert!(!secrets().verify(body, &good[..end]), "{end} characters");
+    }
+    let other = sign(&Secret::new("another"), body);
+    let sha1 = good.replace("sha256=", "sha1=");
+    let bare = good.replace("sha256=", "");
+    let longer = format!("{good}00");
+    let sign = "sha256=".to_owned() + &"+1".repeat(32);
+    for bad in ["", "sha256=", &other, &sha1, &bare, &longer, &sign, &"ä".repeat(40)] {
+        assert!(!secrets().verify(body, bad), "{bad}");
+    }
+}
+
+#[test]
+fn two_secrets_are_good_while_one_is_exchanged() {
+    let (new, old) = (Secret::new("new"), Secret::new("old"));
+    let both = Secrets::new(&new, Some(&old)).unwrap();
+    assert!(both.verify(b"x", &sign(&new, b"x")) && both.verify(b"x", &sign(&old, b"x")));
+    let one = Secrets::new(&new, None).unwrap();
+    assert!(!one.verify(b"x", &sign(&old, b"x")));
+    assert_eq!(Secrets::new(&new, Some(&Secret::new(""))).unwrap_err(), BadSecret);
+    assert_eq!(Secrets::new(&Secret::new(""), None).unwrap_err(), BadSecret);
+    assert_eq!(format!("{both:?}"), "Secrets(2 ***)");
+}
+
+#[test]
+fn who_is_not_let_in_is_told_by_a_status() {
+    let body = job("queued", None).to_string().into_bytes();
+    let good = head("workflow_job", &body);
+    let refused = |head: &Head, body: &[u8]| match judge(head, body, &secrets()) {
+        Verdict::Refused(refusal) => refusal.status(),
+        Verdict::Accepted(event) => panic!("{event:?}"),
+    };
+    assert_eq!(refused(&Head { signature: None, ..good.clone() }, &body), 401);
+    assert_eq!(refused(&good, b"{}"), 401, "another body");
+    assert_eq!(refused(&Head { event: None, ..good.clone() }, &body), 400);
+    let form = Some("application/x-www-form-urlencoded".to_owned());
+    assert_eq!(refused(&Head { content_type: form, ..good.clone() }, &body), 400);
+    for nonsense in ["", "{", "[]", "{\"action\":1}"] {
+        let head = head("workflow_job", nonsense.as_bytes());
+        assert_eq!(refused(&head, nonsense.as_bytes()), 400, "{nonsense}");
+    }
+    let huge = Some(WEBHOOK_BODY_BYTES_MAX as u64 + 1);
+    let head = Head { content_length: huge, ..good.clone() };
+    assert_eq!(admit(&head), Err(Refusal::TooLarge), "before a byte is read");
+    let unsaid = Head { content_length: None, ..good };
+    assert_eq!(admit(&unsaid), Ok(()));
+    assert_eq!(refused(&unsaid, &vec![b' '; WEBHOOK_BODY_BYTES_MAX + 1]), 413);
+}
+
+/// Nothing in the body is looked at before its signature.
+#[test]
+fn what_is_not_signed_is_not_read() {
+    let unsigned = Head { signature: Some("sha256=00".to_owned()), ..head("workflow_job", b"{") };
+    assert_eq!(judge(&unsigned, b"{", &secrets()), Verdict::Refused(Refusal::Unsigned));
+}
+
+#[test]
+fn events_are_known_or_passed_over() {
+    let ping = judged("ping", &json!({"zen": "Design for failure.", "hook_id": 1, "hook": {}}));
+    assert_eq!((&ping, ping.status()), (&Verdict::Accepted(Event::Ping), Some(204)));
+    let star = judged("star", &json!({"action": "created"}));
+    assert_eq!(star, Verdict::Accepted(Event::Other("star".to_owned())));
+    assert_eq!(star.status(), Some(204));
+    let push = |reference: &str| {
+        let repository = json!({"full_name": "acme/app", "default_branch": "main"});
+        match judged("push", &json!({"ref": reference, "repository": repository})) {
+            Verdict::Accepted(Event::Push(push)) => push.to_default_branch,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(push("refs/heads/main"));
+    assert!(!push("refs/heads/main/x") && !push("refs/tags/main"));
+}
+
+#[test]
+fn a_job_is_a_fact_and_is_not_answered_yet() {
+    let verdict = judged("workflow_job", &job("queued", None));
+    assert_eq!(verdict.status(), None, "not before it is durable");
+    let Verdict::Accepted(Event::Job(event)) = verdict else { panic!("{verdict:?}") };
+    assert_eq!(event.installation, Some(7));
+    assert_eq!(event.delivery.as_deref(), Some("72d3162e-cc78-11e3-81ab-4c9367dc0958"));
+    let fact = event.fact;
+    assert_eq!((fact.job.as_str(), fact.about.run.as_str()), ("4242", "77.2"));
+    assert_eq!((fact.about.repository.as_str(), fact.about.commit.as_str()), ("acme/app", "0a1b"));
+    let at = Some("2026-05-31T12:00:05Z".parse().unwrap());
+    assert_eq!(fact.said, Said::Queued { at });
+}
+
+#[test]
+fn the_status_says_where_a_job_stands_and_the_action_does_not() {
+    assert_eq!(said(&job("waiting", None)), Said::Held, "queued, and held back by a gate");
+    assert_eq!(said(&job("brand_new", None)), Said::Held, "nothing is launched for it");
+    let at = Some("2026-05-31T12:00:05Z".parse().unwrap());
+    assert_eq!(said(&job("in_progress", None)), Said::Started { runner: None, at });
+    let conclusion = Conclusion::new("skipped");
+    let skipped = Said::Completed { conclusion, runner: None, at: None };
+    assert_eq!(said(&job("completed", Some("skipped"))), skipped);
+}
