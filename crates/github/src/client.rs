@@ -1,7 +1,8 @@
-//! The client: a login, a way to GitHub, and calls that follow pages.
+//! The client: logins with a budget each, a way to GitHub, and calls that follow pages.
 //!
 //! Not here: the calls themselves (`runners`, `runs`), or the port (`forge`).
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use hyper::header::HeaderValue;
 
 use crate::fault::Absent;
 use crate::limits::PAGES_MAX;
-use crate::login::Session;
+use crate::login::Account;
 use crate::runners::Token;
 use crate::settings::{BadSettings, Login, Scope, Settings};
 use crate::wire::{Answer, Call, Wire};
@@ -24,7 +25,8 @@ pub struct GitHub<C> {
     pub(crate) runner_group: u64,
     /// Good for any number of runners; held while asking, so that many callers ask once.
     pub(crate) registration: tokio::sync::Mutex<Option<Token>>,
-    session: Session,
+    /// As whom we can ask, at least one; the first has the webhooks.
+    accounts: Vec<Account>,
 }
 
 impl<C> fmt::Debug for GitHub<C> {
@@ -54,34 +56,53 @@ impl<C: Clock> GitHub<C> {
             prefix: settings.prefix.clone(),
             runner_group: settings.runner_group,
             registration: tokio::sync::Mutex::new(None),
-            session: Session::new(&settings.login, &settings.scope),
+            accounts: accounts(settings),
         })
     }
 
-    /// Makes a call as whom we are. A token that GitHub no longer accepts is replaced once: a call
-    /// that was refused for its credential had no effect.
+    /// Makes a call as whom it costs least.
     pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Fault> {
-        let bearer = self.session.bearer(&self.wire).await?;
-        let answer = self.wire.send(call, &bearer).await?;
-        if answer.status != 401 || !self.session.refused(&bearer).await {
-            return Ok(answer);
-        }
-        let bearer = self.session.bearer(&self.wire).await?;
-        self.wire.send(call, &bearer).await
+        self.cheapest(call).call(&self.wire, call).await
+    }
+
+    /// Makes a call as the App that has the webhooks; none if we have a token instead.
+    pub(crate) async fn call_as_app(&self, call: &Call) -> Result<Option<Answer>, Fault> {
+        self.first().call_as_app(&self.wire, call).await
+    }
+
+    /// Whether we are an App, and not somebody with a token.
+    pub(crate) fn is_app(&self) -> bool {
+        self.first().session.is_app()
+    }
+
+    fn first(&self) -> &Account {
+        self.accounts.first().expect("there is a login in every settings")
+    }
+
+    /// Who may make this call soonest; of those the one with the most left.
+    fn cheapest(&self, call: &Call) -> &Account {
+        let now = self.wire.clock().monotonic();
+        let cost = |account: &&Account| {
+            let mut budget = account.meter.budget();
+            (budget.wait(now, call.priority, call.points()), Reverse(budget.left(now)))
+        };
+        self.accounts.iter().min_by_key(cost).unwrap_or_else(|| self.first())
     }
 
     /// Every page of a listing, each as `read` takes it apart.
     pub(crate) async fn pages<T>(
         &self,
-        path: String,
+        first: Call,
         absent: Absent,
         read: impl Fn(&Answer) -> Result<Vec<T>, Fault>,
     ) -> Result<Vec<T>, Fault> {
         let mut items = Vec::new();
-        let mut next = Some(path);
+        let priority = first.priority;
+        let mut next = Some(first.path);
         for _ in 0..PAGES_MAX {
             let Some(path) = next else { return Ok(items) };
-            let answer = self.call(&Call::get(path)).await?.accepted(absent)?;
+            let call = Call { priority, ..Call::get(path) };
+            let answer = self.call(&call).await?.accepted(absent)?;
             items.extend(read(&answer)?);
             next = answer.next;
         }
@@ -91,6 +112,12 @@ impl<C: Clock> GitHub<C> {
             Some(_) => Err(Fault::Unreadable(format!("a listing of more than {PAGES_MAX} pages"))),
         }
     }
+}
+
+fn accounts(settings: &Settings) -> Vec<Account> {
+    let more = settings.more_apps.iter().cloned().map(Login::App);
+    let logins = std::iter::once(settings.login.clone()).chain(more);
+    logins.map(|login| Account::new(&login, &settings.scope)).collect()
 }
 
 fn is_sendable(token: &Secret) -> bool {

@@ -12,6 +12,7 @@
 //! Not here: serving webhooks, and deciding when GitHub is asked.
 
 mod app;
+mod budget;
 mod client;
 mod fault;
 mod forge;

@@ -28,6 +28,28 @@ pub const REGISTRATION_EARLY: Duration = Duration::from_secs(30 * 60);
 pub const QUIET_UNSAID: Duration = Duration::from_secs(60);
 /// No rate limit's window is longer.
 pub const QUIET_MAX: Duration = Duration::from_secs(60 * 60);
+/// What GitHub allows in a minute: its secondary limit, which it counts for each endpoint and we for
+/// all of them together.
+pub const POINTS_MAX: u32 = 900;
+/// A read's points.
+pub const POINTS_READ: u32 = 1;
+/// A write's points.
+pub const POINTS_WRITE: u32 = 5;
+/// How long spent points count: GitHub's minute begins when a call arrives, which may be as late as
+/// a call may take.
+pub const POINTS_WINDOW: Duration = Duration::from_secs(60 + CALL_TIMEOUT.as_secs());
+/// How long a call that a job waits for waits for its turn. Whoever asks has more patience than this.
+pub const URGENT_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a read waits for its turn.
+pub const READ_PATIENCE: Duration = Duration::from_secs(5);
+/// Housekeeping comes again by itself.
+pub const HOUSEKEEPING_PATIENCE: Duration = Duration::ZERO;
+/// Calls at the same time with one credential; GitHub allows a hundred.
+pub const CALLS_AT_ONCE_MAX: usize = 90;
+/// How far back deliveries are asked for, in pages: GitHub keeps three days of them.
+pub const DELIVERY_PAGES_MAX: usize = 50;
+/// What GitHub takes as the description of a commit's status.
+pub const DESCRIPTION_CHARS_MAX: usize = 140;
 /// How often a JIT configuration is asked for while the name is taken.
 pub const JIT_TRIES: u32 = 3;
 /// As much of GitHub's own words as goes into a fault.
@@ -36,4 +58,6 @@ pub const MESSAGE_CHARS_MAX: usize = 200;
 const _: () = assert!(CALL_TIMEOUT.as_secs() < METHOD_TIMEOUT.as_secs());
 const _: () = assert!(METHOD_TIMEOUT.as_secs() < TOKEN_EARLY.as_secs());
 const _: () = assert!(JWT_BACKDATE.as_secs() + JWT_LIFE.as_secs() <= 10 * 60);
+const _: () =
+    assert!(URGENT_PATIENCE.as_secs() + CALL_TIMEOUT.as_secs() < METHOD_TIMEOUT.as_secs());
 const _: () = assert!(PAGES_MAX * PER_PAGE > 10_000);

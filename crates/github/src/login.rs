@@ -1,7 +1,7 @@
 //! Who we are to GitHub: a token that is given, or an App's installation token, which is asked for,
-//! kept, and replaced before it ends.
+//! kept, and replaced before it ends. Each has a budget of its own.
 //!
-//! Not here: signing (`app`).
+//! Not here: signing (`app`), or which of several serves (`client`).
 
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
@@ -12,7 +12,47 @@ use tokio::sync::Mutex;
 use crate::fault::Absent;
 use crate::limits::TOKEN_EARLY;
 use crate::settings::{App, Login, Scope};
-use crate::wire::{Call, Wire};
+use crate::wire::{Answer, Call, Meter, Wire};
+
+/// Somebody we can be to GitHub, and what that may still cost.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) session: Session,
+    pub(crate) meter: Meter,
+}
+
+impl Account {
+    pub(crate) fn new(login: &Login, scope: &Scope) -> Self {
+        Self { session: Session::new(login, scope), meter: Meter::new() }
+    }
+
+    /// Makes a call. A token that GitHub no longer accepts is replaced once: a call that was refused
+    /// for its credential had no effect.
+    pub(crate) async fn call<C: Clock>(
+        &self,
+        wire: &Wire<C>,
+        call: &Call,
+    ) -> Result<Answer, Fault> {
+        let bearer = self.session.bearer(wire, &self.meter).await?;
+        let answer = wire.send(call, &bearer, &self.meter).await?;
+        if answer.status != 401 || !self.session.refused(&bearer).await {
+            return Ok(answer);
+        }
+        let bearer = self.session.bearer(wire, &self.meter).await?;
+        wire.send(call, &bearer, &self.meter).await
+    }
+
+    /// Makes a call as the App itself and not as one of its installations; none if this is no App.
+    pub(crate) async fn call_as_app<C: Clock>(
+        &self,
+        wire: &Wire<C>,
+        call: &Call,
+    ) -> Result<Option<Answer>, Fault> {
+        let Session::App(session) = &self.session else { return Ok(None) };
+        let jwt = session.jwt(wire.clock().now())?;
+        wire.send(call, &jwt, &self.meter).await.map(Some)
+    }
+}
 
 /// A login and what it has been given so far.
 #[derive(Debug)]
@@ -47,7 +87,7 @@ struct Installation {
 }
 
 impl Session {
-    pub(crate) fn new(login: &Login, scope: &Scope) -> Self {
+    fn new(login: &Login, scope: &Scope) -> Self {
         match login {
             Login::Token(token) => Self::Token(token.clone()),
             Login::App(app) => {
@@ -58,16 +98,20 @@ impl Session {
         }
     }
 
+    pub(crate) const fn is_app(&self) -> bool {
+        matches!(self, Self::App(_))
+    }
+
     /// What to send.
-    pub(crate) async fn bearer<C: Clock>(&self, wire: &Wire<C>) -> Result<Secret, Fault> {
+    async fn bearer<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<Secret, Fault> {
         match self {
             Self::Token(token) => Ok(token.clone()),
-            Self::App(session) => session.token(wire).await,
+            Self::App(session) => session.token(wire, meter).await,
         }
     }
 
     /// GitHub did not accept `bearer`. Whether another can be had.
-    pub(crate) async fn refused(&self, bearer: &Secret) -> bool {
+    async fn refused(&self, bearer: &Secret) -> bool {
         match self {
             Self::Token(_) => false,
             Self::App(session) => {
@@ -83,7 +127,12 @@ impl Session {
 }
 
 impl AppSession {
-    async fn token<C: Clock>(&self, wire: &Wire<C>) -> Result<Secret, Fault> {
+    fn jwt(&self, now: Timestamp) -> Result<Secret, Fault> {
+        let jwt = self.app.key.jwt(&self.app.id, now);
+        jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))
+    }
+
+    async fn token<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<Secret, Fault> {
         let mut known = self.known.lock().await;
         let now = wire.clock().now();
         if let Some(kept) = &known.token
@@ -91,15 +140,14 @@ impl AppSession {
         {
             return Ok(kept.token.clone());
         }
-        let jwt = self.app.key.jwt(&self.app.id, now);
-        let jwt = jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))?;
+        let jwt = self.jwt(now)?;
         let installation = match known.installation {
             Some(id) => id,
-            None => self.find_installation(wire, &jwt).await?,
+            None => self.find_installation(wire, meter, &jwt).await?,
         };
         known.installation = Some(installation);
         let call = Call::post(format!("/app/installations/{installation}/access_tokens"), None);
-        let answer = wire.send(&call, &jwt).await?.accepted(Absent::Scope)?;
+        let answer = wire.send(&call.urgent(), &jwt, meter).await?.accepted(Absent::Scope)?;
         let fresh: InstallationToken = answer.read("installation token")?;
         let token = fresh.token.clone();
         known.token = Some(fresh);
@@ -109,10 +157,11 @@ impl AppSession {
     async fn find_installation<C: Clock>(
         &self,
         wire: &Wire<C>,
+        meter: &Meter,
         jwt: &Secret,
     ) -> Result<u64, Fault> {
-        let call = Call::get(format!("{}/installation", self.scope.path()));
-        let answer = wire.send(&call, jwt).await?.accepted(Absent::Scope)?;
+        let call = Call::get(format!("{}/installation", self.scope.path())).urgent();
+        let answer = wire.send(&call, jwt, meter).await?.accepted(Absent::Scope)?;
         Ok(answer.read::<Installation>("installation")?.id)
     }
 }

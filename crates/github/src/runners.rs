@@ -120,7 +120,7 @@ impl<C: Clock> GitHub<C> {
 
     pub(crate) async fn token(&self, kind: &str) -> Result<Token, Fault> {
         let call = Call::post(format!("{}/{kind}", self.runners_path()), None);
-        self.call(&call).await?.accepted(Absent::Scope)?.read(kind)
+        self.call(&call.urgent()).await?.accepted(Absent::Scope)?.read(kind)
     }
 
     /// A runner for one job. An idle runner of the same name is replaced: whoever asked before has
@@ -134,7 +134,7 @@ impl<C: Clock> GitHub<C> {
             "work_folder": "_work",
         });
         let path = format!("{}/generate-jitconfig", self.runners_path());
-        let call = Call::post(path, Some(body));
+        let call = Call::post(path, Some(body)).urgent();
         for _ in 0..JIT_TRIES {
             let answer = self.call(&call).await?;
             if answer.status != 409 {
@@ -158,15 +158,15 @@ impl<C: Clock> GitHub<C> {
 
     /// All runners whose name begins with the stack's prefix, all pages.
     pub async fn list(&self) -> Result<Vec<Listed>, Fault> {
-        let mut runners = self.listing("").await?;
+        let mut runners = self.listing(Call::housekeeping, "").await?;
         runners.retain(|runner| runner.name.as_str().starts_with(&self.prefix));
         Ok(runners)
     }
 
-    async fn listing(&self, filter: &str) -> Result<Vec<Listed>, Fault> {
+    async fn listing(&self, rank: fn(Call) -> Call, filter: &str) -> Result<Vec<Listed>, Fault> {
         let path = format!("{}?per_page={PER_PAGE}{filter}", self.runners_path());
         let read = |answer: &Answer| Ok(answer.read::<RunnersJson>("list of runners")?.runners);
-        let runners = self.pages(path, Absent::Scope, read).await?;
+        let runners = self.pages(rank(Call::get(path)), Absent::Scope, read).await?;
         // Pages shift while they are read, so that a runner may be on two of them.
         let by_id: BTreeMap<u64, Listed> =
             runners.into_iter().map(|json| (json.id, Listed::from(json))).collect();
@@ -177,7 +177,8 @@ impl<C: Clock> GitHub<C> {
     /// answer, or refused us.
     pub async fn delete_named(&self, name: &RunnerName) -> Result<Deletion, Fault> {
         self.must_be_ours(name)?;
-        let mut listed = self.listing(&format!("&name={}", escaped(name.as_str()))).await?;
+        let mut listed =
+            self.listing(Call::urgent, &format!("&name={}", escaped(name.as_str()))).await?;
         listed.retain(|runner| runner.name == *name);
         let mut outcome = Deletion::NotFound;
         for runner in listed {

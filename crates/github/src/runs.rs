@@ -163,7 +163,7 @@ impl<C: Clock> GitHub<C> {
         let path = format!("{}/runs/{run}{attempt}/jobs", actions(repository)?);
         let path = format!("{path}?per_page={PER_PAGE}");
         let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
-        let all = self.pages(path, Absent::Thing, read);
+        let all = self.pages(Call::get(path), Absent::Thing, read);
         let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
         all.unwrap_or_else(|| Err(in_vain()))
     }

@@ -23,6 +23,9 @@ pub struct Settings {
     pub scope: Scope,
     /// As whom.
     pub login: Login,
+    /// More Apps that may do the same: each has a budget of its own at GitHub, and the one with the
+    /// most left serves. The webhooks are those of `login`.
+    pub more_apps: Vec<App>,
     /// The stack's prefix of runner names. No other runner is ever touched or listed.
     pub prefix: String,
     /// The runner group of JIT runners; 1 is the default group, and the only one of a repository.
@@ -38,6 +41,7 @@ impl Settings {
             base_url: GITHUB_API.to_owned(),
             scope,
             login,
+            more_apps: Vec::new(),
             prefix: prefix.to_owned(),
             runner_group: 1,
             extra_roots: None,

@@ -1,24 +1,26 @@
-//! One HTTP call: the headers GitHub wants, a time limit by the given clock, and silence for as long
-//! as a rate limit asks for it.
+//! One HTTP call: the headers GitHub wants, a time limit by the given clock, and a place in the
+//! caller's budget, which is silence for as long as a rate limit asks for it.
 //!
 //! Nothing is tried again here: an answer that was lost may have had its effect, and only the caller
 //! knows what that means.
 //!
-//! Not here: credentials (`login`), what a refusal means (`fault`).
+//! Not here: credentials (`login`), how much may be asked (`budget`), what a refusal means (`fault`).
 
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::time::Timestamp;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LINK,
+    USER_AGENT,
 };
 use hyper::{Method, Request};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -29,9 +31,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
+use crate::budget::{Budget, Hour, Priority, points};
 use crate::fault::{Absent, classify, quiet_for};
-use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
+use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT, CALLS_AT_ONCE_MAX, QUIET_MAX};
 use crate::settings::{BadSettings, Base, Settings};
 
 /// The version that every GitHub Enterprise Server still in support knows as well.
@@ -43,8 +47,23 @@ pub(crate) struct Wire<C> {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: Base,
     clock: Arc<C>,
-    /// By the monotonic clock: until when GitHub wants to be left alone.
-    quiet_until: Mutex<Duration>,
+}
+
+/// One credential's budget, and its calls under way.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    budget: Mutex<Budget>,
+    under_way: Semaphore,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self { budget: Mutex::default(), under_way: Semaphore::new(CALLS_AT_ONCE_MAX) }
+    }
+
+    pub(crate) fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One call.
@@ -53,19 +72,40 @@ pub(crate) struct Call {
     /// Under the base, beginning with a slash.
     pub(crate) path: String,
     pub(crate) body: Option<Value>,
+    /// The tag of what is known already.
+    pub(crate) seen: Option<String>,
+    pub(crate) priority: Priority,
 }
 
 impl Call {
+    fn new(method: Method, path: String, body: Option<Value>) -> Self {
+        Self { method, path, body, seen: None, priority: Priority::Read }
+    }
+
     pub(crate) fn get(path: String) -> Self {
-        Self { method: Method::GET, path, body: None }
+        Self::new(Method::GET, path, None)
     }
 
     pub(crate) fn post(path: String, body: Option<Value>) -> Self {
-        Self { method: Method::POST, path, body }
+        Self::new(Method::POST, path, body)
     }
 
     pub(crate) fn delete(path: String) -> Self {
-        Self { method: Method::DELETE, path, body: None }
+        Self::new(Method::DELETE, path, None)
+    }
+
+    /// Somebody waits for it.
+    pub(crate) fn urgent(self) -> Self {
+        Self { priority: Priority::Urgent, ..self }
+    }
+
+    /// Nobody waits for it.
+    pub(crate) fn housekeeping(self) -> Self {
+        Self { priority: Priority::Housekeeping, ..self }
+    }
+
+    pub(crate) fn points(&self) -> u32 {
+        points(self.method != Method::GET)
     }
 }
 
@@ -75,8 +115,11 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
     pub(crate) retry_after: Option<u64>,
+    pub(crate) limit: Option<u64>,
     pub(crate) remaining: Option<u64>,
     pub(crate) reset: Option<i64>,
+    /// What to show to be told only what is new.
+    pub(crate) tag: Option<String>,
     /// The path of the next page.
     pub(crate) next: Option<String>,
 }
@@ -99,13 +142,15 @@ impl Answer {
 /// Bodies hold tokens.
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, retry_after, remaining, reset, next, body } = self;
+        let Self { status, retry_after, limit, remaining, reset, tag, next, body } = self;
         f.debug_struct("Answer")
             .field("status", status)
             .field("bytes", &body.len())
             .field("retry_after", retry_after)
+            .field("limit", limit)
             .field("remaining", remaining)
             .field("reset", reset)
+            .field("tag", tag)
             .field("next", next)
             .finish()
     }
@@ -121,19 +166,24 @@ impl<C: Clock> Wire<C> {
         let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = https.enable_http1().wrap_connector(http);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, base, clock, quiet_until: Mutex::new(Duration::ZERO) })
+        Ok(Self { client, base, clock })
     }
 
     pub(crate) fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// Makes one call. A fault here means that there was no answer.
-    pub(crate) async fn send(&self, call: &Call, bearer: &Secret) -> Result<Answer, Fault> {
-        if self.clock.monotonic() < *self.quiet() {
-            return Err(Fault::Throttled);
-        }
+    /// Makes one call when its turn has come. A fault here means that there was no answer.
+    pub(crate) async fn send(
+        &self,
+        call: &Call,
+        bearer: &Secret,
+        meter: &Meter,
+    ) -> Result<Answer, Fault> {
         let request = self.request(call, bearer)?;
+        // It is never closed, so that waiting for it cannot fail.
+        let _under_way = meter.under_way.acquire().await;
+        self.turn(call, meter).await?;
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -151,17 +201,49 @@ impl<C: Clock> Wire<C> {
                 return Err(Fault::Unavailable(what));
             }
         };
-        if let Some(wait) = quiet_for(&answer, self.clock.now()) {
-            let wait_s = wait.as_secs();
-            tracing::warn!(path = %call.path, wait_s, "github limits the rate");
-            let mut quiet = self.quiet();
-            *quiet = (*quiet).max(self.clock.monotonic() + wait);
-        }
+        self.note(call, &answer, meter);
         Ok(answer)
     }
 
-    fn quiet(&self) -> std::sync::MutexGuard<'_, Duration> {
-        self.quiet_until.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the call's turn, or refuses it if that is too far away.
+    async fn turn(&self, call: &Call, meter: &Meter) -> Result<(), Fault> {
+        let points = call.points();
+        let latest = self.clock.monotonic() + call.priority.patience();
+        loop {
+            let now = self.clock.monotonic();
+            let wait = {
+                let mut budget = meter.budget();
+                let wait = budget.wait(now, call.priority, points);
+                if wait.is_zero() {
+                    budget.spend(now, points);
+                    return Ok(());
+                }
+                wait
+            };
+            if now + wait > latest {
+                return Err(Fault::Throttled);
+            }
+            self.clock.sleep(wait).await;
+        }
+    }
+
+    /// Keeps in mind what an answer says about limits.
+    fn note(&self, call: &Call, answer: &Answer, meter: &Meter) {
+        let (now, mono) = (self.clock.now(), self.clock.monotonic());
+        let mut budget = meter.budget();
+        if let (Some(limit), Some(remaining), Some(reset)) =
+            (answer.limit, answer.remaining, answer.reset)
+        {
+            // A second more: the window is told in whole seconds.
+            let reset = Timestamp::from_millis(reset.saturating_add(1).saturating_mul(1000));
+            let reset = mono + reset.since(now).min(QUIET_MAX);
+            budget.told(Hour { limit, remaining, reset });
+        }
+        if let Some(wait) = quiet_for(answer, now) {
+            let wait_s = wait.as_secs();
+            tracing::warn!(path = %call.path, wait_s, "github limits the rate");
+            budget.be_quiet(mono + wait);
+        }
     }
 
     fn request(&self, call: &Call, bearer: &Secret) -> Result<Request<Full<Bytes>>, Fault> {
@@ -176,6 +258,10 @@ impl<C: Clock> Wire<C> {
             headers.insert(ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
             headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
             headers.insert("x-github-api-version", HeaderValue::from_static(API_VERSION));
+            let seen = call.seen.as_deref().and_then(|tag| HeaderValue::from_str(tag).ok());
+            if let Some(tag) = seen {
+                headers.insert(IF_NONE_MATCH, tag);
+            }
             if call.body.is_some() {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             }
@@ -199,6 +285,8 @@ impl<C: Clock> Wire<C> {
             // A time of day instead of seconds is as good as no number: some wait is asked for.
             retry_after: header(headers, "retry-after")
                 .map(|text| text.parse().unwrap_or(crate::limits::QUIET_UNSAID.as_secs())),
+            limit: header(headers, "x-ratelimit-limit").and_then(|text| text.parse().ok()),
+            tag: header(headers, ETAG.as_str()).map(str::to_owned),
             remaining: header(headers, "x-ratelimit-remaining").and_then(|text| text.parse().ok()),
             reset: header(headers, "x-ratelimit-reset").and_then(|text| text.parse().ok()),
             next: next.and_then(|link| self.base.within(link)),
