@@ -134,7 +134,7 @@ impl Budget {
         match self.hour {
             Some(hour) if now < hour.reset => {
                 let kept = hour.limit * priority.leaves() / 100;
-                if hour.remaining > kept { Duration::ZERO } else { hour.reset - now }
+                if hour.remaining > kept { Duration::ZERO } else { hour.reset.saturating_sub(now) }
             }
             _ => Duration::ZERO,
         }
@@ -232,7 +232,10 @@ mod tests {
             used.push(budget.total);
         }
         assert_eq!(used, [450, 720, 900]);
-        assert_eq!(budget.wait(at(1000), Priority::Urgent, 5), POINTS_WINDOW - at(1000));
+        assert_eq!(
+            budget.wait(at(1000), Priority::Urgent, 5),
+            POINTS_WINDOW.saturating_sub(at(1000))
+        );
         assert_eq!(budget.left(at(1000)), 0);
         assert_eq!(budget.wait(POINTS_WINDOW, Priority::Housekeeping, 5), Duration::ZERO);
     }
@@ -245,8 +248,8 @@ mod tests {
         }
         let now = at(10_000);
         let wait = budget.wait(now, Priority::Urgent, 5);
-        assert_eq!(wait, POINTS_WINDOW - now, "the first ten points are enough");
-        let almost = now + wait - at(1);
+        assert_eq!(wait, POINTS_WINDOW.saturating_sub(now), "the first ten points are enough");
+        let almost = (now + wait).saturating_sub(at(1));
         assert_eq!(budget.wait(almost, Priority::Urgent, 5), at(1));
         assert_eq!(budget.wait(now + wait, Priority::Urgent, 5), Duration::ZERO);
     }

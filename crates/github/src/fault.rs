@@ -43,7 +43,8 @@ pub(crate) fn classify(answer: &Answer, absent: Absent) -> Fault {
             &said,
             "the credential is valid but may not do this: for an organisation's runners it needs \
              \"Self-hosted runners: write\", for a repository's \"Administration: write\", to read \
-             runs \"Actions: read\"",
+             runs \"Actions: read\", to cancel them \"Actions: write\", to say something at a commit \
+             \"Checks: write\" as an App and \"Commit statuses: write\" with a token",
         ),
         404 if absent == Absent::Scope => denied(
             status,

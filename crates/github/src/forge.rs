@@ -16,7 +16,10 @@ use crate::wire::within;
 
 impl<C: Clock> GitHub<C> {
     /// No method waits for longer than this room's own limit, however many calls it takes.
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub(crate) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
         within(self.wire.clock(), METHOD_TIMEOUT, work).await.unwrap_or_else(|| Err(in_vain()))
     }
 }

@@ -1,6 +1,6 @@
 //! GitHub: the only room that knows its JSON and its REST interface.
 //!
-//! [`GitHub`] is a small client behind the `Forge` port, as an App or with a personal access token,
+//! [`GitHub`] is a small client behind the ports `Forge` and `JobForge`, as an App or with a personal access token,
 //! for an organisation's runners or a repository's ([`Settings`]). Every refusal becomes a
 //! `bullpen_core::ports::Fault` in one table (`fault`). It takes its time from the `Clock` it is
 //! given, and never shows a secret.
@@ -14,10 +14,14 @@
 mod app;
 mod budget;
 mod client;
+mod contents;
+mod deliveries;
 mod fault;
 mod forge;
+mod job_forge;
 pub mod limits;
 mod login;
+mod notices;
 mod runners;
 mod runs;
 mod settings;
@@ -31,5 +35,5 @@ mod wire;
 pub use app::{AppKey, BadKey};
 pub use client::GitHub;
 pub use runners::{Jit, Listed, Token};
-pub use runs::{Status, WorkflowJob, WorkflowRun};
+pub use runs::{HeadRepository, Status, WorkflowJob, WorkflowRun};
 pub use settings::{App, BadSettings, GITHUB_API, Login, Scope, Settings};

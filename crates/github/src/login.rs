@@ -19,11 +19,14 @@ use crate::wire::{Answer, Call, Meter, Wire};
 pub(crate) struct Account {
     pub(crate) session: Session,
     pub(crate) meter: Meter,
+    /// An App has another budget than its installations.
+    as_app: Meter,
 }
 
 impl Account {
     pub(crate) fn new(login: &Login, scope: &Scope) -> Self {
-        Self { session: Session::new(login, scope), meter: Meter::new() }
+        let session = Session::new(login, scope);
+        Self { session, meter: Meter::new(), as_app: Meter::new() }
     }
 
     /// Makes a call. A token that GitHub no longer accepts is replaced once: a call that was refused
@@ -33,12 +36,12 @@ impl Account {
         wire: &Wire<C>,
         call: &Call,
     ) -> Result<Answer, Fault> {
-        let bearer = self.session.bearer(wire, &self.meter).await?;
+        let bearer = self.session.bearer(wire, &self.as_app).await?;
         let answer = wire.send(call, &bearer, &self.meter).await?;
         if answer.status != 401 || !self.session.refused(&bearer).await {
             return Ok(answer);
         }
-        let bearer = self.session.bearer(wire, &self.meter).await?;
+        let bearer = self.session.bearer(wire, &self.as_app).await?;
         wire.send(call, &bearer, &self.meter).await
     }
 
@@ -50,7 +53,7 @@ impl Account {
     ) -> Result<Option<Answer>, Fault> {
         let Session::App(session) = &self.session else { return Ok(None) };
         let jwt = session.jwt(wire.clock().now())?;
-        wire.send(call, &jwt, &self.meter).await.map(Some)
+        wire.send(call, &jwt, &self.as_app).await.map(Some)
     }
 }
 

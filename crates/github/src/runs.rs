@@ -2,6 +2,8 @@
 //!
 //! Not here: webhooks, which carry the same job in another frame (`webhook`).
 
+use std::collections::BTreeSet;
+
 use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
 use bullpen_core::job::{About, Conclusion, Fact, Said};
 use bullpen_core::ports::{Clock, Fault};
@@ -65,6 +67,15 @@ pub struct WorkflowRun {
     pub head_sha: String,
     /// What caused it, such as `push`.
     pub event: String,
+    /// Whose code it runs; none if that repository was deleted.
+    pub head_repository: Option<HeadRepository>,
+}
+
+/// The repository that the code of a run came from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct HeadRepository {
+    /// `owner/repo`.
+    pub full_name: String,
 }
 
 /// A job of a run.
@@ -135,6 +146,16 @@ const fn first() -> u32 {
 }
 
 #[derive(Deserialize)]
+struct RunsJson {
+    workflow_runs: Vec<RunId>,
+}
+
+#[derive(Deserialize)]
+struct RunId {
+    id: u64,
+}
+
+#[derive(Deserialize)]
 struct JobsJson {
     jobs: Vec<WorkflowJob>,
 }
@@ -144,6 +165,32 @@ impl<C: Clock> GitHub<C> {
     pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
         let path = format!("{}/runs/{run}", actions(repository)?);
         self.call(&Call::get(path)).await?.accepted(Absent::Thing)?.read("run")
+    }
+
+    /// The runs of a repository that may have a queued job: a run is in progress as soon as one of
+    /// its jobs is.
+    pub(crate) async fn unfinished_runs(
+        &self,
+        repository: &Repository,
+    ) -> Result<BTreeSet<u64>, Fault> {
+        let mut found = BTreeSet::new();
+        for status in ["queued", "in_progress"] {
+            let path = format!("{}/runs?status={status}&per_page={PER_PAGE}", actions(repository)?);
+            let read = |answer: &Answer| Ok(answer.read::<RunsJson>("list of runs")?.workflow_runs);
+            let runs = self.pages(Call::get(path).housekeeping(), Absent::Thing, read).await?;
+            found.extend(runs.into_iter().map(|run| run.id));
+        }
+        Ok(found)
+    }
+
+    /// Cancels the latest attempt of a run; one that is over stays as it is.
+    pub async fn cancel_run(&self, repository: &Repository, run: u64) -> Result<(), Fault> {
+        let path = format!("{}/runs/{run}/cancel", actions(repository)?);
+        let answer = self.call(&Call::post(path, None)).await?;
+        match answer.status {
+            404 | 409 => Ok(()),
+            _ => answer.accepted(Absent::Thing).map(drop),
+        }
     }
 
     /// One job.
@@ -170,9 +217,14 @@ impl<C: Clock> GitHub<C> {
 }
 
 fn actions(repository: &Repository) -> Result<String, Fault> {
+    Ok(format!("{}/actions", of_repository(repository)?))
+}
+
+/// The path that everything of a repository is under.
+pub(crate) fn of_repository(repository: &Repository) -> Result<String, Fault> {
     match repository.as_str().split_once('/') {
         Some((owner, name)) if is_name(owner) && is_name(name) => {
-            Ok(format!("/repos/{owner}/{name}/actions"))
+            Ok(format!("/repos/{owner}/{name}"))
         }
         _ => Err(Fault::Denied(format!("{repository} is not OWNER/NAME of a repository"))),
     }

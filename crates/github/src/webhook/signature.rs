@@ -48,9 +48,13 @@ impl fmt::Debug for Secrets {
 /// The value of `X-Hub-Signature-256` for these bytes.
 pub fn sign(secret: &Secret, body: &[u8]) -> String {
     let tag = hmac::sign(&Key::new(HMAC_SHA256, secret.reveal().as_bytes()), body);
+    format!("{PREFIX}{}", hex(tag.as_ref()))
+}
+
+/// In lowercase, as GitHub writes it.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    let hex = tag.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    PREFIX.chars().chain(hex).collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn unhex(text: &str) -> Option<[u8; DIGEST_BYTES]> {

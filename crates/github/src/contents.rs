@@ -1,0 +1,59 @@
+//! One small file of a repository: its configuration.
+//!
+//! Not here: what it says.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bullpen_core::ids::Repository;
+use bullpen_core::ports::{Clock, Fault, FileRead};
+use serde::Deserialize;
+
+use crate::client::GitHub;
+use crate::fault::Absent;
+use crate::runs::of_repository;
+use crate::wire::{Call, escaped};
+
+#[derive(Deserialize)]
+struct FileJson {
+    #[serde(default)]
+    encoding: String,
+    #[serde(default)]
+    content: String,
+}
+
+impl<C: Clock> GitHub<C> {
+    /// A file on the default branch. One that has not changed since `seen` costs nothing of the
+    /// hour's calls.
+    pub(crate) async fn contents(
+        &self,
+        repository: &Repository,
+        path: &str,
+        seen: Option<&str>,
+    ) -> Result<FileRead, Fault> {
+        let segments: Vec<String> = path.split('/').map(escaped).collect();
+        let path = format!("{}/contents/{}", of_repository(repository)?, segments.join("/"));
+        let call = Call { seen: seen.map(str::to_owned), ..Call::get(path) };
+        let answer = self.call(&call).await?;
+        match answer.status {
+            304 => Ok(FileRead::Unchanged),
+            404 => Ok(FileRead::Absent),
+            _ => {
+                let answer = answer.accepted(Absent::Thing)?;
+                let text = decoded(&answer.read("file")?)?;
+                Ok(FileRead::Read { text, tag: answer.tag })
+            }
+        }
+    }
+}
+
+fn decoded(file: &FileJson) -> Result<String, Fault> {
+    let unreadable = |why: &str| Fault::Unreadable(format!("GitHub's file: {why}"));
+    // GitHub leaves out what is larger than a megabyte, and lists directories in another shape.
+    if file.encoding != "base64" {
+        return Err(unreadable("it is too large, or not a file"));
+    }
+    // GitHub breaks lines.
+    let packed: String = file.content.split_whitespace().collect();
+    let bytes = BASE64_STANDARD.decode(packed).map_err(|_| unreadable("it is not base64"))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
+}

@@ -1,0 +1,67 @@
+//! What became of the App's webhooks, and sending them again. GitHub never does by itself.
+//!
+//! Not here: webhooks of organisations and repositories, which only their owners can ask about; jobs
+//! that they failed to announce are found by looking (`runs`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ports::{Clock, Fault, LostDelivery};
+use bullpen_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::client::GitHub;
+use crate::fault::Absent;
+use crate::limits::{DELIVERY_PAGES_MAX, PER_PAGE};
+use crate::wire::Call;
+
+/// The only event whose loss costs anything.
+const EVENT: &str = "workflow_job";
+
+#[derive(Clone, Debug, Deserialize)]
+struct DeliveryJson {
+    id: u64,
+    guid: String,
+    delivered_at: Timestamp,
+    status_code: u16,
+    event: String,
+}
+
+impl<C: Clock> GitHub<C> {
+    pub(crate) async fn undelivered(&self, since: Timestamp) -> Result<Vec<LostDelivery>, Fault> {
+        let mut seen = Vec::new();
+        let mut next = Some(format!("/app/hook/deliveries?per_page={PER_PAGE}"));
+        for _ in 0..DELIVERY_PAGES_MAX {
+            let Some(path) = next else { break };
+            let Some(answer) = self.call_as_app(&Call::get(path).housekeeping()).await? else {
+                return Ok(Vec::new());
+            };
+            let answer = answer.accepted(Absent::Scope)?;
+            let page: Vec<DeliveryJson> = answer.read("list of deliveries")?;
+            // The newest are first.
+            let is_last = page.last().is_none_or(|oldest| oldest.delivered_at < since);
+            seen.extend(page);
+            next = answer.next.filter(|_| !is_last);
+        }
+        Ok(lost(seen, since))
+    }
+
+    pub(crate) async fn deliver_again(&self, id: u64) -> Result<(), Fault> {
+        let call = Call::post(format!("/app/hook/deliveries/{id}/attempts"), None);
+        match self.call_as_app(&call).await? {
+            Some(answer) => answer.accepted(Absent::Thing).map(drop),
+            None => Err(Fault::Denied("only an App can have its webhooks sent again".to_owned())),
+        }
+    }
+}
+
+/// Events of which no attempt arrived, each as its latest attempt.
+fn lost(seen: Vec<DeliveryJson>, since: Timestamp) -> Vec<LostDelivery> {
+    let mut by_guid: BTreeMap<String, Vec<DeliveryJson>> = BTreeMap::new();
+    for delivery in seen.into_iter().filter(|it| it.event == EVENT && it.delivered_at >= since) {
+        by_guid.entry(delivery.guid.clone()).or_default().push(delivery);
+    }
+    let arrived = |it: &DeliveryJson| (200..300).contains(&it.status_code);
+    let never = by_guid.into_values().filter(|attempts| !attempts.iter().any(arrived));
+    let latest = never.filter_map(|attempts| attempts.into_iter().max_by_key(|it| it.delivered_at));
+    latest.map(|it| LostDelivery { id: it.id, guid: it.guid, at: it.delivered_at }).collect()
+}

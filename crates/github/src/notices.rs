@@ -1,0 +1,104 @@
+//! A word to a job's author, at the commit: a check run as an App, a status with a token.
+//!
+//! Not here: when there is something to say, and what (`bullpen_core::job::Reason`).
+
+use bullpen_core::ports::{Clock, Fault, Notice};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::client::GitHub;
+use crate::fault::Absent;
+use crate::limits::{DESCRIPTION_CHARS_MAX, PER_PAGE};
+use crate::runs::of_repository;
+use crate::settings::is_name;
+use crate::wire::{Answer, Call};
+
+/// What the check run, or the status, is called.
+const NAME: &str = "bullpen";
+
+#[derive(Deserialize)]
+struct ChecksJson {
+    check_runs: Vec<CheckJson>,
+}
+
+#[derive(Deserialize)]
+struct CheckJson {
+    #[serde(default)]
+    external_id: Option<String>,
+}
+
+impl<C: Clock> GitHub<C> {
+    pub(crate) async fn notify(&self, notice: &Notice) -> Result<(), Fault> {
+        let repository = of_repository(&notice.repository)?;
+        let commit = &notice.commit;
+        // It becomes part of a path.
+        if !is_name(commit) {
+            return Err(Fault::Denied(format!("{commit:?} is not a commit")));
+        }
+        if self.is_app() {
+            self.check(&repository, notice).await
+        } else {
+            self.status(&repository, notice).await
+        }
+    }
+
+    async fn check(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
+        if self.is_said(repository, notice).await? {
+            return Ok(());
+        }
+        let (job, reason) = (&notice.name, &notice.reason);
+        let body = json!({
+            "name": NAME,
+            "head_sha": notice.commit,
+            "external_id": notice.job,
+            "status": "completed",
+            "conclusion": "failure",
+            "output": {
+                "title": format!("No runner for {job}"),
+                "summary": format!("{job}: {reason}.\n\nWhat to do: {}.\n", reason.advice()),
+            },
+        });
+        let call = Call::post(format!("{repository}/check-runs"), Some(body));
+        self.call(&call).await?.accepted(Absent::Scope).map(drop)
+    }
+
+    /// Whether the answer to an earlier attempt was lost, and only the answer.
+    async fn is_said(&self, repository: &str, notice: &Notice) -> Result<bool, Fault> {
+        let path = format!("{repository}/commits/{}/check-runs", notice.commit);
+        let path = format!("{path}?check_name={NAME}&filter=all&per_page={PER_PAGE}");
+        let read = |answer: &Answer| Ok(answer.read::<ChecksJson>("list of checks")?.check_runs);
+        let checks = self.pages(Call::get(path), Absent::Scope, read).await?;
+        Ok(checks.iter().any(|check| check.external_id.as_deref() == Some(notice.job.as_str())))
+    }
+
+    /// The same again changes nothing: of one name only the latest is shown.
+    async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
+        let text = format!("{}: {}; {}", notice.name, notice.reason, notice.reason.advice());
+        let body = json!({"state": "error", "context": NAME, "description": shortened(&text)});
+        let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
+        self.call(&call).await?.accepted(Absent::Scope).map(drop)
+    }
+}
+
+/// As much of it as GitHub takes.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= DESCRIPTION_CHARS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(DESCRIPTION_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_as_long_as_github_takes() {
+        assert_eq!(shortened("short"), "short");
+        let exact = "ä".repeat(DESCRIPTION_CHARS_MAX);
+        assert_eq!(shortened(&exact), exact);
+        let long = shortened(&"ä".repeat(DESCRIPTION_CHARS_MAX + 1));
+        assert_eq!(long.chars().count(), DESCRIPTION_CHARS_MAX);
+        assert!(long.ends_with("ä…"), "{long}");
+    }
+}
