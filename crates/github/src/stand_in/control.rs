@@ -9,9 +9,10 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use serde::Serialize;
 
+use super::hooks::Hook;
 use super::http::{Ask, Reply};
 use super::levers::Levers;
-use super::protocol::{Completed, JobOrder, JobView, Register, Remove};
+use super::protocol::{Completed, FileOrder, JobOrder, JobView, Register, Remove};
 use super::state::{Job, Refused, State};
 use super::world::World;
 use crate::settings::Scope;
@@ -48,6 +49,26 @@ pub(super) async fn hands(ask: &Ask, world: &World) -> Reply {
             let id = id.parse().unwrap_or_default();
             done(202, world.act(|state, now| state.cancel(id, now)))
         }
+        ("POST", ["jobs", id, "approve"]) => {
+            let id = id.parse().unwrap_or_default();
+            done(202, world.act(|state, now| state.approve(id, now)))
+        }
+        ("PUT", ["hook"]) => match ask.read::<Hook>() {
+            Ok(hook) if !hook.is_local() => Reply::refusal(422, "url is not on loopback"),
+            Ok(hook) => {
+                world.act(|state, _| state.outbox.hook = Some(hook));
+                Reply::empty(204)
+            }
+            Err(refusal) => refusal,
+        },
+        ("PUT", ["files"]) => match ask.read::<FileOrder>() {
+            Ok(FileOrder { repository, path, text }) => {
+                world.act(|state, _| state.files.insert((repository, path), text));
+                Reply::empty(204)
+            }
+            Err(refusal) => refusal,
+        },
+        ("GET", ["notices"]) => Reply::json(200, world.look(|state, _| state.notices.clone())),
         ("GET", ["runners"]) => {
             let all = world.act(|state, now| {
                 state.runners.values().map(|runner| runner.view(now)).collect::<Vec<_>>()

@@ -11,6 +11,7 @@ use bullpen_core::time::Timestamp;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde::Deserialize;
 
+use super::hooks::Hook;
 use super::http::{Ask, Reply};
 use super::state::{Kind, State};
 use crate::settings::Scope;
@@ -22,13 +23,24 @@ pub struct Options {
     pub tokens: Option<Vec<Secret>>,
     /// The App it knows.
     pub app: Option<KnownApp>,
+    /// More Apps that it knows.
+    pub more_apps: Vec<KnownApp>,
+    /// Where webhooks go; nowhere until this is known.
+    pub hook: Option<Hook>,
     /// Calls an hour, for each bearer.
     pub calls_per_hour: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tokens: None, app: None, calls_per_hour: 5_000 }
+        Self { tokens: None, app: None, more_apps: Vec::new(), hook: None, calls_per_hour: 5_000 }
+    }
+}
+
+impl Options {
+    /// The App of this id.
+    pub(super) fn app(&self, id: &str) -> Option<&KnownApp> {
+        self.app.iter().chain(&self.more_apps).find(|app| app.id == id)
     }
 }
 
@@ -48,8 +60,8 @@ pub struct KnownApp {
 pub(super) enum Caller {
     /// A personal access token, which may do everything here.
     Person,
-    /// An App itself, which may do nothing but become an installation.
-    App,
+    /// The App of this id itself, which may become an installation and ask about its webhooks.
+    App(String),
     /// An installation of it on this account.
     Installation(String),
 }
@@ -59,7 +71,7 @@ impl Caller {
     pub(super) fn may_see(&self, owner: &str) -> bool {
         match self {
             Self::Person => true,
-            Self::App => false,
+            Self::App(_) => false,
             Self::Installation(account) => account.eq_ignore_ascii_case(owner),
         }
     }
@@ -83,7 +95,7 @@ pub(super) fn caller(
     }
     let bad = || Reply::refusal(401, "Bad credentials");
     if bearer.split('.').count() == 3 {
-        return judge_jwt(bearer, options.app.as_ref(), now).map(|()| Caller::App);
+        return judge_jwt(bearer, options, now).map(Caller::App);
     }
     let known = match &options.tokens {
         // An installation's token that is not granted has expired or was made up.
@@ -100,24 +112,21 @@ struct Claims {
     iss: String,
 }
 
-fn judge_jwt(jwt: &str, app: Option<&KnownApp>, now: Timestamp) -> Result<(), Reply> {
+fn judge_jwt(jwt: &str, options: &Options, now: Timestamp) -> Result<String, Reply> {
     let refuse = |message| Err(Reply::refusal(401, message));
     let undecodable = "A JSON web token could not be decoded";
-    let Some(app) = app else { return refuse("Integration not found") };
     let Some((signed, signature)) = jwt.rsplit_once('.') else { return refuse(undecodable) };
     let Ok(signature) = BASE64_URL_SAFE_NO_PAD.decode(signature) else {
         return refuse(undecodable);
     };
-    let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &app.public_key);
-    if key.verify(signed.as_bytes(), &signature).is_err() {
-        return refuse(undecodable);
-    }
     let claims = signed.split_once('.').and_then(|(_, it)| BASE64_URL_SAFE_NO_PAD.decode(it).ok());
     let claims = claims.and_then(|bytes| serde_json::from_slice::<Claims>(&bytes).ok());
     let Some(claims) = claims else { return refuse(undecodable) };
     let now = now.as_millis().div_euclid(1000);
-    if claims.iss != app.id {
-        return refuse("Integration not found");
+    let Some(app) = options.app(&claims.iss) else { return refuse("Integration not found") };
+    let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &app.public_key);
+    if key.verify(signed.as_bytes(), &signature).is_err() {
+        return refuse(undecodable);
     }
     if claims.iat > now {
         return refuse(
@@ -129,5 +138,5 @@ fn judge_jwt(jwt: &str, app: Option<&KnownApp>, now: Timestamp) -> Result<(), Re
             "'Expiration time' claim ('exp') must be a numeric value representing the future time at which the assertion expires",
         );
     }
-    Ok(())
+    Ok(claims.iss)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
@@ -26,6 +26,8 @@ pub(super) struct Ask {
     pub(super) has_agent: bool,
     pub(super) is_json: bool,
     pub(super) version: Option<String>,
+    /// The tag of what the caller knows already.
+    pub(super) seen: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -56,6 +58,7 @@ impl Ask {
             has_agent: parts.headers.contains_key(USER_AGENT),
             is_json: content.starts_with("application/json"),
             version: header("x-github-api-version"),
+            seen: header(IF_NONE_MATCH.as_str()),
             body,
         }
     }

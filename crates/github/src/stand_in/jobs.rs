@@ -35,6 +35,7 @@ impl Job {
     /// GitHub's word for where it stands. It is queued until a runner starts it.
     pub(super) const fn status(&self) -> &'static str {
         match self.stage {
+            Stage::Held => "waiting",
             Stage::Queued | Stage::Given { .. } => "queued",
             Stage::Running => "in_progress",
             Stage::Over(_) => "completed",
@@ -44,7 +45,7 @@ impl Job {
     pub(super) const fn conclusion(&self) -> Option<Conclusion> {
         match self.stage {
             Stage::Over(conclusion) => Some(conclusion),
-            Stage::Queued | Stage::Given { .. } | Stage::Running => None,
+            Stage::Held | Stage::Queued | Stage::Given { .. } | Stage::Running => None,
         }
     }
 
@@ -89,17 +90,35 @@ impl State {
             run,
             attempt: order.run_attempt.unwrap_or(1),
             name: order.name.clone().unwrap_or_else(|| format!("job-{id}")),
+            stage: if order.held { Stage::Held } else { Stage::Queued },
             order,
-            stage: Stage::Queued,
             cancelling: false,
             runner: None,
             created: now,
             started: None,
             completed: None,
         };
+        let is_held = job.stage == Stage::Held;
         self.jobs.insert(id, job);
+        if is_held {
+            self.announce(id, "waiting", now);
+        }
+        // With a gate as well: as `queued`, with a status that says otherwise.
+        self.announce(id, "queued", now);
         self.assign(now);
         self.jobs[&id].view()
+    }
+
+    /// Somebody opens the gate.
+    pub(super) fn approve(&mut self, id: u64, now: Timestamp) -> Result<(), Refused> {
+        let job = self.jobs.get_mut(&id).ok_or(Refused::Missing)?;
+        if job.stage != Stage::Held {
+            return Err(Refused::Conflict);
+        }
+        job.stage = Stage::Queued;
+        self.announce(id, "queued", now);
+        self.assign(now);
+        Ok(())
     }
 
     /// What the passing of time has done, then [`State::assign`].
@@ -110,7 +129,7 @@ impl State {
             let lost = match job.stage {
                 Stage::Given { at } => now.since(at) >= STARTED_WITHIN,
                 Stage::Running => runner.polls == 0 && now.since(runner.seen) >= LOST_AFTER,
-                Stage::Queued | Stage::Over(_) => false,
+                Stage::Held | Stage::Queued | Stage::Over(_) => false,
             };
             if lost {
                 overdue.push((runner.id, job.id));
@@ -172,11 +191,13 @@ impl State {
             Stage::Given { .. } => {
                 job.stage = Stage::Running;
                 job.started = Some(now);
+                let id = job.id;
+                self.announce(id, "in_progress", now);
                 Ok(())
             }
             // Its first answer was lost.
             Stage::Running => Ok(()),
-            Stage::Queued | Stage::Over(_) => Err(Refused::Conflict),
+            Stage::Held | Stage::Queued | Stage::Over(_) => Err(Refused::Conflict),
         }
     }
 
@@ -198,9 +219,10 @@ impl State {
     }
 
     pub(super) fn finish(&mut self, runner: u64, job: u64, conclusion: Conclusion, now: Timestamp) {
-        if let Some(job) = self.jobs.get_mut(&job) {
-            job.stage = Stage::Over(conclusion);
-            job.completed = Some(now);
+        if let Some(row) = self.jobs.get_mut(&job) {
+            row.stage = Stage::Over(conclusion);
+            row.completed = Some(now);
+            self.announce(job, "completed", now);
         }
         if let Some(row) = self.runners.get_mut(&runner) {
             row.job = None;
@@ -216,13 +238,14 @@ impl State {
         match job.stage {
             Stage::Over(_) => return Err(Refused::Conflict),
             Stage::Running => job.cancelling = true,
-            Stage::Queued | Stage::Given { .. } => {
+            Stage::Held | Stage::Queued | Stage::Given { .. } => {
                 let runner = job.runner.take();
                 job.stage = Stage::Over(Conclusion::Cancelled);
                 job.completed = Some(now);
                 if let Some(runner) = runner.and_then(|(id, _)| self.runners.get_mut(&id)) {
                     runner.job = None;
                 }
+                self.announce(id, "completed", now);
             }
         }
         self.assign(now);

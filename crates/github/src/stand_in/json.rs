@@ -7,7 +7,8 @@
 use bullpen_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::protocol::Conclusion;
+use super::hooks::Parcel;
+use super::protocol::{Conclusion, NoticeView};
 use super::state::{Job, Runner};
 
 /// Labels that a runner program sets by itself; GitHub calls them read-only.
@@ -80,6 +81,8 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
     let api = format!("{base}/repos/{repository}");
     let url = format!("{api}/actions/runs/{}", first.run);
     let updated = jobs.iter().filter_map(|job| job.completed.or(job.started)).max();
+    let head = first.order.fork.as_deref().unwrap_or(repository);
+    let head_repository = minimal_repository(head, base);
     let repository = minimal_repository(repository, base);
     Some(json!({
         "id": first.run,
@@ -113,7 +116,7 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
         "workflow_url": format!("{api}/actions/workflows/1"),
         "head_commit": null,
         "repository": repository,
-        "head_repository": repository,
+        "head_repository": head_repository,
     }))
 }
 
@@ -181,7 +184,8 @@ pub(super) fn installation(id: u64, login: &str, base: &str, now: Timestamp) -> 
 /// The schema `app-permissions`, as far as we need any.
 pub(super) fn permissions() -> Value {
     json!({
-        "actions": "write", "administration": "write", "metadata": "read",
+        "actions": "write", "administration": "write", "metadata": "read", "checks": "write",
+        "contents": "read",
         "organization_self_hosted_runners": "write",
     })
 }
@@ -194,6 +198,132 @@ fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
         let worst = worst.into_iter().find(|one| conclusions.contains(one));
         return ("completed", Some(worst.unwrap_or(Conclusion::Success)));
     }
-    let untouched = jobs.iter().all(|job| job.status() == "queued");
+    let untouched = jobs.iter().all(|job| ["queued", "waiting"].contains(&job.status()));
     (if untouched { "queued" } else { "in_progress" }, None)
+}
+
+/// A `workflow_job` webhook.
+pub(super) fn workflow_job(action: &str, row: &Job, base: &str) -> Value {
+    let repository = &row.order.repository;
+    let (owner, _) = repository.split_once('/').unwrap_or_default();
+    let organization = with_urls(
+        json!({
+            "login": owner, "id": 1, "node_id": "organization-1", "description": null,
+            "url": format!("{base}/orgs/{owner}"),
+        }),
+        "repos events hooks issues members public_members avatar",
+        &format!("{base}/orgs/{owner}"),
+    );
+    json!({
+        "action": action,
+        "workflow_job": job(row, base),
+        "repository": full_repository(repository, base),
+        "organization": organization,
+        "installation": {"id": 1, "node_id": "installation-1"},
+        "sender": account(owner, base),
+    })
+}
+
+/// The schema `repository` of webhooks.
+fn full_repository(repository: &str, base: &str) -> Value {
+    let mut fields = minimal_repository(repository, base);
+    let api = fields["url"].clone();
+    for name in ["git_url", "ssh_url", "clone_url", "svn_url"] {
+        fields[name] = api.clone();
+    }
+    for name in ["size", "stargazers_count", "watchers_count", "forks_count", "open_issues_count"] {
+        fields[name] = 0.into();
+    }
+    for name in ["forks", "open_issues", "watchers"] {
+        fields[name] = 0.into();
+    }
+    for name in ["has_issues", "has_projects", "has_downloads", "has_wiki", "has_pages"] {
+        fields[name] = false.into();
+    }
+    for name in ["archived", "is_template", "web_commit_signoff_required"] {
+        fields[name] = false.into();
+    }
+    for name in ["homepage", "language", "mirror_url", "license"] {
+        fields[name] = Value::Null;
+    }
+    for name in ["created_at", "updated_at", "pushed_at"] {
+        fields[name] = "2026-01-01T00:00:00Z".into();
+    }
+    fields["default_branch"] = "main".into();
+    fields["visibility"] = "private".into();
+    fields["topics"] = json!([]);
+    fields["custom_properties"] = json!({});
+    fields
+}
+
+/// The schema `check-run`.
+pub(super) fn check(notice: &NoticeView, base: &str) -> Value {
+    let url = format!("{base}/repos/{}/check-runs/{}", notice.repository, notice.id);
+    json!({
+        "id": notice.id,
+        "node_id": format!("check-{}", notice.id),
+        "head_sha": notice.commit,
+        "name": notice.name,
+        "external_id": notice.external_id,
+        "url": url,
+        "html_url": url,
+        "details_url": url,
+        "status": "completed",
+        "conclusion": notice.outcome,
+        "started_at": notice.at,
+        "completed_at": notice.at,
+        "output": {
+            "title": notice.title, "summary": notice.text, "text": null,
+            "annotations_count": 0, "annotations_url": format!("{url}/annotations"),
+        },
+        "check_suite": {"id": 1},
+        "app": null,
+        "pull_requests": [],
+    })
+}
+
+/// The schema `status`.
+pub(super) fn status(notice: &NoticeView, base: &str) -> Value {
+    json!({
+        "id": notice.id,
+        "node_id": format!("status-{}", notice.id),
+        "url": format!("{base}/repos/{}/statuses/{}", notice.repository, notice.commit),
+        "avatar_url": null,
+        "state": notice.outcome,
+        "description": notice.text,
+        "target_url": null,
+        "context": notice.name,
+        "created_at": notice.at,
+        "updated_at": notice.at,
+        "creator": null,
+    })
+}
+
+/// The schema `content-file`.
+pub(super) fn file(repository: &str, path: &str, size: usize, packed: &str, base: &str) -> Value {
+    let url = format!("{base}/repos/{repository}/contents/{path}");
+    json!({
+        "type": "file", "encoding": "base64", "size": size, "content": packed, "path": path,
+        "name": path.rsplit('/').next(), "sha": SHA, "url": url, "git_url": url, "html_url": url,
+        "download_url": url, "_links": {"git": url, "html": url, "self": url},
+    })
+}
+
+/// The schema `hook-delivery-item`.
+pub(super) fn delivery(parcel: &Parcel) -> Value {
+    let (at, code) = parcel.tried.unwrap_or((Timestamp::EPOCH, 0));
+    json!({
+        "id": parcel.id,
+        "guid": parcel.guid,
+        "delivered_at": at,
+        "redelivery": parcel.redelivery,
+        "duration": 0.03,
+        "status": if (200..300).contains(&code) { "OK" } else { "Invalid HTTP Response" },
+        "status_code": code,
+        "event": Parcel::EVENT,
+        "action": parcel.action,
+        "installation_id": 1,
+        "repository_id": 1,
+        "throttled_at": null,
+    })
 }

@@ -16,10 +16,31 @@ pub struct Levers {
     pub refuse_credentials: bool,
     /// Every call is limited.
     pub rate_limit: Option<RateLimit>,
+    /// Every bearer may use so many points in a minute: one for a read, five for a write.
+    pub points_per_minute: Option<u32>,
+    /// What happens to webhooks.
+    pub webhooks: WebhookLevers,
     /// Every answer takes this long.
     pub slow_ms: u64,
     /// So many calls take effect, and their answers are lost.
     pub lose_answers: u32,
+}
+
+/// What happens to webhooks. Those that are already on their way are not reached by `lose`, `double`
+/// and `delay_ms`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebhookLevers {
+    /// So many are never sent, and nobody will ever know.
+    pub lose: u32,
+    /// Each is sent twice, under one id.
+    pub double: bool,
+    /// Each is sent this much later.
+    pub delay_ms: u64,
+    /// None is sent until this is let go.
+    pub hold: bool,
+    /// Of those that are due the newest is sent first.
+    pub newest_first: bool,
 }
 
 /// How GitHub is down.

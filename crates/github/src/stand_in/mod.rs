@@ -2,8 +2,8 @@
 //! status codes, error bodies, page links and rate-limit headers.
 //!
 //! It answers what this room asks of GitHub: installation tokens for an App (it checks the JWT),
-//! registration and removal tokens, JIT configurations, runners, runs and jobs; the same under
-//! `/api/v3`, as GitHub Enterprise Server has it. Runner programs speak [`protocol`] with it instead
+//! registration and removal tokens, JIT configurations, runners, runs and jobs, files, check runs and
+//! statuses, deliveries of webhooks; the same under `/api/v3`, as GitHub Enterprise Server has it. Runner programs speak [`protocol`] with it instead
 //! of GitHub's private one, and tests queue jobs and pull [`Levers`] by the same, or directly.
 //!
 //! Jobs go to any online idle runner whose labels contain theirs, so that runners can be taken by
@@ -11,7 +11,9 @@
 //!
 //! [`runner`] is a runner program for it.
 //!
-//! Not here: webhooks, logs, artifacts, checks.
+//! It sends webhooks about jobs, signed, to one address on loopback.
+//!
+//! Not here: logs, artifacts, webhooks about anything else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,11 +25,13 @@ use tokio::task::JoinHandle;
 
 mod control;
 mod door;
+mod hooks;
 mod http;
 mod jobs;
 mod json;
 mod levers;
 pub mod protocol;
+mod repository;
 mod rest;
 pub mod runner;
 mod runners;
@@ -36,10 +40,11 @@ mod state;
 mod world;
 
 pub use door::{KnownApp, Options};
-pub use levers::{Levers, Outage, RateLimit};
+pub use hooks::Hook;
+pub use levers::{Levers, Outage, RateLimit, WebhookLevers};
 pub use runners::ONLINE_FOR;
 
-use protocol::{JobOrder, JobView, RunnerView};
+use protocol::{JobOrder, JobView, NoticeView, RunnerView};
 use world::World;
 
 /// A running stand-in. It ends when it is dropped, and every connection with it.
@@ -69,7 +74,12 @@ impl StandIn {
         }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
+        let hook = options.hook.clone();
         let world = Arc::new(World::new(options, clock));
+        world.act(|state, _| {
+            state.base = format!("http://{address}");
+            state.outbox.hook = hook;
+        });
         #[expect(
             clippy::disallowed_methods,
             reason = "the stand-in holds the task and ends it; the task holds its connections"
@@ -108,6 +118,50 @@ impl StandIn {
     /// Makes every token that was handed out worthless, as revoking them does.
     pub fn revoke_tokens(&self) {
         self.world.act(|state, _| state.tokens.clear());
+    }
+
+    /// Has webhooks sent there from now on, which must be on loopback.
+    pub fn hook(&self, hook: Hook) -> io::Result<()> {
+        if !hook.is_local() {
+            let text = format!("{} is not http on loopback", hook.url);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.world.act(|state, _| state.outbox.hook = Some(hook));
+        Ok(())
+    }
+
+    /// Waits until every webhook was sent, or none can be.
+    pub async fn webhooks_sent(&self) {
+        self.world.until(|state, _| state.outbox.is_empty().then_some(())).await;
+    }
+
+    /// What webhooks were answered with, in the order they were sent; 502 for what did not arrive.
+    pub fn webhook_answers(&self) -> Vec<u16> {
+        let answers = |state: &mut state::State, _| {
+            state.outbox.log.iter().filter_map(|it| it.tried.map(|(_, code)| code)).collect()
+        };
+        self.world.look(answers)
+    }
+
+    /// Opens the gate of a job that is held back. False if it is not.
+    pub fn approve(&self, job: u64) -> bool {
+        self.world.act(|state, now| state.approve(job, now)).is_ok()
+    }
+
+    /// Puts a file into a repository.
+    pub fn put_file(&self, repository: &str, path: &str, text: &str) {
+        let key = (repository.to_owned(), path.to_owned());
+        self.world.act(|state, _| state.files.insert(key, text.to_owned()));
+    }
+
+    /// All check runs and statuses, in the order they were made.
+    pub fn notices(&self) -> Vec<NoticeView> {
+        self.world.look(|state, _| state.notices.clone())
+    }
+
+    /// How many calls were refused for their number.
+    pub fn limited(&self) -> u64 {
+        self.world.look(|state, _| state.limited)
     }
 
     /// Queues a job.

@@ -40,6 +40,10 @@
 //! - `POST /_stand-in/jobs` with [`JobOrder`]: `201` with [`JobView`].
 //! - `GET /_stand-in/jobs`, all of them; `GET /_stand-in/jobs/{id}?wait=SECONDS`, one, as soon as it
 //!   is over or when the time has passed; `POST /_stand-in/jobs/{id}/cancel`: `202`.
+//! - `POST /_stand-in/jobs/{id}/approve`: `202`; opens the gate of a job that is held.
+//! - `PUT /_stand-in/hook` with [`Hook`](super::Hook): where webhooks go from now on. `204`.
+//! - `PUT /_stand-in/files` with [`FileOrder`]: a file of a repository. `204`.
+//! - `GET /_stand-in/notices`: a list of [`NoticeView`].
 //! - `GET /_stand-in/runners`: a list of [`RunnerView`].
 //! - `GET` and `PUT /_stand-in/levers` with [`Levers`](super::Levers).
 //!
@@ -180,6 +184,49 @@ pub struct JobOrder {
     /// Variables that the script sees.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Whether a gate holds it back until somebody approves.
+    #[serde(default)]
+    pub held: bool,
+    /// The fork whose code it runs; its own repository if there is none.
+    #[serde(default)]
+    pub fork: Option<String>,
+}
+
+/// A file of a repository.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileOrder {
+    /// `owner/repo`.
+    pub repository: String,
+    /// Where in it.
+    pub path: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// A check run or a commit status, as a test sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeView {
+    /// Its id.
+    pub id: u64,
+    /// `owner/repo`.
+    pub repository: String,
+    /// At which commit.
+    pub commit: String,
+    /// Whether it is a check run.
+    pub is_check: bool,
+    /// What it is called.
+    pub name: String,
+    /// What its author calls it.
+    pub external_id: Option<String>,
+    /// GitHub's word for how it stands.
+    pub outcome: String,
+    /// Its title.
+    pub title: String,
+    /// What it says.
+    pub text: String,
+    /// When it was said.
+    pub at: Timestamp,
 }
 
 /// A job as a test sees it.
@@ -197,7 +244,7 @@ pub struct JobView {
     pub run_attempt: u32,
     /// What it asks of a runner.
     pub labels: Vec<String>,
-    /// `queued`, `in_progress` or `completed`.
+    /// `waiting`, `queued`, `in_progress` or `completed`.
     pub status: String,
     /// How it ended.
     pub conclusion: Option<Conclusion>,

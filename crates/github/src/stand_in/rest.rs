@@ -2,17 +2,21 @@
 //!
 //! Not here: the runners' protocol and a test's hands (`control`).
 
+use std::time::Duration;
+
 use bullpen_core::time::Timestamp;
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::door::{Caller, Options, caller};
+use super::door::{Caller, KnownApp, Options, caller};
 use super::http::{Ask, Reply};
 use super::json;
+use super::repository;
 use super::state::{Kind, Refused, State};
 use crate::settings::Scope;
 
+const MINUTE: Duration = Duration::from_secs(60);
 const VERSIONS: &[&str] = &["2022-11-28", "2026-03-10"];
 /// As many labels as GitHub takes.
 const LABELS_MAX: usize = 100;
@@ -32,10 +36,17 @@ pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Times
         Ok(who) => who,
         Err(refusal) => return refusal,
     };
-    if let Err(refusal) = budget(ask, state, options, now) {
+    let fits = budget(ask, state, options, now).and_then(|()| points(ask, state, now));
+    if let Err(refusal) = fits {
+        state.limited += 1;
         return refusal;
     }
     let mut reply = route(ask, state, options, &who, now);
+    if reply.status == 304 {
+        // What has not changed is free.
+        let used = state.used.entry(ask.bearer.clone().unwrap_or_default()).or_default();
+        used.1 = used.1.saturating_sub(1);
+    }
     reply.headers.extend(limits(ask, state, options, now));
     reply
 }
@@ -55,6 +66,23 @@ fn budget(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Re
         return Ok(());
     }
     Err(over_budget(ask, state, options, now))
+}
+
+/// Counts a call's points, or refuses it if the minute's are used up.
+fn points(ask: &Ask, state: &mut State, now: Timestamp) -> Result<(), Reply> {
+    let Some(most) = state.levers.points_per_minute else { return Ok(()) };
+    let cost = if ask.method == Method::GET { 1 } else { 5 };
+    let spent = state.points.entry(ask.bearer.clone().unwrap_or_default()).or_default();
+    spent.retain(|(at, _)| now.since(*at) < MINUTE);
+    if spent.iter().map(|(_, cost)| cost).sum::<u32>() + cost > most {
+        let said = "You have exceeded a secondary rate limit. Please wait a few minutes before you \
+                    try again.";
+        let mut reply = Reply::refusal(403, said);
+        reply.headers.push(("retry-after", MINUTE.as_secs().to_string()));
+        return Err(reply);
+    }
+    spent.push_back((now, cost));
+    Ok(())
 }
 
 /// The refusal of a primary rate limit.
@@ -107,7 +135,20 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
             }
             _ => runs(ask, rest, &format!("{owner}/{name}"), state, now),
         },
+        ["app", "hook", "deliveries", ref rest @ ..] if matches!(who, Caller::App(_)) => {
+            repository::deliveries(ask, rest, state, now)
+        }
+        ["repos", owner, name, ref rest @ ..] if who.may_see(owner) => {
+            repository::answer(ask, rest, &format!("{owner}/{name}"), who, state, now)
+        }
         _ => Reply::not_found(),
+    }
+}
+
+fn app<'a>(options: &'a Options, who: &Caller) -> Option<&'a KnownApp> {
+    match who {
+        Caller::App(id) => options.app(id),
+        Caller::Person | Caller::Installation(_) => None,
     }
 }
 
@@ -118,7 +159,7 @@ fn become_installation(
     who: &Caller,
     now: Timestamp,
 ) -> Reply {
-    let app = options.app.as_ref().filter(|_| *who == Caller::App);
+    let app = app(options, who);
     let id = id.parse::<u64>().ok();
     let account = id.and_then(|id| app.and_then(|app| app.installations.get(&id)));
     let Some(account) = account else { return Reply::not_found() };
@@ -134,7 +175,7 @@ fn become_installation(
 }
 
 fn installation(ask: &Ask, owner: &str, options: &Options, who: &Caller, now: Timestamp) -> Reply {
-    let app = options.app.as_ref().filter(|_| *who == Caller::App);
+    let app = app(options, who);
     let found = app.and_then(|app| {
         app.installations.iter().find(|(_, account)| account.eq_ignore_ascii_case(owner))
     });

@@ -151,7 +151,7 @@ impl State {
         Ok(match job.stage {
             Stage::Given { .. } => Some(Message::Job(job.message())),
             Stage::Running if job.cancelling => Some(Message::Cancel { job: job.id }),
-            Stage::Running | Stage::Queued | Stage::Over(_) => None,
+            Stage::Running | Stage::Held | Stage::Queued | Stage::Over(_) => None,
         })
     }
 

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::control;
+use super::hooks;
 use super::http::{Ask, Reply};
 use super::levers::{Outage, RateLimit};
 use super::rest;
@@ -32,6 +33,7 @@ struct Dropped;
 /// Serves until the future is dropped, and every connection with it.
 pub(super) async fn serve(listener: TcpListener, world: Arc<World>) {
     let mut connections = JoinSet::new();
+    connections.spawn(hooks::send_forever(Arc::clone(&world)));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

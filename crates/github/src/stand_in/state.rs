@@ -3,13 +3,14 @@
 //!
 //! Not here: what runners do (`runners`), what happens to jobs (`jobs`), HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bullpen_core::time::Timestamp;
 
+use super::hooks::Outbox;
 use super::levers::Levers;
-use super::protocol::{Conclusion, JobOrder};
+use super::protocol::{Conclusion, JobOrder, NoticeView};
 use crate::settings::Scope;
 
 /// Tokens of every kind are good for an hour, as GitHub's are.
@@ -19,6 +20,12 @@ const TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) levers: Levers,
+    /// The base of GitHub's interface, for what is sent unasked.
+    pub(super) base: String,
+    pub(super) outbox: Outbox,
+    pub(super) notices: Vec<NoticeView>,
+    /// By repository and path.
+    pub(super) files: BTreeMap<(String, String), String>,
     pub(super) tokens: BTreeMap<String, Grant>,
     pub(super) runners: BTreeMap<u64, Runner>,
     pub(super) jobs: BTreeMap<u64, Job>,
@@ -26,6 +33,10 @@ pub(super) struct State {
     pub(super) calls: u64,
     /// By bearer: the hour, and the calls in it.
     pub(super) used: BTreeMap<String, (i64, u64)>,
+    /// By bearer: the points of the last minute, oldest first.
+    pub(super) points: BTreeMap<String, VecDeque<(Timestamp, u32)>>,
+    /// Calls that were refused for their number.
+    pub(super) limited: u64,
     serial: u64,
 }
 
@@ -80,6 +91,8 @@ pub(super) struct Job {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// A gate holds it back.
+    Held,
     Queued,
     /// Told to a runner, which has not started it yet.
     Given {

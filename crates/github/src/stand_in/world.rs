@@ -68,6 +68,11 @@ impl World {
         done
     }
 
+    /// Says when something has changed, from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
     /// Looks, and wakes nobody.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = self.now();

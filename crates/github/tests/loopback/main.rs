@@ -4,7 +4,10 @@
 
 mod client;
 mod contract;
+mod jobs;
 mod levers;
 mod protocol;
+mod receiver;
 mod tls;
+mod webhooks;
 mod world;

@@ -1,0 +1,186 @@
+//! What the client does for the service: files, notices, cancelling, forks, and never too much.
+//!
+//! Not here: webhooks (`webhooks`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::ids::{JobId, RunAttempt};
+use bullpen_core::job::Reason;
+use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge, Notice};
+use bullpen_github::stand_in::KnownApp;
+use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
+use bullpen_github::{App, GitHub, Settings};
+use futures_util::future::join;
+
+use crate::world::{World, app, key, order, pat, spec};
+
+fn notice(job: &str) -> Notice {
+    Notice {
+        job: JobId::new(job),
+        name: "build".to_owned(),
+        repository: "acme/app".into(),
+        commit: "0a1b2c".to_owned(),
+        reason: Reason::UnknownPool { pool: "c1".into(), suggestions: vec!["ci".to_owned()] },
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_what_has_not_changed_costs_nothing() {
+    let world = World::new().await;
+    let github = world.client("acme", app());
+    let (repository, path) = ("acme/.github-private".into(), ".github/runs-on.yml");
+    assert_eq!(github.file(&repository, path, None).await, Ok(FileRead::Absent));
+    world.stand_in.put_file(repository.as_str(), path, "pools: {}\n");
+    let Ok(FileRead::Read { text, tag }) = github.file(&repository, path, None).await else {
+        panic!("it is there");
+    };
+    assert_eq!(text, "pools: {}\n");
+    let tag = tag.as_deref();
+    assert_eq!(github.file(&repository, path, tag).await, Ok(FileRead::Unchanged));
+    world.stand_in.put_file(repository.as_str(), path, "pools: {ä: {}}\n");
+    let again = github.file(&repository, path, tag).await.unwrap();
+    assert!(matches!(again, FileRead::Read { text, .. } if text.contains('ä')));
+    let outside = github.file(&"other/app".into(), path, None).await;
+    assert_eq!(outside, Ok(FileRead::Absent), "what we may not see is not there");
+    assert!(github.file(&"acme".into(), path, None).await.is_err());
+}
+
+#[tokio::test]
+async fn an_app_says_it_by_a_check_once_for_each_job() {
+    let world = World::new().await;
+    let github = world.client("acme", app());
+    github.tell(&notice("1")).await.unwrap();
+    world.stand_in.pull(|levers| levers.lose_answers = 0);
+    github.tell(&notice("1")).await.unwrap();
+    github.tell(&notice("2")).await.unwrap();
+    let said = world.stand_in.notices();
+    let jobs: Vec<_> = said.iter().filter_map(|it| it.external_id.as_deref()).collect();
+    assert_eq!(jobs, ["1", "2"]);
+    assert!(said.iter().all(|it| it.is_check && it.name == "bullpen" && it.outcome == "failure"));
+    assert_eq!(said[0].title, "No runner for build");
+    assert_eq!(
+        said[0].text,
+        "build: there is no pool `c1`; did you mean ci?.\n\nWhat to do: name a pool that is \
+         configured, or none, in `runs-on`, and run the job again.\n"
+    );
+}
+
+#[tokio::test]
+async fn a_token_says_it_by_a_status() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    let mut long = notice("1");
+    long.name = "x".repeat(300);
+    github.tell(&long).await.unwrap();
+    let said = world.stand_in.notices();
+    assert!(!said[0].is_check && said[0].outcome == "error" && said[0].name == "bullpen");
+    let path = Notice { commit: "../../x".to_owned(), ..notice("1") };
+    assert!(matches!(github.tell(&path).await, Err(Fault::Denied(_))));
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_and_a_later_attempt_is_left_alone() {
+    let world = World::new().await;
+    let github = world.client("acme", app());
+    let repository = "acme/app".into();
+    let job = world.job(&["nobody"]);
+    let attempt = |number| RunAttempt::new(format!("{}.{number}", job.run_id));
+    let second = JobOrder { run_id: Some(job.run_id), run_attempt: Some(2), ..order(&["nobody"]) };
+    github.cancel(&repository, &attempt(1)).await.unwrap();
+    assert_eq!(world.stand_in.over(job.id).await.conclusion, Some(Conclusion::Cancelled));
+    github.cancel(&repository, &attempt(1)).await.unwrap();
+    let second = world.stand_in.submit(second);
+    github.cancel(&repository, &attempt(1)).await.unwrap();
+    assert_eq!(world.stand_in.job(second.id).unwrap().conclusion, None);
+    github.cancel(&repository, &RunAttempt::new("999999.1")).await.unwrap();
+    let facts = github.jobs_of(&repository, &attempt(2)).await.unwrap();
+    assert_eq!(
+        facts.iter().map(|fact| fact.about.run.as_str()).collect::<Vec<_>>(),
+        [attempt(2).as_str()]
+    );
+    let unknown = JobForge::job(&github, &repository, &JobId::new("999999")).await;
+    assert_eq!(unknown, Err(Fault::NotFound));
+}
+
+#[tokio::test]
+async fn code_of_a_fork_is_known() {
+    let world = World::new().await;
+    let github = world.client("acme", app());
+    let own = world.job(&["x"]);
+    let fork = Some("mallory/app".to_owned());
+    let theirs = world.stand_in.submit(JobOrder { fork, ..order(&["x"]) });
+    for (job, is_fork) in [(own, false), (theirs, true)] {
+        let run = RunAttempt::new(format!("{}.1", job.run_id));
+        assert_eq!(github.is_from_fork(&"acme/app".into(), &run).await, Ok(is_fork));
+    }
+}
+
+/// Four hundred jobs want a runner at once, and GitHub is as strict as it says.
+#[tokio::test]
+async fn github_never_has_to_refuse() {
+    let world = World::new().await;
+    world.stand_in.pull(|levers| levers.points_per_minute = Some(900));
+    let github = world.client("acme", pat());
+    let (mut made, mut put_off) = (0, 0);
+    while made < 400 {
+        match github.credential(&spec(&format!("bp-{made}"), true)).await {
+            Ok(_) => made += 1,
+            Err(Fault::Throttled) => {
+                put_off += 1;
+                // Half of the time that points count.
+                world.clock.advance(Duration::from_secs(36));
+            }
+            Err(fault) => panic!("{fault}"),
+        }
+        // Housekeeping is in the way and must not be.
+        let _ = github.runners().await;
+    }
+    assert!(put_off > 0, "there was something to put off");
+    assert_eq!(world.stand_in.limited(), 0);
+}
+
+#[tokio::test]
+async fn what_a_job_waits_for_waits_for_its_turn() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    let mut last = 0;
+    while github.jit(&spec(&format!("bp-{last}"), true)).await.is_ok() {
+        last += 1;
+    }
+    assert_eq!(last, 180, "as many as a minute has");
+    // All points come back together, 72 s after they were spent.
+    world.clock.advance(Duration::from_secs(60));
+    let turn = async { world.clock.advance(Duration::from_secs(12)) };
+    let wish = spec("bp-last", true);
+    let (made, ()) = join(github.jit(&wish), turn).await;
+    made.unwrap();
+}
+
+#[tokio::test]
+async fn of_several_apps_the_one_with_the_most_left_serves() {
+    let more = "Iv1.more";
+    let world = World::with(|options| {
+        let known = options.app.clone().expect("it knows one");
+        options.more_apps = vec![KnownApp {
+            id: more.to_owned(),
+            installations: [(8, "acme".to_owned())].into(),
+            ..known
+        }];
+        options.calls_per_hour = 200;
+    })
+    .await;
+    let more_apps = vec![App { id: more.to_owned(), key: key(), installation: None }];
+    let settings = Settings { more_apps, ..world.settings("acme", app()) };
+    let both = GitHub::new(&settings, Arc::clone(&world.clock)).unwrap();
+    let alone = world.client("acme", app());
+    let mut calls = [0, 0];
+    for (github, calls) in [&both, &alone].into_iter().zip(&mut calls) {
+        while github.list().await.is_ok() {
+            *calls += 1;
+        }
+    }
+    assert_eq!(calls[1], 150, "housekeeping leaves a quarter of the hour to others");
+    assert_eq!(calls[0], 300, "two Apps have twice as much");
+    assert_eq!(world.stand_in.limited(), 0);
+}

@@ -1,0 +1,203 @@
+//! Webhooks from the stand-in to the door: signed, in order, and in every disorder.
+//!
+//! Not here: the door's own rules (`webhook::tests`).
+
+use std::time::Duration;
+
+use bullpen_core::ids::{JobId, RunnerName};
+use bullpen_core::job::{Job, Life, Phase};
+use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::Secret;
+use bullpen_core::ports::{Clock as _, JobForge};
+use bullpen_github::stand_in::protocol::JobOrder;
+use bullpen_github::stand_in::{Hook, WebhookLevers};
+use serde_json::json;
+
+use crate::receiver::Receiver;
+use crate::world::{World, app, order, pat};
+
+async fn stage() -> (World, Receiver) {
+    let (world, receiver) = (World::new().await, Receiver::start().await);
+    world.stand_in.hook(receiver.hook()).expect("it is on loopback");
+    (world, receiver)
+}
+
+/// A job runs from its order to its end.
+async fn whole_life(world: &World) -> JobId {
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let job = world.job(&["x"]);
+    assert_eq!(world.started(&runner, job.id).await, 204);
+    assert_eq!(world.completed(&runner, job.id, "success").await, 204);
+    JobId::new(job.id.to_string())
+}
+
+fn row(receiver: &Receiver, world: &World, job: &JobId) -> Job {
+    receiver.rows(world.clock.now()).remove(job).expect("something was heard of it")
+}
+
+#[tokio::test]
+async fn a_life_is_announced_signed_and_in_order() {
+    let (world, receiver) = stage().await;
+    let job = whole_life(&world).await;
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["queued", "in_progress", "completed"]);
+    assert_eq!(world.stand_in.webhook_answers(), [204; 3]);
+    let row = row(&receiver, &world, &job);
+    assert!(row.is_over(), "{row:?}");
+    assert_eq!(row.known.runner().map(RunnerName::as_str), Some("bp-1"));
+}
+
+#[tokio::test]
+async fn every_disorder_makes_the_same_row() {
+    let (world, receiver) = stage().await;
+    let job = whole_life(&world).await;
+    world.stand_in.webhooks_sent().await;
+    let orderly = row(&receiver, &world, &job);
+    for (double, newest_first) in [(true, false), (false, true), (true, true)] {
+        let (world, receiver) = stage().await;
+        let held = WebhookLevers { hold: true, double, newest_first, ..WebhookLevers::default() };
+        world.stand_in.pull(|levers| levers.webhooks = held);
+        let job = whole_life(&world).await;
+        world.stand_in.pull(|levers| levers.webhooks.hold = false);
+        world.stand_in.webhooks_sent().await;
+        let actions = receiver.actions();
+        assert_eq!(actions.len(), if double { 6 } else { 3 });
+        assert_eq!(actions[0] == "completed", newest_first, "{actions:?}");
+        assert_eq!(row(&receiver, &world, &job), orderly);
+    }
+}
+
+#[tokio::test]
+async fn what_is_lost_for_ever_is_found_by_asking() {
+    let (world, receiver) = stage().await;
+    let github = world.client("acme", app());
+    world.stand_in.pull(|levers| levers.webhooks.lose = 1);
+    let job = world.job(&["x"]);
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), [""; 0]);
+    let repository = "acme/app".into();
+    let found = github.queued_jobs(&repository).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].job.as_str(), job.id.to_string());
+    let row = Job::first(&found[0], world.clock.now(), &Limits::DEFAULT);
+    assert!(matches!(row.life, Life::Waiting { .. }), "{row:?}");
+    let again = JobForge::job(&github, &repository, &found[0].job).await.unwrap();
+    assert_eq!(again, found[0]);
+}
+
+#[tokio::test]
+async fn what_was_not_answered_well_is_sent_again_only_when_somebody_asks() {
+    let (world, receiver) = stage().await;
+    let github = world.client("acme", app());
+    let began = world.clock.now();
+    receiver.fail(2);
+    let job = whole_life(&world).await;
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(world.stand_in.webhook_answers(), [503, 503, 204]);
+    let lost = github.lost_deliveries(began).await.unwrap();
+    assert_eq!(lost.len(), 2);
+    for delivery in &lost {
+        github.redeliver(delivery).await.unwrap();
+    }
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(github.lost_deliveries(began).await.unwrap(), [], "each arrived by some attempt");
+    let guids: Vec<_> = receiver.events().into_iter().filter_map(|it| it.delivery).collect();
+    assert!(lost.iter().all(|it| guids.contains(&it.guid)), "the same ids: {guids:?}");
+    assert_eq!(row(&receiver, &world, &job).known.phase(), Phase::Completed);
+    let later = world.clock.now().after(Duration::from_secs(1));
+    assert_eq!(github.lost_deliveries(later).await.unwrap(), []);
+    let stranger = world.client("acme", pat());
+    assert_eq!(stranger.lost_deliveries(began).await.unwrap(), [], "no App, no deliveries");
+    assert!(stranger.redeliver(&lost[0]).await.is_err());
+}
+
+#[tokio::test]
+async fn deliveries_are_read_on_all_pages() {
+    let (world, receiver) = stage().await;
+    let github = world.client("acme", app());
+    receiver.fail(u32::MAX);
+    for _ in 0..250 {
+        world.job(&["nobody"]);
+    }
+    world.stand_in.webhooks_sent().await;
+    let lost = github.lost_deliveries(world.clock.now()).await.unwrap();
+    assert_eq!(lost.len(), 250);
+}
+
+#[tokio::test]
+async fn webhooks_come_late_and_a_receiver_that_is_away_is_noted() {
+    let (world, receiver) = stage().await;
+    world.stand_in.pull(|levers| levers.webhooks.delay_ms = 60_000);
+    world.job(&["x"]);
+    world.clock.advance(Duration::from_secs(59));
+    tokio::task::yield_now().await;
+    assert_eq!(receiver.actions(), [""; 0]);
+    world.clock.advance(Duration::from_secs(1));
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["queued"]);
+    world.stand_in.pull(|levers| levers.webhooks.delay_ms = 0);
+    drop(receiver);
+    world.job(&["x"]);
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(world.stand_in.webhook_answers(), [204, 502]);
+}
+
+#[tokio::test]
+async fn a_gate_is_announced_as_queued_and_says_that_it_waits() {
+    let (world, receiver) = stage().await;
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let job = world.stand_in.submit(JobOrder { held: true, ..order(&["x"]) });
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["waiting", "queued"]);
+    let id = JobId::new(job.id.to_string());
+    assert_eq!(row(&receiver, &world, &id).life, Life::Dormant, "nothing is launched for it");
+    assert_eq!(world.message(&runner, 0).await.0, 204, "and no runner gets it");
+    let path = format!("/jobs/{}/approve", job.id);
+    assert_eq!(world.ask("POST", &path, "", None).await.0, 202);
+    assert!(!world.stand_in.approve(job.id), "once");
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["waiting", "queued", "queued"]);
+    assert!(matches!(row(&receiver, &world, &id).life, Life::Waiting { .. }));
+    assert_eq!(world.message(&runner, 0).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_cancelled_job_never_had_a_runner() {
+    let (world, receiver) = stage().await;
+    let job = world.job(&["nobody"]);
+    assert!(world.stand_in.cancel(job.id));
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["queued", "completed"]);
+    let row = row(&receiver, &world, &JobId::new(job.id.to_string()));
+    assert_eq!((row.known.runner(), row.held()), (None, None));
+}
+
+/// GitHub gives a job to any runner that has its labels: here to the one made for another.
+#[tokio::test]
+async fn a_stolen_runner_is_seen_in_the_rows() {
+    let (world, receiver) = stage().await;
+    let (first, second) = (world.job(&["x"]), world.job(&["x"]));
+    let for_second = world.runner("acme", &format!("bp-{}-0", second.id), &["x", "y"]).await;
+    assert_eq!(world.started(&for_second, first.id).await, 204);
+    world.stand_in.webhooks_sent().await;
+    let id = JobId::new(first.id.to_string());
+    let taken = row(&receiver, &world, &id);
+    let thief = taken.taken_by_another().map(ToString::to_string);
+    assert_eq!(thief, Some(format!("bp-{}-0", second.id)));
+}
+
+#[tokio::test]
+async fn webhooks_stay_on_this_machine() {
+    let world = World::new().await;
+    let elsewhere = "http://192.0.2.1/webhook";
+    let hook = Hook { url: elsewhere.to_owned(), secret: Secret::new("s") };
+    assert!(world.stand_in.hook(hook).is_err());
+    let body = json!({"url": elsewhere, "secret": "s"});
+    assert_eq!(world.ask("PUT", "/hook", "", Some(body)).await.0, 422);
+    let receiver = Receiver::start().await;
+    let body = json!({"url": receiver.url, "secret": crate::receiver::SECRET});
+    assert_eq!(world.ask("PUT", "/hook", "", Some(body)).await.0, 204);
+    world.job(&["x"]);
+    world.stand_in.webhooks_sent().await;
+    assert_eq!(receiver.actions(), ["queued"]);
+}
