@@ -8,7 +8,7 @@
 //!
 //! Everything is by the monotonic clock, and pure.
 //!
-//! Not here: waiting (`wire`), or which credential serves (`client`).
+//! Not here: waiting (`meter`), or which credential serves (`client`).
 
 use std::collections::VecDeque;
 use std::time::Duration;

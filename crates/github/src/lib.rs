@@ -21,6 +21,7 @@ mod forge;
 mod job_forge;
 pub mod limits;
 mod login;
+mod meter;
 mod notices;
 mod runners;
 mod runs;

@@ -11,8 +11,9 @@ use tokio::sync::Mutex;
 
 use crate::fault::Absent;
 use crate::limits::TOKEN_EARLY;
+use crate::meter::Meter;
 use crate::settings::{App, Login, Scope};
-use crate::wire::{Answer, Call, Meter, Wire};
+use crate::wire::{Answer, Call, Wire};
 
 /// Somebody we can be to GitHub, and what that may still cost.
 #[derive(Debug)]

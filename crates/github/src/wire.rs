@@ -9,12 +9,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
-use bullpen_core::time::Timestamp;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -31,11 +30,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
-use crate::budget::{Budget, Hour, Priority, points};
-use crate::fault::{Absent, classify, quiet_for};
-use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT, CALLS_AT_ONCE_MAX, QUIET_MAX};
+use crate::budget::{Priority, points};
+use crate::fault::{Absent, classify};
+use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
+use crate::meter::Meter;
 use crate::settings::{BadSettings, Base, Settings};
 
 /// The version that every GitHub Enterprise Server still in support knows as well.
@@ -47,23 +46,6 @@ pub(crate) struct Wire<C> {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: Base,
     clock: Arc<C>,
-}
-
-/// One credential's budget, and its calls under way.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    budget: Mutex<Budget>,
-    under_way: Semaphore,
-}
-
-impl Meter {
-    pub(crate) fn new() -> Self {
-        Self { budget: Mutex::default(), under_way: Semaphore::new(CALLS_AT_ONCE_MAX) }
-    }
-
-    pub(crate) fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// One call.
@@ -181,9 +163,7 @@ impl<C: Clock> Wire<C> {
         meter: &Meter,
     ) -> Result<Answer, Fault> {
         let request = self.request(call, bearer)?;
-        // It is never closed, so that waiting for it cannot fail.
-        let _under_way = meter.under_way.acquire().await;
-        self.turn(call, meter).await?;
+        let _under_way = meter.turn(&*self.clock, call).await?;
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -201,49 +181,8 @@ impl<C: Clock> Wire<C> {
                 return Err(Fault::Unavailable(what));
             }
         };
-        self.note(call, &answer, meter);
+        meter.note(&*self.clock, call, &answer);
         Ok(answer)
-    }
-
-    /// Waits for the call's turn, or refuses it if that is too far away.
-    async fn turn(&self, call: &Call, meter: &Meter) -> Result<(), Fault> {
-        let points = call.points();
-        let latest = self.clock.monotonic() + call.priority.patience();
-        loop {
-            let now = self.clock.monotonic();
-            let wait = {
-                let mut budget = meter.budget();
-                let wait = budget.wait(now, call.priority, points);
-                if wait.is_zero() {
-                    budget.spend(now, points);
-                    return Ok(());
-                }
-                wait
-            };
-            if now + wait > latest {
-                return Err(Fault::Throttled);
-            }
-            self.clock.sleep(wait).await;
-        }
-    }
-
-    /// Keeps in mind what an answer says about limits.
-    fn note(&self, call: &Call, answer: &Answer, meter: &Meter) {
-        let (now, mono) = (self.clock.now(), self.clock.monotonic());
-        let mut budget = meter.budget();
-        if let (Some(limit), Some(remaining), Some(reset)) =
-            (answer.limit, answer.remaining, answer.reset)
-        {
-            // A second more: the window is told in whole seconds.
-            let reset = Timestamp::from_millis(reset.saturating_add(1).saturating_mul(1000));
-            let reset = mono + reset.since(now).min(QUIET_MAX);
-            budget.told(Hour { limit, remaining, reset });
-        }
-        if let Some(wait) = quiet_for(answer, now) {
-            let wait_s = wait.as_secs();
-            tracing::warn!(path = %call.path, wait_s, "github limits the rate");
-            budget.be_quiet(mono + wait);
-        }
     }
 
     fn request(&self, call: &Call, bearer: &Secret) -> Result<Request<Full<Bytes>>, Fault> {
