@@ -14,6 +14,7 @@ mod deny;
 mod dynamodb_local;
 mod gate;
 mod ministack;
+mod npm;
 mod place;
 mod sabotage;
 mod seeds;

@@ -1,0 +1,89 @@
+//! Every example of a webhook that GitHub publishes is understood, also those of old servers.
+//!
+//! Not here: the shapes that no example has (`webhook::tests`).
+
+use bullpen_core::ids::RunAttempt;
+use bullpen_core::job::{Fact, Known, Phase, Said};
+use bullpen_core::mailbox::Secret;
+use bullpen_github::webhook::{Event, Head, Secrets, Verdict, judge, sign};
+use serde_json::{Value, json};
+
+use crate::tools::ask;
+
+const SERVERS: &[&str] = &["api.github.com", "ghes-31", "ghes-32", "ghes-33", "ghes-34", "ghes-35"];
+
+fn judged(event: &str, body: &Value) -> Event {
+    let (secret, body) = (Secret::new("s"), body.to_string());
+    let head = Head {
+        event: Some(event.to_owned()),
+        delivery: Some("0b989ba4-242f-11e5-81e1-c7b6966d2516".to_owned()),
+        signature: Some(sign(&secret, body.as_bytes())),
+        content_type: Some("application/json; charset=utf-8".to_owned()),
+        content_length: Some(body.len() as u64),
+    };
+    let secrets = Secrets::new(&secret, None).expect("it is not empty");
+    match judge(&head, body.as_bytes(), &secrets) {
+        Verdict::Accepted(event) => event,
+        Verdict::Refused(refusal) => panic!("{refusal}: {body}"),
+    }
+}
+
+fn examples(event: &str) -> Vec<Value> {
+    let questions: Vec<Value> = SERVERS
+        .iter()
+        .map(|server| json!({"ask": "examples", "server": server, "event": event}))
+        .collect();
+    let answers = ask(&questions);
+    answers.iter().flat_map(|one| one.as_array().expect("a list").clone()).collect()
+}
+
+fn fact(example: &Value) -> Fact {
+    match judged("workflow_job", example) {
+        Event::Job(event) => event.fact,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_example_of_a_job_is_a_fact_that_says_the_same() {
+    let examples = examples("workflow_job");
+    assert_eq!(examples.len(), 11, "GitHub published another number");
+    for example in &examples {
+        let (fact, job) = (fact(example), &example["workflow_job"]);
+        assert_eq!(fact.job.as_str(), job["id"].to_string());
+        assert_eq!(fact.about.repository.as_str(), example["repository"]["full_name"]);
+        let attempt = job["run_attempt"].as_u64().unwrap_or(1);
+        let run = RunAttempt::new(format!("{}.{attempt}", job["run_id"]));
+        assert_eq!(fact.about.run, run);
+        assert_eq!(json!(fact.about.labels), job["labels"]);
+        assert_eq!(fact.about.commit, job["head_sha"].as_str().unwrap());
+        let expected = match job["status"].as_str().unwrap() {
+            "waiting" => Phase::Held,
+            "queued" => Phase::Queued,
+            "in_progress" => Phase::Started,
+            "completed" => Phase::Completed,
+            other => panic!("{other} is new"),
+        };
+        assert_eq!(Known::of(&fact).phase(), expected);
+        if let Said::Started { runner, .. } = fact.said {
+            assert_eq!(json!(runner), job["runner_name"]);
+        }
+    }
+}
+
+#[test]
+fn every_ping_is_answered_and_every_push_read() {
+    let pings = examples("ping");
+    assert!(pings.len() >= 4, "{}", pings.len());
+    for ping in &pings {
+        assert_eq!(judged("ping", ping), Event::Ping);
+    }
+    let pushes = examples("push");
+    assert!(pushes.len() >= 7, "{}", pushes.len());
+    for push in &pushes {
+        assert!(matches!(judged("push", push), Event::Push(_)));
+    }
+    for other in examples("installation") {
+        assert_eq!(judged("installation", &other), Event::Other("installation".to_owned()));
+    }
+}

@@ -1,0 +1,231 @@
+//! Every call of the client and every answer of the stand-in is as GitHub's `OpenAPI` document says.
+//!
+//! Not here: whether they are the right ones (`tests/loopback`).
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bullpen_core::claim::Deletion;
+use bullpen_core::ids::{JobId, RunAttempt};
+use bullpen_core::job::Reason;
+use bullpen_core::mailbox::{Credential, Secret};
+use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge, Notice, RunnerSpec};
+use bullpen_core::time::Timestamp;
+use bullpen_github::stand_in::protocol::JobOrder;
+use bullpen_github::stand_in::{Hook, KnownApp, Options, StandIn};
+use bullpen_github::{App, AppKey, GitHub, Login, Scope, Settings};
+use bullpen_sim::clock::ManualClock;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::prism::Prism;
+
+const KEY: &str = include_str!("../../fixtures/test-app-key.pem");
+
+const PATHS: &[&str] = &[
+    "/app/hook/deliveries",
+    "/app/hook/deliveries/{delivery_id}/attempts",
+    "/app/installations/{installation_id}/access_tokens",
+    "/orgs/{org}/installation",
+    "/orgs/{org}/actions/runners",
+    "/orgs/{org}/actions/runners/generate-jitconfig",
+    "/orgs/{org}/actions/runners/registration-token",
+    "/orgs/{org}/actions/runners/remove-token",
+    "/orgs/{org}/actions/runners/{runner_id}",
+    "/repos/{owner}/{repo}/installation",
+    "/repos/{owner}/{repo}/actions/runners",
+    "/repos/{owner}/{repo}/actions/runners/generate-jitconfig",
+    "/repos/{owner}/{repo}/actions/runners/registration-token",
+    "/repos/{owner}/{repo}/actions/runners/remove-token",
+    "/repos/{owner}/{repo}/actions/runners/{runner_id}",
+    "/repos/{owner}/{repo}/actions/jobs/{job_id}",
+    "/repos/{owner}/{repo}/actions/runs",
+    "/repos/{owner}/{repo}/actions/runs/{run_id}",
+    "/repos/{owner}/{repo}/actions/runs/{run_id}/attempts/{attempt_number}/jobs",
+    "/repos/{owner}/{repo}/actions/runs/{run_id}/cancel",
+    "/repos/{owner}/{repo}/actions/runs/{run_id}/jobs",
+    "/repos/{owner}/{repo}/check-runs",
+    "/repos/{owner}/{repo}/commits/{ref}/check-runs",
+    "/repos/{owner}/{repo}/contents/{path}",
+    "/repos/{owner}/{repo}/statuses/{sha}",
+];
+
+fn app() -> Login {
+    let key = AppKey::from_pem(KEY).expect("the fixture is a key");
+    Login::App(App { id: "Iv1.app".to_owned(), key, installation: None })
+}
+
+fn pat() -> Login {
+    Login::Token(Secret::new("ghp_for-tests"))
+}
+
+async fn stand_in(clock: &Arc<ManualClock>) -> StandIn {
+    let public_key = AppKey::from_pem(KEY).expect("the fixture is a key").public_key();
+    let known = KnownApp {
+        id: "Iv1.app".to_owned(),
+        public_key,
+        installations: BTreeMap::from([(7, "acme".to_owned())]),
+    };
+    let options = Options { app: Some(known), ..Options::default() };
+    let address = "127.0.0.1:0".parse().expect("it is an address");
+    StandIn::start(address, options, Arc::clone(clock)).await.expect("loopback has free ports")
+}
+
+fn client(
+    prism: &Prism,
+    scope: &str,
+    login: Login,
+    clock: &Arc<ManualClock>,
+) -> GitHub<ManualClock> {
+    let scope = Scope::parse(scope).expect("it is one");
+    let settings = Settings { base_url: prism.url.clone(), ..Settings::new(scope, login, "bp-") };
+    GitHub::new(&settings, Arc::clone(clock)).expect("settings are good")
+}
+
+fn spec(name: &str) -> RunnerSpec {
+    RunnerSpec { name: name.into(), labels: vec!["x".to_owned()], ephemeral: true }
+}
+
+/// A call that succeeded; a complaint of Prism's is shown if it did not.
+fn good<T>(prism: &Prism, what: &str, answer: Result<T, Fault>) -> T {
+    match answer {
+        Ok(answer) => answer,
+        Err(fault) => panic!("{what}: {fault}\n{}", prism.complaints()),
+    }
+}
+
+async fn runners(prism: &Prism, github: &GitHub<ManualClock>) {
+    let jit = good(prism, "jit", github.credential(&spec("bp-1")).await);
+    assert!(matches!(jit, Credential::Jit(_)));
+    // The second finds the first's name taken, and replaces it.
+    good(prism, "jit again", github.jit(&spec("bp-1")).await);
+    good(prism, "tokens", github.tokens().await);
+    let listed = good(prism, "runners", github.list().await);
+    assert_eq!(listed.len(), 1);
+    let name = "bp-1".into();
+    let deleted = github.delete_known(&name, listed[0].id).await;
+    assert_eq!(good(prism, "delete", deleted), Deletion::Deleted);
+    let gone = github.delete_known(&name, listed[0].id).await;
+    assert_eq!(good(prism, "delete again", gone), Deletion::NotFound);
+}
+
+async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
+    let order = JobOrder {
+        repository: "acme/app".to_owned(),
+        labels: vec!["x".to_owned()],
+        ..JobOrder::default()
+    };
+    let job = stand_in.submit(order);
+    let repository = "acme/app".into();
+    let run = RunAttempt::new(format!("{}.1", job.run_id));
+    let id = JobId::new(job.id.to_string());
+    good(prism, "job", JobForge::job(github, &repository, &id).await);
+    assert_eq!(good(prism, "jobs", github.jobs_of(&repository, &run).await).len(), 1);
+    assert!(!good(prism, "queued jobs", github.queued_jobs(&repository).await).is_empty());
+    assert!(!good(prism, "fork", github.is_from_fork(&repository, &run).await));
+    good(prism, "cancel", github.cancel(&repository, &run).await);
+    good(prism, "cancel a run that is over", github.cancel_run(&repository, job.run_id).await);
+    good(prism, "over", github.is_over(&repository, &run).await);
+    good(prism, "job", JobForge::job(github, &repository, &id).await);
+    let unknown = JobForge::job(github, &repository, &JobId::new("999999")).await;
+    assert_eq!(unknown, Err(Fault::NotFound), "{}", prism.complaints());
+    let notice = Notice {
+        job: id,
+        name: "build".to_owned(),
+        repository: repository.clone(),
+        commit: "0a1b2c".to_owned(),
+        reason: Reason::Vanished,
+    };
+    good(prism, "tell", github.tell(&notice).await);
+    good(prism, "tell again", github.tell(&notice).await);
+}
+
+async fn files(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
+    stand_in.put_file("acme/app", "runs-on.yml", "pools: {}\n");
+    let repository = "acme/app".into();
+    let read = good(prism, "file", github.file(&repository, "runs-on.yml", None).await);
+    let FileRead::Read { tag, .. } = read else { panic!("{read:?}") };
+    let again = github.file(&repository, "runs-on.yml", tag.as_deref()).await;
+    assert_eq!(good(prism, "file again", again), FileRead::Unchanged);
+    let absent = github.file(&repository, "other.yml", None).await;
+    assert_eq!(good(prism, "no file", absent), FileRead::Absent);
+}
+
+async fn deliveries(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
+    // Nobody listens there.
+    let url = "http://127.0.0.1:9/webhook".to_owned();
+    stand_in.hook(Hook { url, secret: Secret::new("s") }).expect("it is on loopback");
+    let order = JobOrder { repository: "acme/app".to_owned(), ..JobOrder::default() };
+    stand_in.submit(order);
+    stand_in.webhooks_sent().await;
+    let lost = good(prism, "deliveries", github.lost_deliveries(Timestamp::EPOCH).await);
+    assert_eq!(lost.len(), 1);
+    good(prism, "redeliver", github.redeliver(&lost[0]).await);
+}
+
+#[tokio::test]
+async fn the_client_asks_and_the_stand_in_answers_as_github_documents() {
+    let clock = ManualClock::new();
+    let stand_in = stand_in(&clock).await;
+    let prism = Prism::start("all", &stand_in.url(), PATHS);
+    for (scope, login) in [("acme", app()), ("acme/app", app()), ("acme/app", pat())] {
+        let github = client(&prism, scope, login, &clock);
+        runners(&prism, &github).await;
+        jobs(&prism, &github, &stand_in).await;
+    }
+    let github = client(&prism, "acme", app(), &clock);
+    files(&prism, &github, &stand_in).await;
+    deliveries(&prism, &github, &stand_in).await;
+    a_bad_request_is_seen(&prism).await;
+}
+
+/// What is proved by the silence of one who never speaks?
+async fn a_bad_request_is_seen(prism: &Prism) {
+    let url = format!("{}/orgs/acme/actions/runners/generate-jitconfig", prism.url);
+    let body = json!({"name": "bp-1", "labels": []}).to_string();
+    let request = Request::post(url)
+        .header("authorization", "Bearer ghp_for-tests")
+        .header("user-agent", "test")
+        .header("content-type", "application/json")
+        .body(Full::<Bytes>::new(body.into()))
+        .expect("it is a request");
+    let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let response = http.request(request).await.expect("it answers");
+    assert_eq!(response.status(), 422);
+    let said = response.into_body().collect().await.expect("it is whole").to_bytes();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("runner_group_id") && said.contains("labels"), "{said}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_githubs_is_seen() {
+    let clock = ManualClock::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let upstream = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let path = "/repos/{owner}/{repo}/actions/runners";
+    let prism = Prism::start("one", &upstream, &[path]);
+    let github = client(&prism, "acme/app", pat(), &clock);
+    let serving = async {
+        while let Ok((stream, _)) = listener.accept().await {
+            let wrong = |_: Request<Incoming>| async {
+                let body = json!({"total_count": "none", "runners": [{"id": 1}]}).to_string();
+                let response = Response::builder().header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Full::<Bytes>::new(body.into())).expect("one"))
+            };
+            let io = TokioIo::new(stream);
+            let _ = http1::Builder::new().serve_connection(io, service_fn(wrong)).await;
+        }
+    };
+    tokio::select! {
+        listed = github.list() => assert!(matches!(listed, Err(Fault::Unavailable(_)))),
+        () = serving => panic!("it serves for ever"),
+    }
+}
