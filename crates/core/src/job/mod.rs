@@ -18,6 +18,8 @@ use crate::time::Timestamp;
 
 pub mod event;
 pub mod fact;
+pub mod fair;
+pub mod placing;
 pub mod reason;
 mod stored;
 #[cfg(test)]
@@ -26,6 +28,7 @@ pub mod transition;
 
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
+pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use stored::{ENDED_LOOK_AGAIN, QUEUED_BELIEVED_FOR, QUIET_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX};

@@ -2,6 +2,7 @@
 //!
 //! Not here: the tests.
 
+mod fair;
 mod orders;
 mod rules;
 mod stored;
