@@ -30,7 +30,7 @@ pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
-pub use stored::{ENDED_LOOK_AGAIN, QUEUED_BELIEVED_FOR, QUIET_LOOK_AGAIN};
+pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX};
 
 /// A job as its row holds it.
@@ -192,16 +192,30 @@ impl Job {
         }
     }
 
-    /// The runner that GitHub gave it to, if that is not the one it has: somebody is to exchange.
+    /// The runner that GitHub gave it to, if that is not the one it has. Whoever has that one, if it
+    /// is ours, is to exchange with it, also when it is over already: what it would release is a
+    /// machine that the other may be running on.
     pub fn taken_by_another(&self) -> Option<&RunnerName> {
         let runner = self.known.runner()?;
-        match &self.life {
-            Life::Assigned { held, .. } => (held.runner != *runner).then_some(runner),
-            Life::Elsewhere => Some(runner),
-            Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. } | Life::Ended { .. } => {
-                None
+        let has = match &self.life {
+            Life::Assigned { held, .. } => Some(held),
+            Life::Ended { debts, .. } => Some(debts.release.as_ref()?),
+            Life::Elsewhere => None,
+            Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. } => return None,
+        };
+        has.is_none_or(|held| held.runner != *runner).then_some(runner)
+    }
+
+    /// Why it is to be given up now: its time is up, and nobody has a machine for it.
+    pub fn overdue(&self, now: Timestamp) -> Option<Reason> {
+        let deadline = match &self.life {
+            Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. } => *deadline,
+            Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => {
+                return None;
             }
-        }
+        };
+        let last = self.setbacks.last().map(|setback| setback.setback.clone());
+        (now >= deadline).then_some(Reason::DeadlinePassed { last })
     }
 }
 

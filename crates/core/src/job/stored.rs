@@ -13,9 +13,12 @@ use crate::limits::Limits;
 use crate::ports::{JobRow, WaitingAt};
 use crate::time::Timestamp;
 
-/// How often a row is looked at that only GitHub can move: held back by a gate, or running. What a
-/// lost webhook would have said is found after this at the latest.
-pub const QUIET_LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
+/// How often a row is looked at whose job runs on a machine of ours: the machine says more, and
+/// sooner.
+pub const RUNNING_LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
+/// How often a row is looked at of which only GitHub knows more: held back by a gate, or running
+/// elsewhere. Each look is a call, and there may be hundreds for days.
+pub const FOREIGN_LOOK_AGAIN: Duration = Duration::from_secs(15 * 60);
 /// How often a row is looked at that is over and has debts.
 pub const ENDED_LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// A job that was queued longer ago than this is looked up before anything is launched for it: the
@@ -73,9 +76,8 @@ impl Job {
                 Some(lease.after(limits.clock_skew).min(*deadline))
             }
             Life::Assigned { .. } if self.known.phase() == Phase::Queued => Some(soon),
-            Life::Dormant | Life::Assigned { .. } | Life::Elsewhere => {
-                Some(now.after(QUIET_LOOK_AGAIN))
-            }
+            Life::Assigned { .. } => Some(now.after(RUNNING_LOOK_AGAIN)),
+            Life::Dormant | Life::Elsewhere => Some(now.after(FOREIGN_LOOK_AGAIN)),
             Life::Ended { debts, .. } => (!debts.is_settled()).then(|| now.after(ENDED_LOOK_AGAIN)),
         }
     }

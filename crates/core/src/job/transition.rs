@@ -179,6 +179,13 @@ impl Job {
                 same_machine(held, from)?;
                 *held = to.clone();
             }
+            (Life::Ended { debts, .. }, Event::Swapped { from, to }) => match &mut debts.release {
+                Some(owed) => {
+                    same_machine(owed, from)?;
+                    *owed = to.clone();
+                }
+                None => return Err(self.illegal(event)),
+            },
             (Life::Elsewhere, Event::Adopted { held, deadline }) => {
                 self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
             }

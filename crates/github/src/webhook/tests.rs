@@ -124,6 +124,25 @@ fn what_is_not_signed_is_not_read() {
     assert_eq!(judge(&unsigned, b"{", &secrets()), Verdict::Refused(Refusal::Unsigned));
 }
 
+/// Whatever is signed, the door stays whole: a body that was cut or damaged is read or refused.
+#[test]
+fn a_damaged_body_breaks_nothing() {
+    let body = job("completed", Some("success")).to_string().into_bytes();
+    let judged = |body: &[u8]| judge(&head("workflow_job", body), body, &secrets());
+    for end in 0..body.len() {
+        let verdict = judged(&body[..end]);
+        assert_eq!(verdict.status(), Some(400), "{end} bytes of it");
+    }
+    for place in 0..body.len() {
+        for byte in [b'"', b'0', b'{', 0xff] {
+            let mut damaged = body.clone();
+            damaged[place] = byte;
+            let status = judged(&damaged).status();
+            assert!(matches!(status, None | Some(400)), "{byte} at {place}: {status:?}");
+        }
+    }
+}
+
 #[test]
 fn events_are_known_or_passed_over() {
     let ping = judged("ping", &json!({"zen": "Design for failure.", "hook_id": 1, "hook": {}}));

@@ -139,6 +139,40 @@ fn a_stolen_runner_is_seen_and_exchanged() {
 }
 
 #[test]
+fn a_job_that_is_over_still_exchanges_what_it_would_release() {
+    let runner = Some(other().runner);
+    let ran = fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: None });
+    let over = assigned().learn(&ran, at(300), &LIMITS).unwrap();
+    assert_eq!(over.taken_by_another(), Some(&other().runner));
+    let swap = Event::Swapped { from: held(), to: other() };
+    let swapped = after(&over, std::slice::from_ref(&swap));
+    assert_eq!(swapped.taken_by_another(), None);
+    let released = after(&swapped, &[Event::Released { held: other() }]);
+    assert_eq!(released.taken_by_another(), None, "nothing is left to exchange");
+    assert!(matches!(refused(&released, &swap), Refusal::Illegal { .. }));
+    assert_eq!(refused(&swapped, &swap), Refusal::AnotherMachine);
+}
+
+#[test]
+fn a_job_is_overdue_while_nobody_has_a_machine_for_it() {
+    let deadline = at(100).after(LIMITS.job_deadline);
+    assert_eq!(waiting().overdue(deadline.before(Duration::from_millis(1))), None);
+    assert_eq!(waiting().overdue(deadline), Some(Reason::DeadlinePassed { last: None }));
+    let tried = after(&assigning(), &[set_back(Setback::Ceiling)]);
+    let reason = tried.overdue(deadline).unwrap();
+    assert_eq!(
+        reason.to_string(),
+        "no runner before the job's deadline: as many machines run as are allowed"
+    );
+    let failed = Event::Failed { reason, at: deadline, cancel_by: None };
+    assert!(after(&tried, &[failed]).is_over());
+    assert!(assigning().overdue(deadline).is_some());
+    for job in [assigned(), learned(&[started()]), learned(&[held_back()])] {
+        assert_eq!(job.overdue(deadline), None);
+    }
+}
+
+#[test]
 fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
     let job = after(&assigned(), &[failed()]);
     let row = job.row(None, at(200), &LIMITS);

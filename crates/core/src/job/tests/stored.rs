@@ -50,7 +50,7 @@ fn a_row_is_listed_where_it_waits_and_when_it_is_due() {
     assert_eq!((row.waiting, row.next_look), (None, Some(at(190))), "its lease and the skew");
     let running = assigned().learn(&started(), at(120), &LIMITS).unwrap();
     let look = running.row(None, at(120), &LIMITS).next_look;
-    assert_eq!(look, Some(at(120).after(QUIET_LOOK_AGAIN)));
+    assert_eq!(look, Some(at(120).after(RUNNING_LOOK_AGAIN)));
     let over = running.learn(&completed("success"), at(150), &LIMITS).unwrap();
     let over = after(&over, &[Event::Released { held: held() }]);
     let row = over.row(None, at(9_000), &LIMITS);
