@@ -45,10 +45,13 @@ impl<C: Clock> GitHub<C> {
         if settings.prefix.is_empty() {
             return Err(BadSettings::NoPrefix);
         }
-        if let Login::Token(token) = &settings.login
-            && !is_sendable(token)
-        {
-            return Err(BadSettings::Token);
+        if let Login::Token(token) = &settings.login {
+            if !is_sendable(token) {
+                return Err(BadSettings::Token);
+            }
+            if !settings.more_apps.is_empty() {
+                return Err(BadSettings::MixedLogins);
+            }
         }
         Ok(Self {
             wire: Wire::new(settings, clock)?,

@@ -55,7 +55,7 @@ impl<C: Clock> GitHub<C> {
             "conclusion": "failure",
             "output": {
                 "title": format!("No runner for {job}"),
-                "summary": format!("{job}: {reason}.\n\nWhat to do: {}.\n", reason.advice()),
+                "summary": format!("{job}: {reason}\n\nWhat to do: {}.\n", reason.advice()),
             },
         });
         let call = Call::post(format!("{repository}/check-runs"), Some(body));

@@ -147,6 +147,9 @@ pub enum BadSettings {
     /// The additional certificates cannot be used.
     #[error("could not use the additional certificates")]
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Apps beside a token would not be able to do the same as it.
+    #[error("more Apps can stand beside an App only, and not beside a token")]
+    MixedLogins,
     /// The token cannot be sent.
     #[error("the token holds characters that cannot be sent")]
     Token,

@@ -19,6 +19,7 @@ use crate::time::Timestamp;
 pub mod event;
 pub mod fact;
 pub mod fair;
+pub mod ingest;
 pub mod placing;
 pub mod reason;
 mod stored;
@@ -28,6 +29,7 @@ pub mod transition;
 
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
+pub use ingest::{Ingested, ingest};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};

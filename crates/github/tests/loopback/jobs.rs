@@ -10,7 +10,7 @@ use bullpen_core::job::Reason;
 use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge, Notice};
 use bullpen_github::stand_in::KnownApp;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
-use bullpen_github::{App, GitHub, Settings};
+use bullpen_github::{App, BadSettings, GitHub, Settings};
 use futures_util::future::join;
 
 use crate::world::{World, app, key, order, pat, spec};
@@ -61,7 +61,7 @@ async fn an_app_says_it_by_a_check_once_for_each_job() {
     assert_eq!(said[0].title, "No runner for build");
     assert_eq!(
         said[0].text,
-        "build: there is no pool `c1`; did you mean ci?.\n\nWhat to do: name a pool that is \
+        "build: there is no pool `c1`; did you mean ci?\n\nWhat to do: name a pool that is \
          configured, or none, in `runs-on`, and run the job again.\n"
     );
 }
@@ -172,6 +172,9 @@ async fn of_several_apps_the_one_with_the_most_left_serves() {
     .await;
     let more_apps = vec![App { id: more.to_owned(), key: key(), installation: None }];
     let settings = Settings { more_apps, ..world.settings("acme", app()) };
+    let mixed = Settings { login: pat(), ..settings.clone() };
+    let mixed = GitHub::new(&mixed, Arc::clone(&world.clock));
+    assert!(matches!(mixed, Err(BadSettings::MixedLogins)));
     let both = GitHub::new(&settings, Arc::clone(&world.clock)).unwrap();
     let alone = world.client("acme", app());
     let mut calls = [0, 0];

@@ -3,6 +3,7 @@
 //! Not here: the tests.
 
 mod fair;
+mod ingest;
 mod orders;
 mod rules;
 mod stored;

@@ -1,0 +1,125 @@
+//! From facts to rows with a stack's routing in between: every order, strangers, and labels left out.
+//!
+//! Not here: routes themselves (`route::tests`).
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::class::RunnerClass;
+use crate::labels::class::Catalogue;
+use crate::labels::policy::Policy;
+use crate::route::{NotOurs, Routing};
+
+struct Stack {
+    pools: BTreeSet<PoolName>,
+    classes: Catalogue,
+    policy: Policy,
+}
+
+fn stack() -> Stack {
+    Stack {
+        pools: [PoolName::new("ci")].into(),
+        classes: Catalogue::of_classes(&RunnerClass::defaults()),
+        policy: Policy::default(),
+    }
+}
+
+impl Stack {
+    fn routing(&self, config_loaded: bool) -> Routing<'_> {
+        Routing {
+            env: "production",
+            region: "eu-west-1",
+            pools: &self.pools,
+            classes: &self.classes,
+            default_pool: None,
+            policy: &self.policy,
+            config_loaded,
+        }
+    }
+
+    fn ingest(&self, stored: Option<&Job>, fact: &Fact) -> Ingested {
+        ingest(stored, fact, &self.routing(true), at(100), &LIMITS, true).expect("one job's facts")
+    }
+
+    /// The row that these facts leave, in this order.
+    fn row(&self, facts: &[Fact]) -> Option<Job> {
+        facts.iter().fold(None, |stored, fact| match self.ingest(stored.as_ref(), fact) {
+            Ingested::Store(job) => Some(job),
+            Ingested::Unchanged | Ingested::NotOurs(_) => stored,
+        })
+    }
+}
+
+/// As GitHub does now and then.
+fn without_labels(mut fact: Fact) -> Fact {
+    fact.about.labels.clear();
+    fact
+}
+
+fn for_labels(mut fact: Fact, labels: &[&str]) -> Fact {
+    fact.about.labels = labels.iter().map(|&label| label.to_owned()).collect();
+    fact
+}
+
+#[test]
+fn every_order_leaves_the_same_end_with_labels_or_without() {
+    let stack = stack();
+    let over = without_labels(completed("success"));
+    let facts = [queued(), started(), over];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let facts: Vec<Fact> = order.iter().map(|&index: &usize| facts[index].clone()).collect();
+        let row = stack.row(&facts).expect("it is ours");
+        assert!(row.is_over(), "{order:?}: {row:?}");
+        assert_eq!(row.known.about.labels, about().labels, "{order:?}");
+    }
+}
+
+#[test]
+fn a_queued_job_gets_its_lane_and_saying_it_again_changes_nothing() {
+    let stack = stack();
+    let row = stack.row(&[held_back(), queued()]).unwrap();
+    assert_eq!((row.lane.clone(), row.life.name()), (Some(lane()), StateName::Waiting));
+    assert_eq!(stack.ingest(Some(&row), &queued()), Ingested::Unchanged);
+    assert_eq!(stack.ingest(Some(&row), &held_back()), Ingested::Unchanged);
+}
+
+#[test]
+fn a_pool_that_there_is_not_fails_at_once_and_visibly_but_not_before_it_is_queued() {
+    let stack = stack();
+    let wrong = |fact| for_labels(fact, &["runs-on=1/pool=c1"]);
+    let held = stack.row(&[wrong(fact(Said::Held))]).unwrap();
+    assert_eq!(held.life, Life::Dormant);
+    let row = stack.row(&[wrong(fact(Said::Held)), wrong(queued())]).unwrap();
+    let Life::Ended { end: End::Failed(reason), debts, .. } = &row.life else { panic!("{row:?}") };
+    assert_eq!(reason.to_string(), "there is no pool `c1`");
+    assert!(debts.tell && debts.cancel_by == Some(at(100).after(LIMITS.job_deadline)));
+}
+
+#[test]
+fn strangers_leave_no_row_and_our_own_stay_ours() {
+    let stack = stack();
+    let theirs = |fact| for_labels(fact, &["ubuntu-latest"]);
+    for fact in [queued(), started(), completed("success")] {
+        assert_eq!(stack.ingest(None, &theirs(fact)), Ingested::NotOurs(NotOurs::NoHead));
+    }
+    let unlabelled = stack.row(&[held_back()]).unwrap();
+    assert_eq!(unlabelled.life, Life::Dormant);
+    let answer = stack.ingest(Some(&unlabelled), &theirs(queued()));
+    assert_eq!(answer, Ingested::NotOurs(NotOurs::NoHead), "nothing is launched or failed");
+    let ours = stack.row(&[queued()]).unwrap();
+    let moved = Routing { env: "another", ..stack.routing(true) };
+    let answer = ingest(Some(&ours), &completed("success"), &moved, at(200), &LIMITS, true);
+    assert!(matches!(answer, Ok(Ingested::Store(job)) if job.is_over()), "it still ends");
+}
+
+#[test]
+fn without_a_configuration_a_job_waits_and_is_routed_later() {
+    let stack = stack();
+    let early = ingest(None, &queued(), &stack.routing(false), at(100), &LIMITS, true).unwrap();
+    let Ingested::Store(row) = early else { panic!("{early:?}") };
+    assert_eq!((row.lane.as_ref(), row.life.name()), (None, StateName::Waiting));
+    let Ingested::Store(routed) = stack.ingest(Some(&row), &queued()) else {
+        panic!("the same fact finds a lane now");
+    };
+    assert_eq!(routed.lane, Some(lane()));
+}
