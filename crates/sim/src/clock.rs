@@ -31,12 +31,7 @@ pub struct SimClock {
 impl SimClock {
     /// A clock that begins now, for one process.
     pub fn new(wire: Wire, skew_millis: i64) -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the runtime's clock is paused: virtual time"
-        )]
-        let started = tokio::time::Instant::now();
-        Self { started, begins: world_begins(), skew_millis, wire }
+        Self { started: instant(), begins: world_begins(), skew_millis, wire }
     }
 
     /// The same time for another process, with another skew.
@@ -101,6 +96,12 @@ impl Clock for ManualClock {
 /// [`WORLD_BEGINS`] as a time.
 pub fn world_begins() -> Timestamp {
     WORLD_BEGINS.parse().expect("the constant is RFC 3339")
+}
+
+/// The present, on the runtime's paused clock.
+pub(crate) fn instant() -> tokio::time::Instant {
+    #[expect(clippy::disallowed_methods, reason = "the runtime's clock is paused: virtual time")]
+    tokio::time::Instant::now()
 }
 
 /// Lets virtual time pass, for anything but a process under test.

@@ -109,6 +109,11 @@ async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
                         fleet.lose(machine);
                     }
                 }
+                Calamity::Points(a_minute, length) => {
+                    forge.limit_points(Some(a_minute));
+                    pass(length).await;
+                    forge.limit_points(None);
+                }
                 Calamity::SpotReclaim(per_mille) => {
                     let spot = living(world, |machine| machine.usage == Usage::Spot);
                     let unlucky = spot.iter().filter(|_| dice.chance(per_mille));

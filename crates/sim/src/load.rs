@@ -110,6 +110,8 @@ pub enum Calamity {
     LostMachine,
     /// Spot machines are taken away, so many of a thousand, after a notice.
     SpotReclaim(u32),
+    /// GitHub allows only this many points a minute, for this long.
+    Points(u32, Duration),
 }
 
 /// Draws what happens to the world and when, in order.
@@ -120,13 +122,14 @@ pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
             let at = dice.between(Duration::ZERO, lasts);
             let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
             let few = |most| u32::try_from(dice.below(most)).unwrap_or(0);
-            let calamity = match dice.below(6) {
+            let calamity = match dice.below(7) {
                 0 => Calamity::Outage(length),
                 1 => Calamity::Shortage,
                 2 => Calamity::NoCapacity(few(4), length),
                 3 if dice.chance(500) => Calamity::Quota(Usage::Spot, few(16)),
                 3 => Calamity::Quota(Usage::OnDemand, 8 + few(64)),
                 4 => Calamity::SpotReclaim(100 + few(900)),
+                5 => Calamity::Points(10 + few(60), 4 * length),
                 _ => Calamity::LostMachine,
             };
             (at, calamity)
@@ -187,10 +190,10 @@ fn arrivals(dice: &Dice, lasts: Duration) -> Vec<Duration> {
     let mut tide = Duration::ZERO;
     while tide < lasts {
         let end = (tide + TIDE).min(lasts);
-        let busy = [0, 1, 2, 4, 8];
+        let busy = [0, 2, 4, 8, 12];
         let most = dice.pick(&busy).copied().unwrap_or(1);
         arrivals.extend((0..dice.below(most + 1)).map(|_| dice.between(tide, end)));
-        if dice.chance(150) {
+        if dice.chance(250) {
             let burst = dice.between(tide, end);
             let close = || dice.between(Duration::ZERO, Duration::from_secs(5));
             arrivals.extend((0..3 + dice.below(6)).map(|_| burst + close()));

@@ -253,6 +253,7 @@ impl World {
         }
         self.outside.fleet.replenish();
         self.outside.forge.set_outage(false);
+        self.outside.forge.limit_points(None);
     }
 
     pub(crate) fn wire(&self, name: &str, weather: Weather) -> Wire {

@@ -92,7 +92,7 @@ impl Machine {
         let powered_off = tokio::select! {
             biased;
             () = life.ended() => false,
-            () = self.run() => true,
+            () = self.run(&life) => true,
         };
         self.host.program.die();
         let Some(world) = self.world.upgrade() else { return };
@@ -103,7 +103,7 @@ impl Machine {
         }
     }
 
-    async fn run(&self) {
+    async fn run(&self, life: &Life) {
         if let Some(world) = self.world.upgrade()
             && self.dice.chance(world.climate().temper.mute)
         {
@@ -113,16 +113,16 @@ impl Machine {
         tokio::select! {
             biased;
             () = self.host.watchdog.fires() => {}
-            () = self.processes() => {}
+            () = self.processes(life) => {}
         }
     }
 
-    async fn processes(&self) {
+    async fn processes(&self, life: &Life) {
         let mut number = 0_u32;
         while let Some(world) = self.world.upgrade() {
             number += 1;
             let wire = world.wire(&format!("{} {number}", self.name), world.climate().agents);
-            let ended = self.process(&world, &wire).await;
+            let ended = self.process(&world, &wire, life).await;
             world.outside.mailbox().falls_silent(&self.facts.mailbox);
             world.retire(&wire);
             if ended.is_some() {
@@ -136,20 +136,26 @@ impl Machine {
     }
 
     /// One agent process, to its death or to its machine's end.
-    async fn process(&self, world: &World, wire: &Wire) -> Option<Ending> {
+    async fn process(&self, world: &World, wire: &Wire, life: &Life) -> Option<Ending> {
         let clock = world.outside.clock().for_process(wire.clone(), self.skew);
         let mailbox = world.outside.mailbox();
         let agents = mailbox.for_agent(wire.clone(), clock.clone(), world.limits.heartbeat);
         let orientation = self.orientation(&world.limits);
-        let (agent, _interrupter) = Agent::new(agents, clock, self.host.clone(), orientation);
+        let (agent, interrupter) = Agent::new(agents, clock, self.host.clone(), orientation);
         let mut mishap = self.draw_mishap(world, wire);
         let mut agent = pin!(agent.polling(SELDOM).live());
         let began = world.outside.clock().elapsed();
+        let mut noticed = false;
         loop {
             let strikes = self.strikes(mishap.as_ref(), began, world);
             tokio::select! {
                 biased;
                 () = wire.died() => return None,
+                () = life.noticed(), if !noticed => {
+                    noticed = true;
+                    interrupter.interrupted("spot interruption");
+                    continue;
+                }
                 ending = &mut agent => return Some(ending),
                 () = strikes => {}
             }
@@ -192,6 +198,7 @@ impl Machine {
         world.mishap(|mishaps| mishaps.hung += 1);
         pass(length).await;
         mailbox.goes_on(key);
+        world.outside.forge().excuse(&self.facts.id);
     }
 
     fn draw_mishap(&self, world: &World, wire: &Wire) -> Option<Mishap> {

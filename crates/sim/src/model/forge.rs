@@ -4,12 +4,11 @@
 //! A job that dies with its machine, or is stopped under its feet, is remembered: that must never
 //! be our doing.
 //!
-//! Not here: webhooks, checks, rate limits.
+//! Not here: webhooks and checks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
@@ -18,9 +17,15 @@ use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
 use bullpen_core::time::Timestamp;
 
-use super::Witness;
-use crate::clock::pass;
-use crate::wire::{Reply, Wire, detach};
+use super::{Witness, locked};
+use crate::clock::{instant, pass};
+use crate::wire::{Wire, detach};
+
+/// What a reading call costs, and a writing one.
+const READ: u32 = 1;
+const WRITE: u32 = 5;
+/// GitHub counts points over this long.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// A job of the model's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +76,11 @@ pub struct ForgeState {
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
     over: BTreeSet<RunAttempt>,
-    /// Machines whose listener left by itself, or was forgotten.
+    /// Machines that may be without a listener through nobody's fault.
     left: Vec<InstanceId>,
+    /// How many points all callers together may spend in a minute, and what they spent lately.
+    points_a_minute: Option<u32>,
+    spent: VecDeque<(tokio::time::Instant, u32)>,
     witness: Witness,
 }
 
@@ -96,12 +104,17 @@ impl ForgeModel {
     }
 
     fn state(&self) -> MutexGuard<'_, ForgeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Who is told of runners that come, go, and run jobs.
     pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
         self.state().witness = Witness(Some(Box::new(witness)));
+    }
+
+    /// Lever: so many points a minute, and no more; or as many as one likes.
+    pub fn limit_points(&self, a_minute: Option<u32>) {
+        self.state().points_a_minute = a_minute;
     }
 
     /// Lever: GitHub is down, or up again. While it is down it starts no jobs either.
@@ -216,7 +229,12 @@ impl ForgeModel {
         forgotten
     }
 
-    /// Machines whose listener left by itself or was forgotten; each is told once.
+    /// A machine whose agent hung may end its listener for having come to it too late.
+    pub fn excuse(&self, machine: &InstanceId) {
+        self.state().left.push(machine.clone());
+    }
+
+    /// Machines that may be without a listener through nobody's fault; each is told once.
     pub fn take_left(&self) -> Vec<InstanceId> {
         std::mem::take(&mut self.state().left)
     }
@@ -319,7 +337,7 @@ fn tell(ear: Option<&Arc<dyn Ear>>, word: Word) {
 
 /// Removes a runner, and its listener hears of it.
 fn remove(state: &Mutex<ForgeState>, name: &RunnerName) -> Deletion {
-    let (deletion, ear) = state.lock().unwrap_or_else(PoisonError::into_inner).delete(name);
+    let (deletion, ear) = locked(state).delete(name);
     tell(ear.as_ref(), Word::Removed);
     deletion
 }
@@ -343,81 +361,75 @@ impl ForgeState {
     }
 }
 
-impl Forge for ForgeModel {
-    fn credential(
+impl ForgeModel {
+    /// Makes one call that costs so many points; refused while GitHub is down or the minute's points
+    /// are spent.
+    async fn ask<T: Send + 'static>(
         &self,
-        runner: &RunnerSpec,
-    ) -> impl Future<Output = Result<Credential, Fault>> + Send {
-        let (model, name) = (self.clone(), runner.name.clone());
-        async move {
-            let state = model.state;
-            let reply = model.wire.call("forge", move || {
-                let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                if state.outage {
-                    return Err(Fault::unavailable("GitHub is down"));
-                }
-                Ok(Credential::RegistrationToken(Secret::new(&format!("token-for-{name}"))))
-            });
-            reply.await.or_unavailable()?
+        points: u32,
+        effect: impl FnOnce(&Mutex<ForgeState>) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (state, wire) = (Arc::clone(&self.state), self.wire.clone());
+        let reply = self.wire.call("forge", move || {
+            locked(&state).admit(points, &wire)?;
+            Ok(effect(&state))
+        });
+        reply.await.or_unavailable()?
+    }
+}
+
+impl ForgeState {
+    fn admit(&mut self, points: u32, wire: &Wire) -> Result<(), Fault> {
+        if self.outage {
+            return Err(Fault::unavailable("GitHub is down"));
         }
+        let Some(most) = self.points_a_minute else { return Ok(()) };
+        let now = instant();
+        while self.spent.front().is_some_and(|(at, _)| now - *at >= MINUTE) {
+            self.spent.pop_front();
+        }
+        let spent: u32 = self.spent.iter().map(|(_, points)| points).sum();
+        if spent + points > most {
+            wire.happened("GitHub's limit reached");
+            return Err(Fault::Throttled);
+        }
+        self.spent.push_back((now, points));
+        Ok(())
+    }
+}
+
+impl Forge for ForgeModel {
+    async fn credential(&self, runner: &RunnerSpec) -> Result<Credential, Fault> {
+        let token = Secret::new(&format!("token-for-{}", runner.name));
+        self.ask(WRITE, move |_| Credential::RegistrationToken(token)).await
     }
 
-    fn delete(&self, runner: &RunnerName) -> impl Future<Output = Deletion> + Send {
-        let (model, name) = (self.clone(), runner.clone());
-        async move {
-            let state = model.state;
-            let reply = model.wire.call("forge", move || remove(&state, &name));
-            match reply.await {
-                Reply::Answered(deletion) => deletion,
-                Reply::Refused(_) | Reply::Lost => Deletion::Unavailable,
-            }
-        }
+    async fn delete(&self, runner: &RunnerName) -> Deletion {
+        let name = runner.clone();
+        let deletion = self.ask(READ + WRITE, move |state| remove(state, &name));
+        deletion.await.unwrap_or(Deletion::Unavailable)
     }
 
-    fn runners(&self) -> impl Future<Output = Result<Vec<Runner>, Fault>> + Send {
-        let model = self.clone();
-        async move {
-            let state = model.state;
-            let reply = model.wire.call("forge", move || {
-                let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                state
-                    .runners
-                    .iter()
-                    .map(|(name, entry)| Runner {
-                        name: name.clone(),
-                        online: entry.online,
-                        busy: entry.job.is_some(),
-                    })
-                    .collect()
-            });
-            reply.await.or_unavailable()
-        }
+    async fn runners(&self) -> Result<Vec<Runner>, Fault> {
+        let runner = |(name, entry): (&RunnerName, &Entry)| Runner {
+            name: name.clone(),
+            online: entry.online,
+            busy: entry.job.is_some(),
+        };
+        self.ask(READ, move |state| locked(state).runners.iter().map(runner).collect()).await
     }
 
     async fn tokens(&self) -> Result<RunnerTokens, Fault> {
-        let state = Arc::clone(&self.state);
-        let reply = self.wire.call("forge", move || {
-            if state.lock().unwrap_or_else(PoisonError::into_inner).outage {
-                return Err(Fault::unavailable("GitHub is down"));
-            }
-            Ok(RunnerTokens {
-                registration: Secret::new("registers"),
-                removal: Secret::new("removes"),
-                expires_at: Timestamp::from_millis(i64::MAX),
-            })
-        });
-        reply.await.or_unavailable()?
+        let tokens = RunnerTokens {
+            registration: Secret::new("registers"),
+            removal: Secret::new("removes"),
+            expires_at: Timestamp::from_millis(i64::MAX),
+        };
+        self.ask(2 * WRITE, move |_| tokens).await
     }
 
     async fn is_over(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
-        let (state, run) = (Arc::clone(&self.state), run.clone());
-        let reply = self.wire.call("forge", move || {
-            let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.outage {
-                return Err(Fault::unavailable("GitHub is down"));
-            }
-            Ok(state.over.contains(&run))
-        });
-        reply.await.or_unavailable()?
+        let run = run.clone();
+        self.ask(READ, move |state| locked(state).over.contains(&run)).await
     }
 }
