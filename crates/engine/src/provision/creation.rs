@@ -46,25 +46,31 @@ pub struct Created {
     pub any_came: bool,
 }
 
-/// Launches up to `count` machines for the request and waits until they listen.
+/// Launches up to `count` machines for the request and waits until they listen. `None`: this attempt
+/// is spoilt by a reservation of another size, and was not made; the next one can be.
 pub async fn create<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     usage: Usage,
     count: u32,
     attempt: u32,
-) -> Result<Created, CreationError> {
+) -> Result<Option<Created>, CreationError> {
     let intent = intend(stack, terms, usage, count, attempt);
     if sabotage!("launch-before-the-intent") {
         launch(stack, terms.request, &intent).await?;
     }
     let intent = reserve(stack, &intent).await?;
+    if intent.count != count && !sabotage!("known-intent-of-any-size") {
+        // It landed after we had been told that there is no room, and other machines came since.
+        return_rest(stack, &intent).await;
+        return Ok(None);
+    }
     (terms.tell)(Told::Launching { machines: count });
     let records = carry_out(stack, terms.request, &intent).await?;
     let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
-    Ok(Created { ready, any_came })
+    Ok(Some(Created { ready, any_came }))
 }
 
 /// Launches what an intent says and records what came. Doing so again does nothing anew.

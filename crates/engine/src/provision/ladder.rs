@@ -55,6 +55,7 @@ impl Ladder {
             source,
         })?;
         self.attempts += 1;
+        let Some(created) = created else { return Ok(Vec::new()) };
         self.last = Some(RungResult { usage, any_came: created.any_came });
         let is_in_vain = created.any_came && created.ready.is_empty();
         self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };

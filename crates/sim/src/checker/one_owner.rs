@@ -52,6 +52,7 @@ impl Tenures {
             tenures.insert(by.to_owned(), tenure);
         } else if let Some(tenure) = tenures.get(by)
             && tenure.is_fenced
+            && !is_renewal(before, after)
             && before.and_then(|before| before.state.owner()).is_some_and(|it| !speaks_for(it))
         {
             let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
@@ -62,6 +63,14 @@ impl Tenures {
         }
         Ok(())
     }
+}
+
+/// A lease is its owner's: any of the owner's processes may renew it.
+fn is_renewal(before: Option<&Record>, after: &Record) -> bool {
+    let is_claimed = |record: &Record| matches!(record.state, State::Claimed { .. });
+    before.is_some_and(|before| {
+        is_claimed(before) && is_claimed(after) && before.generation == after.generation
+    })
 }
 
 /// A fenced owner's order never replaces a newer one in the mailbox.
