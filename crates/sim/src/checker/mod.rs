@@ -282,6 +282,11 @@ impl Inner {
             conservation::buried(&self.view, &after.id)?;
         }
         let Some(before) = before else { return conservation::recorded(&self.view, after) };
+        if let State::Running { owner, .. } = &before.state
+            && at >= before.state.deadline()
+        {
+            self.requests.loses_one(owner);
+        }
         protected::taken(&self.view, &self.requests, at, before, after, by)?;
         if matches!(after.state, State::Terminating { .. }) {
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;

@@ -49,7 +49,9 @@ pub(super) struct Asked {
     newest: String,
     /// Whether its workflow run is over.
     is_over: bool,
-    /// Whether the cloud took one of its machines.
+    /// Whether a process was told that it has its runners.
+    is_fulfilled: bool,
+    /// Whether the cloud took one of its machines, or its time on one was up.
     has_losses: bool,
     /// What it held when its release began, at which generation.
     to_take: BTreeMap<InstanceId, Generation>,
@@ -84,6 +86,7 @@ impl Requests {
             processes: BTreeSet::new(),
             newest: String::new(),
             is_over: false,
+            is_fulfilled: false,
             has_losses: false,
             to_take: BTreeMap::new(),
             done: None,
@@ -123,7 +126,12 @@ impl Requests {
     ) -> Result<(), Violation> {
         let Some((owner, deadline)) = self.open.remove(process) else { return Ok(()) };
         let is_alone = !self.open.values().any(|(other, _)| *other == owner);
-        if *told == Told::Failed && is_alone {
+        if let Some(asked) = self.all.get_mut(&owner) {
+            asked.is_fulfilled |= matches!(told, Told::Fulfilled(_));
+        }
+        // What another process of the request got stays.
+        let has_nothing = self.all.get(&owner).is_some_and(|asked| !asked.is_fulfilled);
+        if *told == Told::Failed && is_alone && has_nothing {
             self.is_done(&owner, now);
         }
         in_time(&owner, process, deadline, now)?;
@@ -179,7 +187,7 @@ impl Requests {
         }
     }
 
-    /// The cloud took one of a request's machines.
+    /// The cloud took one of a request's machines, or its time on one was up.
     pub(super) fn loses_one(&mut self, owner: &Owner) {
         if let Some(asked) = self.all.get_mut(owner) {
             asked.has_losses = true;
