@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bullpen_core::ids::{Generation, InstanceId, MailboxKey};
-use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::mailbox::Inbox;
 
@@ -105,7 +105,13 @@ pub(super) fn label_of(owner: &Owner) -> String {
 pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<(), Violation> {
     let Some(record) = view.live.get(machine) else { return Ok(()) };
     let expected = record.state.listed_under().map(label_of);
-    let is_nobodys = matches!(record.state, State::Idle { .. } | State::Terminating { .. });
+    let is_nobodys = match record.state {
+        State::Idle { .. } => true,
+        // Those two spare nobody, whatever listens there.
+        State::Terminating { why: EndReason::Dumped | EndReason::Operator, .. } => false,
+        State::Terminating { .. } => true,
+        _ => false,
+    };
     if is_nobodys || expected.is_some_and(|expected| expected != label) {
         let what = format!("a listener for {label} is connected, and it is not the owner's");
         return wrong(machine, what);
