@@ -169,7 +169,6 @@ fn text(tally: &Tally, took: Duration) -> String {
          {reused} runners reused, {created} created, {jobs} jobs done, {writes} ledger writes\n\
          {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
          {}\n\
-         on machines: {:?}\n\
          machines ended: {}",
         tally.clean,
         tally.failures.len(),
@@ -185,7 +184,6 @@ fn text(tally: &Tally, took: Duration) -> String {
             .map(|(what, n)| format!("{what} {n}"))
             .collect::<Vec<_>>()
             .join(", "),
-        tally.stats.mishaps,
         ended.iter().map(|(why, count)| format!("{why:?} {count}")).collect::<Vec<_>>().join(", "),
     )
 }
@@ -216,6 +214,7 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
         "answers_lost": troubles.answers_lost,
         "landed_late": troubles.landed_late,
         "crashes": troubles.crashes,
+        "happened": troubles.happened,
         "ended": ended,
     })
 }

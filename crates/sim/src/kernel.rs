@@ -19,7 +19,6 @@ use crate::clock::{on_virtual_time, pass};
 use crate::dice::Dice;
 use crate::life::{FAULTY, live};
 use crate::load;
-use crate::machine::Mishaps;
 use crate::wire::Counts;
 use crate::world::World;
 
@@ -55,8 +54,6 @@ pub struct Stats {
     pub jobs: u64,
     /// Troubles that really happened.
     pub troubles: Counts,
-    /// What went wrong on machines.
-    pub mishaps: Mishaps,
     /// Machines that ended, by reason.
     pub ended: BTreeMap<EndReason, u64>,
 }
@@ -75,7 +72,6 @@ impl std::ops::AddAssign for Stats {
         self.created += other.created;
         self.jobs += other.jobs;
         self.troubles += other.troubles;
-        self.mishaps += other.mishaps;
         for (why, count) in other.ended {
             *self.ended.entry(why).or_default() += count;
         }
@@ -152,7 +148,6 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     stats.writes = checker.writes();
     stats.jobs = world.outside.forge().completed();
     stats.troubles = world.counts();
-    stats.mishaps = world.mishaps();
     stats.ended = checker.ended();
     Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
 }

@@ -18,7 +18,7 @@ use bullpen_engine::Stack;
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
-use crate::machine::{Machine, Mishaps, Temper};
+use crate::machine::{Machine, Temper};
 use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
@@ -171,7 +171,6 @@ pub struct World {
     spec_hash: Mutex<SpecHash>,
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
-    mishaps: Mutex<Mishaps>,
     wires: Mutex<Vec<Wire>>,
 }
 
@@ -203,7 +202,6 @@ impl World {
             spec_hash: Mutex::new(SpecHash::new(FIRST_SPEC)),
             climate: Mutex::new(climate),
             counts: Mutex::default(),
-            mishaps: Mutex::default(),
             wires: Mutex::default(),
         });
         world.raise_machines();
@@ -274,16 +272,6 @@ impl World {
             total += wire.counts();
         }
         total
-    }
-
-    /// What went wrong on machines so far.
-    pub fn mishaps(&self) -> Mishaps {
-        *self.mishaps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Something goes wrong on a machine.
-    pub(crate) fn mishap(&self, note: impl FnOnce(&mut Mishaps)) {
-        note(&mut self.mishaps.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Runs one process of the engine to its end, or to its death at some await.

@@ -33,7 +33,7 @@ mod host;
 mod runner;
 mod temper;
 
-pub use temper::{Mishaps, Temper};
+pub use temper::Temper;
 
 /// How often a simulated agent really beats and polls.
 const SELDOM: Duration = Duration::from_secs(3_600);
@@ -74,7 +74,7 @@ impl Machine {
         let temper = world.climate().temper;
         let (skew, wrong) = temper.skew(&dice);
         if wrong {
-            world.mishap(|mishaps| mishaps.skewed += 1);
+            world.happened("clock minutes off");
         }
         let clock = world.outside.clock().for_process(Wire::calm(), skew);
         let program_dice = Dice::new(world.seed, &format!("runner {}", facts.id));
@@ -98,7 +98,7 @@ impl Machine {
         let Some(world) = self.world.upgrade() else { return };
         world.outside.mailbox().falls_silent(&self.facts.mailbox);
         if powered_off {
-            world.mishap(|mishaps| mishaps.powered_off += 1);
+            world.happened("machine switched itself off");
             world.outside.fleet().power_off(&self.facts.id);
         }
     }
@@ -107,7 +107,7 @@ impl Machine {
         if let Some(world) = self.world.upgrade()
             && self.dice.chance(world.climate().temper.mute)
         {
-            world.mishap(|mishaps| mishaps.mute += 1);
+            world.happened("machine mute");
             pending::<()>().await;
         }
         tokio::select! {
@@ -129,7 +129,7 @@ impl Machine {
                 // The watchdog does the rest.
                 pending::<()>().await;
             }
-            world.mishap(|mishaps| mishaps.died += 1);
+            world.happened("agent died");
             drop(world);
             pass(self.dice.between(Duration::from_secs(1), Duration::from_secs(4))).await;
         }
@@ -192,10 +192,10 @@ impl Machine {
         let (mailbox, key) = (world.outside.mailbox(), &self.facts.mailbox);
         mailbox.hangs(key);
         let Some(length) = length else {
-            world.mishap(|mishaps| mishaps.hung_for_ever += 1);
+            world.happened("agent hung for ever");
             return pending().await;
         };
-        world.mishap(|mishaps| mishaps.hung += 1);
+        world.happened("agent hung");
         pass(length).await;
         mailbox.goes_on(key);
         world.outside.forge().excuse(&self.facts.id);
@@ -244,12 +244,12 @@ impl Machine {
 fn draw_script(world: &World, dice: &Dice, temper: Temper) -> Script {
     let usual = dice.between(Duration::ZERO, temper.warm_up_max);
     if dice.chance(temper.warm_up_fails) {
-        world.mishap(|mishaps| mishaps.warm_up_failed += 1);
+        world.happened("warm-up failed");
         return Script::Fails(usual);
     }
     let (slow, hangs) = (dice.chance(temper.warm_up_slow), dice.chance(temper.warm_up_hangs));
     if slow || hangs {
-        world.mishap(|mishaps| mishaps.warm_up_overran += 1);
+        world.happened("warm-up overran");
     }
     match (slow, hangs) {
         (_, true) => Script::Hangs,

@@ -194,14 +194,11 @@ impl Program {
             return;
         }
         if exits && now.exits > 0 {
-            let busy = u64::from(self.forge.job(runner).is_some());
-            world.mishap(|mishaps| {
-                mishaps.exited += 1;
-                mishaps.exited_busy += busy;
-            });
+            let is_busy = self.forge.job(runner).is_some();
+            world.happened(if is_busy { "listener exited with a job" } else { "listener exited" });
             self.exits(None);
         } else if forgotten && now.forgotten > 0 && self.forge.forget(runner, &self.machine) {
-            world.mishap(|mishaps| mishaps.forgotten += 1);
+            world.happened("listener forgotten");
         }
     }
 }

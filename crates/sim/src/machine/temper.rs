@@ -1,4 +1,4 @@
-//! How machines behave in a world: the odds of what goes wrong on them, and how often it did.
+//! How machines behave in a world: the odds of what goes wrong on them.
 //!
 //! Not here: making it happen ([`super`]), or the wire's own troubles ([`crate::wire::Weather`]).
 
@@ -54,48 +54,5 @@ impl Temper {
         let wrong = dice.chance(self.skewed);
         let most = if wrong { SKEW_MOST } else { self.skew_max };
         (crate::world::draw_skew(dice, most), wrong)
-    }
-}
-
-/// How often each thing happened, to show that it did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
-    /// Agent processes that died.
-    pub died: u64,
-    /// Agent processes that hung for a while.
-    pub hung: u64,
-    /// Agent processes that hung for ever.
-    pub hung_for_ever: u64,
-    /// Warm-ups that failed.
-    pub warm_up_failed: u64,
-    /// Warm-ups that took longer than they may, or never ended.
-    pub warm_up_overran: u64,
-    /// Machines that never said anything.
-    pub mute: u64,
-    /// Machines whose clock was off by minutes.
-    pub skewed: u64,
-    /// Listeners that exited by themselves.
-    pub exited: u64,
-    /// Of those, with a job.
-    pub exited_busy: u64,
-    /// Listeners that GitHub forgot.
-    pub forgotten: u64,
-    /// Machines that switched themselves off.
-    pub powered_off: u64,
-}
-
-impl std::ops::AddAssign for Mishaps {
-    fn add_assign(&mut self, other: Self) {
-        self.died += other.died;
-        self.hung += other.hung;
-        self.hung_for_ever += other.hung_for_ever;
-        self.warm_up_failed += other.warm_up_failed;
-        self.warm_up_overran += other.warm_up_overran;
-        self.mute += other.mute;
-        self.skewed += other.skewed;
-        self.exited += other.exited;
-        self.exited_busy += other.exited_busy;
-        self.forgotten += other.forgotten;
-        self.powered_off += other.powered_off;
     }
 }
