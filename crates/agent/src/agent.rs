@@ -13,6 +13,7 @@ use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Beat, Inbox, Phase, Signal, SignalKind};
 use bullpen_core::ports::{Clock, Fault, Mailbox, Read};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -353,7 +354,10 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
                 self.insist(|| runner.adopt(&to)).await;
                 Done::Adopted
             }
-            Effect::End => Done::Ended(self.insist(|| runner.end(true)).await),
+            Effect::End => {
+                let unless_busy = !sabotage!("agent-stops-under-a-job");
+                Done::Ended(self.insist(|| runner.end(unless_busy)).await)
+            }
             Effect::Deregister(token) => Done::Deregistered(runner.deregister(&token).await),
             Effect::Clean => {
                 self.insist(|| runner.clean()).await;

@@ -153,19 +153,23 @@ fn per_second(count: f64, took: Duration) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a rate for people; seeds are far below 2⁵²")]
 fn rates(tally: &Tally, took: Duration) -> (f64, f64) {
     let seeds = tally.clean + tally.failures.len() as u64;
-    let hours = tally.stats.simulated.as_secs_f64() / 3_600.0;
-    (per_second(seeds as f64, took), per_second(hours, took))
+    (per_second(seeds as f64, took), per_second(hours(tally.stats.simulated), took))
+}
+
+fn hours(time: Duration) -> f64 {
+    time.as_secs_f64() / 3_600.0
 }
 
 fn text(tally: &Tally, took: Duration) -> String {
     let Stats { workflows, fulfilled, reused, created, jobs, writes, troubles, ended, .. } =
         &tally.stats;
-    let Stats { cancelled, resumed, doubled, .. } = &tally.stats;
+    let Stats { cancelled, resumed, doubled, simulated, machine_time, .. } = &tally.stats;
     let (seeds_rate, hours_rate) = rates(tally, took);
     format!(
         "{} clean, {} failed in {:.1} s: {seeds_rate:.0} seeds/s, {hours_rate:.0} simulated hours/s\n\
          {workflows} workflow runs, {fulfilled} fulfilled, {cancelled} cancelled, {resumed} run again, \
          {doubled} run twice at once\n\
+         {:.0} simulated hours, {:.0} machine-hours\n\
          {reused} runners reused, {created} created, {jobs} jobs done, {writes} ledger writes\n\
          {} calls, {} refused, {} answers lost, {} landed late, {} crashes\n\
          {}\n\
@@ -173,6 +177,8 @@ fn text(tally: &Tally, took: Duration) -> String {
         tally.clean,
         tally.failures.len(),
         took.as_secs_f64(),
+        hours(*simulated),
+        hours(*machine_time),
         troubles.calls,
         troubles.refused,
         troubles.answers_lost,
@@ -199,7 +205,8 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
             "history": failure.history,
         })).collect::<Vec<_>>(),
         "seconds": took.as_secs_f64(),
-        "simulated_hours": simulated.as_secs_f64() / 3_600.0,
+        "simulated_hours": hours(*simulated),
+        "machine_hours": hours(tally.stats.machine_time),
         "workflows": workflows,
         "fulfilled": fulfilled,
         "cancelled": cancelled,

@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(30);
 pub struct Stats {
     /// Simulated time.
     pub simulated: Duration,
+    /// How long machines lived, all together.
+    pub machine_time: Duration,
     /// Ledger writes.
     pub writes: u64,
     /// Workflow runs.
@@ -61,6 +63,7 @@ pub struct Stats {
 impl std::ops::AddAssign for Stats {
     fn add_assign(&mut self, other: Self) {
         self.simulated += other.simulated;
+        self.machine_time += other.machine_time;
         self.writes += other.writes;
         self.workflows += other.workflows;
         self.fulfilled += other.fulfilled;
@@ -145,6 +148,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     }
     let mut stats = lived.unwrap_or_default();
     stats.simulated = world.outside.clock().elapsed();
+    stats.machine_time = checker.machine_time();
     stats.writes = checker.writes();
     stats.jobs = world.outside.forge().completed();
     stats.troubles = world.counts();
@@ -156,6 +160,7 @@ async fn look_until_the_end(world: &World, checker: &Checker) {
     while world.outside.clock().elapsed() < WORLD_ENDS {
         pass(LOOK).await;
         checker.look(world);
+        checker.machines_lived(LOOK);
     }
     checker.report(Violation {
         invariant: Invariant::EveryJobEnds,

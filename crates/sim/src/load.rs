@@ -122,8 +122,9 @@ pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
             let at = dice.between(Duration::ZERO, lasts);
             let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
             let few = |most| u32::try_from(dice.below(most)).unwrap_or(0);
-            let calamity = match dice.below(7) {
-                0 => Calamity::Outage(length),
+            let calamity = match dice.below(8) {
+                // Most are over before anybody gives up, and that is where it matters who is blamed.
+                0 | 7 => Calamity::Outage(dice.delay(Duration::from_secs(3), 4 * length)),
                 1 => Calamity::Shortage,
                 2 => Calamity::NoCapacity(few(4), length),
                 3 if dice.chance(500) => Calamity::Quota(Usage::Spot, few(16)),

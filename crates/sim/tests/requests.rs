@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::ids::InstanceId;
+use bullpen_core::creation::Intent;
+use bullpen_core::ids::{InstanceId, IntentId, Revision};
 use bullpen_core::instance::{EndReason, Owner, State};
-use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::ports::{Ledger, Ports, Reserved, Written};
 use bullpen_core::request::{OnPartial, Request};
 use bullpen_engine::provision::creation::CreationError;
 use bullpen_engine::provision::entry::CannotBegin;
@@ -334,5 +335,39 @@ fn d18_an_outage_of_github_costs_no_machine() {
         world.outside.forge().set_outage(false);
         let provisioned = provision_silently(&stack, &request).await.expect("it is back");
         assert_eq!(ids(&provisioned), before, "all of them are reused");
+    });
+}
+
+/// A try at reserving whose answer was lost can land when fewer machines are missing than then. Its
+/// size must not become the launch's.
+#[test]
+fn a_reservation_that_landed_late_makes_no_launch_larger() {
+    on_virtual_time(async {
+        let (world, checker, request) = wanted(1, 0, 10).await;
+        let (_, stack) = world.process("p");
+        let late = Intent {
+            id: IntentId::new(format!("{}.1.1", request.id)),
+            owner: Owner::Request(request.id.clone()),
+            trust: Some(request.trust.clone()),
+            class: request.class.name.clone(),
+            pool: None,
+            usage: request.usage,
+            spec_hash: stack.spec_hash.clone(),
+            count: 3,
+            avoid: BTreeSet::new(),
+            outstanding: 3,
+            deadline: request.deadline,
+            revision: Revision(1),
+        };
+        let reserved = world.outside.ledger().reserve(&late, &world.ceilings).await;
+        assert_eq!(reserved, Ok(Written::Won(Reserved::Granted)));
+        let provisioned = provision_silently(&stack, &request).await.expect("calm");
+        assert_eq!(provisioned.runners.len(), 1);
+        assert_eq!(world.outside.fleet().snapshot().len(), 1);
+        let known = world.outside.ledger().intent(&late.id).await.expect("calm");
+        assert_eq!(known.map_or(0, |intent| intent.outstanding), 0, "it was given back");
+        let until = stack.now().after(Duration::from_secs(600));
+        release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+        stage::end(&world, &checker).await.expect("nothing is left");
     });
 }

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, MailboxKey};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
@@ -59,6 +60,7 @@ struct Inner {
     ghosts: Ghosts,
     pace: Pace,
     writes: u64,
+    machine_time: Duration,
     ended: BTreeMap<EndReason, u64>,
     forge: ForgeModel,
     mailbox: MailboxModel,
@@ -85,6 +87,7 @@ impl Checker {
             ghosts: Ghosts::default(),
             pace: Pace::default(),
             writes: 0,
+            machine_time: Duration::ZERO,
             ended: BTreeMap::new(),
             forge: outside.forge().clone(),
             mailbox: outside.mailbox().clone(),
@@ -149,6 +152,18 @@ impl Checker {
     /// How many ledger writes were seen.
     pub fn writes(&self) -> u64 {
         self.inner().writes
+    }
+
+    /// The machines there are have lived this much longer.
+    pub fn machines_lived(&self, time: Duration) {
+        let mut inner = self.inner();
+        let machines = u32::try_from(inner.view.machines.len()).unwrap_or(u32::MAX);
+        inner.machine_time += time * machines;
+    }
+
+    /// How long machines lived, all together.
+    pub fn machine_time(&self) -> Duration {
+        self.inner().machine_time
     }
 
     /// How many machines ended, by reason.

@@ -110,7 +110,10 @@ fn each<T>(reply: Reply<Vec<Written<T>>>, count: usize) -> Vec<Result<Written<T>
 fn lag(wire: &Wire) -> Duration {
     match wire.weather().lag_max {
         Duration::ZERO => Duration::ZERO,
-        most => wire.dice().between(Duration::ZERO, most),
+        most => {
+            wire.happened("read lagged");
+            wire.dice().between(Duration::ZERO, most)
+        }
     }
 }
 

@@ -137,11 +137,6 @@ pub(crate) const BUGS: &[Bug] = &[
     // Requests.
     bug("skip-directory-confirmation", &[NoMissedWarm], "an empty poll is believed"),
     bug("fault-is-a-lost-race", &[NoMissedWarm], "a candidate is dropped for a transient fault"),
-    bug(
-        "known-intent-of-any-size",
-        &[EveryJobEnds],
-        "a reservation that landed late decides how many machines are launched",
-    ),
     bug("top-up-ignores-what-came", &[EveryJobEnds], "a top-up asks for all runners again"),
     bug(
         "resume-forgets-what-runs",

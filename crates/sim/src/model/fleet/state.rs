@@ -240,6 +240,9 @@ impl FleetState {
             launched_at: now,
         };
         let hidden = wire.dice().between(Duration::ZERO, self.delays.visible_after_max);
+        if !hidden.is_zero() {
+            wire.happened("id visible late");
+        }
         let entry = Entry { machine: machine.clone(), visible_at: now.after(hidden), life: None };
         self.entries.insert(id, entry);
         self.tell(now, &FleetEvent::Launched(machine.clone()));

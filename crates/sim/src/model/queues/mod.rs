@@ -101,12 +101,15 @@ impl QueuesModel {
         let (queue, max, wire) = (queue.clone(), max.min(MESSAGES_PER_CALL_MAX), self.wire.clone());
         let weather = wire.weather();
         let falsely_empty = short_poll && wire.dice().chance(weather.false_empty);
+        if falsely_empty {
+            wire.happened("poll falsely empty");
+        }
         self.ask(move |state, now| {
             if falsely_empty || std::mem::take(&mut state.empty_next) {
                 // An unknown queue is not an empty one.
                 return state.depth(now, &queue).map(|_| Vec::new());
             }
-            state.receive(now, &queue, max, wire.dice(), weather.deliver_twice)
+            state.receive(now, &queue, max, &wire, weather.deliver_twice)
         })
         .await
     }

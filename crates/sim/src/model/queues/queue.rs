@@ -14,7 +14,7 @@ use bullpen_core::ports::{Delivery, Depth, Fault, Fifo, Outgoing, QueueKind, Que
 use bullpen_core::time::Timestamp;
 
 use super::Changed;
-use crate::dice::Dice;
+use crate::wire::Wire;
 
 /// The same deduplication id within this time is swallowed: what SQS does.
 const DEDUPLICATION: Duration = Duration::from_secs(300);
@@ -24,7 +24,7 @@ const SHUFFLED: usize = 64;
 /// Under which terms one receive is made: what is a dead letter, and what may go wrong.
 pub(super) struct Terms<'a> {
     pub(super) receives_max: Option<u32>,
-    pub(super) dice: &'a Dice,
+    pub(super) wire: &'a Wire,
     pub(super) any_order: bool,
     pub(super) deliver_twice: u32,
     pub(super) twice_next: bool,
@@ -32,7 +32,12 @@ pub(super) struct Terms<'a> {
 
 impl Terms<'_> {
     fn twice(&mut self) -> bool {
-        std::mem::take(&mut self.twice_next) || self.dice.chance(self.deliver_twice)
+        let twice =
+            std::mem::take(&mut self.twice_next) || self.wire.dice().chance(self.deliver_twice);
+        if twice {
+            self.wire.happened("message delivered twice");
+        }
+        twice
     }
 }
 
@@ -183,7 +188,7 @@ impl Queue {
     ) -> Option<u64> {
         if terms.any_order {
             let choices = u64::try_from(self.ready.len().min(SHUFFLED)).unwrap_or(1);
-            let index = usize::try_from(terms.dice.below(choices)).unwrap_or(0);
+            let index = usize::try_from(terms.wire.dice().below(choices)).unwrap_or(0);
             return self.ready.iter().nth(index).copied();
         }
         let from = passed.map_or(0, |number| number + 1);

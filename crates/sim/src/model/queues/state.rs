@@ -11,7 +11,7 @@ use bullpen_core::time::Timestamp;
 
 use super::Changed;
 use super::queue::{Queue, Terms};
-use crate::dice::Dice;
+use crate::wire::Wire;
 
 /// Everything all queues hold.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl QueuesState {
         now: Timestamp,
         name: &QueueName,
         max: usize,
-        dice: &Dice,
+        wire: &Wire,
         deliver_twice: u32,
     ) -> Result<Vec<Delivery>, Fault> {
         let dead_letters = self.queues.get(name).and_then(|queue| queue.spec.dead_letters.clone());
@@ -89,7 +89,7 @@ impl QueuesState {
         let dead_letters = dead_letters.filter(|(letters, _)| self.queues.contains_key(letters));
         let mut terms = Terms {
             receives_max: dead_letters.as_ref().map(|(_, max)| *max),
-            dice,
+            wire,
             any_order: self.weak,
             deliver_twice,
             twice_next: self.twice_next,
