@@ -106,10 +106,9 @@ pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<
     let Some(record) = view.live.get(machine) else { return Ok(()) };
     let expected = record.state.listed_under().map(label_of);
     let is_nobodys = match record.state {
-        State::Idle { .. } => true,
-        // Those two spare nobody, whatever listens there.
+        // A dump and an operator spare nobody, whatever listens there.
         State::Terminating { why: EndReason::Dumped | EndReason::Operator, .. } => false,
-        State::Terminating { .. } => true,
+        State::Idle { .. } | State::Terminating { .. } => true,
         _ => false,
     };
     if is_nobodys || expected.is_some_and(|expected| expected != label) {

@@ -106,7 +106,7 @@ impl Requests {
         self.open.insert(process.to_owned(), (owner.clone(), deadline));
         if let Some(asked) = self.all.get_mut(owner) {
             asked.done = None;
-            asked.newest = process.to_owned();
+            process.clone_into(&mut asked.newest);
         }
     }
 

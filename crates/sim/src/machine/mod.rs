@@ -178,7 +178,7 @@ impl Machine {
         match mishap {
             None => pending().await,
             Some(Mishap::Dies { after } | Mishap::Hangs { after: Since::Beginning(after), .. }) => {
-                pass((began + *after).saturating_sub(world.outside.clock().elapsed())).await
+                pass((began + *after).saturating_sub(world.outside.clock().elapsed())).await;
             }
             Some(Mishap::Hangs { after: Since::Registering(after), .. }) => {
                 self.host.program.registers().await;

@@ -159,7 +159,7 @@ impl Program {
                 return;
             }
             let ear: Arc<dyn Ear> = self.clone();
-            match self.forge.listen(&runner, ear) {
+            match self.forge.listen(&runner, &ear) {
                 Ok(true) => break,
                 Ok(false) => {
                     self.exits(Some(Refused::here("the registration was deleted")));

@@ -186,14 +186,14 @@ impl ForgeModel {
     }
 
     /// A known runner's listener connects, and takes jobs from now on. Says whether it is known.
-    pub fn listen(&self, name: &RunnerName, ear: Arc<dyn Ear>) -> Result<bool, Fault> {
+    pub fn listen(&self, name: &RunnerName, ear: &Arc<dyn Ear>) -> Result<bool, Fault> {
         let mut state = self.state();
         if state.outage {
             return Err(Fault::unavailable("GitHub is down"));
         }
         let Some(entry) = state.runners.get_mut(name) else { return Ok(false) };
         entry.online = true;
-        entry.ear = Some(Arc::clone(&ear));
+        entry.ear = Some(Arc::clone(ear));
         let machine = entry.machine.clone();
         state.witness.see(&machine, format_args!("{name} listens"));
         drop(state);

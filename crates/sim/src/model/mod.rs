@@ -67,7 +67,9 @@ impl<T> Past<T> {
 
 /// Who is told in words what happens on a machine and to its runner.
 #[derive(Default)]
-struct Witness(Option<Box<dyn FnMut(&InstanceId, &str) + Send>>);
+struct Witness(Option<Told>);
+
+type Told = Box<dyn FnMut(&InstanceId, &str) + Send>;
 
 impl Witness {
     fn see(&mut self, machine: &InstanceId, what: fmt::Arguments<'_>) {
