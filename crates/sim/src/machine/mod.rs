@@ -1,7 +1,7 @@
 //! A simulated machine: one boot, on which the production agent lives over a simulated host.
 //!
 //! Agent processes come one after the other: one that dies is followed by the next, which finds what
-//! its predecessor left ([`host`], [`runner`]). One that hangs is simply not polled for a while, or
+//! its predecessor left (`host`, `runner`). One that hangs is simply not polled for a while, or
 //! ever again; its listener goes on. All of it dies with the machine.
 //!
 //! The agent is told to beat once in an hour: its mailbox's model works out the beats in between

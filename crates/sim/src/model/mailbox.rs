@@ -7,7 +7,7 @@
 //! ([`MailboxModel::for_agent`]) are worked out instead of played through:
 //!
 //! - *Beats are lazy.* The simulated agent beats when its phase changes and hardly ever besides.
-//!   Each beat starts a [`Pulse`]: whoever reads the report sees the beats that a process which
+//!   Each beat starts a `Pulse`: whoever reads the report sees the beats that a process which
 //!   lives and does not hang would have sent by then, one per heartbeat. Beats that were never
 //!   sent still count: the next real one gets a number after them.
 //! - *Polls are lazy.* Where an agent would poll, a wait returns up to one poll after a change;
