@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_first_seeds_are_clean() {
-        for seed in 0..20 {
+        for seed in 0..8 {
             if let Err(failure) = run(seed, false) {
                 panic!("{failure}");
             }

@@ -282,12 +282,12 @@ async fn provision_once(
 ) -> bool {
     let Watched { world, checker } = watched;
     let name = format!("provision {} {which}", request.id);
-    checker.provision_begins(&name, &Owner::Request(request.id.clone()), request.deadline);
+    let owner = Owner::Request(request.id.clone());
+    checker.provision_begins(&name, &owner, request.deadline);
     let cancelled = async {
-        match cancel {
-            Some(after) => pass(after).await,
-            None => std::future::pending().await,
-        }
+        let Some(after) = cancel else { return std::future::pending().await };
+        pass(after).await;
+        checker.is_cancelled(&name, &owner);
     };
     let provisioned = world
         .run(&name, fuse, async |stack| provision(stack, call(request), cancelled).await)
@@ -313,9 +313,13 @@ fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
             let runners = provisioned.runners.iter();
             Told::Fulfilled(runners.map(|runner| runner.record.id.clone()).collect())
         }
-        Some(Err(ProvisionError::Superseded | ProvisionError::CannotBegin(_))) | None => {
-            Told::Nothing
-        }
+        // Without a credential nothing is begun, and what an earlier process left stays.
+        Some(Err(
+            ProvisionError::Superseded
+            | ProvisionError::CannotBegin(_)
+            | ProvisionError::NoCredential(_),
+        ))
+        | None => Told::Nothing,
         Some(Err(_)) => Told::Failed,
     }
 }

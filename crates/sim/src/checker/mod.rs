@@ -186,12 +186,17 @@ impl Checker {
         self.inner().requests.provision_begins(process, owner, deadline);
     }
 
+    /// Somebody cancels a provision: that is a word about the whole request.
+    pub fn is_cancelled(&self, process: &str, owner: &Owner) {
+        self.inner().requests.speaks_now(process, owner);
+    }
+
     /// A provision has ended, and its caller was told this.
     pub fn provision_ends(&self, world: &World, process: &str, told: &Told) {
         let connected: BTreeMap<_, _> = world.outside.forge().listeners().into_iter().collect();
         let now = world.outside.clock().true_now();
         self.judge(|inner| {
-            inner.deserted(world);
+            inner.deserted();
             inner.history.keep(&format!("{now} {process} ends: {told:?}"));
             inner.requests.provision_ends(&inner.view, &connected, process, told, now)
         });
@@ -251,7 +256,7 @@ impl Checker {
         let (listeners, registered) = (forge.listeners(), forge.registered());
         let (interrupted, now) = (forge.take_interrupted(), world.outside.clock().true_now());
         let mut inner = self.inner();
-        inner.deserted(world);
+        inner.deserted();
         let Inner { view, requests, ghosts, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
@@ -304,6 +309,7 @@ impl Inner {
         }
         protected::taken(&self.view, &self.requests, at, before, after, by)?;
         if matches!(after.state, State::Terminating { .. }) {
+            self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
         self.requests.claimed(&self.view, at, before, after)
@@ -316,7 +322,9 @@ impl Inner {
         let order = self.mailbox.inbox_now(&record.facts.mailbox).map(|inbox| inbox.order);
         Condemned {
             is_connected: self.forge.listeners().iter().any(|(machine, _)| *machine == record.id),
-            is_blameless: failed.is_some_and(|failed| failed.detail.starts_with(SYSTEMIC)),
+            // One that hung may say so long after its time was up.
+            is_blameless: failed.is_some_and(|failed| failed.detail.starts_with(SYSTEMIC))
+                && !self.view.deserted.contains(&record.id),
             told_to_stop: match order {
                 Some(Order::Withdrawn(Withdrawal { mode: Mode::Stop, at, .. })) => Some(at),
                 _ => None,
@@ -380,8 +388,8 @@ impl Inner {
     }
 
     /// Listeners that left by themselves are nobody's fault.
-    fn deserted(&mut self, world: &World) {
-        for id in world.outside.forge().take_left() {
+    fn deserted(&mut self) {
+        for id in self.forge.take_left() {
             if let Some(owner) = self.view.live.get(&id).and_then(|r| r.state.listed_under()) {
                 self.requests.loses_one(owner);
             }

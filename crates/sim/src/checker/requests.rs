@@ -110,6 +110,13 @@ impl Requests {
         }
     }
 
+    /// This process's word counts for the request from now on.
+    pub(super) fn speaks_now(&mut self, process: &str, owner: &Owner) {
+        if let Some(asked) = self.all.get_mut(owner) {
+            process.clone_into(&mut asked.newest);
+        }
+    }
+
     /// Whether this is the process that carries the request on, should others still work on it.
     pub(super) fn is_newest(&self, process: &str, owner: &Owner) -> bool {
         self.all.get(owner).is_some_and(|asked| asked.newest == process)
