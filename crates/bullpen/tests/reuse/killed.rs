@@ -177,7 +177,9 @@ async fn machines_that_were_never_recorded_are_adopted_or_ended() {
             "release" => {
                 stage.bullpen("release --request 9.1.lost").run().await.exits(0);
                 assert_eq!(stage.status().await["unrecorded"], Value::Array(Vec::new()));
-                assert_eq!(stage.settles().await.len(), 0);
+                // One that is warm by now goes back to the pool like any other.
+                stage.settles().await;
+                stage.verify().await;
             }
             _ => assert_eq!(stage.settles().await.len(), 0),
         }
