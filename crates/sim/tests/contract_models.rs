@@ -24,6 +24,7 @@ use bullpen_sim::contract::fleet::FleetHarness;
 use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
+use bullpen_sim::model::forge::{Ear, Word};
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
 };
@@ -214,10 +215,20 @@ catalogue!(StrongFleet, WeakFleet);
 /// How long a job of the model's lasts here.
 const JOB: Duration = Duration::from_secs(600);
 
+/// A listener that does nothing about what it hears.
+#[derive(Debug)]
+struct Deaf;
+
+impl Ear for Deaf {
+    fn hear(&self, _: Word) {}
+}
+
 impl ForgeHarness for CalmForge {
     async fn listen(&self, runner: &RunnerSpec, _: &Credential) -> bool {
         let machine = InstanceId::new(runner.name.as_str());
+        let ear: Arc<dyn Ear> = Arc::new(Deaf);
         self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
+            && self.port.listen(&runner.name, &ear) == Ok(true)
     }
 
     async fn give_job(&self, runner: &RunnerName) {
