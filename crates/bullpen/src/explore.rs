@@ -9,6 +9,7 @@ use bullpen_sim::explore::{Config, Explored, Rule, explore};
 
 use crate::exit::Exit;
 use crate::render;
+use crate::sim::now;
 
 /// What to explore, and how far.
 #[derive(Debug, clap::Args)]
@@ -134,14 +135,6 @@ fn json(explored: &Explored, took: Duration) -> serde_json::Value {
             "steps": found.steps,
         })),
     })
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long it takes is told to people, and decides nothing"
-)]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 #[cfg(test)]

@@ -228,9 +228,9 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how fast seeds run is told to people, and decides nothing"
+    reason = "how long a simulation takes is told to people, and decides nothing"
 )]
-fn now() -> std::time::Instant {
+pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 

@@ -390,9 +390,7 @@ impl Inner {
     /// Listeners that left by themselves are nobody's fault.
     fn deserted(&mut self) {
         for id in self.forge.take_left() {
-            if let Some(owner) = self.view.live.get(&id).and_then(|r| r.state.listed_under()) {
-                self.requests.loses_one(owner);
-            }
+            self.owner_loses(&id);
             self.view.deserted.insert(id);
         }
     }
@@ -400,6 +398,11 @@ impl Inner {
     /// A machine is gone without anybody having asked for it.
     fn gone(&mut self, id: &InstanceId) {
         self.view.machines.remove(id);
+        self.owner_loses(id);
+    }
+
+    /// Whoever has this machine has lost the use of it.
+    fn owner_loses(&mut self, id: &InstanceId) {
         if let Some(owner) = self.view.live.get(id).and_then(|r| r.state.listed_under()) {
             self.requests.loses_one(owner);
         }

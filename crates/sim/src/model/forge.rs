@@ -217,14 +217,14 @@ impl ForgeModel {
     /// A listener leaves by itself, and its job with it.
     pub fn leave(&self, name: &RunnerName, machine: &InstanceId) {
         self.hang_up(name);
-        self.state().left.push(machine.clone());
+        self.excuse(machine);
     }
 
     /// GitHub forgets a runner, unless it runs a job; the answer says whether it did.
     pub fn forget(&self, name: &RunnerName, machine: &InstanceId) -> bool {
-        let forgotten = remove(&self.state, name) == Deletion::Deleted;
+        let forgotten = self.remove(name) == Deletion::Deleted;
         if forgotten {
-            self.state().left.push(machine.clone());
+            self.excuse(machine);
         }
         forgotten
     }
