@@ -168,7 +168,7 @@ async fn extend<P: Ports>(
     let event = Event::Extended {
         owner: owner.clone(),
         generation: record.generation,
-        deadline: now.after(stack.limits.max_runtime_workflow),
+        deadline: now.after(stack.max_runtime(owner)),
     };
     let _ = transition::apply(stack, record, &event, until).await?;
     Ok(true)

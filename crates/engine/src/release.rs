@@ -14,8 +14,9 @@ use std::time::Duration;
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
+use bullpen_core::job::Job;
 use bullpen_core::mailbox::{
-    Inbox, Mode, Order, Phase, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
+    Inbox, Mode, Order, Phase, Removal, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
 use bullpen_core::sabotage;
@@ -46,6 +47,15 @@ pub enum Progress {
     Overtaken,
 }
 
+/// What becomes of a machine that a job of the service ran on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterJob {
+    /// It ends: it served its one job.
+    End,
+    /// It serves others of its trust group; whoever says so knows that no fork's code ran there.
+    Pool,
+}
+
 /// What a release came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
@@ -64,10 +74,10 @@ pub async fn release<P: Ports>(
     until: Timestamp,
     tell: Tell<'_>,
 ) -> Result<Released, Fault> {
-    let records = withdraw_each(stack, owner, held_by(stack, owner).await?).await?;
+    let records = withdraw_all(stack, owner).await?;
     let passes = records.into_iter().map(|record| async {
         let id = record.id.clone();
-        (id, see_through(stack, record, until, tell).await)
+        (id, see_through(stack, record, AfterJob::End, until, tell).await)
     });
     let mut released = Released::default();
     for (id, progress) in join_all(passes).await {
@@ -81,9 +91,10 @@ pub async fn release<P: Ports>(
 }
 
 /// Makes passes over one releasing machine until it is done or time is up.
-async fn see_through<P: Ports>(
+pub(crate) async fn see_through<P: Ports>(
     stack: &Stack<P>,
     record: Record,
+    after_job: AfterJob,
     until: Timestamp,
     tell: Tell<'_>,
 ) -> Progress {
@@ -95,7 +106,7 @@ async fn see_through<P: Ports>(
     let instance = record.id.clone();
     let mut told = false;
     loop {
-        match finish(stack, &record).await {
+        match finish_as(stack, &record, after_job).await {
             Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
                 if !std::mem::replace(&mut told, true) {
                     tell(Told::Waiting { instance: instance.clone() });
@@ -125,6 +136,14 @@ pub(crate) async fn held_by<P: Ports>(
 ) -> Result<Vec<Record>, Fault> {
     let until = stack.now().after(stack.limits.release_acknowledgement);
     patiently(stack, until, || stack.ports.ledger().owned_by(owner)).await
+}
+
+/// Fences an owner out of everything it holds; returns what is releasing now.
+pub(crate) async fn withdraw_all<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+) -> Result<Vec<Record>, Fault> {
+    withdraw_each(stack, owner, held_by(stack, owner).await?).await
 }
 
 /// Fences an owner out of what it holds; returns what is releasing now.
@@ -217,8 +236,17 @@ async fn report<P: Ports>(
     Ok(reports.into_iter().next().flatten().unwrap_or_default())
 }
 
-/// One pass of the handshake over one releasing record.
+/// One pass of the handshake over one releasing record. A machine that a job ran on ends with it.
 pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progress, Fault> {
+    finish_as(stack, record, AfterJob::End).await
+}
+
+/// One pass of the handshake, by whoever knows what becomes of a job's machine.
+pub async fn finish_as<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    after_job: AfterJob,
+) -> Result<Progress, Fault> {
     let State::Releasing { tier, since, cap, .. } = record.state else {
         return Ok(Progress::Overtaken);
     };
@@ -228,7 +256,7 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
     let report = report(stack, record, until).await?;
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
-        return settle(stack, record, proof, until).await;
+        return settle(stack, record, proof, after_job, until).await;
     }
     let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(Progress::Overtaken) };
     if withdrawal.generation != record.generation {
@@ -284,9 +312,8 @@ async fn may_stop<P: Ports>(
     report: &Report,
     since: Timestamp,
 ) -> bool {
-    let runner = stack.runner_name(&record.id, inbox.assigned);
     let registered = report.signal(SignalKind::Registered, inbox.assigned).is_some();
-    match stack.ports.forge().delete(&runner).await {
+    match delete_runner(stack, record, inbox).await {
         Deletion::Deleted => true,
         // Not there, and never seen there: it may be registering this very moment.
         Deletion::NotFound => registered || stack.now() >= last_registration(stack, since),
@@ -297,6 +324,27 @@ async fn may_stop<P: Ports>(
                 && registered
         }
     }
+}
+
+/// Has the machine's runner deleted at GitHub. A job's runner is called after its job and attempt, and
+/// its row says which; of several answers the one counts that asks for most care.
+async fn delete_runner<P: Ports>(stack: &Stack<P>, record: &Record, inbox: &Inbox) -> Deletion {
+    let forge = stack.ports.forge();
+    let Some(Owner::Job(job)) = record.state.listed_under() else {
+        return forge.delete(&stack.runner_name(&record.id, inbox.assigned)).await;
+    };
+    let names = match stack.ports.ledger().row(job).await.map(|row| row.map(|row| row.body)) {
+        Ok(None) => Vec::new(),
+        Ok(Some(body)) => match Job::decode(&body) {
+            Ok(job) => job.runners_on(&stack.name, &record.id),
+            Err(_) => return Deletion::Unavailable,
+        },
+        Err(_) => return Deletion::Unavailable,
+    };
+    let answers = join_all(names.iter().map(|name| forge.delete(name))).await;
+    let order = [Deletion::Busy, Deletion::Unavailable, Deletion::Deleted];
+    let first = order.into_iter().find(|answer| answers.contains(answer));
+    first.unwrap_or(Deletion::NotFound)
 }
 
 /// When an assignment made before the withdrawal can no longer be registered, on any clock.
@@ -326,8 +374,7 @@ async fn unacknowledged<P: Ports>(
     if stack.now().since(stop.at) < patience {
         return Ok(Progress::Waiting);
     }
-    let runner = stack.runner_name(&record.id, inbox.assigned);
-    match stack.ports.forge().delete(&runner).await {
+    match delete_runner(stack, record, inbox).await {
         Deletion::Busy if sabotage!("busy-is-gone") => {
             end(stack, record, EndReason::NotAcknowledged, until).await
         }
@@ -343,9 +390,12 @@ async fn settle<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     proof: Unexposed,
+    after_job: AfterJob,
     until: Timestamp,
 ) -> Result<Progress, Fault> {
-    if let Some(why) = unfit(stack, record) {
+    let served =
+        (after_job == AfterJob::End && has_served(record, proof)).then_some(EndReason::WornOut);
+    if let Some(why) = served.or_else(|| unfit(stack, record)) {
         return end(stack, record, why, until).await;
     }
     let now = stack.now();
@@ -363,6 +413,13 @@ async fn settle<P: Ports>(
         }
         Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),
     }
+}
+
+/// Whether a job has had this machine for itself: it was exposed to it, or launched for it.
+fn has_served(record: &Record, proof: Unexposed) -> bool {
+    let State::Releasing { owner: Owner::Job(_), tier, .. } = &record.state else { return false };
+    let was_launched_for_it = *tier == Tier::Released && record.uses == 0;
+    proof.removal() != Removal::NeverAssigned || was_launched_for_it
 }
 
 fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {

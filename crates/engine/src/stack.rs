@@ -3,9 +3,11 @@
 //! Not here: building one (the `bullpen` command does).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, QueueName, RunnerName, SpecHash};
+use bullpen_core::instance::Owner;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fleet, Ports};
@@ -67,6 +69,14 @@ impl<P: Ports> Stack<P> {
     /// The machines, asked no more often than this process's share allows.
     pub fn fleet(&self) -> Paced<'_, P> {
         Paced::new(self, &self.budget)
+    }
+
+    /// How long an owner may keep a machine without a job extending it.
+    pub const fn max_runtime(&self, owner: &Owner) -> Duration {
+        match owner {
+            Owner::Job(_) => self.limits.max_runtime_service,
+            Owner::Request(_) | Owner::Pool(_) => self.limits.max_runtime_workflow,
+        }
     }
 
     /// What the cloud was short of lately.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Held, Job, Lane, Life, Reason, Setback};
+use super::{Held, How, Job, Lane, Life, Reason, Setback};
 use crate::ids::{ClaimId, JobId};
 use crate::time::Timestamp;
 
@@ -43,6 +43,10 @@ pub enum Event {
         worker: ClaimId,
         /// The machine.
         held: Held,
+        /// How it was come by.
+        how: How,
+        /// Now.
+        at: Timestamp,
     },
     /// The worker found nothing.
     SetBack {

@@ -1,60 +1,167 @@
-//! Whose job is next: repositories take turns, so that the burst of one starves nobody.
+//! Whose job is next: weighted turns among repositories, with a cap on how much one has under way.
 //!
-//! A *turn* goes around the repositories that wait, in the order of their names, from after the one
-//! that was served last. Each visit takes as many jobs as its weight, its cap and the room allow.
-//! Where the last turn ended is the caller's to keep in memory: losing it costs a place in the
-//! order and nothing else.
+//! Every repository that waits earns its weight at each turn, and who has earned most is served and
+//! pays for it. So a burst of one repository delays another by at most its own share, however long
+//! the burst's line is, and turns are spread instead of coming in runs.
 //!
-//! Not here: loading what waits, or what a repository's weight and cap are.
+//! Not here: which rows wait (the `Ledger` port).
 
-use crate::ids::{JobId, Repository};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What waits of one repository.
+use crate::ids::Repository;
+
+/// How much each repository is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Whose.
-    pub repository: Repository,
-    /// Its jobs, those to be served first in front.
-    pub jobs: Vec<JobId>,
-    /// How many of its jobs one visit takes, at least one.
-    pub weight: u32,
-    /// How many more it may have at once.
-    pub free: u32,
+pub struct Shares {
+    /// Of those that are not named.
+    pub weight_default: u32,
+    /// Of those that are.
+    pub weights: BTreeMap<Repository, u32>,
+    /// The most jobs of one repository that one process works on at once.
+    pub cap: u32,
 }
 
-/// Who was chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// The jobs, in the order they are to be served.
-    pub chosen: Vec<JobId>,
-    /// Who was served last; the next turn begins after it.
-    pub last: Option<Repository>,
+impl Default for Shares {
+    fn default() -> Self {
+        Self { weight_default: 1, weights: BTreeMap::new(), cap: Self::CAP_DEFAULT }
+    }
 }
 
-/// Chooses at most `room` jobs.
-pub fn choose(queues: &[Queue], room: usize, last: Option<&Repository>) -> Turn {
-    let mut order: Vec<&Queue> = queues.iter().collect();
-    // Those after the last one first, then the others from the beginning.
-    order.sort_by_key(|queue| {
-        (last.is_some_and(|last| queue.repository <= *last), &queue.repository)
-    });
-    let mut taken = vec![0_usize; order.len()];
-    let mut turn = Turn { chosen: Vec::new(), last: last.cloned() };
-    loop {
-        let before = turn.chosen.len();
-        for (queue, taken) in order.iter().zip(&mut taken) {
-            let most = queue.jobs.len().min(usize::try_from(queue.free).unwrap_or(usize::MAX));
-            let weight = usize::try_from(queue.weight.max(1)).unwrap_or(usize::MAX);
-            let left = most.saturating_sub(*taken);
-            let visit = weight.min(left).min(room - turn.chosen.len());
-            if visit > 0 {
-                turn.chosen.extend(queue.jobs[*taken..*taken + visit].iter().cloned());
-                turn.last = Some(queue.repository.clone());
-                *taken += visit;
+impl Shares {
+    /// Enough for a burst to be served at the speed that machines come, and few enough that the
+    /// calls it costs leave room for others.
+    pub const CAP_DEFAULT: u32 = 32;
+
+    /// A repository without weight would never be served.
+    fn weight(&self, repository: &Repository) -> i64 {
+        i64::from(*self.weights.get(repository).unwrap_or(&self.weight_default)).max(1)
+    }
+}
+
+/// What each repository has earned and not been served for, and what it has under way.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    earned: BTreeMap<Repository, i64>,
+    under_way: BTreeMap<Repository, u32>,
+}
+
+impl Turns {
+    /// Whose turn it is among those that wait; none if all of them have as much under way as they
+    /// may. Whoever gets a turn must [`Turns::end`] it.
+    pub fn begin(&mut self, waiting: &BTreeSet<Repository>, shares: &Shares) -> Option<Repository> {
+        // Who waits for nothing earns nothing: an old claim must not become a burst.
+        self.earned.retain(|repository, _| waiting.contains(repository));
+        let may = |turns: &Self, repository: &Repository| {
+            turns.under_way.get(repository).copied().unwrap_or(0) < shares.cap
+        };
+        let in_line: Vec<&Repository> =
+            waiting.iter().filter(|repository| may(self, repository)).collect();
+        let mut total = 0;
+        for repository in &in_line {
+            let weight = shares.weight(repository);
+            *self.earned.entry((*repository).clone()).or_default() += weight;
+            total += weight;
+        }
+        let earned = |repository: &Repository| self.earned.get(repository).copied().unwrap_or(0);
+        // The first in the alphabet of those who have earned most, so that it is always the same.
+        let next = in_line.into_iter().rev().max_by_key(|repository| earned(repository))?.clone();
+        *self.earned.entry(next.clone()).or_default() -= total;
+        *self.under_way.entry(next.clone()).or_default() += 1;
+        Some(next)
+    }
+
+    /// A turn is over.
+    pub fn end(&mut self, repository: &Repository) {
+        if let Some(count) = self.under_way.get_mut(repository) {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.remove(repository);
             }
         }
-        if turn.chosen.len() == before {
-            return turn;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository(name: &str) -> Repository {
+        Repository::new(format!("acme/{name}"))
+    }
+
+    /// Serves lines of these lengths, one at a time, and returns whose turn each was.
+    fn served(lines: &[(&str, usize)], shares: &Shares) -> Vec<Repository> {
+        let mut left: BTreeMap<Repository, usize> =
+            lines.iter().map(|(name, count)| (repository(name), *count)).collect();
+        let mut turns = Turns::default();
+        let mut order = Vec::new();
+        loop {
+            left.retain(|_, count| *count > 0);
+            let waiting = left.keys().cloned().collect();
+            let Some(next) = turns.begin(&waiting, shares) else { return order };
+            turns.end(&next);
+            *left.get_mut(&next).expect("it waits") -= 1;
+            order.push(next);
         }
+    }
+
+    #[test]
+    fn one_burst_starves_nobody() {
+        let order = served(&[("burst", 500), ("calm", 3), ("zeal", 3)], &Shares::default());
+        assert_eq!(order.len(), 506);
+        for quiet in ["calm", "zeal"] {
+            let last = order.iter().rposition(|served| *served == repository(quiet));
+            assert!(last < Some(9), "{quiet} waited until {last:?}");
+        }
+    }
+
+    #[test]
+    fn turns_follow_the_weights_and_are_spread() {
+        let shares =
+            Shares { weights: BTreeMap::from([(repository("big"), 3)]), ..Shares::default() };
+        let order = served(&[("big", 300), ("small", 100)], &shares);
+        for window in order.chunks(4) {
+            let small = window.iter().filter(|served| **served == repository("small")).count();
+            assert_eq!(small, 1, "{window:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_waited_for_is_not_earned() {
+        let mut turns = Turns::default();
+        let shares = Shares::default();
+        let (one, both) = (
+            BTreeSet::from([repository("one")]),
+            BTreeSet::from([repository("late"), repository("one")]),
+        );
+        for _ in 0..50 {
+            let next = turns.begin(&one, &shares).expect("it waits");
+            turns.end(&next);
+        }
+        let mut late = 0;
+        for _ in 0..10 {
+            let next = turns.begin(&both, &shares).expect("both wait");
+            late += u32::from(next == repository("late"));
+            turns.end(&next);
+        }
+        assert_eq!(late, 5);
+    }
+
+    #[test]
+    fn a_repository_has_no_more_under_way_than_its_cap() {
+        let mut turns = Turns::default();
+        let shares = Shares { cap: 2, ..Shares::default() };
+        let waiting = BTreeSet::from([repository("one")]);
+        let first = turns.begin(&waiting, &shares).expect("it may");
+        assert!(turns.begin(&waiting, &shares).is_some());
+        assert_eq!(turns.begin(&waiting, &shares), None);
+        turns.end(&first);
+        assert_eq!(turns.begin(&waiting, &shares), Some(first));
+    }
+
+    #[test]
+    fn a_weight_of_nothing_is_served_all_the_same() {
+        let shares = Shares { weight_default: 0, ..Shares::default() };
+        assert_eq!(served(&[("one", 2)], &shares).len(), 2);
     }
 }

@@ -22,6 +22,7 @@ pub mod fair;
 pub mod ingest;
 pub mod placing;
 pub mod reason;
+pub mod step;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
 pub use ingest::{Ingested, ingest};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
+pub use step::{How, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX};
 
@@ -53,6 +55,9 @@ pub struct Job {
     /// The last of them, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
+    /// What was done about it, oldest first, for whoever asks why it took as long as it did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepAt>,
     /// What we do about it.
     pub life: Life,
 }
@@ -192,6 +197,24 @@ impl Job {
             | Life::Elsewhere
             | Life::Ended { .. } => None,
         }
+    }
+
+    /// What a runner of this job on this machine may be called at GitHub. While the job is being
+    /// served its latest name is left out, unless it is this machine's: it may be another's.
+    pub fn runners_on(&self, stack: &str, instance: &InstanceId) -> Vec<RunnerName> {
+        let owed = match &self.life {
+            Life::Ended { debts, .. } => debts.release.as_ref(),
+            Life::Dormant
+            | Life::Waiting { .. }
+            | Life::Assigning { .. }
+            | Life::Assigned { .. }
+            | Life::Elsewhere => self.held(),
+        };
+        if let Some(held) = owed.filter(|held| held.instance == *instance) {
+            return vec![held.runner.clone()];
+        }
+        let names = self.attempts + u32::from(self.is_over());
+        (0..names).map(|attempt| runner_name(stack, &self.id, attempt)).collect()
     }
 
     /// The runner that GitHub gave it to, if that is not the one it has. Whoever has that one, if it

@@ -34,6 +34,11 @@ pub enum Setback {
     MachineLost,
     /// The runner never registered.
     NeverRegistered,
+    /// GitHub, or a store, did not answer. It passes by itself, and says nothing about the job.
+    Outage {
+        /// What was said.
+        said: String,
+    },
     /// GitHub did not give what was asked for.
     Forge {
         /// What was said.
@@ -42,11 +47,15 @@ pub enum Setback {
 }
 
 impl Setback {
-    /// Whether it counts as one of the attempts a job has. Races and ceilings pass by themselves,
-    /// and only the deadline ends them.
+    /// Whether it counts as one of the attempts a job has. Races, ceilings and outages pass by
+    /// themselves, and only the deadline ends them.
     pub const fn counts(&self) -> bool {
         match self {
-            Self::RaceLost | Self::RunnerTaken | Self::WorkerLost | Self::Ceiling => false,
+            Self::RaceLost
+            | Self::RunnerTaken
+            | Self::WorkerLost
+            | Self::Ceiling
+            | Self::Outage { .. } => false,
             Self::NoCapacity
             | Self::LaunchFailed { .. }
             | Self::MachineLost
@@ -67,6 +76,7 @@ impl fmt::Display for Setback {
             Self::LaunchFailed { said } => write!(f, "a machine could not be launched: {said}"),
             Self::MachineLost => f.write_str("its machine ended before the job began"),
             Self::NeverRegistered => f.write_str("its runner never registered at GitHub"),
+            Self::Outage { said } => write!(f, "somebody did not answer: {said}"),
             Self::Forge { said } => write!(f, "GitHub refused a runner for it: {said}"),
         }
     }

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use super::event::{Event, Refusal};
 use super::fact::{Completed, Fact, Known, Phase};
-use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt};
+use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt};
 use crate::ids::ClaimId;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
 /// How many setbacks a row remembers.
 pub const SETBACKS_KEPT_MAX: usize = 8;
+
+/// How many steps a row remembers: two for each attempt, and some to spare.
+pub const STEPS_KEPT_MAX: usize = 16;
 
 /// What follows a setback.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,7 @@ impl Job {
             overflowed: false,
             attempts: 0,
             setbacks: Vec::new(),
+            steps: Vec::new(),
             life: Life::Dormant,
         };
         job.settled(now, limits)
@@ -125,6 +129,7 @@ impl Job {
                 }
                 let deadline = in_time(*deadline, *at)?;
                 self.life = Life::Assigning { worker: worker.clone(), lease: *lease, deadline };
+                self.note(*at, Step::Begun);
             }
             (
                 Life::Assigning { worker, lease, deadline },
@@ -145,9 +150,13 @@ impl Job {
                 same_worker(worker, by)?;
                 *lease = (*lease).max(*until);
             }
-            (Life::Assigning { worker, deadline, .. }, Event::Assigned { worker: by, held }) => {
+            (
+                Life::Assigning { worker, deadline, .. },
+                Event::Assigned { worker: by, held, how, at },
+            ) => {
                 same_worker(worker, by)?;
                 self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
+                self.note(*at, Step::Assigned { how: *how });
             }
             (
                 Life::Assigning { worker, deadline, .. },
@@ -231,6 +240,12 @@ impl Job {
         self.setbacks.push(SetbackAt { at, setback });
         let surplus = self.setbacks.len().saturating_sub(SETBACKS_KEPT_MAX);
         self.setbacks.drain(..surplus);
+    }
+
+    fn note(&mut self, at: Timestamp, step: Step) {
+        self.steps.push(StepAt { at, step });
+        let surplus = self.steps.len().saturating_sub(STEPS_KEPT_MAX);
+        self.steps.drain(..surplus);
     }
 
     /// What follows this setback: another attempt, later each time that it counts, or the end.

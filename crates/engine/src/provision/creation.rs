@@ -10,7 +10,7 @@ use bullpen_core::claim::{Outcome, Watched};
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{CeilingReached, Intent, LaunchRequest};
 use bullpen_core::ids::{IntentId, Revision};
-use bullpen_core::instance::{Facts, Record};
+use bullpen_core::instance::{Facts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::Request;
 use bullpen_core::sabotage;
@@ -55,7 +55,7 @@ pub async fn create<P: Ports>(
     count: u32,
     attempt: u32,
 ) -> Result<Option<Created>, CreationError> {
-    let intent = intend(stack, terms, usage, count, attempt);
+    let intent = intend(stack, (terms.request, &terms.owner), usage, count, attempt);
     if sabotage!("launch-before-the-intent") {
         launch(stack, terms.request, &intent).await?;
     }
@@ -74,7 +74,7 @@ pub async fn create<P: Ports>(
 }
 
 /// Launches what an intent says and records what came. Doing so again does nothing anew.
-pub(super) async fn carry_out<P: Ports>(
+pub(crate) async fn carry_out<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     intent: &Intent,
@@ -102,17 +102,17 @@ pub(crate) fn is_of(request: &Request, intent: &IntentId) -> bool {
     intent.as_str().strip_prefix(&stem).is_some_and(|attempt| attempt.parse::<u32>().is_ok())
 }
 
-fn intend<P: Ports>(
+/// A request's or a job's n-th launch, with nothing of it recorded yet.
+pub(crate) fn intend<P: Ports>(
     stack: &Stack<P>,
-    terms: &Terms<'_>,
+    (request, owner): (&Request, &Owner),
     usage: Usage,
     count: u32,
     attempt: u32,
 ) -> Intent {
-    let request = terms.request;
     Intent {
         id: intent_id(request, attempt),
-        owner: terms.owner.clone(),
+        owner: owner.clone(),
         trust: Some(request.trust.clone()),
         class: request.class.name.clone(),
         pool: None,
@@ -126,7 +126,11 @@ fn intend<P: Ports>(
     }
 }
 
-async fn reserve<P: Ports>(stack: &Stack<P>, intent: &Intent) -> Result<Intent, CreationError> {
+/// Stores the intent under the stack's ceilings.
+pub(crate) async fn reserve<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+) -> Result<Intent, CreationError> {
     let port = |source| CreationError::Port { what: "reserve machines", source };
     let mut waits = Waits::default();
     loop {

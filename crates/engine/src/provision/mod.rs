@@ -34,7 +34,7 @@ pub mod lookout;
 pub mod pickup;
 mod resume;
 mod room;
-mod tenure;
+pub(crate) mod tenure;
 pub mod undo;
 pub mod worker;
 
@@ -222,7 +222,8 @@ async fn fulfil<P: Ports>(
     let terms = Terms {
         request: &begun.request,
         owner: Owner::Request(begun.request.id.clone()),
-        begun,
+        begun: Some(begun),
+        runner: None,
         label,
         credential,
         postman,

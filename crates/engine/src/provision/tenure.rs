@@ -13,7 +13,7 @@ use crate::Stack;
 use crate::transition::{self, Moved};
 
 /// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
-pub(super) async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
+pub(crate) async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
     let mut marked = Vec::new();
     let mut left = Vec::new();
     for batch in held.chunks(IDS_PER_CALL_MAX) {
@@ -45,7 +45,7 @@ fn registered<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<Event> {
         generation: held.record.generation,
         claim: held.claim.clone(),
         at: now,
-        deadline: now.after(stack.limits.max_runtime_workflow),
+        deadline: now.after(stack.max_runtime(owner)),
         cap: now.after(stack.limits.hard_cap),
     })
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::claim::{
     AfterRemoval, CheckFailure, Next, Outcome, Step, Watched, after_removal, next,
 };
-use bullpen_core::ids::{ClaimId, InstanceId};
+use bullpen_core::ids::{ClaimId, InstanceId, RunnerName};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
@@ -59,7 +59,7 @@ pub struct Held {
 
 impl Held {
     /// One that nothing was done with yet.
-    pub(super) const fn new(record: Record, claim: Option<ClaimId>, how: How) -> Self {
+    pub(crate) const fn new(record: Record, claim: Option<ClaimId>, how: How) -> Self {
         Self { record, claim, how, assigned: Duration::ZERO, ready: Duration::ZERO }
     }
 }
@@ -75,7 +75,7 @@ pub enum Attempt {
     Closed(Fault),
 }
 
-/// What a worker needs to know of its request.
+/// What a worker needs to know of its request, or of its job.
 pub struct Terms<'s> {
     /// The request.
     pub request: &'s Request,
@@ -83,8 +83,10 @@ pub struct Terms<'s> {
     pub owner: Owner,
     /// The label its jobs ask for.
     pub label: String,
-    /// As this process works on it.
-    pub(super) begun: &'s Begun,
+    /// As this process works on it; a job's row says that of a job.
+    pub(crate) begun: Option<&'s Begun>,
+    /// What its one runner is called; those of a request are called after their machines.
+    pub runner: Option<RunnerName>,
     /// What its runners register with; minted before anything is claimed.
     pub credential: Credential,
     /// Who carries its orders.
@@ -96,7 +98,7 @@ pub struct Terms<'s> {
     /// When it began, on this process's monotonic clock.
     pub began: Duration,
     /// Why the last machine that did not do its part was not used.
-    pub(super) failure: Mutex<Option<String>>,
+    pub(crate) failure: Mutex<Option<String>>,
 }
 
 impl Terms<'_> {
@@ -107,6 +109,12 @@ impl Terms<'_> {
     /// Why the last machine that did not do its part was not used.
     pub(super) fn last_failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the runner on this machine is called.
+    fn runner_on<P: Ports>(&self, stack: &Stack<P>, record: &Record) -> RunnerName {
+        let of_machine = || stack.runner_name(&record.id, record.generation);
+        self.runner.clone().unwrap_or_else(of_machine)
     }
 
     /// How long ago it began.
@@ -144,7 +152,7 @@ async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert)
 }
 
 /// The conditional write. A message of the first generation names none, so the record is read.
-async fn take<P: Ports>(
+pub(crate) async fn take<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     advert: &Advert,
@@ -180,7 +188,7 @@ fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> 
 }
 
 /// Walks the claimed machine through the protocol's steps.
-pub(super) async fn prepare<P: Ports>(
+pub(crate) async fn prepare<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     mut held: Held,
@@ -255,7 +263,7 @@ pub async fn assign<P: Ports>(
     let order = Order::Assigned(Assignment {
         generation: record.generation,
         owner: terms.owner.clone(),
-        runner: stack.runner_name(&record.id, record.generation),
+        runner: terms.runner_on(stack, record),
         label: terms.label.clone(),
         credential: Some(terms.credential.clone()),
         register_by: Some(register_by),
@@ -322,7 +330,7 @@ pub async fn remove<P: Ports>(
         // Fenced, or the store is away: whoever fenced us, or the reaper, carries on.
         Ok(Posted::Overtaken(_)) | Err(_) => return Attempt::TryAnother,
     }
-    let runner = stack.runner_name(&record.id, record.generation);
+    let runner = terms.runner_on(stack, record);
     loop {
         let deletion = stack.ports.forge().delete(&runner).await;
         match after_removal(deletion, register_by, &stack.limits, stack.now()) {
@@ -358,7 +366,9 @@ async fn still_ours<P: Ports>(
     terms: &Terms<'_>,
     record: &Record,
 ) -> Option<Record> {
-    if entry::is_superseded(stack, terms.begun).await {
+    if let Some(begun) = terms.begun
+        && entry::is_superseded(stack, begun).await
+    {
         return None;
     }
     let until = stack.now().after(stack.limits.release_retry);
@@ -378,7 +388,7 @@ async fn condemn<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record, why
 }
 
 /// Takes a machine back in its owner's name; the release handshake goes on from there.
-async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
+pub(crate) async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
     let now = stack.now();
     let event = Event::Withdrawn {
         authority: Authority::Owner { owner: owner.clone(), generation: record.generation },

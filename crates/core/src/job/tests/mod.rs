@@ -2,9 +2,9 @@
 //!
 //! Not here: the tests.
 
-mod fair;
 mod ingest;
 mod orders;
+mod placing;
 mod rules;
 mod stored;
 
@@ -100,7 +100,10 @@ pub(super) fn assigning() -> Job {
 }
 
 pub(super) fn assigned() -> Job {
-    after(&assigning(), &[Event::Assigned { worker: worker(), held: held() }])
+    after(
+        &assigning(),
+        &[Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) }],
+    )
 }
 
 pub(super) fn failed() -> Event {

@@ -90,7 +90,7 @@ fn a_worker_in_between_changes_only_what_is_ours() {
     let ours = [
         Event::Routed { lane: lane() },
         begun(100),
-        Event::Assigned { worker: worker(), held: held() },
+        Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) },
     ];
     orders(&[0, 0, 1, 1, 2, 3], &mut |order| {
         for moment in 1..=order.len() {

@@ -26,7 +26,7 @@ fn only_a_queued_job_waits_and_a_gate_is_waited_out() {
 fn a_job_is_assigned_only_while_it_is_queued() {
     let taken = assigning().learn(&started(), at(101), &LIMITS).unwrap();
     assert_eq!(taken.life, Life::Elsewhere);
-    let event = Event::Assigned { worker: worker(), held: held() };
+    let event = Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) };
     let illegal = Refusal::Illegal { state: StateName::Elsewhere, event: "assigned" };
     assert_eq!(refused(&taken, &event), illegal);
     assert_eq!(assigned().held(), Some(&held()));
@@ -53,7 +53,7 @@ fn a_row_has_one_worker_until_its_lease_and_the_skew_are_over() {
     assert_eq!(refused(&renewed, &other(229)), Refusal::TooEarly { until: at(230) });
     let taken = after(&job, &[other(190)]);
     assert_eq!(refused(&taken, &set_back(Setback::NoCapacity)), Refusal::AnotherWorker);
-    let late = Event::Assigned { worker: worker(), held: held() };
+    let late = Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) };
     assert_eq!(refused(&taken, &late), Refusal::AnotherWorker);
     assert_eq!((taken.attempts, taken.setbacks.len()), (0, 1), "a crash costs no attempt");
 }
@@ -209,7 +209,7 @@ fn the_table() {
         Event::Overflowed,
         begun(300),
         Event::Renewed { worker: worker(), lease: at(500) },
-        Event::Assigned { worker: worker(), held: held() },
+        Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) },
         set_back(Setback::RaceLost),
         Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) },
         Event::Swapped { from: held(), to: other() },
