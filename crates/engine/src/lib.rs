@@ -9,6 +9,7 @@
 pub mod advertise;
 pub mod destroy;
 mod document;
+pub mod jobs;
 pub mod kept;
 pub mod mail;
 pub mod pace;

@@ -27,6 +27,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 pub mod transition;
+pub mod wake;
 
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
@@ -35,7 +36,8 @@ pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use step::{How, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
-pub use transition::{Next, SETBACKS_KEPT_MAX};
+pub use transition::{Next, SETBACKS_KEPT_MAX, STEPS_KEPT_MAX};
+pub use wake::Wake;
 
 /// A job as its row holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -135,6 +135,11 @@ impl Job {
                 Life::Assigning { worker, lease, deadline },
                 Event::Begun { worker: by, at, lease: until, skew },
             ) => {
+                if worker == by {
+                    // It landed before, and its answer was lost.
+                    *lease = (*lease).max(*until);
+                    return Ok(());
+                }
                 let lapses = lease.after(*skew);
                 if *at < lapses {
                     return Err(Refusal::TooEarly { until: lapses });
@@ -158,6 +163,8 @@ impl Job {
                 self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
                 self.note(*at, Step::Assigned { how: *how });
             }
+            // It landed before, and its answer was lost.
+            (Life::Assigned { held: has, .. }, Event::Assigned { held, .. }) if has == held => {}
             (
                 Life::Assigning { worker, deadline, .. },
                 Event::SetBack { worker: by, setback, at, not_before },

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::claim::{
     AfterRemoval, CheckFailure, Next, Outcome, Step, Watched, after_removal, next,
 };
-use bullpen_core::ids::{ClaimId, InstanceId, RunnerName};
+use bullpen_core::ids::{ClaimId, Generation, InstanceId, RunnerName};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
@@ -166,9 +166,19 @@ pub(crate) async fn take<P: Ports>(
             _ => return Ok(None),
         },
     };
+    claim_seen(stack, terms, (&advert.id, seen), claim).await
+}
+
+/// Claims a machine as it was seen.
+pub(crate) async fn claim_seen<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    (id, seen): (&InstanceId, Generation),
+    claim: &ClaimId,
+) -> Result<Option<Record>, Fault> {
     let now = stack.now();
     let write = ClaimWrite {
-        id: advert.id.clone(),
+        id: id.clone(),
         seen,
         owner: terms.owner.clone(),
         claim: claim.clone(),
@@ -177,7 +187,7 @@ pub(crate) async fn take<P: Ports>(
         margin: stack.limits.not_claimable_before_deadline,
         lease: now.after(stack.limits.claim_lease),
     };
-    transition::claim(stack, &write, until).await
+    transition::claim(stack, &write, terms.request.deadline).await
 }
 
 /// A message of the first generation says too little; the record is judged in its place.
@@ -378,7 +388,12 @@ async fn still_ours<P: Ports>(
 }
 
 /// Ends a machine in its owner's name. If this does not land, the claim's lease ends it.
-async fn condemn<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record, why: EndReason) {
+pub(crate) async fn condemn<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    record: &Record,
+    why: EndReason,
+) {
     let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
     let event = Event::Condemned { authority, why, at: stack.now() };
     let until = stack.now().after(stack.limits.claim_lease);

@@ -1,0 +1,384 @@
+//! Assigning: one waiting row becomes a runner that listens, or a setback that the row remembers.
+//!
+//! The row is taken on under a lease. Then whatever machine the job has already is continued with,
+//! else an idle one is claimed, else one is launched; the row names it only if the job is still
+//! queued, and only after that its agent is told. The runner's credential is minted before an idle
+//! machine is claimed and after a new one is warm, so that an outage of GitHub's costs no machine; it
+//! is named after job and attempt, so a lost race uses it again.
+//!
+//! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died after
+//! it had a machine ([`super::tend`]).
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bullpen_core::ids::{ClaimId, JobId, RunnerName};
+use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
+use bullpen_core::job::{Event, Held, How, Job, Life, Next, Reason, Refusal, Setback, runner_name};
+use bullpen_core::mailbox::Credential;
+use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
+
+use super::candidates::{self, Taken};
+use super::launch::{self, NotWarm, outage};
+use super::rows::{self, Changed, NotMoved};
+use super::settings::{Wanted, Wanting};
+use super::{Attended, Service, ends, owner_of, queues};
+use crate::patience::patiently;
+use crate::postman::Postman;
+use crate::provision::lookout::Lookout;
+use crate::provision::tenure::mark_running;
+use crate::provision::worker::{self, Terms};
+use crate::release;
+use crate::tell::nobody;
+use crate::transition::{self, Moved};
+
+/// How far a worker goes for a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// To what is idle; a job of a pool that has nothing is passed on.
+    Idle,
+    /// To a launch.
+    Launch,
+}
+
+/// Takes one waiting row to a runner that listens, as far as that goes now.
+pub async fn assign<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+    reach: Reach,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    let Some(seen) = rows::load(stack, id, service.patience()).await? else {
+        return Ok(Attended::Done);
+    };
+    let (Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. }) = seen.job.life else {
+        return Ok(Attended::Done);
+    };
+    let now = stack.now();
+    if now >= deadline {
+        return ends::overdue(service, &seen.job).await;
+    }
+    if let Some(reason) = out_of_attempts(service, &seen.job) {
+        return ends::fail(service, id, reason).await;
+    }
+    let until = deadline.min(now.after(stack.limits.request_deadline));
+    let wanted = match service.settings().want(&seen.job, &stack.spec_hash, until) {
+        Wanting::Machine(wanted) => *wanted,
+        Wanting::Nothing(reason) => return ends::fail(service, id, reason).await,
+        Wanting::Unknown => return Ok(later(service)),
+    };
+    if seen.job.must_be_checked(now) && !ends::is_queued(service, &seen.job).await? {
+        return Ok(Attended::Done);
+    }
+    let worker = stack.ports.ids().claim();
+    let event = Event::Begun {
+        worker: worker.clone(),
+        at: now,
+        lease: now.after(stack.limits.row_lease),
+        skew: stack.limits.clock_skew,
+    };
+    match rows::apply(stack, id, &event, service.patience()).await? {
+        Changed::To(seen) => serve(service, seen.job, worker, wanted, reach).await,
+        Changed::Not(NotMoved::Refused(job, Refusal::TooEarly { until })) => match job.life {
+            Life::Waiting { .. } => Ok(Attended::Again { at: until }),
+            _ => Ok(Attended::Taken),
+        },
+        Changed::Not(NotMoved::Refused(..) | NotMoved::Absent) => Ok(Attended::Taken),
+    }
+}
+
+/// When nothing but time can help.
+fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Attended {
+    Attended::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
+}
+
+/// A worker that died between the last setback and the end left this to be said.
+fn out_of_attempts<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<Reason> {
+    let last = job.setbacks.last()?.setback.clone();
+    let attempts = job.attempts;
+    let is_out = attempts >= service.stack.limits.launch_attempts_max;
+    is_out.then_some(Reason::OutOfAttempts { attempts, last })
+}
+
+async fn serve<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: Job,
+    worker: ClaimId,
+    wanted: Wanted,
+    reach: Reach,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    let (lookout, postman) = (Lookout::default(), Postman::default());
+    let owner = owner_of(&job.id);
+    let attempt = Attempt { service, job, owner, worker, wanted, reach, lookout, postman };
+    let outcome = tokio::select! {
+        biased;
+        outcome = attempt.run() => outcome,
+        () = attempt.keep() => Ok(Outcome::Lost),
+        never = attempt.lookout.look(stack) => match never {},
+        never = attempt.postman.deliver(stack) => match never {},
+    };
+    let outcome = outcome.unwrap_or_else(|fault| Outcome::Nothing(outage(&fault)));
+    attempt.conclude(outcome).await
+}
+
+/// One worker's attempt at one job.
+struct Attempt<'s, 'a, P, J> {
+    service: &'s Service<'a, P, J>,
+    job: Job,
+    owner: Owner,
+    worker: ClaimId,
+    wanted: Wanted,
+    reach: Reach,
+    lookout: Lookout,
+    postman: Postman,
+}
+
+/// What an attempt came to.
+#[derive(Debug)]
+enum Outcome {
+    /// Its runner listens.
+    Listens,
+    /// There is no machine for it.
+    Nothing(Setback),
+    /// The machine that its row names was of no use.
+    Unused(Held, Setback),
+    /// Its pool has nothing, and it may be launched for.
+    Overflows,
+    /// The row is somebody else's, or wants nothing any more.
+    Lost,
+}
+
+impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
+    async fn run(&self) -> Result<Outcome, Fault> {
+        if let Some(outcome) = self.go_on().await? {
+            return Ok(outcome);
+        }
+        if self.wanted.pool.is_some() || self.wanted.reuse {
+            let terms = match self.terms().await {
+                Ok(terms) => terms,
+                Err(setback) => return Ok(Outcome::Nothing(setback)),
+            };
+            let taken = candidates::take(self.service.stack, &terms, &self.wanted).await?;
+            if let Some(taken) = taken {
+                return self.hand_over(&terms, taken).await;
+            }
+        }
+        if self.reach == Reach::Idle {
+            return Ok(Outcome::Overflows);
+        }
+        match launch::launch(self.service.stack, &self.wanted.request, &self.owner).await {
+            Ok(record) => self.created(record, How::Created).await,
+            Err(setback) => Ok(Outcome::Nothing(setback)),
+        }
+    }
+
+    /// Goes on with what an earlier worker left.
+    async fn go_on(&self) -> Result<Option<Outcome>, Fault> {
+        let stack = self.service.stack;
+        let until = self.service.patience();
+        let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&self.owner)).await?;
+        for record in owned.into_iter().filter(|record| record.state.owner() == Some(&self.owner)) {
+            match record.state {
+                State::Created { .. } => {
+                    return Ok(Some(self.created(record, How::Continued).await?));
+                }
+                State::Claimed { tier, .. } => {
+                    if let Some(outcome) = self.take_over(&record, tier).await? {
+                        return Ok(Some(outcome));
+                    }
+                }
+                // A runner that the row knows nothing of any more: whoever it listens for, it is
+                // not for this attempt.
+                _ => drop(release::withdraw(stack, &self.owner, record, until).await?),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn take_over(&self, record: &Record, tier: Tier) -> Result<Option<Outcome>, Fault> {
+        let stack = self.service.stack;
+        let terms = match self.terms().await {
+            Ok(terms) => terms,
+            Err(setback) => return Ok(Some(Outcome::Nothing(setback))),
+        };
+        let claim = stack.ports.ids().claim();
+        let event = Move::TakenOver {
+            owner: self.owner.clone(),
+            generation: record.generation,
+            claim: claim.clone(),
+            lease: stack.now().after(stack.limits.claim_lease),
+        };
+        match transition::apply(stack, record, &event, self.service.patience()).await? {
+            Moved::To(record) => {
+                let held = worker::Held::new(record, Some(claim), worker::How::Reused);
+                let taken = Taken::warm(held, tier, How::Continued);
+                Ok(Some(self.hand_over(&terms, taken).await?))
+            }
+            Moved::Overtaken | Moved::Refused(_) => Ok(None),
+        }
+    }
+
+    /// A machine that was launched for the job: its credential is minted once it is warm.
+    async fn created(&self, record: Record, how: How) -> Result<Outcome, Fault> {
+        let stack = self.service.stack;
+        match launch::warm_up(stack, &record).await {
+            Ok(()) => {}
+            Err(NotWarm::Unknown(fault)) => return Err(fault),
+            Err(NotWarm::Failed(said)) => {
+                worker::condemn(stack, &self.owner, &record, EndReason::FailedWarmUp).await;
+                return Ok(Outcome::Nothing(Setback::LaunchFailed { said }));
+            }
+        }
+        let terms = match self.terms().await {
+            Ok(terms) => terms,
+            // It stays the job's, and the next attempt goes on with it.
+            Err(setback) => return Ok(Outcome::Nothing(setback)),
+        };
+        let held = worker::Held::new(record, None, worker::How::Created);
+        self.hand_over(&terms, Taken { held, tier: Tier::Hot, how }).await
+    }
+
+    fn runner(&self) -> RunnerName {
+        runner_name(&self.service.stack.name, &self.job.id, self.job.attempts)
+    }
+
+    /// Terms with a new credential. Minting under the same name again replaces what was minted.
+    async fn terms(&self) -> Result<Terms<'_>, Setback> {
+        let stack = self.service.stack;
+        let labels = self.job.known.about.labels.clone();
+        let spec = RunnerSpec { name: self.runner(), labels, ephemeral: true };
+        let until = stack.now().after(stack.limits.forge_patience);
+        let minted = patiently(stack, until, || stack.ports.forge().credential(&spec)).await;
+        let credential: Credential = minted.map_err(|fault| match fault.is_transient() {
+            true => outage(&fault),
+            false => Setback::Forge { said: fault.to_string() },
+        })?;
+        Ok(Terms {
+            request: &self.wanted.request,
+            owner: self.owner.clone(),
+            begun: None,
+            runner: Some(spec.name),
+            label: spec.labels.join(","),
+            credential,
+            postman: &self.postman,
+            lookout: &self.lookout,
+            tell: &nobody,
+            began: stack.ports.clock().monotonic(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// The row names the machine if the job is still queued; then the agent is told and watched.
+    async fn hand_over(&self, terms: &Terms<'_>, taken: Taken) -> Result<Outcome, Fault> {
+        let stack = self.service.stack;
+        let Taken { held, tier, how } = taken;
+        let record = held.record.clone();
+        let named = Held {
+            instance: record.id.clone(),
+            generation: record.generation,
+            runner: self.runner(),
+        };
+        let worker = self.worker.clone();
+        let event = Event::Assigned { worker, held: named.clone(), how, at: stack.now() };
+        let assigned = rows::apply(stack, &self.job.id, &event, self.service.patience()).await?;
+        if let Changed::Not(_) = assigned {
+            worker::give_back(stack, &self.owner, &record).await;
+            return Ok(Outcome::Lost);
+        }
+        Ok(match worker::prepare(stack, terms, held, tier).await {
+            worker::Attempt::Ready(held) => {
+                match mark_running(stack, vec![held]).await.is_empty() {
+                    false => Outcome::Listens,
+                    true => Outcome::Unused(named, Setback::MachineLost),
+                }
+            }
+            worker::Attempt::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
+            worker::Attempt::Closed(fault) => Outcome::Unused(named, outage(&fault)),
+        })
+    }
+
+    /// Keeps the row's lease until it is lost. A row that has its machine needs no lease.
+    async fn keep(&self) {
+        let stack = self.service.stack;
+        loop {
+            stack.ports.clock().sleep(stack.limits.row_lease_renew).await;
+            let lease = stack.now().after(stack.limits.row_lease);
+            let event = Event::Renewed { worker: self.worker.clone(), lease };
+            let until = stack.now().after(stack.limits.row_lease_renew);
+            match rows::apply(stack, &self.job.id, &event, until).await {
+                Ok(Changed::To(_)) | Err(_) => {}
+                Ok(Changed::Not(NotMoved::Refused(job, _))) if job.held().is_some() => {
+                    match std::future::pending::<Infallible>().await {}
+                }
+                Ok(Changed::Not(_)) => return,
+            }
+        }
+    }
+
+    async fn conclude(&self, outcome: Outcome) -> Result<Attended, Fault> {
+        let (worker, at) = (self.worker.clone(), self.service.stack.now());
+        match outcome {
+            Outcome::Listens => Ok(Attended::Done),
+            Outcome::Lost => {
+                ends::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Attended::Done)
+            }
+            Outcome::Nothing(setback) => {
+                let (next, not_before) = self.after(&setback);
+                let event = Event::SetBack { worker, setback, at, not_before };
+                self.set_back(&event, next).await
+            }
+            Outcome::Unused(held, setback) => {
+                let (next, not_before) = self.after(&setback);
+                let event = Event::Freed { held, setback, at, not_before };
+                self.set_back(&event, next).await
+            }
+            Outcome::Overflows => {
+                let until = self.service.patience();
+                let stack = self.service.stack;
+                let _ = rows::apply(stack, &self.job.id, &Event::Overflowed, until).await?;
+                let setback = Setback::RaceLost;
+                let event = Event::SetBack { worker, setback, at, not_before: at };
+                self.set_back(&event, Next::Again { not_before: at }).await
+            }
+        }
+    }
+
+    /// What follows a setback. One that passes by itself is not asked about all the time.
+    fn after(&self, setback: &Setback) -> (Next, bullpen_core::time::Timestamp) {
+        let stack = self.service.stack;
+        let now = stack.now();
+        let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
+        let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
+        let next = self.job.after_setback(setback, now, &stack.limits, jitter);
+        let waits = matches!(setback, Setback::Outage { .. } | Setback::Ceiling);
+        let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
+        match next {
+            Next::Again { not_before } => {
+                let not_before = not_before.max(now.after(pause));
+                (Next::Again { not_before }, not_before)
+            }
+            Next::GiveUp(reason) => (Next::GiveUp(reason), now),
+        }
+    }
+
+    /// Stores a setback, and what follows from it.
+    async fn set_back(&self, event: &Event, next: Next) -> Result<Attended, Fault> {
+        let stack = self.service.stack;
+        match rows::apply(stack, &self.job.id, event, self.service.patience()).await? {
+            Changed::Not(_) => {
+                ends::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Attended::Done)
+            }
+            Changed::To(seen) => match next {
+                Next::GiveUp(reason) => ends::fail(self.service, &self.job.id, reason).await,
+                Next::Again { not_before } => {
+                    queues::wake(stack, &seen).await;
+                    Ok(Attended::Again { at: not_before })
+                }
+            },
+        }
+    }
+}

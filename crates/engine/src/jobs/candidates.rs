@@ -1,0 +1,102 @@
+//! Idle machines for one job: of its pool, and of its class's resource pool.
+//!
+//! Not here: judging (`core::pickup`), or launching ([`super::launch`]).
+
+use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::job::How;
+use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
+use bullpen_core::time::Timestamp;
+
+use super::settings::Wanted;
+use crate::Stack;
+use crate::patience::patiently;
+use crate::provision::pickup::PickupManager;
+use crate::provision::worker::{self, Held, Terms};
+
+/// A machine that is the job's, and that nothing was done with yet.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) held: Held,
+    pub(super) tier: Tier,
+    pub(super) how: How,
+}
+
+impl Taken {
+    /// A machine that was idle in this tier, under this claim.
+    pub(super) fn warm(held: Held, tier: Tier, how: How) -> Self {
+        let by = if tier == Tier::Stopped { worker::How::Started } else { worker::How::Reused };
+        Self { held: Held { how: by, ..held }, tier, how }
+    }
+}
+
+/// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
+pub(super) async fn take<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    wanted: &Wanted,
+) -> Result<Option<Taken>, Fault> {
+    if let Some(taken) = of_pool(stack, terms, wanted).await? {
+        return Ok(Some(taken));
+    }
+    if wanted.reuse { of_class(stack, terms).await } else { Ok(None) }
+}
+
+async fn of_pool<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    wanted: &Wanted,
+) -> Result<Option<Taken>, Fault> {
+    let Some(pool) = &wanted.pool else { return Ok(None) };
+    let until = terms.request.deadline;
+    let records = patiently(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
+    for (tier, _, record) in in_order(&records, terms, stack.now()) {
+        let claim = stack.ports.ids().claim();
+        let seen = (&record.id, record.generation);
+        if let Some(record) = worker::claim_seen(stack, terms, seen, &claim).await? {
+            let held = Held::new(record, Some(claim), worker::How::Reused);
+            return Ok(Some(Taken::warm(held, tier, How::Picked)));
+        }
+    }
+    Ok(None)
+}
+
+/// Released before hot before stopped, and of those whoever has been ready longest.
+fn in_order<'r>(
+    records: &'r [Record],
+    terms: &Terms<'_>,
+    now: Timestamp,
+) -> Vec<(Tier, Timestamp, &'r Record)> {
+    let request = terms.request;
+    let fit = |record: &Record| {
+        !record.tainted
+            && request.trusts(record.trust.as_ref())
+            && request.fits(Some(&record.facts.spec_hash))
+    };
+    let idle =
+        records.iter().filter(|record| fit(record)).filter_map(|record| match record.state {
+            State::Idle { tier, since, deadline, .. } if now < deadline => {
+                Some((tier, since, record))
+            }
+            _ => None,
+        });
+    let mut idle: Vec<_> = idle.collect();
+    idle.sort_by(|one, other| (one.0, one.1, &one.2.id).cmp(&(other.0, other.1, &other.2.id)));
+    idle
+}
+
+async fn of_class<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>) -> Result<Option<Taken>, Fault> {
+    let manager = PickupManager::new(stack, terms.request, 1);
+    let mut taken = None;
+    while stack.now() < terms.request.deadline {
+        let Some(advert) = manager.candidate().await? else { break };
+        let claim = stack.ports.ids().claim();
+        if let Some(record) = worker::take(stack, terms, &advert, &claim).await? {
+            let held = Held::new(record, Some(claim), worker::How::Reused);
+            taken = Some(Taken::warm(held, advert.tier, How::Reused));
+            break;
+        }
+        manager.came_to_nothing();
+    }
+    manager.close().await;
+    Ok(taken)
+}

@@ -1,0 +1,247 @@
+//! How jobs end, and what is left to do then: machines released, authors told, runs cancelled.
+//!
+//! The end is in the row first, with its debts; they are worked off until none is left, by whoever
+//! looks at the row. A failure is told before the run is cancelled, so that its author finds the
+//! reason where the run stopped.
+//!
+//! Not here: deciding that a job has failed, except that its time is up.
+
+use std::time::Duration;
+
+use bullpen_core::ids::JobId;
+use bullpen_core::job::{
+    Conclusion, Debts, End, Event, Fact, Held, Job, Life, Phase, Reason, Said,
+};
+use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
+use bullpen_core::time::Timestamp;
+
+use super::rows::{self, Changed, Seen};
+use super::{Attended, Service, ingest, owner_of};
+use crate::patience::patiently;
+use crate::release::{self, AfterJob, Progress};
+use crate::tell::nobody;
+use crate::transition;
+
+/// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
+/// the next look goes on.
+const SEE_THROUGH: Duration = Duration::from_secs(20);
+/// How a job ended that GitHub does not know any more.
+const VANISHED: &str = "vanished";
+
+/// Gives a job up, visibly. Nothing happens to one that is over, or runs.
+pub async fn fail<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+    reason: Reason,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    let cancels = service.settings().cancels();
+    let failed = rows::change(stack, id, service.patience(), |stored| {
+        let job = &stored.ok_or(())?.job;
+        let at = stack.now();
+        let cancel_by = cancels.then(|| deadline(job).unwrap_or(at).max(at));
+        job.on(&Event::Failed { reason: reason.clone(), at, cancel_by }).map_err(drop)
+    });
+    match failed.await? {
+        Changed::To(seen) => {
+            tracing::info!(job_id = %id, reason = reason.code(), "a job is given up");
+            settle(service, &seen).await
+        }
+        Changed::Not(()) => Ok(Attended::Done),
+    }
+}
+
+const fn deadline(job: &Job) -> Option<Timestamp> {
+    match &job.life {
+        Life::Waiting { deadline, .. }
+        | Life::Assigning { deadline, .. }
+        | Life::Assigned { deadline, .. } => Some(*deadline),
+        Life::Dormant | Life::Elsewhere | Life::Ended { .. } => None,
+    }
+}
+
+/// A job's time is up. GitHub has the last word on whether it still wants a runner; if there is none
+/// the job is given up, because its author must not wait for GitHub too.
+pub(super) async fn overdue<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<Attended, Fault> {
+    if let Ok(false) = is_queued(service, job).await {
+        return Ok(Attended::Done);
+    }
+    let last = job.setbacks.last().map(|setback| setback.setback.clone());
+    fail(service, &job.id, Reason::DeadlinePassed { last }).await
+}
+
+/// Asks GitHub about a job, merges the answer, and says whether the job still wants a runner.
+pub(super) async fn is_queued<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<bool, Fault> {
+    let fact = match service.forge.job(job.repository(), &job.id).await {
+        Ok(fact) => fact,
+        Err(Fault::NotFound) => {
+            vanished(service, job).await?;
+            return Ok(false);
+        }
+        Err(fault) => return Err(fault),
+    };
+    ingest::ingest(service, &fact).await?;
+    let seen = rows::load(service.stack, &job.id, service.patience()).await?;
+    Ok(seen.is_some_and(|seen| !seen.job.is_over() && seen.job.known.phase() == Phase::Queued))
+}
+
+/// GitHub does not know the job. If it was never begun nobody was served, and that is said; else it
+/// is over, and how it went will not be known.
+async fn vanished<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<(), Fault> {
+    if job.known.phase() < Phase::Started {
+        let _ = Box::pin(fail(service, &job.id, Reason::Vanished)).await?;
+        return Ok(());
+    }
+    let (conclusion, at) = (Conclusion::new(VANISHED), Some(service.stack.now()));
+    let said = Said::Completed { conclusion, runner: None, at };
+    let fact = Fact { job: job.id.clone(), about: job.known.about.clone(), said };
+    ingest::ingest(service, &fact).await?;
+    Ok(())
+}
+
+/// Works off what is left to do about a job that is over, as far as that goes now.
+pub(super) async fn settle<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &Seen,
+) -> Result<Attended, Fault> {
+    let Life::Ended { end, debts, .. } = &seen.job.life else { return Ok(Attended::Done) };
+    let stack = service.stack;
+    let mut done = Vec::new();
+    if let Some(held) = &debts.release
+        && is_released(service, &seen.job, held).await?
+    {
+        done.push(Event::Released { held: held.clone() });
+    }
+    // GitHub's silence must not keep a machine, so it is asked last.
+    let told = !debts.tell || tell(service, &seen.job, end).await;
+    if told && debts.tell {
+        done.push(Event::Told);
+    }
+    if told && is_cancelled(service, &seen.job, debts).await {
+        done.push(Event::RunCancelled);
+    }
+    let count = done.len();
+    for event in done {
+        let _ = rows::apply(stack, &seen.job.id, &event, service.patience()).await?;
+    }
+    let owed = [debts.release.is_some(), debts.tell, debts.cancel_by.is_some()];
+    if owed.into_iter().filter(|owed| *owed).count() == count {
+        return Ok(Attended::Done);
+    }
+    Ok(Attended::Again { at: stack.now().after(bullpen_core::job::ENDED_LOOK_AGAIN) })
+}
+
+async fn tell<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job, end: &End) -> bool {
+    let End::Failed(reason) = end else { return true };
+    let about = &job.known.about;
+    let notice = Notice {
+        job: job.id.clone(),
+        name: about.name.clone(),
+        repository: about.repository.clone(),
+        commit: about.commit.clone(),
+        reason: reason.clone(),
+    };
+    match service.forge.tell(&notice).await {
+        // There is nowhere to say it any more.
+        Ok(()) | Err(Fault::NotFound) => true,
+        Err(fault) => {
+            tracing::info!(job_id = %job.id, %fault, "its author was not told yet");
+            false
+        }
+    }
+}
+
+/// Whether the run is cancelled now: its time has come, or none of its other jobs would suffer.
+async fn is_cancelled<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    debts: &Debts,
+) -> bool {
+    let Some(by) = debts.cancel_by else { return false };
+    let about = &job.known.about;
+    if service.stack.now() < by {
+        let Ok(facts) = service.forge.jobs_of(&about.repository, &about.run).await else {
+            return false;
+        };
+        let goes_on =
+            |fact: &Fact| fact.job != job.id && !matches!(fact.said, Said::Completed { .. });
+        if facts.iter().any(goes_on) {
+            return false;
+        }
+    }
+    service.forge.cancel(&about.repository, &about.run).await.is_ok()
+}
+
+/// Takes back everything a job holds; returns whether nothing of it is left.
+async fn is_released<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &Held,
+) -> Result<bool, Fault> {
+    let stack = service.stack;
+    let releasing = release::withdraw_all(stack, &owner_of(&job.id)).await?;
+    if releasing.is_empty() {
+        return Ok(true);
+    }
+    let after_job = after_job(service, job, held).await;
+    let until = stack.now().after(SEE_THROUGH);
+    let passes = releasing
+        .into_iter()
+        .map(|record| release::see_through(stack, record, after_job, until, &nobody));
+    let passes = futures_util::future::join_all(passes).await;
+    Ok(passes.iter().all(|progress| *progress != Progress::Waiting))
+}
+
+/// A machine is kept only if its class says so, and GitHub says that no fork's code ran there.
+async fn after_job<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &Held,
+) -> AfterJob {
+    let stack = service.stack;
+    let record = transition::read(stack, &held.instance, service.patience()).await;
+    let Ok(Some(record)) = record else { return AfterJob::End };
+    if !service.settings().reuses(&record.facts.class) {
+        return AfterJob::End;
+    }
+    let about = &job.known.about;
+    let asked = patiently(stack, stack.now().after(stack.limits.forge_patience), || {
+        service.forge.is_from_fork(&about.repository, &about.run)
+    });
+    match asked.await {
+        Ok(false) => AfterJob::Pool,
+        Ok(true) | Err(_) => AfterJob::End,
+    }
+}
+
+/// Takes back what a job holds that wants nothing any more. A job that somebody else works on keeps
+/// everything.
+pub(super) async fn give_back_unwanted<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+) -> Result<(), Fault> {
+    let stack = service.stack;
+    let seen = rows::load(stack, id, service.patience()).await?;
+    let unwanted = seen.is_none_or(|seen| match seen.job.life {
+        Life::Dormant | Life::Elsewhere => true,
+        // A debt is worked off as one.
+        Life::Ended { debts, .. } => debts.release.is_none(),
+        Life::Waiting { .. } | Life::Assigning { .. } | Life::Assigned { .. } => false,
+    });
+    if unwanted {
+        for record in release::withdraw_all(stack, &owner_of(id)).await? {
+            // The reaper goes on from there.
+            let _ = release::finish(stack, &record).await?;
+        }
+    }
+    Ok(())
+}

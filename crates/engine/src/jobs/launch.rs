@@ -1,0 +1,133 @@
+//! A new machine for one job: intent, launch, record, warm-up.
+//!
+//! A job's launches are numbered, and each number is one intent: whoever finds one that is not
+//! accounted for makes the same launch again and gets the same machine.
+//!
+//! Not here: one launch ([`crate::provision::creation`]).
+
+use std::time::Duration;
+
+use bullpen_core::claim::CheckFailure;
+use bullpen_core::class::Usage;
+use bullpen_core::creation::{Intent, RungResult, next_rung};
+use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::job::Setback;
+use bullpen_core::mailbox::{Report, SignalKind};
+use bullpen_core::ports::{Fault, Ledger, Mailbox, Ports};
+use bullpen_core::request::Request;
+
+use crate::Stack;
+use crate::patience::patiently;
+use crate::provision::creation::{self, CreationError};
+
+/// How often a report is looked at where no wake-up comes.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Launches a machine for the job, over every rung of the ladder.
+pub(super) async fn launch<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    owner: &Owner,
+) -> Result<Record, Setback> {
+    let mut last = None;
+    while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
+        let intent = intent(stack, request, owner, usage).await?;
+        let records =
+            creation::carry_out(stack, request, &intent).await.map_err(|e| set_back(&e))?;
+        let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
+        if let Some(record) = records.into_iter().find(own) {
+            return Ok(record);
+        }
+        last = Some(RungResult { usage: intent.usage, any_came: false });
+    }
+    Err(Setback::NoCapacity)
+}
+
+/// The first launch of the job's that is not accounted for: one that was begun, or a new one.
+async fn intent<P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    owner: &Owner,
+    usage: Usage,
+) -> Result<Intent, Setback> {
+    let ledger = stack.ports.ledger();
+    let mut number = 1;
+    loop {
+        let id = creation::intent_id(request, number);
+        let known = patiently(stack, request.deadline, || ledger.intent(&id)).await;
+        match known.map_err(|fault| outage(&fault))? {
+            Some(intent) if intent.outstanding == 0 => number += 1,
+            Some(intent) => return Ok(intent),
+            None => {
+                let new = creation::intend(stack, (request, owner), usage, 1, number);
+                return creation::reserve(stack, &new).await.map_err(|error| set_back(&error));
+            }
+        }
+    }
+}
+
+/// Waits until a created machine is warm.
+pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<(), NotWarm> {
+    let key = &record.facts.mailbox;
+    let until = stack.now().after(stack.limits.fleet_validation);
+    loop {
+        let reports =
+            patiently(stack, until, || stack.ports.mailbox().reports(std::slice::from_ref(key)));
+        let report = reports.await.map_err(NotWarm::Unknown)?.into_iter().next().flatten();
+        match state_of(report.as_ref()) {
+            Warmth::Warm => return Ok(()),
+            Warmth::Failed => {
+                let said = CheckFailure::WarmUpFailed.told(report.as_ref());
+                return Err(NotWarm::Failed(said));
+            }
+            Warmth::Pending if stack.now() >= until => {
+                return Err(NotWarm::Failed(CheckFailure::NotWarm.as_str().to_owned()));
+            }
+            Warmth::Pending => stack.ports.mailbox().wait(key, LOOK_AGAIN).await,
+        }
+    }
+}
+
+/// Why a machine is not warm.
+#[derive(Debug)]
+pub(super) enum NotWarm {
+    /// It will not be.
+    Failed(String),
+    /// Nobody knows.
+    Unknown(Fault),
+}
+
+enum Warmth {
+    Pending,
+    Warm,
+    Failed,
+}
+
+fn state_of(report: Option<&Report>) -> Warmth {
+    let has = |kind| report.is_some_and(|report| report.signals.contains_key(&kind));
+    if has(SignalKind::WarmUpFailed) {
+        Warmth::Failed
+    } else if has(SignalKind::WarmUpOk) {
+        Warmth::Warm
+    } else {
+        Warmth::Pending
+    }
+}
+
+/// What a fault outside the machines is to a job.
+pub(super) fn outage(fault: &Fault) -> Setback {
+    Setback::Outage { said: fault.to_string() }
+}
+
+fn set_back(error: &CreationError) -> Setback {
+    match error {
+        CreationError::Ceiling(_) => Setback::Ceiling,
+        CreationError::Port { source: Fault::NoCapacity, .. } => Setback::NoCapacity,
+        CreationError::Port { what, source } if source.is_transient() => {
+            Setback::Outage { said: format!("could not {what}: {source}") }
+        }
+        CreationError::Port { what, source } => {
+            Setback::LaunchFailed { said: format!("could not {what}: {source}") }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Jobs of the service: every accepted job gets a runner, or a failure that its author can see.
+//!
+//! A job's row is the truth and messages only wake. [`ingest`] merges a fact into the row and wakes
+//! somebody; [`assign`] takes one waiting row to a runner that listens; [`tend`] carries on with a
+//! row that has a machine; [`ends`] works off what is left to do about a job that is over; [`sweep`]
+//! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken.
+//! Each may stop at any await, and whoever comes next carries on from the row.
+//!
+//! Not here: webhooks (`bullpen-github`), where a job is served (`core::route`), the row's rules
+//! (`core::job`).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bullpen_core::ids::JobId;
+use bullpen_core::instance::Owner;
+use bullpen_core::job::fair::Turns;
+use bullpen_core::ports::Ports;
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+
+pub mod assign;
+mod candidates;
+pub mod ends;
+mod exchange;
+pub mod ingest;
+mod launch;
+mod queues;
+mod rows;
+pub mod settings;
+pub mod sweep;
+pub mod tend;
+pub mod workers;
+
+pub use ends::fail;
+pub use ingest::{Ingested, ingest};
+pub use queues::{ensure_queues, launch_queue, pool_queue};
+pub use settings::Settings;
+pub use sweep::{Found, Memory, Swept, find, sweep};
+pub use tend::attend;
+pub use workers::{launch_worker, pool_worker};
+
+/// A stack that serves jobs: its engine, its forge, and what is configured now.
+#[derive(Debug)]
+pub struct Service<'a, P, J> {
+    /// The engine.
+    pub stack: &'a Stack<P>,
+    /// GitHub, as far as jobs and their authors are concerned.
+    pub forge: &'a J,
+    settings: Mutex<Arc<Settings>>,
+    turns: Mutex<Turns>,
+    /// What this process works on, so that its workers do not meet.
+    under_way: Mutex<BTreeSet<JobId>>,
+}
+
+impl<'a, P: Ports, J> Service<'a, P, J> {
+    /// A service that has nothing under way yet.
+    pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
+        let settings = Mutex::new(Arc::new(settings));
+        let (turns, under_way) = (Mutex::default(), Mutex::default());
+        Self { stack, forge, settings, turns, under_way }
+    }
+
+    /// What is configured now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on this is configured. Rows that waited for it are routed by the next sweep.
+    pub fn configure(&self, settings: Settings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeSet<JobId>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long a row or a directory is asked for again.
+    fn patience(&self) -> Timestamp {
+        self.stack.now().after(self.stack.limits.release_retry)
+    }
+}
+
+/// What looking at a job came to.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attended {
+    /// Everything is done that can be done now; something else will wake us.
+    Done,
+    /// Somebody else works on it.
+    Taken,
+    /// There is something left to do, not before this.
+    Again {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+fn owner_of(job: &JobId) -> Owner {
+    Owner::Job(job.clone())
+}

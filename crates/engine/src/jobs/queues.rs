@@ -1,0 +1,79 @@
+//! The two queues that wake workers: one for jobs of pools, one for jobs that may be launched for.
+//!
+//! The launch queue is FIFO with the job as its group, so that one job is one worker's at a time, and
+//! with job and revision as the deduplication id, so that telling twice is telling once.
+//!
+//! Not here: receiving ([`super::workers`]).
+
+use std::time::Duration;
+
+use bullpen_core::ids::QueueName;
+use bullpen_core::job::{Job, Lane, Life, Wake};
+use bullpen_core::ports::{Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
+
+use super::rows::Seen;
+use crate::Stack;
+use crate::patience::patiently;
+
+/// How long a received message stays hidden. A worker that takes longer loses only the message: the
+/// row says that it is at work.
+const VISIBILITY: Duration = Duration::from_secs(60);
+
+/// The queue of jobs that a pool serves.
+pub fn pool_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
+    QueueName::new(format!("{}-jobs", stack.name))
+}
+
+/// The queue of jobs that may be launched for, and of those that something is left to do about.
+pub fn launch_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
+    QueueName::new(format!("{}-launches.fifo", stack.name))
+}
+
+/// Makes both queues.
+pub async fn ensure_queues<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    for (name, kind) in
+        [(pool_queue(stack), QueueKind::Standard), (launch_queue(stack), QueueKind::Fifo)]
+    {
+        let retention = stack.limits.pool_queue_retention;
+        let spec = QueueSpec { name, kind, visibility: VISIBILITY, retention, dead_letters: None };
+        patiently(stack, until, || stack.ports.queues().ensure(&spec)).await?;
+    }
+    Ok(())
+}
+
+/// Wakes whoever can do something about this row now. A wake-up that does not arrive costs time: the
+/// sweep finds the row.
+pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &Seen) {
+    let job = &seen.job;
+    let queue = match &job.life {
+        Life::Waiting { .. } => match job.lane {
+            Some(Lane::Pool(_)) if !job.overflowed => pool_queue(stack),
+            Some(_) => launch_queue(stack),
+            None => return,
+        },
+        Life::Assigning { .. } => launch_queue(stack),
+        Life::Assigned { .. } | Life::Elsewhere if job.taken_by_another().is_some() => {
+            launch_queue(stack)
+        }
+        Life::Ended { debts, .. } if !debts.is_settled() => launch_queue(stack),
+        Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => return,
+    };
+    let message = Outgoing {
+        body: Wake { job: job.id.clone(), lane: lane_text(job) }.encode(),
+        delay: Duration::ZERO,
+        fifo: Some(Fifo {
+            group: job.id.to_string(),
+            deduplication: format!("{}.{}", job.id, seen.revision),
+        }),
+    };
+    let sent = stack.ports.queues().send(&queue, std::slice::from_ref(&message)).await;
+    let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
+    if let Err(fault) = sent {
+        tracing::info!(job_id = %job.id, %fault, "nobody was woken");
+    }
+}
+
+fn lane_text(job: &Job) -> Option<String> {
+    Some(job.waiting_at()?.lane)
+}

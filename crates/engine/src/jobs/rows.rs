@@ -1,0 +1,119 @@
+//! Rows: read, decide, write over what was read, until it is settled.
+//!
+//! What is decided is decided again on what is stored then, so a lost race and a lost answer are
+//! settled the same way: by reading. Events carry their own authority, and facts join.
+//!
+//! Not here: what the row allows (`core::job`).
+
+use bullpen_core::ids::{JobId, Revision};
+use bullpen_core::job::{Event, Job, Refusal};
+use bullpen_core::ports::{Fault, JobRow, Ledger, Ports, Written};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::patience::{Waits, patiently};
+
+/// A job, and the revision of its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) job: Job,
+    pub(super) revision: Revision,
+    pub(super) next_look: Option<Timestamp>,
+}
+
+impl Seen {
+    pub(super) fn of(row: &JobRow) -> Result<Self, Fault> {
+        let job = Job::decode(&row.body)
+            .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))?;
+        Ok(Self { job, revision: row.revision, next_look: row.next_look })
+    }
+}
+
+/// What became of a change.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Changed<W> {
+    /// This is stored.
+    To(Seen),
+    /// Nothing was stored, and this is why.
+    Not(W),
+}
+
+/// One job's row, patiently.
+pub(super) async fn load<P: Ports>(
+    stack: &Stack<P>,
+    job: &JobId,
+    until: Timestamp,
+) -> Result<Option<Seen>, Fault> {
+    let row = patiently(stack, until, || stack.ports.ledger().row(job)).await?;
+    row.as_ref().map(Seen::of).transpose()
+}
+
+/// Stores what `change` makes of a row.
+pub(super) async fn change<P: Ports, W>(
+    stack: &Stack<P>,
+    id: &JobId,
+    until: Timestamp,
+    mut change: impl FnMut(Option<&Seen>) -> Result<Job, W>,
+) -> Result<Changed<W>, Fault> {
+    let mut waits = Waits::default();
+    loop {
+        let stored = load(stack, id, until).await?;
+        let job = match change(stored.as_ref()) {
+            Ok(job) => job,
+            Err(why) => return Ok(Changed::Not(why)),
+        };
+        let seen = stored.map(|seen| seen.revision);
+        let row = job.row(seen, stack.now(), &stack.limits);
+        match stack.ports.ledger().write_row(seen, &row).await {
+            Ok(Written::Won(row)) => return Ok(Changed::To(Seen::of(&row)?)),
+            // Somebody wrote meanwhile, perhaps we did: look again.
+            Ok(Written::Lost | Written::Unknown) => {}
+            Err(fault) if fault.is_transient() => {}
+            Err(fault) => return Err(fault),
+        }
+        waits.again(stack, until).await?;
+    }
+}
+
+/// Why an event was not stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotMoved {
+    /// There is no such row.
+    Absent,
+    /// The row as it is does not allow it.
+    Refused(Box<Job>, Refusal),
+}
+
+/// Applies an event to a row as it is now.
+pub(super) async fn apply<P: Ports>(
+    stack: &Stack<P>,
+    id: &JobId,
+    event: &Event,
+    until: Timestamp,
+) -> Result<Changed<NotMoved>, Fault> {
+    change(stack, id, until, |stored| {
+        let job = &stored.ok_or(NotMoved::Absent)?.job;
+        job.on(event).map_err(|refusal| {
+            tracing::debug!(job_id = %id, event = event.name(), %refusal, "refused");
+            NotMoved::Refused(Box::new(job.clone()), refusal)
+        })
+    })
+    .await
+}
+
+/// Writes a row as it is, so that it is looked at later and woken for anew.
+pub(super) async fn touch<P: Ports>(
+    stack: &Stack<P>,
+    seen: &Seen,
+    until: Timestamp,
+) -> Result<Option<Seen>, Fault> {
+    let touched = change(stack, &seen.job.id, until, |stored| match stored {
+        Some(stored) if stored.revision == seen.revision => Ok(stored.job.clone()),
+        _ => Err(()),
+    });
+    match touched.await? {
+        Changed::To(seen) => Ok(Some(seen)),
+        Changed::Not(()) => Ok(None),
+    }
+}

@@ -1,0 +1,182 @@
+//! What is configured for jobs, and what a job wants by it.
+//!
+//! Not here: reading the configuration (`core::config`).
+
+use std::collections::BTreeSet;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::config::extension::OnUnfulfillable;
+use bullpen_core::config::runner::RunnerConfig;
+use bullpen_core::config::runs_on::Config;
+use bullpen_core::ids::{ClassName, PoolName, RequestId, SpecHash, TrustGroup};
+use bullpen_core::job::fair::Shares;
+use bullpen_core::job::{Job, Lane, Reason};
+use bullpen_core::labels::LabelSpec;
+use bullpen_core::labels::class::{self, Catalogue, ClassRef};
+use bullpen_core::labels::value::Spot;
+use bullpen_core::request::{OnPartial, Request, TypePattern};
+use bullpen_core::route::{Launch, Route, Routing, route};
+use bullpen_core::time::Timestamp;
+
+/// What is configured for a stack's jobs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    env: String,
+    region: String,
+    config: Config,
+    is_loaded: bool,
+    catalogue: Catalogue,
+    pools: BTreeSet<PoolName>,
+    /// How much each repository is served.
+    pub shares: Shares,
+}
+
+/// What a job wants, by what is configured now.
+#[derive(Clone, Debug)]
+pub(super) enum Wanting {
+    /// A machine.
+    Machine(Box<Wanted>),
+    /// Nothing that there is, or may be.
+    Nothing(Reason),
+    /// Nobody knows yet.
+    Unknown,
+}
+
+/// A machine that a job wants.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// As a request for one runner.
+    pub(super) request: Request,
+    /// The pool that serves it first.
+    pub(super) pool: Option<PoolName>,
+    /// Whether machines of its class serve more than one job.
+    pub(super) reuse: bool,
+}
+
+impl Settings {
+    /// Of the stack of this name in this region; without a configuration jobs are accepted and wait.
+    pub fn new(env: &str, region: &str, config: Option<Config>) -> Self {
+        let is_loaded = config.is_some();
+        let config = config.unwrap_or_default();
+        let own = config.pools.iter().filter(|(_, pool)| pool.env == env);
+        Self {
+            env: env.to_owned(),
+            region: region.to_owned(),
+            pools: own.map(|(name, _)| name.clone()).collect(),
+            catalogue: config.catalogue(),
+            config,
+            is_loaded,
+            shares: Shares::default(),
+        }
+    }
+
+    /// Where a job of these labels goes.
+    pub(super) fn route(&self, job: &Job) -> Route {
+        let routing = Routing {
+            env: &self.env,
+            region: &self.region,
+            pools: &self.pools,
+            classes: &self.catalogue,
+            default_pool: self.config.default_pool.as_ref(),
+            policy: &self.config.labels,
+            config_loaded: self.is_loaded,
+        };
+        route(&job.known.about.labels, job.repository(), &routing)
+    }
+
+    /// The lane a job waits in; none while nobody knows. A job that cannot be served waits for
+    /// whoever launches, and is told there.
+    pub(super) fn lane(&self, job: &Job) -> Option<Lane> {
+        match self.route(job) {
+            Route::Pool(pool) => Some(Lane::Pool(pool)),
+            Route::Launch(Launch { class: ClassRef::Named(class), .. }) => {
+                Some(Lane::Class(class.name))
+            }
+            Route::Launch(Launch { class: ClassRef::Anonymous(_), .. })
+            | Route::UnknownPool { .. }
+            | Route::Refused(_)
+            | Route::NotOurs(_) => Some(Lane::Anonymous),
+            Route::Wait => None,
+        }
+    }
+
+    /// Whether the run of a job that cannot be served is cancelled.
+    pub(super) fn cancels(&self) -> bool {
+        self.config.on_unfulfillable == OnUnfulfillable::Cancel
+    }
+
+    /// Whether machines of this class serve more than one job.
+    pub(super) fn reuses(&self, class: &ClassName) -> bool {
+        self.config.runners.get(class).is_some_and(|runner| runner.reuse.is_some())
+    }
+
+    /// What a job wants until `deadline`.
+    pub(super) fn want(&self, job: &Job, built_from: &SpecHash, deadline: Timestamp) -> Wanting {
+        let (pool, launch) = match self.route(job) {
+            Route::Pool(pool) => match self.launch_of(&pool) {
+                Ok(launch) => (Some(pool), launch),
+                Err(why) => return Wanting::Nothing(Reason::Refused { why: vec![why] }),
+            },
+            Route::Launch(launch) => (None, launch),
+            Route::UnknownPool { pool, suggestions } => {
+                return Wanting::Nothing(Reason::UnknownPool { pool, suggestions });
+            }
+            Route::Refused(why) => {
+                let why = why.iter().map(ToString::to_string).collect();
+                return Wanting::Nothing(Reason::Refused { why });
+            }
+            Route::NotOurs(_) => {
+                let why = "the configuration has changed, and no stack serves these labels now";
+                return Wanting::Nothing(Reason::Refused { why: vec![why.to_owned()] });
+            }
+            Route::Wait => return Wanting::Unknown,
+        };
+        let reuse = matches!(&launch.class, ClassRef::Named(class) if self.reuses(&class.name));
+        let request = self.request(job, &launch, built_from, deadline);
+        Wanting::Machine(Box::new(Wanted { request, pool, reuse }))
+    }
+
+    /// What is launched for a pool that has nothing: a machine of its runner.
+    fn launch_of(&self, pool: &PoolName) -> Result<Launch, String> {
+        let runner = self.config.pools.get(pool).map(|pool| pool.runner.clone());
+        let spec = LabelSpec { runner, ..LabelSpec::default() };
+        let resolved = class::resolve(&spec, &self.catalogue).map_err(|error| error.to_string())?;
+        Ok(Launch { class: resolved.class, spec: resolved.spec })
+    }
+
+    fn request(
+        &self,
+        job: &Job,
+        launch: &Launch,
+        built_from: &SpecHash,
+        deadline: Timestamp,
+    ) -> Request {
+        let class: &RunnerClass = launch.class.class();
+        let runner: Option<&RunnerConfig> = self.config.runners.get(&class.name);
+        let families = launch.spec.families.clone();
+        let any = families.is_empty();
+        Request {
+            id: RequestId::new(format!("job-{}", job.id)),
+            incarnation: 0,
+            class: class.clone(),
+            count: 1,
+            usage: usage(launch, runner),
+            allowed_types: if any { vec![TypePattern::new("*")] } else { families },
+            trust: runner
+                .and_then(|runner| runner.trust.clone())
+                .unwrap_or_else(|| TrustGroup::new(job.repository().as_str())),
+            deadline,
+            on_partial: OnPartial::TopUp,
+            on_demand_fallback: true,
+            spec_hash: Some(built_from.clone()),
+        }
+    }
+}
+
+/// What the class says, else what the label says, else on demand.
+fn usage(launch: &Launch, runner: Option<&RunnerConfig>) -> Usage {
+    runner.and_then(|runner| runner.usage).unwrap_or(match launch.spec.spot {
+        None | Some(Spot::Never) => Usage::OnDemand,
+        Some(_) => Usage::Spot,
+    })
+}

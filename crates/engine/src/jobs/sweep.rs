@@ -1,0 +1,147 @@
+//! The sweep: every row that is due is looked at, every job that nobody announced is found.
+//!
+//! Waiting rows are not served here: whoever serves them is woken anew, so that one sweep never
+//! waits for a machine.
+//!
+//! Not here: what a row needs ([`super::tend`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bullpen_core::ids::Repository;
+use bullpen_core::job::Life;
+use bullpen_core::ports::{Fault, JobForge, JobRow, Ledger, Ports};
+use bullpen_core::time::Timestamp;
+use futures_util::future::join_all;
+
+use super::ingest::{self, Ingested, ingest};
+use super::rows::{self, Changed, Seen};
+use super::{Service, attend, ends, queues};
+use crate::patience::patiently;
+
+/// Rows looked at together.
+const TOGETHER: usize = 10;
+/// How long ago a webhook may have been lost: what GitHub keeps, less than what a job may wait.
+const DELIVERIES_SINCE: Duration = Duration::from_secs(60 * 60);
+/// How soon the same webhook is asked for again.
+const REDELIVER_EVERY: Duration = Duration::from_secs(5 * 60);
+
+/// What one sweep over the rows did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Rows looked at.
+    pub looked_at: usize,
+    /// Rows that could not be dealt with now; the next sweep comes to them again.
+    pub left: usize,
+}
+
+/// One pass over every row that is due.
+pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result<Swept, Fault> {
+    let stack = service.stack;
+    let now = stack.now();
+    let mut swept = Swept::default();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = patiently(stack, service.patience(), || {
+            stack.ports.ledger().rows_due(now, cursor.as_deref())
+        });
+        let page = page.await?;
+        for rows in page.items.chunks(TOGETHER) {
+            swept.looked_at += rows.len();
+            let looks = join_all(rows.iter().map(|row| look(service, row))).await;
+            swept.left += looks.iter().filter(|look| look.is_err()).count();
+            for fault in looks.into_iter().filter_map(Result::err) {
+                tracing::info!(%fault, "a row is left for the next sweep");
+            }
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(swept),
+        }
+    }
+}
+
+async fn look<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    row: &JobRow,
+) -> Result<(), Fault> {
+    let stack = service.stack;
+    // The sweep may lag; only the row itself is believed.
+    let Some(seen) = rows::load(stack, &row.job, service.patience()).await? else { return Ok(()) };
+    if seen.next_look.is_none_or(|at| stack.now() < at) {
+        return Ok(());
+    }
+    match &seen.job.life {
+        Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. } => {
+            if stack.now() >= *deadline {
+                let _ = ends::overdue(service, &seen.job).await?;
+                return Ok(());
+            }
+            wake_anew(service, &seen).await
+        }
+        Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => {
+            let attended = attend(service, &seen.job.id).await;
+            let _ = rows::touch(stack, &seen, service.patience()).await?;
+            attended.map(|_| ())
+        }
+    }
+}
+
+/// Routes what nobody could route before, and wakes under a new revision: the same one would be
+/// swallowed as a repetition.
+async fn wake_anew<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &Seen,
+) -> Result<(), Fault> {
+    let written = rows::change(service.stack, &seen.job.id, service.patience(), |stored| {
+        let stored = stored.filter(|stored| stored.revision == seen.revision).ok_or(())?;
+        Ok::<_, ()>(ingest::routed(service, stored.job.clone()))
+    });
+    if let Changed::To(seen) = written.await? {
+        queues::wake(service.stack, &seen).await;
+    }
+    Ok(())
+}
+
+/// What asking GitHub found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Webhooks that were asked for again.
+    pub redelivered: usize,
+    /// Jobs that no webhook had announced.
+    pub unannounced: usize,
+}
+
+/// What one process remembers between two askings.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    redelivered: BTreeMap<String, Timestamp>,
+}
+
+/// Asks GitHub for what its webhooks did not say: those that failed are sent again, and jobs of
+/// these repositories that want a runner are taken up.
+pub async fn find<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    active: &[Repository],
+    memory: &mut Memory,
+) -> Result<Found, Fault> {
+    let now = service.stack.now();
+    let mut found = Found::default();
+    memory.redelivered.retain(|_, at| now.since(*at) < REDELIVER_EVERY);
+    for delivery in service.forge.lost_deliveries(now.before(DELIVERIES_SINCE)).await? {
+        if memory.redelivered.contains_key(&delivery.guid) {
+            continue;
+        }
+        service.forge.redeliver(&delivery).await?;
+        memory.redelivered.insert(delivery.guid, now);
+        found.redelivered += 1;
+    }
+    for repository in active {
+        for fact in service.forge.queued_jobs(repository).await? {
+            if ingest(service, &fact).await? == Ingested::Stored {
+                found.unannounced += 1;
+            }
+        }
+    }
+    Ok(found)
+}

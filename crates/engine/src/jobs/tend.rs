@@ -1,0 +1,182 @@
+//! Looking at one row, whatever it is in, and doing what it needs now.
+//!
+//! A row that has a machine and a job that still waits was left by a worker that died, or is being
+//! watched by one that lives. A living worker is let be: nothing is decided before its own deadlines
+//! have passed on every clock.
+//!
+//! Not here: finding rows ([`super::sweep`]).
+
+use bullpen_core::claim::{CheckFailure, Watched};
+use bullpen_core::ids::JobId;
+use bullpen_core::instance::{Event as Move, Record, State};
+use bullpen_core::job::{Event, Held, Job, Life, Phase, Setback};
+use bullpen_core::mailbox::{Inbox, Order, Report, SignalKind};
+use bullpen_core::ports::{Fault, Forge, JobForge, Mailbox, Ports};
+use bullpen_core::time::Timestamp;
+
+use super::assign::{Reach, assign};
+use super::rows::{self, Changed, Seen};
+use super::{Attended, Service, ends, exchange, owner_of, queues};
+use crate::mail;
+use crate::patience::patiently;
+use crate::provision::worker::{self, latest, register_by};
+use crate::release;
+use crate::transition;
+
+/// Looks at one job's row and does what it needs now.
+pub async fn attend<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+) -> Result<Attended, Fault> {
+    let Some(seen) = rows::load(service.stack, id, service.patience()).await? else {
+        return Ok(Attended::Done);
+    };
+    match &seen.job.life {
+        Life::Waiting { .. } | Life::Assigning { .. } => assign(service, id, Reach::Launch).await,
+        Life::Assigned { .. } | Life::Elsewhere if seen.job.taken_by_another().is_some() => {
+            exchange::exchange(service, &seen).await
+        }
+        Life::Assigned { held, .. } if seen.job.known.phase() == Phase::Queued => {
+            tend(service, &seen, held).await
+        }
+        Life::Dormant | Life::Assigned { .. } | Life::Elsewhere => {
+            ends::is_queued(service, &seen.job).await?;
+            Ok(Attended::Done)
+        }
+        Life::Ended { .. } => ends::settle(service, &seen).await,
+    }
+}
+
+/// A machine is there and the job still waits: carries on where the worker stopped.
+async fn tend<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &Seen,
+    held: &Held,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    let until = service.patience();
+    let record = transition::read(stack, &held.instance, until).await?;
+    let owner = owner_of(&seen.job.id);
+    let ours = |record: &Record| {
+        record.generation == held.generation && record.state.owner() == Some(&owner)
+    };
+    let Some(record) = record.filter(ours) else {
+        return free(service, &seen.job, held, Setback::MachineLost).await;
+    };
+    let inbox = mail::inbox(stack, &record.facts.mailbox, until).await?;
+    let keys = std::slice::from_ref(&record.facts.mailbox);
+    let report = patiently(stack, until, || stack.ports.mailbox().reports(keys)).await?;
+    let report = report.into_iter().next().flatten().unwrap_or_default();
+    if let State::Running { since, .. } = record.state {
+        return listening(service, &seen.job, held, &report, since).await;
+    }
+    match (registers_by(inbox.as_ref(), held), seen.next_look) {
+        (Some(by), _) => prepared(service, &seen.job, held, &record, &report, by).await,
+        // Its worker has just named the machine, and is about to tell the agent.
+        (None, Some(at)) if stack.now() < at => Ok(Attended::Again { at }),
+        (None, _) => free(service, &seen.job, held, Setback::WorkerLost).await,
+    }
+}
+
+/// Until when the agent may register, if it was told to.
+fn registers_by(inbox: Option<&Inbox>, held: &Held) -> Option<Timestamp> {
+    match &inbox?.order {
+        Order::Assigned(assignment) if assignment.generation == held.generation => {
+            assignment.register_by
+        }
+        Order::Assigned(_) | Order::Withdrawn(_) => None,
+    }
+}
+
+/// The agent was told, and the record is not marked yet.
+async fn prepared<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &Held,
+    record: &Record,
+    report: &Report,
+    by: Timestamp,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    if report.signal(SignalKind::Registered, held.generation).is_some() {
+        let now = stack.now();
+        let owner = owner_of(&job.id);
+        let event = Move::Registered {
+            generation: held.generation,
+            claim: match &record.state {
+                State::Claimed { claim, .. } => Some(claim.clone()),
+                _ => None,
+            },
+            at: now,
+            deadline: now.after(stack.max_runtime(&owner)),
+            cap: now.after(stack.limits.hard_cap),
+            owner,
+        };
+        let _ = latest(stack, record, &event, service.patience()).await?;
+        return Ok(Attended::Done);
+    }
+    let over = by.after(stack.limits.clock_skew);
+    if stack.now() < over {
+        return Ok(Attended::Again { at: over });
+    }
+    // Past its time the agent registers nothing any more; a runner that GitHub knows may still have
+    // been given a job, and then the job will say so.
+    let deletion = stack.ports.forge().delete(&held.runner).await;
+    match bullpen_core::claim::after_removal(deletion, Some(by), &stack.limits, stack.now()) {
+        bullpen_core::claim::AfterRemoval::End => {
+            let why = bullpen_core::instance::EndReason::FailedChecks;
+            worker::condemn(stack, &owner_of(&job.id), record, why).await;
+            tracing::info!(instance_id = %record.id, failure = ?CheckFailure::NotRegistered, "unused");
+            free(service, job, held, Setback::NeverRegistered).await
+        }
+        _ => Ok(Attended::Again { at: stack.now().after(stack.limits.release_retry) }),
+    }
+}
+
+/// The runner listens and its job still waits. After a while GitHub is asked what became of it.
+async fn listening<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &Held,
+    report: &Report,
+    since: Timestamp,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    let patience = register_by(stack, since, Watched::Warm).after(stack.limits.clock_skew);
+    if stack.now() < patience {
+        return Ok(Attended::Again { at: patience });
+    }
+    if !ends::is_queued(service, job).await? {
+        return Ok(Attended::Done);
+    }
+    if report.signal(SignalKind::ListenerEnded, held.generation).is_some() {
+        return free(service, job, held, Setback::RunnerTaken).await;
+    }
+    Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) })
+}
+
+/// The machine is of no use to the job: whatever is left of it is taken back, and the job is served
+/// anew.
+async fn free<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &Held,
+    setback: Setback,
+) -> Result<Attended, Fault> {
+    let stack = service.stack;
+    // A dead worker's machine is as good as new, and is gone on with.
+    if setback != Setback::WorkerLost {
+        for record in release::withdraw_all(stack, &owner_of(&job.id)).await? {
+            let _ = release::finish(stack, &record).await?;
+        }
+    }
+    let at = stack.now();
+    let event = Event::Freed { held: held.clone(), setback, at, not_before: at };
+    match rows::apply(stack, &job.id, &event, service.patience()).await? {
+        Changed::To(seen) => {
+            queues::wake(stack, &seen).await;
+            Ok(Attended::Again { at })
+        }
+        Changed::Not(_) => Ok(Attended::Done),
+    }
+}
