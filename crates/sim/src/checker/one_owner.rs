@@ -92,19 +92,20 @@ pub(super) fn ordered(
     }
 }
 
-/// The label that an owner's listeners have.
-pub(super) fn label_of(owner: &Owner) -> String {
+/// The label that an owner's listeners have. A job's have the labels that its workflow asks for: they
+/// are in its row and not in its id, and another job with the same ones may be given the runner.
+pub(super) fn label_of(owner: &Owner) -> Option<String> {
     match owner {
-        Owner::Request(id) => format!("warm-{id}"),
-        Owner::Job(id) => id.to_string(),
-        Owner::Pool(name) => name.to_string(),
+        Owner::Request(id) => Some(format!("warm-{id}")),
+        Owner::Job(_) => None,
+        Owner::Pool(name) => Some(name.to_string()),
     }
 }
 
 /// Whoever listens on a machine listens for its owner, and on one that is idle or ending nobody does.
 pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<(), Violation> {
     let Some(record) = view.live.get(machine) else { return Ok(()) };
-    let expected = record.state.listed_under().map(label_of);
+    let expected = record.state.listed_under().and_then(label_of);
     let is_nobodys = match record.state {
         // A dump and an operator spare nobody, whatever listens there.
         State::Terminating { why: EndReason::Dumped | EndReason::Operator, .. } => false,

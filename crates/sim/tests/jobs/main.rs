@@ -1,0 +1,10 @@
+//! Jobs of the service, against models on virtual time: every one ends with a runner, or with a
+//! failure that its author was told.
+//!
+//! Not here: webhooks as bytes (`bullpen-github`), or the row's rules alone (`core::job`).
+
+mod ends;
+mod order;
+mod rescue;
+mod serving;
+mod town;

@@ -1,0 +1,217 @@
+//! A small town: a calm world, its GitHub, and the processes that serve its jobs.
+//!
+//! Not here: what is expected of them.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::VcpuRange;
+use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
+use bullpen_core::config::runs_on::Config;
+use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
+use bullpen_core::job::{About, Fact, Job, Said};
+use bullpen_core::ports::{Ledger, Ports};
+use bullpen_engine::jobs::{
+    Service, Settings, attend, ensure_queues, ingest, launch_worker, pool_worker, sweep,
+};
+use bullpen_sim::checker::Checker;
+use bullpen_sim::clock::pass;
+use bullpen_sim::life::keep_up;
+use bullpen_sim::model::JobForgeModel;
+use bullpen_sim::stage;
+use bullpen_sim::wire::Wire;
+use bullpen_sim::world::{SimPorts, World};
+
+/// How long every job runs.
+pub(crate) const LASTS: Duration = Duration::from_secs(60);
+
+pub(crate) type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
+
+pub(crate) struct Town {
+    pub(crate) world: Arc<World>,
+    pub(crate) checker: Checker,
+    pub(crate) github: JobForgeModel,
+    pub(crate) config: Config,
+}
+
+impl Town {
+    /// Room for this many machines; class `large`, and no pools.
+    pub(crate) async fn new(machines_max: u32) -> Self {
+        let world = stage::calm(7, machines_max).await;
+        let checker = Checker::watch(&world, false);
+        let github = JobForgeModel::new(Wire::calm(), world.outside.forge().clone());
+        let (_, stack) = world.process("town");
+        ensure_queues(&stack).await.expect("calm");
+        Self { world, checker, github, config: config(false) }
+    }
+
+    /// Machines of class `large` serve more than one job.
+    pub(crate) fn reusing(self) -> Self {
+        Self { config: config(true), ..self }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::new("production", "eu-west-1", Some(self.config.clone()))
+    }
+
+    /// One process of the service, to its end or its death.
+    pub(crate) async fn process<T>(
+        &self,
+        name: &str,
+        fuse: Option<u64>,
+        body: impl AsyncFnOnce(&SimService<'_>) -> T,
+    ) -> Option<T> {
+        let (wire, stack) = self.world.process(name);
+        let github = self.github.for_process(wire.clone());
+        if let Some(awaits) = fuse {
+            wire.die_after(awaits);
+        }
+        let service = Service::new(&stack, &github, self.settings());
+        tokio::select! {
+            biased;
+            () = wire.died() => None,
+            ended = body(&service) => Some(ended),
+        }
+    }
+
+    /// GitHub queues a job of its own label, and a webhook says so.
+    pub(crate) async fn queue(&self, job: &str) -> Fact {
+        let fact = self.submit(job, about(job));
+        self.say(&fact).await;
+        fact
+    }
+
+    /// GitHub queues a job, and no webhook says so.
+    pub(crate) fn submit(&self, job: &str, about: About) -> Fact {
+        self.github.queue(job, about, LASTS, self.world.outside.clock().true_now())
+    }
+
+    pub(crate) async fn say(&self, fact: &Fact) {
+        self.process(&format!("webhook {}", fact.job), None, async |service| {
+            ingest(service, fact).await.expect("calm")
+        })
+        .await;
+    }
+
+    pub(crate) async fn row(&self, job: &str) -> Job {
+        let row = self.world.outside.ledger().row(&JobId::new(job)).await.expect("calm");
+        Job::decode(&row.expect("it has a row").body).expect("it is readable")
+    }
+
+    /// How many machines were ever launched.
+    pub(crate) fn launched(&self) -> usize {
+        self.world.outside.fleet().snapshot().len()
+    }
+
+    /// Whether GitHub says that this job is over.
+    pub(crate) fn is_over(&self, job: &str) -> bool {
+        matches!(self.github.said(job), Some(Said::Completed { .. }))
+    }
+
+    /// The service as it runs, until `done`; false if that did not come in time. A webhook that
+    /// `hear` does not take is lost.
+    pub(crate) async fn live(
+        &self,
+        name: &str,
+        within: Duration,
+        hear: impl Fn(&Fact) -> bool,
+        done: impl AsyncFn() -> bool,
+    ) -> bool {
+        let served = self.process(name, None, async |service| {
+            tokio::select! {
+                biased;
+                () = until(done) => true,
+                () = pass(within) => false,
+                never = self.webhooks(service, hear) => match never {},
+                never = work(service) => match never {},
+                never = look(service) => match never {},
+                never = keep_up(&self.world) => match never {},
+            }
+        });
+        served.await.expect("it has no fuse")
+    }
+
+    async fn webhooks(&self, service: &SimService<'_>, hear: impl Fn(&Fact) -> bool) -> Infallible {
+        loop {
+            pass(Duration::from_millis(200)).await;
+            let now = self.world.outside.clock().true_now();
+            let mut facts = self.github.observe(&service.stack.name, now);
+            facts.extend(self.github.take_redelivered());
+            for fact in facts.iter().filter(|fact| hear(fact)) {
+                ingest(service, fact).await.expect("calm");
+            }
+        }
+    }
+
+    /// Everything becomes quiet, and nothing was ever wrong.
+    pub(crate) async fn end(&self) {
+        stage::end(&self.world, &self.checker).await.unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+async fn until(done: impl AsyncFn() -> bool) {
+    while !done().await {
+        pass(Duration::from_millis(500)).await;
+    }
+}
+
+/// Workers of one process: they never wait for each other.
+async fn work(service: &SimService<'_>) -> Infallible {
+    let one = || async {
+        loop {
+            if launch_worker(service, Duration::from_secs(1)).await.is_err() {
+                pass(Duration::from_secs(1)).await;
+            }
+        }
+    };
+    let pools = async {
+        loop {
+            if pool_worker(service, Duration::from_secs(1)).await.is_err() {
+                pass(Duration::from_secs(1)).await;
+            }
+        }
+    };
+    let (never, _, _, _): (Infallible, Infallible, Infallible, Infallible) =
+        tokio::join!(pools, one(), one(), one());
+    never
+}
+
+async fn look(service: &SimService<'_>) -> Infallible {
+    loop {
+        pass(Duration::from_secs(5)).await;
+        // One that fails is followed by the next.
+        let _ = sweep(service).await;
+    }
+}
+
+/// One row, looked at once.
+pub(crate) async fn attend_once(service: &SimService<'_>, job: &str) {
+    let _ = attend(service, &JobId::new(job)).await;
+}
+
+pub(crate) fn about(job: &str) -> About {
+    about_in(job, "acme/app", &format!("runs-on={job}/runner=large"))
+}
+
+pub(crate) fn about_in(job: &str, repository: &str, label: &str) -> About {
+    About {
+        repository: Repository::new(repository),
+        run: RunAttempt::new(format!("{job}.1")),
+        name: format!("job {job}"),
+        labels: vec![label.to_owned()],
+        commit: "0a1b".to_owned(),
+        created_at: None,
+    }
+}
+
+fn config(reuse: bool) -> Config {
+    let large = RunnerConfig {
+        cpu: Some(VcpuRange::exactly(2)),
+        ram: Some(MemoryRange { min_mib: 4_096, max_mib: 4_096 }),
+        reuse: reuse.then(Reuse::default),
+        ..RunnerConfig::default()
+    };
+    Config { runners: BTreeMap::from([(ClassName::new("large"), large)]), ..Config::default() }
+}
