@@ -54,7 +54,11 @@ pub struct Job {
     pub overflowed: bool,
     /// How many attempts have failed.
     pub attempts: u32,
-    /// The last of them, oldest first.
+    /// How many names its runners have used up. GitHub may be giving a job to a runner that was let
+    /// go of, so that no other may be called like it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub names: u32,
+    /// The last setbacks, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
     /// What was done about it, oldest first, for whoever asks why it took as long as it did.
@@ -215,8 +219,8 @@ impl Job {
         if let Some(held) = owed.filter(|held| held.instance == *instance) {
             return vec![held.runner.clone()];
         }
-        let names = self.attempts + u32::from(self.is_over());
-        (0..names).map(|attempt| runner_name(stack, &self.id, attempt)).collect()
+        let names = self.names + u32::from(self.is_over());
+        (0..names).map(|name| runner_name(stack, &self.id, name)).collect()
     }
 
     /// The runner that GitHub gave it to, if that is not the one it has. Whoever has that one, if it
@@ -247,7 +251,12 @@ impl Job {
 }
 
 /// The name of a job's runner at GitHub. A lost race uses it again, so that nothing is left over
-/// under another; a new attempt does not.
-pub fn runner_name(stack: &str, job: &JobId, attempts: u32) -> RunnerName {
-    RunnerName::new(format!("{stack}-{job}-{attempts}"))
+/// under another; once an agent was told it, it is used up ([`Job::names`]).
+pub fn runner_name(stack: &str, job: &JobId, names: u32) -> RunnerName {
+    RunnerName::new(format!("{stack}-{job}-{names}"))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

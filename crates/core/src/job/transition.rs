@@ -42,6 +42,7 @@ impl Job {
             lane: None,
             overflowed: false,
             attempts: 0,
+            names: 0,
             setbacks: Vec::new(),
             steps: Vec::new(),
             life: Life::Dormant,
@@ -189,6 +190,7 @@ impl Job {
                     return Err(Refusal::Started);
                 }
                 self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.names = self.names.saturating_add(1);
                 self.remember(*at, setback.clone());
             }
             (Life::Assigned { held, .. }, Event::Swapped { from, to }) => {

@@ -18,6 +18,7 @@ use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tie
 use bullpen_core::job::{Event, Held, How, Job, Life, Next, Reason, Refusal, Setback, runner_name};
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
+use bullpen_core::time::Timestamp;
 
 use super::candidates::{self, Taken};
 use super::launch::{self, NotWarm, outage};
@@ -241,7 +242,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     fn runner(&self) -> RunnerName {
-        runner_name(&self.service.stack.name, &self.job.id, self.job.attempts)
+        runner_name(&self.service.stack.name, &self.job.id, self.job.names)
     }
 
     /// Terms with a new credential. Minting under the same name again replaces what was minted.
@@ -251,10 +252,11 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let spec = RunnerSpec { name: self.runner(), labels, ephemeral: true };
         let until = stack.now().after(stack.limits.forge_patience);
         let minted = patiently(stack, until, || stack.ports.forge().credential(&spec)).await;
-        let credential: Credential = minted.map_err(|fault| match fault.is_transient() {
-            true => outage(&fault),
-            false => Setback::Forge { said: fault.to_string() },
-        })?;
+        let refused = |fault: Fault| {
+            let said = fault.to_string();
+            if fault.is_transient() { outage(&fault) } else { Setback::Forge { said } }
+        };
+        let credential: Credential = minted.map_err(refused)?;
         Ok(Terms {
             request: &self.wanted.request,
             owner: self.owner.clone(),
@@ -289,9 +291,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
         Ok(match worker::prepare(stack, terms, held, tier).await {
             worker::Attempt::Ready(held) => {
-                match mark_running(stack, vec![held]).await.is_empty() {
-                    false => Outcome::Listens,
-                    true => Outcome::Unused(named, Setback::MachineLost),
+                if mark_running(stack, vec![held]).await.is_empty() {
+                    Outcome::Unused(named, Setback::MachineLost)
+                } else {
+                    Outcome::Listens
                 }
             }
             worker::Attempt::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
@@ -347,7 +350,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     /// What follows a setback. One that passes by itself is not asked about all the time.
-    fn after(&self, setback: &Setback) -> (Next, bullpen_core::time::Timestamp) {
+    fn after(&self, setback: &Setback) -> (Next, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
         let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);

@@ -22,6 +22,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Whether it is time to look at it, whatever wakes us.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.next_look.is_some_and(|at| now >= at)
+    }
+
     pub(super) fn of(row: &JobRow) -> Result<Self, Fault> {
         let job = Job::decode(&row.body)
             .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))?;

@@ -68,7 +68,7 @@ async fn look<P: Ports, J: JobForge>(
     let stack = service.stack;
     // The sweep may lag; only the row itself is believed.
     let Some(seen) = rows::load(stack, &row.job, service.patience()).await? else { return Ok(()) };
-    if seen.next_look.is_none_or(|at| stack.now() < at) {
+    if !seen.is_due(stack.now()) {
         return Ok(());
     }
     match &seen.job.life {

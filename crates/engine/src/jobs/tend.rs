@@ -6,10 +6,12 @@
 //!
 //! Not here: finding rows ([`super::sweep`]).
 
-use bullpen_core::claim::{CheckFailure, Watched};
+use std::time::Duration;
+
+use bullpen_core::claim::{AfterRemoval, Watched, after_removal};
 use bullpen_core::ids::JobId;
-use bullpen_core::instance::{Event as Move, Record, State};
-use bullpen_core::job::{Event, Held, Job, Life, Phase, Setback};
+use bullpen_core::instance::{EndReason, Event as Move, Record, State};
+use bullpen_core::job::{Event, Held, Job, Life, Next, Phase, Setback};
 use bullpen_core::mailbox::{Inbox, Order, Report, SignalKind};
 use bullpen_core::ports::{Fault, Forge, JobForge, Mailbox, Ports};
 use bullpen_core::time::Timestamp;
@@ -34,7 +36,12 @@ pub async fn attend<P: Ports, J: JobForge>(
     match &seen.job.life {
         Life::Waiting { .. } | Life::Assigning { .. } => assign(service, id, Reach::Launch).await,
         Life::Assigned { .. } | Life::Elsewhere if seen.job.taken_by_another().is_some() => {
-            exchange::exchange(service, &seen).await
+            let exchanged = exchange::exchange(service, &seen).await?;
+            // Nobody's row says whose machine it runs on: only GitHub can say when it is over.
+            if exchanged == Attended::Done && seen.is_due(service.stack.now()) {
+                ends::is_queued(service, &seen.job).await?;
+            }
+            Ok(exchanged)
         }
         Life::Assigned { held, .. } if seen.job.known.phase() == Phase::Queued => {
             tend(service, &seen, held).await
@@ -122,14 +129,15 @@ async fn prepared<P: Ports, J: JobForge>(
     // Past its time the agent registers nothing any more; a runner that GitHub knows may still have
     // been given a job, and then the job will say so.
     let deletion = stack.ports.forge().delete(&held.runner).await;
-    match bullpen_core::claim::after_removal(deletion, Some(by), &stack.limits, stack.now()) {
-        bullpen_core::claim::AfterRemoval::End => {
-            let why = bullpen_core::instance::EndReason::FailedChecks;
-            worker::condemn(stack, &owner_of(&job.id), record, why).await;
-            tracing::info!(instance_id = %record.id, failure = ?CheckFailure::NotRegistered, "unused");
+    match after_removal(deletion, Some(by), &stack.limits, stack.now()) {
+        AfterRemoval::End => {
+            tracing::info!(instance_id = %record.id, "its listener did not register in time");
+            worker::condemn(stack, &owner_of(&job.id), record, EndReason::FailedChecks).await;
             free(service, job, held, Setback::NeverRegistered).await
         }
-        _ => Ok(Attended::Again { at: stack.now().after(stack.limits.release_retry) }),
+        AfterRemoval::Running | AfterRemoval::GiveBack | AfterRemoval::AskAgain { .. } => {
+            Ok(Attended::Again { at: stack.now().after(stack.limits.release_retry) })
+        }
     }
 }
 
@@ -171,11 +179,16 @@ async fn free<P: Ports, J: JobForge>(
         }
     }
     let at = stack.now();
-    let event = Event::Freed { held: held.clone(), setback, at, not_before: at };
+    let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
+        Next::Again { not_before } => not_before,
+        // Whoever takes it on next gives it up.
+        Next::GiveUp(_) => at,
+    };
+    let event = Event::Freed { held: held.clone(), setback, at, not_before };
     match rows::apply(stack, &job.id, &event, service.patience()).await? {
         Changed::To(seen) => {
             queues::wake(stack, &seen).await;
-            Ok(Attended::Again { at })
+            Ok(Attended::Again { at: not_before })
         }
         Changed::Not(_) => Ok(Attended::Done),
     }

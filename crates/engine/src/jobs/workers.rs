@@ -100,20 +100,15 @@ async fn look<P: Ports, J: JobForge>(
         (Life::Assigned { .. } | Life::Elsewhere, Some(lane)) => {
             serve_lane(service, reach, lane).await
         }
-        (Life::Assigning { .. }, Some(lane)) => match is_stale(service, &seen) {
-            true => attend(service, &wake.job).await,
-            false => serve_lane(service, reach, lane).await,
-        },
+        (Life::Assigning { .. }, Some(lane)) if !seen.is_due(service.stack.now()) => {
+            serve_lane(service, reach, lane).await
+        }
         _ => attend(service, &wake.job).await,
     }
 }
 
 fn lane_of(seen: &Seen) -> String {
     seen.job.waiting_at().map_or_else(String::new, |at| at.lane)
-}
-
-fn is_stale<P: Ports, J>(service: &Service<'_, P, J>, seen: &Seen) -> bool {
-    seen.next_look.is_some_and(|at| service.stack.now() >= at)
 }
 
 /// Serves one row of a lane: of the repository whose turn it is, the first that nobody works on.

@@ -19,6 +19,9 @@ use super::forge::ForgeModel;
 use super::locked;
 use crate::wire::Wire;
 
+/// How late a start is seen at most. A runner that is still busy this long after its job was over has
+/// the next one.
+const SEEN_LATE_MAX: Duration = Duration::from_secs(1);
 /// Attempts of one job that a runner may be named after.
 const ATTEMPTS_WATCHED: u32 = 8;
 
@@ -26,6 +29,7 @@ const ATTEMPTS_WATCHED: u32 = 8;
 struct Job {
     about: About,
     said: Said,
+    lasts: Duration,
 }
 
 /// Everything GitHub knows of jobs, and was told about them.
@@ -34,8 +38,8 @@ struct JobForgeState {
     jobs: BTreeMap<JobId, Job>,
     /// Jobs that wait, by label, in the order they were queued.
     lines: BTreeMap<String, VecDeque<JobId>>,
-    /// Which job each busy runner has.
-    busy: BTreeMap<RunnerName, JobId>,
+    /// Which job each busy runner has, and when that is over.
+    busy: BTreeMap<RunnerName, (JobId, Timestamp)>,
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
     forks: BTreeSet<RunAttempt>,
@@ -70,7 +74,7 @@ impl JobForgeModel {
         let said = Said::Queued { at: Some(now) };
         let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
         let mut state = locked(&self.state);
-        state.jobs.insert(id.clone(), Job { about, said });
+        state.jobs.insert(id.clone(), Job { about, said, lasts });
         state.lines.entry(label.clone()).or_default().push_back(id);
         drop(state);
         self.runners.submit(&label, lasts);
@@ -92,7 +96,7 @@ impl JobForgeModel {
         fact
     }
 
-    /// What happened since the last time, as webhooks would say it.
+    /// What happened since the last time, as webhooks would say it; to be asked several times a second.
     pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<Fact> {
         let mut state = locked(&self.state);
         let named: Vec<(RunnerName, String)> = state
@@ -107,21 +111,22 @@ impl JobForgeModel {
         let mut facts = Vec::new();
         for (runner, label) in named {
             let busy = self.runners.job(&runner).is_some();
-            match (busy, state.busy.get(&runner).cloned()) {
-                (true, None) => {
-                    let next = state.lines.get_mut(&label).and_then(VecDeque::pop_front);
-                    let Some(job) = next else { continue };
-                    state.busy.insert(runner.clone(), job.clone());
-                    let said = Said::Started { runner: Some(runner), at: Some(now) };
-                    facts.extend(state.say(&job, said));
-                }
-                (false, Some(job)) => {
-                    state.busy.remove(&runner);
-                    let conclusion = Conclusion::new("success");
-                    let said = Said::Completed { conclusion, runner: Some(runner), at: Some(now) };
-                    facts.extend(state.say(&job, said));
-                }
-                (true, Some(_)) | (false, None) => {}
+            if let Some((job, over)) = state.busy.get(&runner).cloned()
+                && (!busy || now > over)
+            {
+                state.busy.remove(&runner);
+                let (conclusion, runner) = (Conclusion::new("success"), Some(runner.clone()));
+                let said = Said::Completed { conclusion, runner, at: Some(now) };
+                facts.extend(state.say(&job, said));
+            }
+            if busy && !state.busy.contains_key(&runner) {
+                let next = state.lines.get_mut(&label).and_then(VecDeque::pop_front);
+                let Some(job) = next else { continue };
+                let lasts = state.jobs.get(&job).map_or(Duration::ZERO, |job| job.lasts);
+                let over = now.after(lasts + SEEN_LATE_MAX);
+                state.busy.insert(runner.clone(), (job.clone(), over));
+                let said = Said::Started { runner: Some(runner), at: Some(now) };
+                facts.extend(state.say(&job, said));
             }
         }
         facts

@@ -30,10 +30,7 @@ fn an_unknown_pool_is_told_at_once_and_launches_nothing() {
             town.config.on_unfulfillable = on_unfulfillable;
             let fact = town.submit("7", about_in("7", "acme/app", "runs-on=7/pool=none"));
             town.say(&fact).await;
-            let done = async || {
-                let row = town.row("7").await;
-                matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-            };
+            let done = async || town.is_settled("7").await;
             assert!(town.live("serve", Duration::from_secs(30), |_| true, done).await);
             let told = town.github.told();
             assert!(matches!(told[0].reason, Reason::UnknownPool { .. }), "{told:?}");
@@ -147,10 +144,7 @@ fn a_job_that_is_cancelled_while_it_is_assigned_leaves_nothing() {
                 let now: Timestamp = town.world.outside.clock().true_now();
                 let fact = town.github.cancel_queued("7", now);
                 town.say(&fact).await;
-                let done = async || {
-                    let row = town.row("7").await;
-                    matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-                };
+                let done = async || town.is_settled("7").await;
                 assert!(town.live("end", LONG, |_| true, done).await, "{after:?}");
                 let row = town.row("7").await;
                 assert!(matches!(row.life, Life::Ended { end: End::Cancelled, .. }), "{row:?}");
@@ -195,10 +189,7 @@ fn an_end_that_dies_at_any_await_is_told_and_cancelled_once() {
             let first = town
                 .process("dies", Some(fuse), async |service| attend_once(service, "7").await)
                 .await;
-            let done = async || {
-                let row = town.row("7").await;
-                matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-            };
+            let done = async || town.is_settled("7").await;
             assert!(town.live("next", LONG, |_| true, done).await, "died at {fuse}");
             assert_eq!(town.github.told().len(), 1, "died at {fuse}");
             assert_eq!(town.github.cancelled().len(), 1, "died at {fuse}");

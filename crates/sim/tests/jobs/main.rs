@@ -7,4 +7,5 @@ mod ends;
 mod order;
 mod rescue;
 mod serving;
+mod storm;
 mod town;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::job::{Life, Said};
+use bullpen_core::job::Said;
 use bullpen_core::ports::Ports;
 use bullpen_engine::jobs::{Memory, find};
 use bullpen_sim::clock::on_virtual_time;
@@ -26,10 +26,7 @@ fn one_life(reuse: bool, fuse: u64) -> bool {
         town.queue("7").await;
         let first =
             town.process("dies", Some(fuse), async |service| attend_once(service, "7").await).await;
-        let done = async || {
-            let row = town.row("7").await;
-            matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-        };
+        let done = async || town.is_settled("7").await;
         let served = town.live("next", LONG, |_| true, done).await;
         assert!(served, "reuse {reuse}, died at {fuse}: {:?}", town.row("7").await);
         assert_eq!(town.github.told(), [], "reuse {reuse}, died at {fuse}");
@@ -65,10 +62,7 @@ fn a_job_whose_end_no_webhook_told_is_released_all_the_same() {
         let town = Town::new(5).await;
         town.queue("7").await;
         let deaf = |fact: &bullpen_core::job::Fact| !matches!(fact.said, Said::Completed { .. });
-        let done = async || {
-            let row = town.row("7").await;
-            matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-        };
+        let done = async || town.is_settled("7").await;
         assert!(town.live("serve", LONG, deaf, done).await, "{:?}", town.row("7").await);
         town.end().await;
     });
@@ -87,10 +81,7 @@ fn a_service_that_hears_nothing_at_all_serves_and_releases() {
             .await
             .expect("it has no fuse");
         assert_eq!((found.unannounced, found.redelivered), (1, 0));
-        let done = async || {
-            let row = town.row("7").await;
-            matches!(row.life, Life::Ended { debts, .. } if debts.is_settled())
-        };
+        let done = async || town.is_settled("7").await;
         assert!(town.live("serve", LONG, |_| false, done).await, "{:?}", town.row("7").await);
         assert_eq!(town.launched(), 1);
         town.end().await;

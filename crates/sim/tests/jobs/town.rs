@@ -11,7 +11,7 @@ use bullpen_core::class::VcpuRange;
 use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
-use bullpen_core::job::{About, Fact, Job, Said};
+use bullpen_core::job::{About, Fact, Job, Life, Said};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_engine::jobs::{
     Service, Settings, attend, ensure_queues, ingest, launch_worker, pool_worker, sweep,
@@ -39,11 +39,15 @@ pub(crate) struct Town {
 impl Town {
     /// Room for this many machines; class `large`, and no pools.
     pub(crate) async fn new(machines_max: u32) -> Self {
-        let world = stage::calm(7, machines_max).await;
+        Self::in_world(stage::calm(7, machines_max).await).await
+    }
+
+    /// A town in this world.
+    pub(crate) async fn in_world(world: Arc<World>) -> Self {
         let checker = Checker::watch(&world, false);
         let github = JobForgeModel::new(Wire::calm(), world.outside.forge().clone());
         let (_, stack) = world.process("town");
-        ensure_queues(&stack).await.expect("calm");
+        while ensure_queues(&stack).await.is_err() {}
         Self { world, checker, github, config: config(false) }
     }
 
@@ -105,6 +109,12 @@ impl Town {
         self.world.outside.fleet().snapshot().len()
     }
 
+    /// Whether the job is over and nothing is left to do about it.
+    pub(crate) async fn is_settled(&self, job: &str) -> bool {
+        let life = self.row(job).await.life;
+        matches!(life, Life::Ended { debts, .. } if debts.is_settled())
+    }
+
     /// Whether GitHub says that this job is over.
     pub(crate) fn is_over(&self, job: &str) -> bool {
         matches!(self.github.said(job), Some(Said::Completed { .. }))
@@ -119,7 +129,19 @@ impl Town {
         hear: impl Fn(&Fact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> bool {
-        let served = self.process(name, None, async |service| {
+        self.live_until(name, None, within, hear, done).await.expect("it has no fuse")
+    }
+
+    /// The same in a process that may die.
+    pub(crate) async fn live_until(
+        &self,
+        name: &str,
+        fuse: Option<u64>,
+        within: Duration,
+        hear: impl Fn(&Fact) -> bool,
+        done: impl AsyncFn() -> bool,
+    ) -> Option<bool> {
+        let served = self.process(name, fuse, async |service| {
             tokio::select! {
                 biased;
                 () = until(done) => true,
@@ -130,7 +152,7 @@ impl Town {
                 never = keep_up(&self.world) => match never {},
             }
         });
-        served.await.expect("it has no fuse")
+        served.await
     }
 
     async fn webhooks(&self, service: &SimService<'_>, hear: impl Fn(&Fact) -> bool) -> Infallible {
@@ -140,14 +162,35 @@ impl Town {
             let mut facts = self.github.observe(&service.stack.name, now);
             facts.extend(self.github.take_redelivered());
             for fact in facts.iter().filter(|fact| hear(fact)) {
-                ingest(service, fact).await.expect("calm");
+                // One that is not taken is lost; GitHub is asked for what it said.
+                let _ = ingest(service, fact).await;
             }
+        }
+    }
+
+    /// A webhook, sent until it is taken.
+    pub(crate) async fn announce(&self, fact: &Fact) {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let name = format!("webhook {} {tries}", fact.job);
+            let taken = self.process(&name, None, async |service| ingest(service, fact).await);
+            if let Some(Ok(_)) = taken.await {
+                return;
+            }
+            pass(Duration::from_secs(60)).await;
         }
     }
 
     /// Everything becomes quiet, and nothing was ever wrong.
     pub(crate) async fn end(&self) {
-        stage::end(&self.world, &self.checker).await.unwrap_or_else(|why| panic!("{why}"));
+        self.end_of(self.world.seed).await;
+    }
+
+    /// The same, and says in which world.
+    pub(crate) async fn end_of(&self, seed: u64) {
+        let ended = stage::end(&self.world, &self.checker).await;
+        ended.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
 
