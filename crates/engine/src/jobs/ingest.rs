@@ -47,12 +47,14 @@ pub async fn ingest<P: Ports, J: Sync>(
                 Err(_) => return Err(Not::Ours),
             },
         };
-        // Who leaves the labels out says nothing about whose job it is.
-        let unlabelled = next.known.about.labels.is_empty();
-        if stored.is_none() && !unlabelled && matches!(settings.route(&next), Route::NotOurs(_)) {
+        // GitHub leaves the labels out of some last words. Should they come first, they are kept, so
+        // that nothing is launched for what is said later.
+        let last_words = next.is_over() && next.known.about.labels.is_empty();
+        let ours = last_words || !matches!(settings.route(&next), Route::NotOurs(_));
+        if stored.is_none() && !ours {
             return Err(Not::Ours);
         }
-        let next = if unlabelled { next } else { routed(service, next) };
+        let next = routed(service, next);
         match stored {
             Some(seen) if seen.job == next => Err(Not::Changed(Box::new(seen.clone()))),
             _ => Ok(next),

@@ -7,10 +7,10 @@ use bullpen_core::job::{Conclusion, End, Fact, Life, Said};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
 use bullpen_engine::jobs::{Ingested, ingest, launch_worker, sweep};
-use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::clock::on_virtual_time;
 use std::time::Duration;
 
-use super::town::{Town, about};
+use super::town::{SimService, Town, about};
 
 fn facts(now: Timestamp) -> [Fact; 3] {
     let runner = Some(RunnerName::new("somebody-elses"));
@@ -112,13 +112,26 @@ fn jobs_of_others_leave_nothing_behind() {
     on_virtual_time(async {
         let town = Town::new(5).await;
         let mut fact = facts(town.world.outside.clock().true_now())[0].clone();
-        fact.about.labels = vec!["ubuntu-latest".to_owned()];
-        let ingested = town
-            .process("webhook", None, async |service| ingest(service, &fact).await.expect("calm"))
-            .await;
-        assert_eq!(ingested, Some(Ingested::NotOurs));
-        let row = town.world.outside.ledger().row(&fact.job).await.expect("calm");
-        assert_eq!(row, None);
-        pass(Duration::from_secs(1)).await;
+        // A job that asks for a group of runners has no labels at all.
+        for labels in [vec!["ubuntu-latest".to_owned()], Vec::new()] {
+            fact.about.labels = labels;
+            let webhook = async |service: &SimService<'_>| ingest(service, &fact).await;
+            let ingested = town.process("webhook", None, webhook).await;
+            assert_eq!(ingested, Some(Ok(Ingested::NotOurs)));
+            let row = town.world.outside.ledger().row(&fact.job).await.expect("calm");
+            assert_eq!(row, None);
+        }
+    });
+}
+
+#[test]
+fn last_words_without_labels_that_come_first_are_kept() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let [queued, _, mut completed] = facts(town.world.outside.clock().true_now());
+        completed.about.labels.clear();
+        town.say(&completed).await;
+        town.say(&queued).await;
+        assert!(town.row("7").await.is_over());
     });
 }

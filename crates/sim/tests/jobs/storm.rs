@@ -16,7 +16,7 @@ use bullpen_sim::world::World;
 use super::town::{Town, about_in};
 
 /// How many worlds.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 40;
 const JOBS: u64 = 8;
 const FAULTY: Duration = Duration::from_secs(15 * 60);
 
@@ -27,6 +27,33 @@ fn every_job_ends_in_foul_weather() {
         served += on_virtual_time(one_world(seed));
     }
     assert!(served > SEEDS * JOBS / 2, "only {served} jobs ran");
+}
+
+/// In some worlds GitHub is away for a while, in some the cloud has nothing, in some a machine dies.
+async fn calamities(town: &Town, dice: &Dice) {
+    pass(dice.between(Duration::from_secs(10), Duration::from_secs(300))).await;
+    let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
+    let (fleet, forge) = (town.world.outside.fleet(), town.world.outside.forge());
+    match dice.below(4) {
+        0 => {
+            forge.set_outage(true);
+            town.github.set_outage(true);
+            pass(length).await;
+            forge.set_outage(false);
+            town.github.set_outage(false);
+        }
+        1 => {
+            fleet.limit_capacity(Some(1));
+            pass(length).await;
+            fleet.limit_capacity(None);
+        }
+        2 => {
+            if let Some(machine) = dice.pick(&fleet.snapshot()) {
+                fleet.lose(&machine.id);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Returns how many jobs ran.
@@ -61,8 +88,9 @@ async fn one_world(seed: u64) -> u64 {
             town.live_until(&name, fuse, length, |_| !dice.chance(100), never).await;
         }
     };
-    tokio::join!(arrivals, processes);
+    tokio::join!(arrivals, processes, calamities(&town, &dice));
     town.world.heal();
+    town.github.set_outage(false);
     let done = async || {
         for job in &jobs {
             if !town.is_settled(job).await {
