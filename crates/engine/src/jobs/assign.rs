@@ -80,7 +80,8 @@ pub async fn assign<P: Ports, J: JobForge>(
         skew: stack.limits.clock_skew,
     };
     match rows::apply(stack, id, &event, service.patience()).await? {
-        Changed::To(seen) => serve(service, seen.job, worker, wanted, reach).await,
+        // Boxed: it is a large one, and its callers need not be.
+        Changed::To(seen) => Box::pin(serve(service, seen.job, worker, wanted, reach)).await,
         Changed::Not(NotMoved::Refused(job, Refusal::TooEarly { until })) => match job.life {
             Life::Waiting { .. } => Ok(Attended::Again { at: until }),
             _ => Ok(Attended::Taken),

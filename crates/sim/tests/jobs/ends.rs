@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::config::extension::OnUnfulfillable;
-use bullpen_core::job::{End, Life, Reason, Said};
+use bullpen_core::job::{End, Life, Reason, Said, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::{on_virtual_time, pass};
@@ -16,7 +16,7 @@ use super::town::{Town, about_in, attend_once};
 
 const LONG: Duration = Duration::from_secs(2 * 3600);
 
-async fn is_told(town: &Town, job: &str) -> bool {
+fn is_told(town: &Town, job: &str) -> bool {
     town.github.told().iter().any(|notice| notice.job.as_str() == job)
 }
 
@@ -55,7 +55,7 @@ fn a_run_is_cancelled_after_its_other_jobs() {
             let fact = town.submit(job, run(job, label));
             town.say(&fact).await;
         }
-        let done = async || is_told(&town, "7").await;
+        let done = async || is_told(&town, "7");
         assert!(town.live("tell", LONG, |_| true, done).await);
         assert_eq!(town.github.cancelled(), []);
         let done = async || !town.github.cancelled().is_empty();
@@ -72,7 +72,7 @@ fn without_capacity_the_author_is_told_before_the_deadline() {
         town.world.outside.fleet().limit_capacity(Some(0));
         town.queue("7").await;
         let began = town.world.outside.clock().elapsed();
-        let done = async || is_told(&town, "7").await;
+        let done = async || is_told(&town, "7");
         assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("7").await);
         let took = town.world.outside.clock().elapsed().saturating_sub(began);
         assert!(took < town.world.limits.job_deadline, "{took:?}");
@@ -83,17 +83,22 @@ fn without_capacity_the_author_is_told_before_the_deadline() {
     });
 }
 
-/// A ceiling is waited for; at the deadline that is what the author is told.
+/// A ceiling is waited for, and costs no attempt.
 #[test]
-fn under_a_ceiling_a_job_waits_until_its_deadline() {
+fn under_a_ceiling_a_job_waits_until_there_is_room() {
     on_virtual_time(async {
         let town = Town::new(1).await;
         stage::idle(&town.world, Usage::OnDemand, 1).await;
-        // Not reused, and renewed by nobody's upkeep here: it keeps the ceiling full.
+        // Not to be reused: it keeps the ceiling full until its idle time is over.
         town.queue("7").await;
-        let done = async || is_told(&town, "7").await || town.is_over("7");
+        let done = async || is_told(&town, "7") || town.is_over("7");
         assert!(town.live("serve", LONG, |_| true, done).await);
         assert!(town.is_over("7"), "the idle one ends, and then there is room");
+        let row = town.row("7").await;
+        assert!(row.setbacks.iter().any(|at| at.setback == Setback::Ceiling), "{row:?}");
+        assert_eq!(row.attempts, 0, "{row:?}");
+        let settled = async || town.is_settled("7").await;
+        assert!(town.live("settle", LONG, |_| true, settled).await);
         town.end().await;
     });
 }

@@ -68,10 +68,8 @@ async fn one_world(seed: u64) -> u64 {
         for job in &jobs {
             pass(dice.between(Duration::ZERO, Duration::from_secs(60))).await;
             // Some share their labels, so that their runners are taken by others.
-            let label = match dice.chance(300) {
-                true => "runs-on/runner=large".to_owned(),
-                false => format!("runs-on={job}/runner=large"),
-            };
+            let head = if dice.chance(300) { "runs-on".into() } else { format!("runs-on={job}") };
+            let label = format!("{head}/runner=large");
             let fact = town.submit(job, about_in(job, "acme/app", &label));
             town.announce(&fact).await;
         }

@@ -76,7 +76,8 @@ impl Town {
         tokio::select! {
             biased;
             () = wire.died() => None,
-            ended = body(&service) => Some(ended),
+            // Boxed: whole services run in here.
+            ended = Box::pin(body(&service)) => Some(ended),
         }
     }
 

@@ -193,6 +193,31 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
     assert!(matches!(ended.life, Life::Ended { end: End::Cancelled, .. }), "{ended:?}");
 }
 
+/// A write whose answer was lost is made again, and must not look like somebody else's.
+#[test]
+fn what_landed_before_is_taken_again_from_the_same_worker_alone() {
+    let again = assigning().on(&begun(101)).expect("it is the same worker's");
+    assert_eq!(again.setbacks, []);
+    let took = |held| Event::Assigned { worker: worker(), held, how: How::Created, at: at(100) };
+    assert_eq!(assigned().on(&took(held())), Ok(assigned()));
+    assert!(matches!(refused(&assigned(), &took(other())), Refusal::Illegal { .. }));
+}
+
+/// A runner that was let go of may still be given a job, so its name is never used again.
+#[test]
+fn a_machine_that_was_let_go_of_takes_its_runners_name_along() {
+    let freed =
+        Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) };
+    let job = after(&assigned(), &[freed]);
+    assert_eq!((job.names, job.attempts), (1, 0));
+    let old = vec![runner_name("bp", &job.id, 0)];
+    assert_eq!(job.runners_on("bp", &held().instance), old, "not the name of the next");
+    assert_eq!(assigned().runners_on("bp", &held().instance), vec![held().runner]);
+    assert_eq!(assigned().runners_on("bp", &other().instance), []);
+    let over = after(&job, &[failed()]);
+    assert_eq!(over.runners_on("bp", &held().instance).len(), 2, "any of them, when it is over");
+}
+
 /// Which events each state takes; all others are illegal there.
 #[test]
 fn the_table() {
@@ -239,7 +264,7 @@ fn the_table() {
          waiting routed:waiting overflowed:waiting begun:assigning failed:ended\n\
          assigning overflowed:assigning begun:assigning renewed:assigning assigned:assigned \
          set-back:waiting failed:ended\n\
-         assigned freed:waiting swapped:assigned failed:ended\n\
+         assigned assigned:assigned freed:waiting swapped:assigned failed:ended\n\
          elsewhere adopted:assigned\n\
          ended told:ended run-cancelled:ended released:ended\n"
     );
