@@ -1,8 +1,8 @@
 //! Jobs of the service: every accepted job gets a runner, or a failure that its author can see.
 //!
-//! A job's row is the truth and messages only wake. [`ingest`] merges a fact into the row and wakes
+//! A job's row is the truth and messages only wake. [`mod@ingest`] merges a fact into the row and wakes
 //! somebody; [`assign`] takes one waiting row to a runner that listens; [`tend`] carries on with a
-//! row that has a machine; [`ends`] works off what is left to do about a job that is over; [`sweep`]
+//! row that has a machine; [`ends`] works off what is left to do about a job that is over; [`mod@sweep`]
 //! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken.
 //! Each may stop at any await, and whoever comes next carries on from the row.
 //!

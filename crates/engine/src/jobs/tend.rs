@@ -4,7 +4,7 @@
 //! watched by one that lives. A living worker is let be: nothing is decided before its own deadlines
 //! have passed on every clock.
 //!
-//! Not here: finding rows ([`super::sweep`]).
+//! Not here: finding rows ([`mod@super::sweep`]).
 
 use std::time::Duration;
 
