@@ -34,21 +34,55 @@ pub fn ingest(
         Some(job) => job.learn(fact, now, limits)?,
         None => Job::first(fact, now, limits),
     };
-    let about = &job.known.about;
-    let routed = route(&about.labels, &about.repository, routing);
-    let cancel_by = cancels.then(|| now.after(limits.job_deadline));
     // GitHub leaves the labels out of some last words. They are kept: a late first word has to find
-    // that the job is over. And what is a row of ours stays one, whatever the configuration is now.
-    let is_strange = !about.labels.is_empty() && (stored.is_none() || wants_a_lane(&job));
-    let next = match place(&routed, now, cancel_by) {
+    // that the job is over. Any other job without labels asks for a group of runners, and is nobody's.
+    let are_last_words = job.known.about.labels.is_empty() && job.is_over();
+    // What is a row of ours stays one, whatever the configuration is now.
+    let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
+    let next = match placed(&job, routing, now, limits, cancels) {
         Placed::NotOurs(why) if is_strange => return Ok(Ingested::NotOurs(why)),
-        Placed::Event(event) if wants_a_lane(&job) => job.on(&event)?,
-        Placed::NotOurs(_) | Placed::Waits | Placed::Event(_) => job,
+        placed => follow(job, &placed)?,
     };
     Ok(if stored == Some(&next) { Ingested::Unchanged } else { Ingested::Store(next) })
 }
 
+/// A stored job where its route puts it now: in a lane, or failed. One that does not wait, or that is
+/// not ours any more, stays as it is.
+pub fn reroute(
+    job: Job,
+    routing: &Routing<'_>,
+    now: Timestamp,
+    limits: &Limits,
+    cancels: bool,
+) -> Result<Job, Refusal> {
+    let placed = placed(&job, routing, now, limits, cancels);
+    follow(job, &placed)
+}
+
+fn placed(
+    job: &Job,
+    routing: &Routing<'_>,
+    now: Timestamp,
+    limits: &Limits,
+    cancels: bool,
+) -> Placed {
+    let about = &job.known.about;
+    let cancel_by = cancels.then(|| now.after(limits.job_deadline));
+    place(&route(&about.labels, &about.repository, routing), now, cancel_by)
+}
+
 /// Nobody is refused before they ask.
+fn follow(job: Job, placed: &Placed) -> Result<Job, Refusal> {
+    match placed {
+        Placed::Event(event) if waits(&job) => job.on(event),
+        Placed::NotOurs(_) | Placed::Waits | Placed::Event(_) => Ok(job),
+    }
+}
+
+const fn waits(job: &Job) -> bool {
+    matches!(job.life, Life::Waiting { .. })
+}
+
 const fn wants_a_lane(job: &Job) -> bool {
-    job.lane.is_none() && matches!(job.life, Life::Waiting { .. })
+    job.lane.is_none() && waits(job)
 }

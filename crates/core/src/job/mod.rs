@@ -31,7 +31,7 @@ pub mod wake;
 
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
-pub use ingest::{Ingested, ingest};
+pub use ingest::{Ingested, ingest, reroute};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use step::{How, Step, StepAt};
@@ -205,18 +205,22 @@ impl Job {
         }
     }
 
-    /// What a runner of this job on this machine may be called at GitHub. While the job is being
-    /// served its latest name is left out, unless it is this machine's: it may be another's.
-    pub fn runners_on(&self, stack: &str, instance: &InstanceId) -> Vec<RunnerName> {
-        let owed = match &self.life {
+    /// The machine that is its own, also if releasing it is all that is left to do.
+    pub const fn keeps(&self) -> Option<&Held> {
+        match &self.life {
             Life::Ended { debts, .. } => debts.release.as_ref(),
             Life::Dormant
             | Life::Waiting { .. }
             | Life::Assigning { .. }
             | Life::Assigned { .. }
             | Life::Elsewhere => self.held(),
-        };
-        if let Some(held) = owed.filter(|held| held.instance == *instance) {
+        }
+    }
+
+    /// What a runner of this job on this machine may be called at GitHub. While the job is being
+    /// served its latest name is left out, unless it is this machine's: it may be another's.
+    pub fn runners_on(&self, stack: &str, instance: &InstanceId) -> Vec<RunnerName> {
+        if let Some(held) = self.keeps().filter(|held| held.instance == *instance) {
             return vec![held.runner.clone()];
         }
         let names = self.names + u32::from(self.is_over());
@@ -228,13 +232,10 @@ impl Job {
     /// machine that the other may be running on.
     pub fn taken_by_another(&self) -> Option<&RunnerName> {
         let runner = self.known.runner()?;
-        let has = match &self.life {
-            Life::Assigned { held, .. } => Some(held),
-            Life::Ended { debts, .. } => Some(debts.release.as_ref()?),
-            Life::Elsewhere => None,
-            Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. } => return None,
-        };
-        has.is_none_or(|held| held.runner != *runner).then_some(runner)
+        match self.keeps() {
+            Some(held) => (held.runner != *runner).then_some(runner),
+            None => matches!(self.life, Life::Elsewhere).then_some(runner),
+        }
     }
 
     /// Why it is to be given up now: its time is up, and nobody has a machine for it.

@@ -57,8 +57,8 @@ pub async fn assign<P: Ports, J: JobForge>(
         return Ok(Attended::Done);
     };
     let now = stack.now();
-    if now >= deadline {
-        return ends::overdue(service, &seen.job).await;
+    if let Some(reason) = seen.job.overdue(now) {
+        return ends::overdue(service, &seen.job, reason).await;
     }
     if let Some(reason) = out_of_attempts(service, &seen.job) {
         return ends::fail(service, id, reason).await;

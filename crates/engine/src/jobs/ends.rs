@@ -65,12 +65,12 @@ const fn deadline(job: &Job) -> Option<Timestamp> {
 pub(super) async fn overdue<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
+    reason: Reason,
 ) -> Result<Attended, Fault> {
     if let Ok(false) = is_queued(service, job).await {
         return Ok(Attended::Done);
     }
-    let last = job.setbacks.last().map(|setback| setback.setback.clone());
-    fail(service, &job.id, Reason::DeadlinePassed { last }).await
+    fail(service, &job.id, reason).await
 }
 
 /// Asks GitHub about a job, merges the answer, and says whether the job still wants a runner.

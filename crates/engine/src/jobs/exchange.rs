@@ -7,7 +7,7 @@
 //! Not here: the atomic write (the `Ledger` port).
 
 use bullpen_core::ids::{JobId, RunnerName};
-use bullpen_core::instance::State;
+use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Event, Held, Job, Setback};
 use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
 
@@ -30,18 +30,21 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     if other.job.id == seen.job.id {
         return Ok(Attended::Done);
     }
-    let Some(theirs) = other.job.held().cloned() else { return Ok(Attended::Done) };
-    let Some(ours) = seen.job.held().cloned() else {
+    let Some(theirs) = other.job.keeps().cloned() else { return Ok(Attended::Done) };
+    let Some(ours) = seen.job.keeps().cloned() else {
         return deprive(service, &other, theirs).await;
     };
     let until = service.patience();
     let one = transition::read(stack, &ours.instance, until).await?;
     let two = transition::read(stack, &theirs.instance, until).await?;
     let (Some(one), Some(two)) = (one, two) else { return Ok(Attended::Done) };
-    let runs = |state: &State| matches!(state, State::Running { .. });
-    if !runs(&one.state) || !runs(&two.state) {
+    match (stage(&one, &seen.job, &ours), stage(&two, &other.job, &theirs)) {
+        (Stage::Runs, Stage::Runs) => {}
+        (Stage::Gone, _) | (_, Stage::Gone) => return Ok(Attended::Done),
         // Whoever prepared them marks them in a moment, or they are lost, which is looked at too.
-        return Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) });
+        (Stage::Prepared, _) | (_, Stage::Prepared) => {
+            return Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) });
+        }
     }
     let row = |seen: &Seen, from: &Held, to: &Held| -> Option<RowSwap> {
         let event = Event::Swapped { from: from.clone(), to: to.clone() };
@@ -58,6 +61,25 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     let _ = stack.ports.ledger().swap(&swap).await?;
     // Won, lost or unknown: a look at the row tells, and there is nothing to do if it landed.
     Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) })
+}
+
+/// How far a machine is with the job whose row names it.
+enum Stage {
+    Prepared,
+    Runs,
+    /// It is not the job's any more, or is being taken back.
+    Gone,
+}
+
+fn stage(record: &Record, job: &Job, held: &Held) -> Stage {
+    if record.generation != held.generation || record.state.owner() != Some(&owner_of(&job.id)) {
+        return Stage::Gone;
+    }
+    match record.state {
+        State::Created { .. } | State::Claimed { .. } => Stage::Prepared,
+        State::Running { .. } => Stage::Runs,
+        _ => Stage::Gone,
+    }
 }
 
 /// The job that has this runner.
@@ -84,7 +106,7 @@ async fn holder<P: Ports, J: JobForge>(
 }
 
 fn held_runner(job: &Job) -> Option<RunnerName> {
-    job.held().map(|held| held.runner.clone())
+    job.keeps().map(|held| held.runner.clone())
 }
 
 /// The job that a runner was minted for.

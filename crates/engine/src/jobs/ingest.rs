@@ -1,12 +1,11 @@
 //! Ingest: a fact about a job is durable in its row, and somebody is woken.
 //!
-//! Not here: reading webhooks (`bullpen-github`), or merging (`core::job::fact`).
+//! Not here: reading webhooks (`bullpen-github`), or deciding about facts (`core::job::ingest`).
 
 use std::time::Duration;
 
-use bullpen_core::job::{Event, Fact, Job, Life};
+use bullpen_core::job::{self, Fact};
 use bullpen_core::ports::{Fault, Ports};
-use bullpen_core::route::Route;
 
 use super::rows::{self, Changed, Seen};
 use super::{Service, queues};
@@ -33,31 +32,18 @@ pub async fn ingest<P: Ports, J: Sync>(
 ) -> Result<Ingested, Fault> {
     /// Why nothing was stored.
     enum Not {
-        Changed(Box<Seen>),
+        Changed(Option<Box<Seen>>),
         Ours,
     }
     let stack = service.stack;
     let settings = service.settings();
     let changed = rows::change(stack, &fact.job, stack.now().after(PATIENCE), |stored| {
-        let now = stack.now();
-        let next = match stored {
-            None => Job::first(fact, now, &stack.limits),
-            Some(seen) => match seen.job.learn(fact, now, &stack.limits) {
-                Ok(job) => job,
-                Err(_) => return Err(Not::Ours),
-            },
-        };
-        // GitHub leaves the labels out of some last words. Should they come first, they are kept, so
-        // that nothing is launched for what is said later.
-        let last_words = next.is_over() && next.known.about.labels.is_empty();
-        let ours = last_words || !matches!(settings.route(&next), Route::NotOurs(_));
-        if stored.is_none() && !ours {
-            return Err(Not::Ours);
-        }
-        let next = routed(service, next);
-        match stored {
-            Some(seen) if seen.job == next => Err(Not::Changed(Box::new(seen.clone()))),
-            _ => Ok(next),
+        let job = stored.map(|seen| &seen.job);
+        let (routing, cancels) = (settings.routing(), settings.cancels());
+        match job::ingest(job, fact, &routing, stack.now(), &stack.limits, cancels) {
+            Ok(job::Ingested::Store(job)) => Ok(job),
+            Ok(job::Ingested::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
+            Ok(job::Ingested::NotOurs(_)) | Err(_) => Err(Not::Ours),
         }
     });
     match changed.await? {
@@ -67,22 +53,11 @@ pub async fn ingest<P: Ports, J: Sync>(
         }
         // Whoever stored it may have died before anybody was woken.
         Changed::Not(Not::Changed(seen)) => {
-            queues::wake(stack, &seen).await;
+            if let Some(seen) = seen {
+                queues::wake(stack, &seen).await;
+            }
             Ok(Ingested::Known)
         }
         Changed::Not(Not::Ours) => Ok(Ingested::NotOurs),
-    }
-}
-
-/// The job with the lane that the configuration gives it now, while that matters.
-pub(super) fn routed<P: Ports, J>(service: &Service<'_, P, J>, job: Job) -> Job {
-    if !matches!(job.life, Life::Dormant | Life::Waiting { .. }) {
-        return job;
-    }
-    match service.settings().lane(&job) {
-        Some(lane) if job.lane.as_ref() != Some(&lane) => {
-            job.on(&Event::Routed { lane }).unwrap_or(job)
-        }
-        _ => job,
     }
 }

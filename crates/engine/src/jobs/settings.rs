@@ -10,7 +10,7 @@ use bullpen_core::config::runner::RunnerConfig;
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, PoolName, RequestId, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{Job, Lane, Reason};
+use bullpen_core::job::{Event, Job, Placed, Reason, place};
 use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
@@ -70,9 +70,9 @@ impl Settings {
         }
     }
 
-    /// Where a job of these labels goes.
-    pub(super) fn route(&self, job: &Job) -> Route {
-        let routing = Routing {
+    /// By what jobs are routed.
+    pub(super) fn routing(&self) -> Routing<'_> {
+        Routing {
             env: &self.env,
             region: &self.region,
             pools: &self.pools,
@@ -80,23 +80,6 @@ impl Settings {
             default_pool: self.config.default_pool.as_ref(),
             policy: &self.config.labels,
             config_loaded: self.is_loaded,
-        };
-        route(&job.known.about.labels, job.repository(), &routing)
-    }
-
-    /// The lane a job waits in; none while nobody knows. A job that cannot be served waits for
-    /// whoever launches, and is told there.
-    pub(super) fn lane(&self, job: &Job) -> Option<Lane> {
-        match self.route(job) {
-            Route::Pool(pool) => Some(Lane::Pool(pool)),
-            Route::Launch(Launch { class: ClassRef::Named(class), .. }) => {
-                Some(Lane::Class(class.name))
-            }
-            Route::Launch(Launch { class: ClassRef::Anonymous(_), .. })
-            | Route::UnknownPool { .. }
-            | Route::Refused(_)
-            | Route::NotOurs(_) => Some(Lane::Anonymous),
-            Route::Wait => None,
         }
     }
 
@@ -112,24 +95,17 @@ impl Settings {
 
     /// What a job wants until `deadline`.
     pub(super) fn want(&self, job: &Job, built_from: &SpecHash, deadline: Timestamp) -> Wanting {
-        let (pool, launch) = match self.route(job) {
+        let (pool, launch) = match route(&job.known.about.labels, job.repository(), &self.routing())
+        {
             Route::Pool(pool) => match self.launch_of(&pool) {
                 Ok(launch) => (Some(pool), launch),
                 Err(why) => return Wanting::Nothing(Reason::Refused { why: vec![why] }),
             },
             Route::Launch(launch) => (None, launch),
-            Route::UnknownPool { pool, suggestions } => {
-                return Wanting::Nothing(Reason::UnknownPool { pool, suggestions });
-            }
-            Route::Refused(why) => {
-                let why = why.iter().map(ToString::to_string).collect();
-                return Wanting::Nothing(Reason::Refused { why });
-            }
-            Route::NotOurs(_) => {
-                let why = "the configuration has changed, and no stack serves these labels now";
-                return Wanting::Nothing(Reason::Refused { why: vec![why.to_owned()] });
-            }
             Route::Wait => return Wanting::Unknown,
+            unserved @ (Route::UnknownPool { .. } | Route::Refused(_) | Route::NotOurs(_)) => {
+                return Wanting::Nothing(why_not(&unserved, deadline));
+            }
         };
         let reuse = matches!(&launch.class, ClassRef::Named(class) if self.reuses(&class.name));
         let request = self.request(job, &launch, built_from, deadline);
@@ -169,6 +145,17 @@ impl Settings {
             on_partial: OnPartial::TopUp,
             on_demand_fallback: true,
             spec_hash: Some(built_from.clone()),
+        }
+    }
+}
+
+/// Why a route leads to no machine.
+fn why_not(route: &Route, at: Timestamp) -> Reason {
+    match place(route, at, None) {
+        Placed::Event(Event::Failed { reason, .. }) => reason,
+        Placed::Event(_) | Placed::Waits | Placed::NotOurs(_) => {
+            let why = "the configuration has changed, and no stack serves these labels now";
+            Reason::Refused { why: vec![why.to_owned()] }
         }
     }
 }

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::ids::Repository;
-use bullpen_core::job::Life;
+use bullpen_core::job::{Life, reroute};
 use bullpen_core::ports::{Fault, JobForge, JobRow, Ledger, Ports};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::ingest::{self, Ingested, ingest};
+use super::ingest::{Ingested, ingest};
 use super::rows::{self, Changed, Seen};
 use super::{Service, attend, ends, queues};
 use crate::patience::patiently;
@@ -72,9 +72,9 @@ async fn look<P: Ports, J: JobForge>(
         return Ok(());
     }
     match &seen.job.life {
-        Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. } => {
-            if stack.now() >= *deadline {
-                let _ = ends::overdue(service, &seen.job).await?;
+        Life::Waiting { .. } | Life::Assigning { .. } => {
+            if let Some(reason) = seen.job.overdue(stack.now()) {
+                let _ = ends::overdue(service, &seen.job, reason).await?;
                 return Ok(());
             }
             wake_anew(service, &seen).await
@@ -93,12 +93,14 @@ async fn wake_anew<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &Seen,
 ) -> Result<(), Fault> {
-    let written = rows::change(service.stack, &seen.job.id, service.patience(), |stored| {
+    let (stack, settings) = (service.stack, service.settings());
+    let written = rows::change(stack, &seen.job.id, service.patience(), |stored| {
         let stored = stored.filter(|stored| stored.revision == seen.revision).ok_or(())?;
-        Ok::<_, ()>(ingest::routed(service, stored.job.clone()))
+        let (job, now) = (stored.job.clone(), stack.now());
+        reroute(job, &settings.routing(), now, &stack.limits, settings.cancels()).map_err(drop)
     });
     if let Changed::To(seen) = written.await? {
-        queues::wake(service.stack, &seen).await;
+        queues::wake(stack, &seen).await;
     }
     Ok(())
 }

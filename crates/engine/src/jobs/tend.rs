@@ -50,7 +50,11 @@ pub async fn attend<P: Ports, J: JobForge>(
             ends::is_queued(service, &seen.job).await?;
             Ok(Attended::Done)
         }
-        Life::Ended { .. } => ends::settle(service, &seen).await,
+        // What it would release may be the machine that the other runs on.
+        Life::Ended { .. } => match exchange::exchange(service, &seen).await? {
+            Attended::Done => ends::settle(service, &seen).await,
+            waits => Ok(waits),
+        },
     }
 }
 

@@ -100,7 +100,7 @@ fn a_job_that_is_announced_often_gets_one_runner() {
                 .await;
             assert_eq!(ingested, Some(Ingested::Known), "{again}");
         }
-        let done = async || town.is_over("7");
+        let done = async || town.is_settled("7").await;
         assert!(town.live("serve", Duration::from_secs(600), |_| true, done).await);
         assert_eq!(town.launched(), 1);
         town.end().await;

@@ -104,7 +104,7 @@ fn a_webhook_that_was_lost_is_sent_again_once() {
                 .expect("it has no fuse");
             assert_eq!(found.redelivered, expected);
         }
-        let done = async || town.is_over("7");
+        let done = async || town.is_over("7") && town.is_settled("7").await;
         assert!(town.live("serve", LONG, |_| true, done).await);
         town.end().await;
     });

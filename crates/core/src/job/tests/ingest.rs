@@ -102,10 +102,10 @@ fn strangers_leave_no_row_and_our_own_stay_ours() {
     for fact in [queued(), started(), completed("success")] {
         assert_eq!(stack.ingest(None, &theirs(fact)), Ingested::NotOurs(NotOurs::NoHead));
     }
-    let unlabelled = stack.row(&[held_back()]).unwrap();
-    assert_eq!(unlabelled.life, Life::Dormant);
-    let answer = stack.ingest(Some(&unlabelled), &theirs(queued()));
-    assert_eq!(answer, Ingested::NotOurs(NotOurs::NoHead), "nothing is launched or failed");
+    for fact in [held_back(), without_labels(queued()), without_labels(started())] {
+        let answer = stack.ingest(None, &fact);
+        assert_eq!(answer, Ingested::NotOurs(NotOurs::NoHead), "it asks for a group of runners");
+    }
     let ours = stack.row(&[queued()]).unwrap();
     let moved = Routing { env: "another", ..stack.routing(true) };
     let answer = ingest(Some(&ours), &completed("success"), &moved, at(200), &LIMITS, true);
@@ -122,4 +122,18 @@ fn without_a_configuration_a_job_waits_and_is_routed_later() {
         panic!("the same fact finds a lane now");
     };
     assert_eq!(routed.lane, Some(lane()));
+    let swept = reroute(row, &stack.routing(true), at(101), &LIMITS, true);
+    assert_eq!(swept, Ok(routed), "and so does whoever looks at the row");
+}
+
+#[test]
+fn a_job_that_waits_follows_the_configuration() {
+    let stack = stack();
+    let row = stack.row(&[queued()]).unwrap();
+    let without = Stack { pools: BTreeSet::new(), ..stack };
+    let failed = reroute(row.clone(), &without.routing(true), at(101), &LIMITS, false).unwrap();
+    assert!(matches!(&failed.life, Life::Ended { end: End::Failed(reason), .. }
+        if reason.code() == "unknown-pool"));
+    let moved = Routing { env: "another", ..without.routing(true) };
+    assert_eq!(reroute(row.clone(), &moved, at(101), &LIMITS, false), Ok(row));
 }
