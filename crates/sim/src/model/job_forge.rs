@@ -6,7 +6,7 @@
 //!
 //! Not here: runners, credentials, rate limits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,9 +19,6 @@ use super::forge::ForgeModel;
 use super::locked;
 use crate::wire::Wire;
 
-/// How late a start is seen at most. A runner that is still busy this long after its job was over has
-/// the next one.
-const SEEN_LATE_MAX: Duration = Duration::from_secs(1);
 /// Attempts of one job that a runner may be named after.
 const ATTEMPTS_WATCHED: u32 = 8;
 
@@ -29,17 +26,16 @@ const ATTEMPTS_WATCHED: u32 = 8;
 struct Job {
     about: About,
     said: Said,
-    lasts: Duration,
 }
 
 /// Everything GitHub knows of jobs, and was told about them.
 #[derive(Debug, Default)]
 struct JobForgeState {
     jobs: BTreeMap<JobId, Job>,
-    /// Jobs that wait, by label, in the order they were queued.
-    lines: BTreeMap<String, VecDeque<JobId>>,
-    /// Which job each busy runner has, and when that is over.
-    busy: BTreeMap<RunnerName, (JobId, Timestamp)>,
+    /// The same jobs, by the numbers that the runners know them by.
+    numbers: BTreeMap<u64, JobId>,
+    /// Which job each busy runner was last seen with.
+    busy: BTreeMap<RunnerName, u64>,
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
     forks: BTreeSet<RunAttempt>,
@@ -73,11 +69,11 @@ impl JobForgeModel {
         let (id, label) = (JobId::new(job), about.labels.join(","));
         let said = Said::Queued { at: Some(now) };
         let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
+        let number = self.runners.submit(&label, lasts);
         let mut state = locked(&self.state);
-        state.jobs.insert(id.clone(), Job { about, said, lasts });
-        state.lines.entry(label.clone()).or_default().push_back(id);
+        state.numbers.insert(number, id.clone());
+        state.jobs.insert(id, Job { about, said });
         drop(state);
-        self.runners.submit(&label, lasts);
         fact
     }
 
@@ -90,7 +86,6 @@ impl JobForgeModel {
         entry.said = Said::Completed { conclusion, runner: None, at: Some(now) };
         let label = entry.about.labels.join(",");
         let fact = Fact { job: id, about: entry.about.clone(), said: entry.said.clone() };
-        state.lines.remove(&label);
         drop(state);
         self.runners.cancel(&label);
         fact
@@ -99,34 +94,26 @@ impl JobForgeModel {
     /// What happened since the last time, as webhooks would say it; to be asked several times a second.
     pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<Fact> {
         let mut state = locked(&self.state);
-        let named: Vec<(RunnerName, String)> = state
-            .jobs
-            .iter()
-            .flat_map(|(id, job)| {
-                let label = job.about.labels.join(",");
-                let names = (0..ATTEMPTS_WATCHED).map(move |n| runner_name(stack, id, n));
-                names.map(move |name| (name, label.clone()))
-            })
+        let jobs = state.jobs.keys();
+        let runners: Vec<RunnerName> = jobs
+            .flat_map(|id| (0..ATTEMPTS_WATCHED).map(move |name| runner_name(stack, id, name)))
             .collect();
         let mut facts = Vec::new();
-        for (runner, label) in named {
-            let busy = self.runners.job(&runner).is_some();
-            if let Some((job, over)) = state.busy.get(&runner).cloned()
-                && (!busy || now > over)
-            {
+        for runner in runners {
+            let (was, is) = (state.busy.get(&runner).copied(), self.runners.job(&runner));
+            if was == is {
+                continue;
+            }
+            if let Some(over) = was {
                 state.busy.remove(&runner);
                 let (conclusion, runner) = (Conclusion::new("success"), Some(runner.clone()));
-                let said = Said::Completed { conclusion, runner, at: Some(now) };
-                facts.extend(state.say(&job, said));
+                facts
+                    .extend(state.say(over, Said::Completed { conclusion, runner, at: Some(now) }));
             }
-            if busy && !state.busy.contains_key(&runner) {
-                let next = state.lines.get_mut(&label).and_then(VecDeque::pop_front);
-                let Some(job) = next else { continue };
-                let lasts = state.jobs.get(&job).map_or(Duration::ZERO, |job| job.lasts);
-                let over = now.after(lasts + SEEN_LATE_MAX);
-                state.busy.insert(runner.clone(), (job.clone(), over));
+            if let Some(started) = is {
+                state.busy.insert(runner.clone(), started);
                 let said = Said::Started { runner: Some(runner), at: Some(now) };
-                facts.extend(state.say(&job, said));
+                facts.extend(state.say(started, said));
             }
         }
         facts
@@ -192,10 +179,10 @@ impl JobForgeModel {
 }
 
 impl JobForgeState {
-    fn say(&mut self, job: &JobId, said: Said) -> Option<Fact> {
-        let entry = self.jobs.get_mut(job)?;
-        entry.said = said;
-        self.fact(job)
+    fn say(&mut self, number: u64, said: Said) -> Option<Fact> {
+        let job = self.numbers.get(&number)?.clone();
+        self.jobs.get_mut(&job)?.said = said;
+        self.fact(&job)
     }
 
     fn fact(&self, job: &JobId) -> Option<Fact> {

@@ -2,11 +2,12 @@
 //!
 //! Not here: jobs that are not.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::instance::{Owner, State};
-use bullpen_core::job::{End, How, Life, Said, Setback, Step};
+use bullpen_core::job::{End, Fact, How, Life, Said, Setback, Step};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
@@ -99,6 +100,43 @@ fn two_of_one_label(seed: u64) -> bool {
         assert_eq!(town.launched(), 2, "seed {seed}");
         town.end().await;
         held.runner.as_str() == "sim-8-0"
+    })
+}
+
+/// The same, and no webhook tells of the starts: what is released is not what the other runs on.
+#[test]
+fn a_job_that_is_over_releases_the_machine_it_ran_on() {
+    let stolen = (0..8).filter(|seed| one_is_over_first(*seed)).count();
+    assert!(stolen > 1, "it hardly ever happened: {stolen}");
+}
+
+/// Returns whether the short one took the long one's runner.
+fn one_is_over_first(seed: u64) -> bool {
+    on_virtual_time(async {
+        let town = Town::in_world(stage::calm(seed, 5).await).await.reusing();
+        stage::idle(&town.world, Usage::OnDemand, 2).await;
+        for (job, seconds) in [("7", 30), ("8", 900)] {
+            let about = about_in(job, "acme/app", "runs-on/runner=large");
+            let now = town.world.outside.clock().true_now();
+            let fact = town.github.queue(job, about, Duration::from_secs(seconds), now);
+            town.say(&fact).await;
+        }
+        let stolen = Cell::new(false);
+        let hear = |fact: &Fact| {
+            if let Said::Completed { runner: Some(runner), .. } = &fact.said {
+                stolen.set(stolen.get() || runner.as_str() == "sim-8-0");
+            }
+            !matches!(fact.said, Said::Started { .. })
+        };
+        let first = async || town.is_settled("7").await;
+        let within = Duration::from_secs(300);
+        let settled = town.live("serve", within, hear, first).await;
+        assert!(settled && !town.is_over("8"), "seed {seed}: {:?}", town.row("7").await);
+        let done = async || town.is_settled("8").await;
+        assert!(town.live("finish", LONG, |_| true, done).await, "{:?}", town.row("8").await);
+        assert_eq!(town.launched(), 2, "seed {seed}");
+        town.end().await;
+        stolen.get()
     })
 }
 
