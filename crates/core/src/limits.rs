@@ -138,6 +138,16 @@ pub struct Limits {
     pub converge: Duration,
     /// How soon one record may be advertised again; doubles.
     pub readvertise: Duration,
+    /// How often the service looks for job rows that are due.
+    pub sweep: Duration,
+    /// How often it asks GitHub for what no webhook said. Each asking costs calls for every active
+    /// repository.
+    pub find: Duration,
+    /// How often it reaps, reconciles and advertises again.
+    pub upkeep: Duration,
+    /// How long a process that is told to end goes on with what it has begun. Containers are killed
+    /// half a minute after they were asked to end.
+    pub drain: Duration,
 }
 
 impl Limits {
@@ -192,6 +202,10 @@ impl Limits {
         coalesce_max: secs(1),
         converge: secs(30),
         readvertise: mins(2),
+        sweep: secs(5),
+        find: secs(60),
+        upkeep: secs(30),
+        drain: secs(25),
     };
 
     /// Checks the relations between the numbers. The error is the relation that does not hold.
@@ -244,6 +258,8 @@ impl Limits {
                 longer(self.coalesce_max, self.coalesce_idle),
                 "coalesce-max must be longer than coalesce-idle",
             ),
+            (longer(self.row_look_again, self.sweep), "row-look-again must be longer than sweep"),
+            (longer(self.row_lease, self.drain), "row-lease must be longer than drain"),
             (self.sightings_max > 0 && self.uses_max > 0, "counts must be positive"),
         ];
         let mut index = 0;

@@ -2,7 +2,9 @@
 //!
 //! Every repository that waits earns its weight at each turn, and who has earned most is served and
 //! pays for it. So a burst of one repository delays another by at most its own share, however long
-//! the burst's line is, and turns are spread instead of coming in runs.
+//! the burst's line is, and turns are spread instead of coming in runs. A cap that nobody else needs is
+//! not held: what would stand idle serves whoever has least under way, up to a bound that leaves room
+//! for whoever comes next.
 //!
 //! Not here: which rows wait (the `Ledger` port).
 
@@ -17,13 +19,20 @@ pub struct Shares {
     pub weight_default: u32,
     /// Of those that are.
     pub weights: BTreeMap<Repository, u32>,
-    /// The most jobs of one repository that one process works on at once.
+    /// The most jobs of one repository that one process works on at once while others wait.
     pub cap: u32,
+    /// How many jobs one process works on before a cap holds although nobody else waits.
+    pub busy: u32,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        Self { weight_default: 1, weights: BTreeMap::new(), cap: Self::CAP_DEFAULT }
+        Self {
+            weight_default: 1,
+            weights: BTreeMap::new(),
+            cap: Self::CAP_DEFAULT,
+            busy: Self::BUSY_DEFAULT,
+        }
     }
 }
 
@@ -31,6 +40,8 @@ impl Shares {
     /// Enough for a burst to be served at the speed that machines come, and few enough that the
     /// calls it costs leave room for others.
     pub const CAP_DEFAULT: u32 = 32;
+    /// A burst of five hundred is begun in four waves; the workers have room for more than that.
+    pub const BUSY_DEFAULT: u32 = 128;
 
     /// A repository without weight would never be served.
     fn weight(&self, repository: &Repository) -> i64 {
@@ -47,15 +58,15 @@ pub struct Turns {
 
 impl Turns {
     /// Whose turn it is among those that wait; none if all of them have as much under way as they
-    /// may. Whoever gets a turn must [`Turns::end`] it.
+    /// may, and the process is busy. Whoever gets a turn must [`Turns::end`] it.
     pub fn begin(&mut self, waiting: &BTreeSet<Repository>, shares: &Shares) -> Option<Repository> {
         // Who waits for nothing earns nothing: an old claim must not become a burst.
         self.earned.retain(|repository, _| waiting.contains(repository));
-        let may = |turns: &Self, repository: &Repository| {
-            turns.under_way.get(repository).copied().unwrap_or(0) < shares.cap
-        };
         let in_line: Vec<&Repository> =
-            waiting.iter().filter(|repository| may(self, repository)).collect();
+            waiting.iter().filter(|repository| self.has(repository) < shares.cap).collect();
+        if in_line.is_empty() {
+            return self.begin_beyond(waiting, shares);
+        }
         let mut total = 0;
         for repository in &in_line {
             let weight = shares.weight(repository);
@@ -68,6 +79,24 @@ impl Turns {
         *self.earned.entry(next.clone()).or_default() -= total;
         *self.under_way.entry(next.clone()).or_default() += 1;
         Some(next)
+    }
+
+    /// A turn beyond every cap, for whoever has least under way.
+    fn begin_beyond(
+        &mut self,
+        waiting: &BTreeSet<Repository>,
+        shares: &Shares,
+    ) -> Option<Repository> {
+        if self.under_way.values().sum::<u32>() >= shares.busy {
+            return None;
+        }
+        let next = waiting.iter().min_by_key(|repository| self.has(repository))?.clone();
+        *self.under_way.entry(next.clone()).or_default() += 1;
+        Some(next)
+    }
+
+    fn has(&self, repository: &Repository) -> u32 {
+        self.under_way.get(repository).copied().unwrap_or(0)
     }
 
     /// A turn is over.
@@ -148,15 +177,29 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_no_more_under_way_than_its_cap() {
+    fn a_repository_has_no_more_under_way_than_its_cap_in_a_busy_process() {
         let mut turns = Turns::default();
-        let shares = Shares { cap: 2, ..Shares::default() };
+        let shares = Shares { cap: 2, busy: 2, ..Shares::default() };
         let waiting = BTreeSet::from([repository("one")]);
         let first = turns.begin(&waiting, &shares).expect("it may");
         assert!(turns.begin(&waiting, &shares).is_some());
         assert_eq!(turns.begin(&waiting, &shares), None);
         turns.end(&first);
         assert_eq!(turns.begin(&waiting, &shares), Some(first));
+    }
+
+    #[test]
+    fn what_nobody_else_needs_is_used_and_a_newcomer_has_its_cap() {
+        let mut turns = Turns::default();
+        let shares = Shares { cap: 2, busy: 5, ..Shares::default() };
+        let burst = BTreeSet::from([repository("burst")]);
+        let begun = (0..9).filter(|_| turns.begin(&burst, &shares).is_some()).count();
+        assert_eq!(begun, 5);
+        let both = BTreeSet::from([repository("burst"), repository("calm")]);
+        for _ in 0..2 {
+            assert_eq!(turns.begin(&both, &shares), Some(repository("calm")));
+        }
+        assert_eq!(turns.begin(&both, &shares), None);
     }
 
     #[test]

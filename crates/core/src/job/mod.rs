@@ -37,7 +37,7 @@ pub use reason::{Reason, Setback, SetbackAt};
 pub use step::{How, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX, STEPS_KEPT_MAX};
-pub use wake::Wake;
+pub use wake::{DeadLetter, Unreadable, Wake};
 
 /// A job as its row holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

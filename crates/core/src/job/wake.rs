@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::JobId;
+use crate::ids::{JobId, QueueName};
 
 /// Somebody should look at a job's row, and at whoever waits beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,10 +30,50 @@ impl Wake {
     }
 
     /// From the message's text.
-    pub fn decode(text: &str) -> Result<Self, serde_json::Error> {
-        let Message::V1(wake) = serde_json::from_str(text)?;
-        Ok(wake)
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            v: String,
+        }
+        match serde_json::from_str(text) {
+            Ok(Message::V1(wake)) => Ok(wake),
+            Err(error) => match serde_json::from_str::<Versioned>(text) {
+                Ok(Versioned { v }) if v != "1" => Err(Unreadable::AnotherVersion(v)),
+                _ => Err(Unreadable::Garbage(error.to_string())),
+            },
+        }
     }
+}
+
+/// A message that nobody can do anything about, for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DeadLetter<'a> {
+    /// Where it was.
+    pub queue: &'a QueueName,
+    /// Why nobody can.
+    pub reason: &'a str,
+    /// How often it was received.
+    pub receives: u32,
+    /// What it said.
+    pub body: &'a str,
+}
+
+impl DeadLetter<'_> {
+    /// The text that is kept.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("a dead letter has string keys only, so it serialises")
+    }
+}
+
+/// Why a message wakes nobody.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Another version of the program wrote it, and will read it.
+    #[error("its version is {0}")]
+    AnotherVersion(String),
+    /// Nobody will ever read it.
+    #[error("it cannot be read: {0}")]
+    Garbage(String),
 }
 
 #[cfg(test)]
@@ -46,6 +86,14 @@ mod tests {
         assert_eq!(wake.encode(), r#"{"v":"1","job":"7","lane":"pool/ci"}"#);
         let text = r#"{"v":"1","job":"7","lane":"pool/ci","later":true}"#;
         assert_eq!(Wake::decode(text).unwrap(), wake);
-        assert!(Wake::decode(&text.replace("\"1\"", "\"2\"")).is_err());
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_told_from_garbage() {
+        let newer = r#"{"v":"2","who":"7"}"#;
+        assert_eq!(Wake::decode(newer), Err(Unreadable::AnotherVersion("2".to_owned())));
+        for garbage in ["", "{", "[]", r#"{"v":"1"}"#, r#"{"v":2}"#] {
+            assert!(matches!(Wake::decode(garbage), Err(Unreadable::Garbage(_))), "{garbage}");
+        }
     }
 }

@@ -242,4 +242,12 @@ struct Limits {
     converge: Option<Duration>,
     /// How soon one record may be advertised again; doubles.
     readvertise: Option<Duration>,
+    /// How often the service looks for job rows that are due.
+    sweep: Option<Duration>,
+    /// How often it asks GitHub for what no webhook said.
+    find: Option<Duration>,
+    /// How often it reaps, reconciles and advertises again.
+    upkeep: Option<Duration>,
+    /// How long a process that is told to end goes on with what it has begun.
+    drain: Option<Duration>,
 }

@@ -117,6 +117,7 @@ async fn serve<P: Ports, J: JobForge>(
     let outcome = tokio::select! {
         biased;
         outcome = attempt.run() => outcome,
+        () = service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
         () = attempt.keep() => Ok(Outcome::Lost),
         never = attempt.lookout.look(stack) => match never {},
         never = attempt.postman.deliver(stack) => match never {},

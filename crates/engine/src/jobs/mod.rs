@@ -3,7 +3,8 @@
 //! A job's row is the truth and messages only wake. [`mod@ingest`] merges a fact into the row and wakes
 //! somebody; [`assign`] takes one waiting row to a runner that listens; [`tend`] carries on with a
 //! row that has a machine; [`ends`] works off what is left to do about a job that is over; [`mod@sweep`]
-//! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken.
+//! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken;
+//! [`fn@run`] is all of it in one process.
 //! Each may stop at any await, and whoever comes next carries on from the row.
 //!
 //! Not here: webhooks (`bullpen-github`), where a job is served (`core::route`), the row's rules
@@ -28,6 +29,7 @@ pub mod ingest;
 mod launch;
 mod queues;
 mod rows;
+mod run;
 pub mod settings;
 pub mod sweep;
 pub mod tend;
@@ -35,7 +37,8 @@ pub mod workers;
 
 pub use ends::fail;
 pub use ingest::{Ingested, ingest};
-pub use queues::{ensure_queues, launch_queue, pool_queue};
+pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};
+pub use run::{Duties, run};
 pub use settings::Settings;
 pub use sweep::{Found, Memory, Swept, find, sweep};
 pub use tend::attend;
@@ -52,6 +55,7 @@ pub struct Service<'a, P, J> {
     turns: Mutex<Turns>,
     /// What this process works on, so that its workers do not meet.
     under_way: Mutex<BTreeSet<JobId>>,
+    ending: run::Ending,
 }
 
 impl<'a, P: Ports, J> Service<'a, P, J> {
@@ -59,7 +63,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
         let settings = Mutex::new(Arc::new(settings));
         let (turns, under_way) = (Mutex::default(), Mutex::default());
-        Self { stack, forge, settings, turns, under_way }
+        Self { stack, forge, settings, turns, under_way, ending: run::Ending::default() }
     }
 
     /// What is configured now.

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use bullpen_core::ids::QueueName;
-use bullpen_core::job::{Job, Lane, Life, Wake};
-use bullpen_core::ports::{Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::job::{DeadLetter, Job, Lane, Life, Wake};
+use bullpen_core::ports::{Delivery, Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
 
 use super::rows::Seen;
 use crate::Stack;
@@ -18,6 +18,10 @@ use crate::patience::patiently;
 /// How long a received message stays hidden. A worker that takes longer loses only the message: the
 /// row says that it is at work.
 const VISIBILITY: Duration = Duration::from_secs(60);
+
+/// How long a message that nobody can do anything about is kept for people to look at: what SQS
+/// allows.
+const DEAD_LETTER_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// The queue of jobs that a pool serves.
 pub fn pool_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
@@ -29,13 +33,19 @@ pub fn launch_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
     QueueName::new(format!("{}-launches.fifo", stack.name))
 }
 
-/// Makes both queues.
+/// The queue of messages that nobody can do anything about.
+pub fn dead_letter_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
+    QueueName::new(format!("{}-dead-letters", stack.name))
+}
+
+/// Makes the queues.
 pub async fn ensure_queues<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
     let until = stack.now().after(stack.limits.release_retry);
-    for (name, kind) in
-        [(pool_queue(stack), QueueKind::Standard), (launch_queue(stack), QueueKind::Fifo)]
-    {
-        let retention = stack.limits.pool_queue_retention;
+    for (name, kind, retention) in [
+        (pool_queue(stack), QueueKind::Standard, stack.limits.pool_queue_retention),
+        (launch_queue(stack), QueueKind::Fifo, stack.limits.pool_queue_retention),
+        (dead_letter_queue(stack), QueueKind::Standard, DEAD_LETTER_RETENTION),
+    ] {
         let spec = QueueSpec { name, kind, visibility: VISIBILITY, retention, dead_letters: None };
         patiently(stack, until, || stack.ports.queues().ensure(&spec)).await?;
     }
@@ -72,6 +82,22 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &Seen) {
     if let Err(fault) = sent {
         tracing::info!(job_id = %job.id, %fault, "nobody was woken");
     }
+}
+
+/// Puts a message that nobody can do anything about where people find it, with the reason, and takes
+/// it out of its queue, so that it blocks nothing. The row it was about is found by the sweep.
+pub(super) async fn bury<P: Ports>(
+    stack: &Stack<P>,
+    queue: &QueueName,
+    delivery: &Delivery,
+    reason: &str,
+) -> Result<(), Fault> {
+    tracing::warn!(%queue, reason, body = delivery.body, "a message is put aside");
+    let letter = DeadLetter { queue, reason, receives: delivery.receives, body: &delivery.body };
+    let letter = Outgoing::now(letter.encode());
+    let sent = stack.ports.queues().send(&dead_letter_queue(stack), &[letter]).await?;
+    sent.into_iter().collect::<Result<(), Fault>>()?;
+    stack.ports.queues().delete(queue, std::slice::from_ref(&delivery.receipt)).await
 }
 
 fn lane_text(job: &Job) -> Option<String> {

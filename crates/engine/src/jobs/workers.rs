@@ -1,23 +1,26 @@
-//! Workers: woken by a message, they serve whoever's turn it is in the lane that the message names.
+//! Workers: woken by messages, they serve whoever's turn it is in the lanes that the messages name.
 //!
-//! A message says where to look, not whom to serve. It is deleted once its look is done: whatever is
-//! left to do has a message of its own, or is found by the sweep.
+//! A message says where to look, not whom to serve. Messages are received ten at a time; those of one
+//! lane share one look at who waits in it, and each serves one row. A message is deleted once its row
+//! is served: whatever is left to do has a message of its own, or is found by the sweep.
 //!
-//! Not here: whose turn it is (`core::job::fair`).
+//! Not here: whose turn it is (`core::job::fair`), or serving one row ([`super::assign`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::time::Duration;
 
 use bullpen_core::ids::{JobId, QueueName, Repository};
-use bullpen_core::job::{Life, Wake};
+use bullpen_core::job::{Life, Unreadable, Wake};
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
-use bullpen_core::ports::{Delivery, Fault, JobForge, Ledger, Ports, Queues, WaitingAt};
+use bullpen_core::ports::{Clock, Delivery, Fault, JobForge, Ledger, Ports, Queues, WaitingAt};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::assign::{Reach, assign};
-use super::queues::{launch_queue, pool_queue};
-use super::rows::{self, Seen};
+use super::queues::{bury, launch_queue, pool_queue};
+use super::rows::Seen;
 use super::{Attended, Service, attend};
 use crate::patience::patiently;
 
@@ -27,114 +30,212 @@ const HIDDEN_MAX: Duration = Duration::from_secs(10 * 60 * 60);
 const TURNS_TAKEN: Duration = Duration::from_secs(2);
 /// How many rows are lost to other processes before a message is put off.
 const RACES_MAX: u32 = 5;
+/// How many messages one worker has in hand: more than a burst of one repository may take up
+/// (`Shares::busy`), so that whoever else comes is heard.
+const IN_HAND_MAX: usize = 160;
+/// How long a receive waits for the first message: what SQS allows.
+const RECEIVE_WAIT: Duration = Duration::from_secs(20);
+/// How long a worker waits after a queue did not answer.
+const AFTER_FAULT: Duration = Duration::from_secs(2);
 
-/// Serves up to ten messages of the pool queue; returns how many there were. `wait` is how long the
-/// first is waited for.
+/// A message that is being dealt with.
+type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
+
+/// Takes messages and deals with them until the process is to take no more; returns when everything
+/// that it had in hand is done.
+pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, reach: Reach) {
+    /// What became of a future in hand.
+    enum Came<'t> {
+        Taken(Vec<Task<'t>>),
+        Done,
+    }
+    type InHand<'t> = FuturesUnordered<Pin<Box<dyn Future<Output = Came<'t>> + 't>>>;
+    let receive = |room: usize| async move {
+        let max = room.min(MESSAGES_PER_CALL_MAX);
+        match take(service, reach, max, RECEIVE_WAIT).await {
+            Ok(tasks) => Came::Taken(tasks),
+            Err(fault) => {
+                tracing::warn!(%fault, "a queue did not answer");
+                service.stack.ports.clock().sleep(AFTER_FAULT).await;
+                Came::Taken(Vec::new())
+            }
+        }
+    };
+    let mut in_hand: InHand<'_> = FuturesUnordered::new();
+    let mut receiving = false;
+    loop {
+        // The receive is one of those in hand.
+        let room = (IN_HAND_MAX + 1).saturating_sub(in_hand.len());
+        if !receiving && room > 0 && service.takes() {
+            in_hand.push(Box::pin(receive(room)));
+            receiving = true;
+        }
+        match in_hand.next().await {
+            Some(Came::Taken(tasks)) => {
+                receiving = false;
+                for task in tasks {
+                    in_hand.push(Box::pin(async move {
+                        task.await;
+                        Came::Done
+                    }));
+                }
+            }
+            Some(Came::Done) => {}
+            None => return,
+        }
+    }
+}
+
+/// Deals with up to ten messages of the pool queue; returns how many there were. `wait` is how long
+/// the first is waited for.
 pub async fn pool_worker<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     wait: Duration,
 ) -> Result<usize, Fault> {
-    serve(service, &pool_queue(service.stack), Reach::Idle, wait).await
+    once(service, Reach::Idle, wait).await
 }
 
-/// Serves up to ten messages of the launch queue; returns how many there were.
+/// Deals with up to ten messages of the launch queue; returns how many there were.
 pub async fn launch_worker<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     wait: Duration,
 ) -> Result<usize, Fault> {
-    serve(service, &launch_queue(service.stack), Reach::Launch, wait).await
+    once(service, Reach::Launch, wait).await
 }
 
-async fn serve<P: Ports, J: JobForge>(
+async fn once<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    queue: &QueueName,
     reach: Reach,
     wait: Duration,
 ) -> Result<usize, Fault> {
-    let queues = service.stack.ports.queues();
-    let deliveries = queues.receive(queue, MESSAGES_PER_CALL_MAX, wait).await?;
-    let handled = deliveries.iter().map(|delivery| handle(service, queue, reach, delivery));
-    join_all(handled).await;
-    Ok(deliveries.len())
+    let tasks = take(service, reach, MESSAGES_PER_CALL_MAX, wait).await?;
+    Ok(join_all(tasks).await.len())
 }
 
-/// One message: looked at, then deleted or hidden. A fault leaves it to come back by itself.
-async fn handle<P: Ports, J: JobForge>(
-    service: &Service<'_, P, J>,
-    queue: &QueueName,
+/// Receives messages; each is one task.
+async fn take<'t, P: Ports, J: JobForge>(
+    service: &'t Service<'_, P, J>,
     reach: Reach,
-    delivery: &Delivery,
+    max: usize,
+    wait: Duration,
+) -> Result<Vec<Task<'t>>, Fault> {
+    let queue = match reach {
+        Reach::Idle => pool_queue(service.stack),
+        Reach::Launch => launch_queue(service.stack),
+    };
+    let received = tokio::select! {
+        biased;
+        // What arrives all the same is seen again by somebody else.
+        () = service.takes_no_more() => return Ok(Vec::new()),
+        received = service.stack.ports.queues().receive(&queue, max, wait) => received?,
+    };
+    let mut tasks: Vec<Task<'t>> = Vec::new();
+    let mut lanes: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+    for delivery in received {
+        let message = Message { queue: queue.clone(), delivery };
+        match Wake::decode(&message.delivery.body) {
+            Ok(Wake { lane: Some(lane), .. }) => lanes.entry(lane).or_default().push(message),
+            Ok(Wake { lane: None, job }) => tasks.push(Box::pin(async move {
+                let attended = attend(service, &job).await;
+                message.settle(service, attended).await;
+            })),
+            // It becomes visible again, for whoever wrote it.
+            Err(Unreadable::AnotherVersion(v)) => tracing::info!(v, "a wake-up of another version"),
+            Err(Unreadable::Garbage(why)) => tasks.push(Box::pin(async move {
+                let buried = bury(service.stack, &message.queue, &message.delivery, &why).await;
+                if let Err(fault) = buried {
+                    tracing::info!(%fault, "a poison message comes again");
+                }
+            })),
+        }
+    }
+    for (lane, messages) in lanes {
+        deal(service, reach, &lane, messages, &mut tasks).await;
+    }
+    Ok(tasks)
+}
+
+/// Deals the turns of a lane out to the messages that named it.
+async fn deal<'t, P: Ports, J: JobForge>(
+    service: &'t Service<'_, P, J>,
+    reach: Reach,
+    lane: &str,
+    messages: Vec<Message>,
+    tasks: &mut Vec<Task<'t>>,
 ) {
-    let Ok(wake) = Wake::decode(&delivery.body) else {
-        // A newer version's, and for it to read.
-        tracing::info!("a wake-up is not readable");
-        return;
-    };
-    let queues = service.stack.ports.queues();
-    let settled = match look(service, reach, &wake).await {
-        Ok(Attended::Done | Attended::Taken) => {
-            queues.delete(queue, std::slice::from_ref(&delivery.receipt)).await
+    let waiting = match waiting(service, lane).await {
+        Ok(waiting) => waiting,
+        Err(fault) => {
+            for message in messages {
+                let fault = fault.clone();
+                tasks.push(Box::pin(message.settle(service, Err(fault))));
+            }
+            return;
         }
-        Ok(Attended::Again { at }) => {
-            let hidden = at.since(service.stack.now()).min(HIDDEN_MAX);
-            queues.defer(queue, &delivery.receipt, hidden).await
-        }
-        Err(fault) => Err(fault),
     };
-    if let Err(fault) = settled {
-        tracing::info!(job_id = %wake.job, %fault, "a wake-up comes again");
+    for message in messages {
+        let (turn, lane) = (Turn::begin(service, &waiting), lane.to_owned());
+        tasks.push(Box::pin(async move {
+            let attended = match turn {
+                Ok(turn) => serve(service, reach, &lane, turn).await,
+                Err(attended) => Ok(attended),
+            };
+            message.settle(service, attended).await;
+        }));
     }
 }
 
-async fn look<P: Ports, J: JobForge>(
-    service: &Service<'_, P, J>,
-    reach: Reach,
-    wake: &Wake,
-) -> Result<Attended, Fault> {
-    let Some(seen) = rows::load(service.stack, &wake.job, service.patience()).await? else {
-        return Ok(Attended::Done);
-    };
-    match (&seen.job.life, &wake.lane) {
-        // Whoever waited here may have been served in another's turn; then it is another's now.
-        (Life::Waiting { .. }, _) => serve_lane(service, reach, &lane_of(&seen)).await,
-        (Life::Assigned { .. } | Life::Elsewhere, Some(lane)) => {
-            serve_lane(service, reach, lane).await
+/// A message in hand.
+struct Message {
+    queue: QueueName,
+    delivery: Delivery,
+}
+
+impl Message {
+    /// Deletes or hides it. A fault that passes leaves it to come back by itself.
+    async fn settle<P: Ports, J>(
+        self,
+        service: &Service<'_, P, J>,
+        attended: Result<Attended, Fault>,
+    ) {
+        let (stack, receipt) = (service.stack, &self.delivery.receipt);
+        let queues = stack.ports.queues();
+        let settled = match attended {
+            Ok(Attended::Done | Attended::Taken) => {
+                queues.delete(&self.queue, std::slice::from_ref(receipt)).await
+            }
+            Ok(Attended::Again { at }) => {
+                let hidden = at.since(stack.now()).min(HIDDEN_MAX);
+                queues.defer(&self.queue, receipt, hidden).await
+            }
+            Err(fault) if fault.is_transient() => Err(fault),
+            Err(fault) => bury(stack, &self.queue, &self.delivery, &fault.to_string()).await,
+        };
+        if let Err(fault) = settled {
+            tracing::info!(%fault, body = self.delivery.body, "a wake-up comes again");
         }
-        (Life::Assigning { .. }, Some(lane)) if !seen.is_due(service.stack.now()) => {
-            serve_lane(service, reach, lane).await
-        }
-        _ => attend(service, &wake.job).await,
     }
 }
 
-fn lane_of(seen: &Seen) -> String {
-    seen.job.waiting_at().map_or_else(String::new, |at| at.lane)
-}
-
-/// Serves one row of a lane: of the repository whose turn it is, the first that nobody works on.
-async fn serve_lane<P: Ports, J: JobForge>(
+/// Serves one row of a lane; if another process was faster, another one.
+async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     reach: Reach,
     lane: &str,
+    mut turn: Turn<'_, '_, P, J>,
 ) -> Result<Attended, Fault> {
     for _ in 0..RACES_MAX {
-        let waiting = waiting(service, lane).await?;
-        let turn = match Turn::begin(service, &waiting.ready) {
-            Ok(turn) => turn,
-            Err(NoTurn::AllTaken) => {
-                let at = service.stack.now().after(TURNS_TAKEN);
-                return Ok(Attended::Again { at });
-            }
-            Err(NoTurn::NobodyWaits) => {
-                return Ok(waiting.soonest.map_or(Attended::Done, |at| Attended::Again { at }));
-            }
-        };
         match assign(service, &turn.job, reach).await? {
-            // Another process was faster; there may be others.
             Attended::Taken => {}
             // It was woken for anew when it was set back.
             Attended::Done | Attended::Again { .. } => return Ok(Attended::Done),
         }
+        // The turn ends before the next one begins.
+        drop(turn);
+        turn = match Turn::begin(service, &waiting(service, lane).await?) {
+            Ok(turn) => turn,
+            Err(attended) => return Ok(attended),
+        };
     }
     Ok(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) })
 }
@@ -146,32 +247,24 @@ struct Turn<'s, 'a, P: Ports, J> {
     job: JobId,
 }
 
-/// Why there is no turn.
-enum NoTurn {
-    /// Nobody waits, or others of this process work on all of them.
-    NobodyWaits,
-    /// Everyone that waits has as much under way as it may.
-    AllTaken,
-}
-
 impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
-    fn begin(
-        service: &'s Service<'a, P, J>,
-        ready: &BTreeMap<Repository, Vec<JobId>>,
-    ) -> Result<Self, NoTurn> {
+    /// The next turn among those that wait; without one, when to look again.
+    fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Attended> {
         let mut under_way = service.under_way();
         let next = |jobs: &Vec<JobId>| jobs.iter().find(|job| !under_way.contains(*job)).cloned();
-        let free: BTreeMap<Repository, JobId> = ready
+        let free: BTreeMap<Repository, JobId> = waiting
+            .ready
             .iter()
             .filter_map(|(repository, jobs)| Some((repository.clone(), next(jobs)?)))
             .collect();
         if free.is_empty() {
-            return Err(NoTurn::NobodyWaits);
+            // Others of this process work on all of them, or their time has not come.
+            return Err(waiting.soonest.map_or(Attended::Done, |at| Attended::Again { at }));
         }
         let repositories: BTreeSet<Repository> = free.keys().cloned().collect();
         let turn = service.turns().begin(&repositories, &service.settings().shares);
         let Some((repository, job)) = turn.and_then(|whose| free.get_key_value(&whose)) else {
-            return Err(NoTurn::AllTaken);
+            return Err(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) });
         };
         under_way.insert(job.clone());
         Ok(Self { service, repository: repository.clone(), job: job.clone() })
@@ -201,29 +294,40 @@ async fn waiting<P: Ports, J: JobForge>(
     let (stack, until) = (service.stack, service.patience());
     let ledger = stack.ports.ledger();
     let mut found = Waiting::default();
-    let enough = usize::try_from(service.settings().shares.cap).unwrap_or(usize::MAX);
     for repository in patiently(stack, until, || ledger.waiting_repositories(lane)).await? {
         let at = WaitingAt { lane: lane.to_owned(), repository };
-        let mut ready = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = patiently(stack, until, || ledger.waiting(&at, cursor.as_deref())).await?;
-            for row in &page.items {
-                let Life::Waiting { not_before, .. } = Seen::of(row)?.job.life else { continue };
-                if not_before <= stack.now() {
-                    ready.push(row.job.clone());
-                } else {
-                    found.soonest = Some(found.soonest.map_or(not_before, |at| at.min(not_before)));
-                }
-            }
-            match page.next {
-                Some(next) if ready.len() <= enough => cursor = Some(next),
-                _ => break,
-            }
-        }
+        let ready = ready_of(service, &at, &mut found.soonest).await?;
         if !ready.is_empty() {
             found.ready.insert(at.repository, ready);
         }
     }
     Ok(found)
+}
+
+/// The first of one repository's rows whose time has come and that nobody here works on: as many as
+/// one receive can serve.
+async fn ready_of<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    at: &WaitingAt,
+    soonest: &mut Option<Timestamp>,
+) -> Result<Vec<JobId>, Fault> {
+    let (stack, until) = (service.stack, service.patience());
+    let mut ready = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page =
+            patiently(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref())).await?;
+        for row in &page.items {
+            let Life::Waiting { not_before, .. } = Seen::of(row)?.job.life else { continue };
+            if not_before > stack.now() {
+                *soonest = Some(soonest.map_or(not_before, |soonest| soonest.min(not_before)));
+            } else if !service.under_way().contains(&row.job) {
+                ready.push(row.job.clone());
+            }
+        }
+        match page.next {
+            Some(next) if ready.len() < MESSAGES_PER_CALL_MAX => cursor = Some(next),
+            _ => return Ok(ready),
+        }
+    }
 }

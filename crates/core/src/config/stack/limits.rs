@@ -93,6 +93,10 @@ limits! {
     "coalesce-max" => coalesce_max: duration,
     "converge" => converge: duration,
     "readvertise" => readvertise: duration,
+    "sweep" => sweep: duration,
+    "find" => find: duration,
+    "upkeep" => upkeep: duration,
+    "drain" => drain: duration,
 }
 
 /// The keys of `[limits]`.
