@@ -47,6 +47,22 @@ pub enum Setback {
 }
 
 impl Setback {
+    /// The setback as one word, for metrics and conditions.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::RaceLost => "race-lost",
+            Self::RunnerTaken => "runner-taken",
+            Self::WorkerLost => "worker-lost",
+            Self::NoCapacity => "no-capacity",
+            Self::Ceiling => "ceiling",
+            Self::LaunchFailed { .. } => "launch-failed",
+            Self::MachineLost => "machine-lost",
+            Self::NeverRegistered => "never-registered",
+            Self::Outage { .. } => "outage",
+            Self::Forge { .. } => "forge",
+        }
+    }
+
     /// Whether it counts as one of the attempts a job has. Races, ceilings and outages pass by
     /// themselves, and only the deadline ends them.
     pub const fn counts(&self) -> bool {

@@ -45,6 +45,7 @@ pub async fn fail<P: Ports, J: JobForge>(
     match failed.await? {
         Changed::To(seen) => {
             tracing::info!(job_id = %id, reason = reason.code(), "a job is given up");
+            service.note_change(None, &seen.job);
             settle(service, &seen).await
         }
         Changed::Not(()) => Ok(Attended::Done),

@@ -37,8 +37,10 @@ pub async fn ingest<P: Ports, J: Sync>(
     }
     let stack = service.stack;
     let settings = service.settings();
+    let mut before = None;
     let changed = rows::change(stack, &fact.job, stack.now().after(PATIENCE), |stored| {
         let job = stored.map(|seen| &seen.job);
+        before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());
         match job::ingest(job, fact, &routing, stack.now(), &stack.limits, cancels) {
             Ok(job::Ingested::Store(job)) => Ok(job),
@@ -48,6 +50,7 @@ pub async fn ingest<P: Ports, J: Sync>(
     });
     match changed.await? {
         Changed::To(seen) => {
+            service.note_change(before.as_ref(), &seen.job);
             queues::wake(stack, &seen).await;
             Ok(Ingested::Stored)
         }

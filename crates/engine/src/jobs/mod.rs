@@ -27,6 +27,7 @@ pub mod ends;
 mod exchange;
 pub mod ingest;
 mod launch;
+pub mod note;
 mod queues;
 mod rows;
 mod run;
@@ -37,6 +38,7 @@ pub mod workers;
 
 pub use ends::fail;
 pub use ingest::{Ingested, ingest};
+pub use note::{Noted, Watch};
 pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};
 pub use run::{Duties, run};
 pub use settings::Settings;
@@ -45,12 +47,13 @@ pub use tend::attend;
 pub use workers::{launch_worker, pool_worker};
 
 /// A stack that serves jobs: its engine, its forge, and what is configured now.
-#[derive(Debug)]
 pub struct Service<'a, P, J> {
     /// The engine.
     pub stack: &'a Stack<P>,
     /// GitHub, as far as jobs and their authors are concerned.
     pub forge: &'a J,
+    /// Whoever counts what it does.
+    watch: Watch<'a>,
     settings: Mutex<Arc<Settings>>,
     turns: Mutex<Turns>,
     /// What this process works on, so that its workers do not meet.
@@ -63,7 +66,14 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
         let settings = Mutex::new(Arc::new(settings));
         let (turns, under_way) = (Mutex::default(), Mutex::default());
-        Self { stack, forge, settings, turns, under_way, ending: run::Ending::default() }
+        let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
+        Self { stack, forge, watch, settings, turns, under_way, ending }
+    }
+
+    /// The same, and somebody counts what it does.
+    #[must_use]
+    pub fn watched_by(self, watch: Watch<'a>) -> Self {
+        Self { watch, ..self }
     }
 
     /// What is configured now.

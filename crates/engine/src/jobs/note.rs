@@ -1,0 +1,86 @@
+//! What is worth counting: what one process did about jobs, as values, for whoever watches it.
+//!
+//! Not here: counting (the command does), or explaining one job (its row remembers its steps).
+
+use std::time::Duration;
+
+use bullpen_core::job::{End, How, Job, Life, Phase, Reason, Setback};
+use bullpen_core::ports::Ports;
+
+use super::Service;
+
+/// One thing worth counting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// A job's runner listens.
+    Listens {
+        /// How its machine was come by.
+        how: How,
+        /// How long after GitHub queued the job.
+        waited: Duration,
+    },
+    /// An attempt came to nothing.
+    SetBack(Setback),
+    /// GitHub says that a job has begun.
+    Started {
+        /// How long after it was queued, by GitHub's clock.
+        waited: Duration,
+    },
+    /// A job is over.
+    Ended(Ending),
+}
+
+/// How a job ended, in a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It ran.
+    Completed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// We gave it up.
+    Failed(Reason),
+}
+
+/// Whoever watches.
+pub type Watch<'a> = &'a (dyn Fn(&Noted) + Sync);
+
+/// Nobody watches.
+pub(super) fn nobody(_: &Noted) {}
+
+impl<P: Ports, J> Service<'_, P, J> {
+    /// A job's runner listens.
+    pub(super) fn note_listens(&self, job: &Job, how: How) {
+        if let Some(queued) = job.known.queued_at() {
+            let waited = self.stack.now().since(queued);
+            (self.watch)(&Noted::Listens { how, waited });
+        }
+    }
+
+    /// An attempt came to nothing.
+    pub(super) fn note_set_back(&self, setback: &Setback) {
+        (self.watch)(&Noted::SetBack(setback.clone()));
+    }
+
+    /// A row was written over what it was before.
+    pub(super) fn note_change(&self, before: Option<&Job>, after: &Job) {
+        let had_begun = before.is_some_and(|job| job.known.phase() >= Phase::Started);
+        if !had_begun && let Some(waited) = startup(after) {
+            (self.watch)(&Noted::Started { waited });
+        }
+        if !before.is_some_and(Job::is_over)
+            && let Life::Ended { end, .. } = &after.life
+        {
+            let ending = match end {
+                End::Completed(_) => Ending::Completed,
+                End::Cancelled => Ending::Cancelled,
+                End::Failed(reason) => Ending::Failed(reason.clone()),
+            };
+            (self.watch)(&Noted::Ended(ending));
+        }
+    }
+}
+
+fn startup(job: &Job) -> Option<Duration> {
+    let began = job.known.started.as_ref()?.at?;
+    Some(began.since(job.known.queued_at()?))
+}
