@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, demo, explore, inputs, labels, lint, log, pools, sim, stand_in, stand_in_runner,
+    agent, demo, explore, inputs, labels, lint, log, pools, serve, sim, stand_in, stand_in_runner,
     supervise, workflow,
 };
 
@@ -41,6 +41,12 @@ enum Command {
     /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
     /// read or an argument is wrong.
     Lint(lint::LintArgs),
+    /// Take GitHub's webhooks and give every job a runner, until told to end
+    ///
+    /// Prints one line of JSON with its addresses when it listens. On SIGTERM or SIGINT it takes
+    /// nothing new on, finishes what has begun or hands it back, and exits with 143 or 130. Exits
+    /// with 64 if an option or a file is wrong, and with 1 or 69 if it could not begin.
+    Serve(Box<serve::ServeArgs>),
     /// Get machines for a workflow, and the label that its jobs are to name
     ///
     /// Every option can be given as a variable too: --instance-count as INPUT_INSTANCE-COUNT or
@@ -124,14 +130,16 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> ExitCode {
-    let watched = !matches!(command, Command::Agent(_) | Command::Supervise(_));
-    let level = if watched { LevelFilter::OFF } else { LevelFilter::INFO };
+    let unwatched =
+        matches!(command, Command::Agent(_) | Command::Serve(_) | Command::Supervise(_));
+    let level = if unwatched { LevelFilter::INFO } else { LevelFilter::OFF };
     log::begin(&inputs::environment(), level);
     let exit = match command {
         Command::Demo(args) => demo::demo(&args),
         Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
         Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Serve(args) => serve::serve(&args),
         Command::Provision(args) => workflow::provision(&args),
         Command::Release(args) => workflow::release(&args),
         Command::Refresh(args) => workflow::refresh(&args),

@@ -18,6 +18,7 @@ mod lint;
 mod log;
 mod pools;
 mod render;
+mod serve;
 mod signals;
 mod sim;
 mod stand_in;

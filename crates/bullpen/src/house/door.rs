@@ -48,6 +48,11 @@ impl Door {
         self.manager.is_some()
     }
 
+    /// GitHub with a credential that manages runners, if there is one.
+    pub(crate) fn manager(&self) -> Option<&GitHub<SystemClock>> {
+        self.manager.as_ref()
+    }
+
     /// Whether runs can be asked about.
     pub(crate) fn reads(&self) -> bool {
         self.manager.is_some() || self.reader.is_some()

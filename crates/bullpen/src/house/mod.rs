@@ -302,7 +302,7 @@ fn ceilings(file: &StackFile) -> Vec<Ceiling> {
 }
 
 /// The runners of the file and the classes that refresh stored; with neither, the defaults.
-fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<RunnerClass> {
+pub(crate) fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<RunnerClass> {
     let mut named: BTreeMap<ClassName, RunnerClass> = BTreeMap::new();
     for class in parameters.classes.iter().flatten() {
         named.insert(class.name.clone(), class.clone());

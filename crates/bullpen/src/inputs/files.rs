@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use bullpen_core::config::stack::SecretRef;
 use bullpen_core::config::{Config, STACK_BYTES_MAX, Stack, stack};
 use bullpen_core::mailbox::Secret;
 use bullpen_core::severity::Severity;
@@ -45,6 +46,33 @@ pub(crate) fn app_key(key: &AppKey) -> Result<Secret, UsageError> {
                 UsageError::new(format!("--app-key: {} is not a key in PEM", path.display()))
             })
         }
+    }
+}
+
+/// A secret from where `bullpen.toml` says it is; `key` is whose it is, for people.
+pub(crate) fn secret(
+    key: &str,
+    place: &SecretRef,
+    environment: &Environment,
+) -> Result<Secret, UsageError> {
+    let refuse = |why: String| UsageError::new(format!("{key}: {why}"));
+    let text = match place {
+        SecretRef::Env(name) => environment
+            .get(name)
+            .cloned()
+            .ok_or_else(|| refuse(format!("the variable {name} is not set")))?,
+        SecretRef::File(path) => {
+            let bytes = read(Path::new(path))?;
+            String::from_utf8(bytes).map_err(|_| refuse(format!("{path} is not text")))?
+        }
+        SecretRef::Arn(arn) => {
+            let why = "is not fetched by this build; hand it in as env:NAME or file:/path";
+            return Err(refuse(format!("{arn} {why}")));
+        }
+    };
+    match text.trim() {
+        "" => Err(refuse(format!("{place} is empty"))),
+        text => Ok(Secret::new(text)),
     }
 }
 

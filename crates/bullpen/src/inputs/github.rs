@@ -7,12 +7,14 @@
 
 use std::path::PathBuf;
 
+use bullpen_core::config::stack::{Github as GithubSection, GithubCredential};
 use bullpen_core::ids::Repository;
 use bullpen_core::mailbox::Secret;
 
-use super::UsageError;
+use super::files;
 use super::given::{Given, Reader};
 use super::values::{address, line, path, secret_text, secret_word};
+use super::{Environment, UsageError};
 
 /// GitHub's own addresses.
 const API: &str = "https://api.github.com";
@@ -122,6 +124,33 @@ impl GithubInputs {
             run_reader: run_reader.map(|given| secret_word(&given)).transpose()?,
             runner_dir: runner_dir.map(|given| path(&given)).transpose()?,
         })
+    }
+
+    /// The same, and where nothing was given, what `bullpen.toml` says.
+    pub(crate) fn completed_by(
+        mut self,
+        section: &GithubSection,
+        environment: &Environment,
+    ) -> Result<Self, UsageError> {
+        let url = section.url.trim_end_matches('/');
+        if self.api_url == API && self.server_url == SERVER && url != SERVER {
+            // As every Enterprise Server has it.
+            self.api_url = format!("{url}/api/v3");
+            url.clone_into(&mut self.server_url);
+        }
+        if self.credential.is_none() {
+            self.credential = match &section.credential {
+                Some(GithubCredential::Token(place)) => {
+                    Some(Credential::Token(files::secret("github.token", place, environment)?))
+                }
+                Some(GithubCredential::App { id, private_key }) => {
+                    let key = files::secret("github.private-key", private_key, environment)?;
+                    Some(Credential::App { id: *id, key: AppKey::Text(key) })
+                }
+                None => None,
+            };
+        }
+        Ok(self)
     }
 
     /// Every secret in it that is known already; a key in a file is not.

@@ -27,7 +27,7 @@ pub(crate) mod verify;
 
 pub(crate) use destroy::{DestroyArgs, destroy};
 pub(crate) use provision::provision;
-pub(crate) use refresh::refresh;
+pub(crate) use refresh::{refresh, tokens_every};
 pub(crate) use release::release;
 pub(crate) use status::status;
 pub(crate) use verify::ledger_verify;
@@ -116,22 +116,32 @@ pub(crate) fn told(command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failu
     })
 }
 
+/// What the inputs and the files that they name say together.
+pub(crate) struct Loaded {
+    /// The inputs, completed by `bullpen.toml`.
+    pub(crate) common: CommonInputs,
+    /// `runs-on.yml`, if one is named and can be used.
+    pub(crate) config: Result<Option<Config>, UsageError>,
+    /// `bullpen.toml`.
+    pub(crate) file: StackFile,
+}
+
 /// The files that the inputs name. Secrets are hidden before anything else is said, on stderr: the
 /// runner reads commands there too, and what a script captures from stdout must not hold a secret.
-fn load(
-    common: &CommonInputs,
-    environment: &Environment,
-) -> Result<(Option<Config>, StackFile), UsageError> {
-    let key = match &common.github.credential {
+pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<Loaded, UsageError> {
+    let file = files::stack(&common.stack, environment)?;
+    let github = common.github.clone().completed_by(&file.github, environment)?;
+    let key = match &github.credential {
         Some(Credential::App { key, .. }) => Some(files::app_key(key)?),
         Some(Credential::Token(_)) | None => None,
     };
-    let mut secrets = common.github.secrets();
+    let mut secrets = github.secrets();
     secrets.extend(&key);
     for line in masks(&secrets, environment) {
         render::talk(&line);
     }
-    Ok((files::config(&common.stack)?, files::stack(&common.stack, environment)?))
+    let common = CommonInputs { stack: common.stack.clone(), github };
+    Ok(Loaded { config: files::config(&common.stack), common, file })
 }
 
 /// Runs an errand in the house that the inputs name.
@@ -140,8 +150,9 @@ async fn visit<T, E: Errand<Outcome = Result<T, Failure>>>(
     environment: &Environment,
     errand: E,
 ) -> Result<T, Failure> {
-    let (config, file) = load(common, environment)?;
-    let plans = Plans { common, config: config.as_ref(), file: &file, environment };
+    let Loaded { common, config, file } = load(common, environment)?;
+    let config = config?;
+    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
     house::visit(&plans, errand).await?
 }
 

@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::{Failure, exit_of, fresh_name, load, told};
+use super::{Failure, Loaded, exit_of, fresh_name, load, told};
 use crate::exit::Exit;
 use crate::house::{self, Door, Errand, House, Plans, runner_program};
 use crate::inputs::{self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError};
@@ -36,11 +36,12 @@ pub(crate) fn provision(args: &ProvisionArgs) -> Exit {
 async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Failure> {
     // Taken over before anything is begun, so that no cancellation is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
-    let inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
-    let common = inputs.common.clone();
-    let (config, file) = load(&common, environment)?;
-    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
+    let Loaded { common, config, file } = load(&inputs.common, environment)?;
+    let config = config?;
+    inputs.common = common.clone();
     let config = config.as_ref();
+    let plans = Plans { common: &common, config, file: &file, environment };
     house::visit(&plans, Wish { inputs, config, environment, signals }).await?
 }
 

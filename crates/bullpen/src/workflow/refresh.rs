@@ -69,14 +69,18 @@ fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> 
         runner_version: inputs.runner_version.clone(),
     };
     let forge = house.stack.ports.forge();
-    let every = inputs.token_refresh.unwrap_or(TOKENS_EVERY);
     Desired {
         classes: inputs.classes.clone().unwrap_or_else(|| house.classes.clone()),
         parameters,
-        tokens_every: forge.manages().then_some(every),
+        tokens_every: tokens_every(forge, inputs.token_refresh),
         reads_runs: forge.reads(),
         manages_runners: forge.manages(),
     }
+}
+
+/// How old kept tokens may become; none are kept by whoever cannot get any.
+pub(crate) fn tokens_every(forge: &Door, said: Option<Duration>) -> Option<Duration> {
+    forge.manages().then_some(said.unwrap_or(TOKENS_EVERY))
 }
 
 async fn rehearse<P: Ports>(house: &House<P>, desired: &Desired) -> (Vec<StepReport>, Vec<String>) {

@@ -10,10 +10,10 @@ use bullpen_core::ports::{Fault, Fleet as _, Machine, MachineState, Ports, Queue
 use bullpen_engine::reconcile::live_records;
 use serde_json::{Value, json};
 
-use super::{Failure, told, visit};
+use super::{Failure, told};
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
-use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs};
+use crate::house::{self, Door, Errand, House, Plans};
+use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, files};
 use crate::render;
 
 /// Shows machines, who owns them, and queues.
@@ -34,7 +34,10 @@ pub(super) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
         let hint = "`bullpen refresh` makes one; --state names another directory";
         return Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) });
     }
-    visit(&common, environment, errand(common.stack.json)).await
+    // Whoever only looks needs no credential, and none is read.
+    let (config, file) = (files::config(&common.stack)?, files::stack(&common.stack, environment)?);
+    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    house::visit(&plans, errand(common.stack.json)).await?
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {

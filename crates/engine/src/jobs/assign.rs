@@ -332,13 +332,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 Ok(Attended::Done)
             }
             Outcome::Nothing(setback) => {
-                self.service.note_set_back(&setback);
+                self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
                 let event = Event::SetBack { worker, setback, at, not_before };
                 self.set_back(&event, next).await
             }
             Outcome::Unused(held, setback) => {
-                self.service.note_set_back(&setback);
+                self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
                 let event = Event::Freed { held, setback, at, not_before };
                 self.set_back(&event, next).await

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bullpen_core::ids::JobId;
 use bullpen_core::job::{End, How, Job, Life, Phase, Reason, Setback};
 use bullpen_core::ports::Ports;
 
@@ -52,12 +53,14 @@ impl<P: Ports, J> Service<'_, P, J> {
     pub(super) fn note_listens(&self, job: &Job, how: How) {
         if let Some(queued) = job.known.queued_at() {
             let waited = self.stack.now().since(queued);
+            tracing::info!(job_id = %job.id, ?how, ?waited, "its runner listens");
             (self.watch)(&Noted::Listens { how, waited });
         }
     }
 
     /// An attempt came to nothing.
-    pub(super) fn note_set_back(&self, setback: &Setback) {
+    pub(super) fn note_set_back(&self, job: &JobId, setback: &Setback) {
+        tracing::info!(job_id = %job, code = setback.code(), %setback, "set back");
         (self.watch)(&Noted::SetBack(setback.clone()));
     }
 
@@ -75,6 +78,7 @@ impl<P: Ports, J> Service<'_, P, J> {
                 End::Cancelled => Ending::Cancelled,
                 End::Failed(reason) => Ending::Failed(reason.clone()),
             };
+            tracing::info!(job_id = %after.id, ?ending, "a job is over");
             (self.watch)(&Noted::Ended(ending));
         }
     }

@@ -1,0 +1,200 @@
+//! What one process has counted, and what there is in its stack, as Prometheus reads it.
+//!
+//! Counters and waits are this process's own, to be added up over replicas; machines and queues are
+//! the stack's, the same at every replica, and are asked for at most every [`FRESH`].
+//!
+//! Not here: noticing what is counted (`bullpen_engine::jobs::note`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bullpen_core::job::How;
+use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
+use bullpen_engine::Stack;
+use bullpen_engine::jobs::note::Ending;
+use bullpen_engine::jobs::{Noted, dead_letter_queue, launch_queue, pool_queue};
+use bullpen_engine::reconcile::live_records;
+use hyper::StatusCode;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tokio::sync::Mutex;
+
+/// The content type of what [`Metrics::text`] returns.
+pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How old what is known of the stack may be: looking reads every record.
+const FRESH: Duration = Duration::from_secs(15);
+/// From a warm machine to an hour.
+const BUCKETS_S: [f64; 15] =
+    [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStatus {
+    status: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByHow {
+    how: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByEnd {
+    end: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+struct OfClass {
+    class: String,
+    state: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfQueue {
+    queue: String,
+}
+
+/// Everything that is counted.
+pub(super) struct Metrics {
+    registry: Registry,
+    webhooks: Family<ByStatus, Counter>,
+    assigned: Family<ByHow, Counter>,
+    setbacks: Family<ByReason, Counter>,
+    ended: Family<ByEnd, Counter>,
+    waited: Family<ByHow, Histogram>,
+    startup: Histogram,
+    instances: Family<OfClass, Gauge>,
+    queued: Family<OfQueue, Gauge>,
+    /// When the stack was looked at, by the process's own clock.
+    looked: Mutex<Option<Duration>>,
+}
+
+fn waits() -> Histogram {
+    Histogram::new(BUCKETS_S)
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub(super) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("bullpen"),
+            webhooks: Family::default(),
+            assigned: Family::default(),
+            setbacks: Family::default(),
+            ended: Family::default(),
+            waited: Family::new_with_constructor(waits),
+            startup: waits(),
+            instances: Family::default(),
+            queued: Family::default(),
+            looked: Mutex::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let known = &mut self.registry;
+        known.register("webhooks", "Deliveries by the status of our answer", self.webhooks.clone());
+        let help = "Jobs whose runner listens, by how its machine was come by";
+        known.register("jobs_assigned", help, self.assigned.clone());
+        let help = "Attempts at a job that came to nothing, by reason";
+        known.register("job_setbacks", help, self.setbacks.clone());
+        let help = "Jobs that are over, by how they ended, and if we gave them up, why";
+        known.register("jobs_ended", help, self.ended.clone());
+        let help = "From GitHub's queueing to a runner that listens: our share of the wait";
+        known.register("job_wait_seconds", help, self.waited.clone());
+        let help = "From queued to started, both by GitHub's clock";
+        known.register("job_startup_seconds", help, self.startup.clone());
+        let help = "Machines of the stack, by class and state";
+        known.register("instances", help, self.instances.clone());
+        let help = "Messages in the stack's queues, received ones among them";
+        known.register("queue_messages", help, self.queued.clone());
+    }
+
+    /// A delivery was answered.
+    pub(super) fn webhook(&self, status: StatusCode) {
+        self.webhooks.get_or_create(&ByStatus { status: status.as_u16().into() }).inc();
+    }
+
+    /// Something was done about a job.
+    pub(super) fn note(&self, noted: &Noted) {
+        match noted {
+            Noted::Listens { how, waited } => {
+                let how = ByHow { how: word(*how) };
+                self.assigned.get_or_create(&how).inc();
+                self.waited.get_or_create(&how).observe(waited.as_secs_f64());
+            }
+            Noted::SetBack(setback) => {
+                self.setbacks.get_or_create(&ByReason { reason: setback.code() }).inc();
+            }
+            Noted::Started { waited } => self.startup.observe(waited.as_secs_f64()),
+            Noted::Ended(ending) => {
+                let (end, reason) = match ending {
+                    Ending::Completed => ("completed", ""),
+                    Ending::Cancelled => ("cancelled", ""),
+                    Ending::Failed(reason) => ("failed", reason.code()),
+                };
+                self.ended.get_or_create(&ByEnd { end, reason }).inc();
+            }
+        }
+    }
+
+    /// Everything, as text. What cannot be asked for now stays as it was.
+    pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>) -> String {
+        if let Err(fault) = self.look(stack).await {
+            tracing::info!(%fault, "the stack's gauges are old");
+        }
+        let mut all = String::new();
+        // Writing into a text does not fail.
+        let _ = text::encode(&mut all, &self.registry);
+        all
+    }
+
+    async fn look<P: Ports>(&self, stack: &Stack<P>) -> Result<(), Fault> {
+        let mut looked = self.looked.lock().await;
+        let now = stack.ports.clock().monotonic();
+        if looked.is_some_and(|at| now.saturating_sub(at) < FRESH) {
+            return Ok(());
+        }
+        let mut counts: BTreeMap<OfClass, i64> = BTreeMap::new();
+        for record in live_records(stack).await? {
+            let class = record.facts.class.to_string();
+            let state = record.state.name().as_str().to_owned();
+            *counts.entry(OfClass { class, state }).or_default() += 1;
+        }
+        // A state that nobody is in any more must not keep its last number.
+        self.instances.clear();
+        for (of, count) in counts {
+            self.instances.get_or_create(&of).set(count);
+        }
+        for (queue, name) in [
+            ("pool", pool_queue(stack)),
+            ("launch", launch_queue(stack)),
+            ("dead-letters", dead_letter_queue(stack)),
+        ] {
+            let depth = stack.ports.queues().depth(&name).await?;
+            let total = i64::try_from(depth.total()).unwrap_or(i64::MAX);
+            self.queued.get_or_create(&OfQueue { queue: queue.to_owned() }).set(total);
+        }
+        *looked = Some(now);
+        Ok(())
+    }
+}
+
+const fn word(how: How) -> &'static str {
+    match how {
+        How::Created => "created",
+        How::Continued => "continued",
+        How::Reused => "reused",
+        How::Picked => "picked",
+    }
+}

@@ -1,0 +1,371 @@
+//! `bullpen serve`: webhooks in, a runner for every job, until it is told to end.
+//!
+//! One process does everything, or the roles that it is given; replicas share a ledger and may be
+//! many. When it is told to end it takes nothing new on, finishes what it can in its time, and hands
+//! the rest back; webhooks are taken to the last moment. Told twice, it ends at once: whatever it
+//! leaves is found.
+//!
+//! Not here: serving jobs (`bullpen_engine::jobs`), or keeping a stack in order
+//! (`bullpen_engine::refresh`).
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+
+use bullpen_core::class::RunnerClass;
+use bullpen_core::config::{Config, Stack as StackFile};
+use bullpen_core::parameters::Parameters;
+use bullpen_core::ports::{Clock as _, JobForge, Ports};
+use bullpen_engine::Stack;
+use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
+use bullpen_engine::refresh::Desired;
+use bullpen_github::webhook::Secrets;
+use futures_util::future::join;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::exit::Exit;
+use crate::house::{self, Door, Errand, House, Plans};
+use crate::inputs::{CommonArgs, CommonInputs, Environment, UsageError, files};
+use crate::render;
+use crate::signals::{Ending, Signals};
+use crate::workflow::{Failure, Loaded, load, tokens_every, told};
+
+mod admin;
+mod configuration;
+mod http;
+mod metrics;
+mod webhook;
+
+use admin::Admin;
+use configuration::Configuration;
+use metrics::Metrics;
+use webhook::Webhooks;
+
+/// The region of a stack whose machines are processes.
+const LOCAL: &str = "local";
+/// Where the secrets are if `bullpen.toml` does not say.
+const SECRET: &str = "BULLPEN_WEBHOOK_SECRET";
+const SECRET_BEFORE: &str = "BULLPEN_WEBHOOK_SECRET_PREVIOUS";
+
+/// What is served, and where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Where webhooks are taken [default: listeners.webhook of bullpen.toml, 0.0.0.0:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) webhook: Option<SocketAddr>,
+    /// Where health and metrics are [default: listeners.admin of bullpen.toml, 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// What this process does; others may do the rest
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Role::Webhook, Role::Jobs, Role::Pools])]
+    pub(crate) roles: Vec<Role>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// A part of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Role {
+    /// Takes webhooks and makes them durable
+    Webhook,
+    /// Gives waiting jobs their runners, and finds those that nobody announced
+    Jobs,
+    /// Keeps the stack in order: what `refresh` does, again and again
+    Pools,
+}
+
+/// Serves.
+pub(crate) fn serve(args: &ServeArgs) -> Exit {
+    told(async |environment| Box::pin(run(args, environment)).await)
+}
+
+async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failure> {
+    // Taken over before anything is begun, so that no end is missed.
+    let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let common = CommonInputs::read(&args.common, environment)?;
+    let Loaded { common, file, .. } = load(&common, environment)?;
+    let place = Place::of(args, &file, environment)?;
+    let plans = Plans { common: &common, config: None, file: &file, environment };
+    let opening = Opening { place, common: &common, file: &file };
+    house::visit(&plans, Serving { opening, signals }).await?
+}
+
+/// Where it listens, and what it asks for there.
+pub(crate) struct Place {
+    roles: Vec<Role>,
+    webhook: SocketAddr,
+    admin: SocketAddr,
+    secrets: Option<Secrets>,
+    token: Option<Secrets>,
+}
+
+impl Place {
+    /// What arguments, file and environment say.
+    pub(crate) fn of(
+        args: &ServeArgs,
+        file: &StackFile,
+        environment: &Environment,
+    ) -> Result<Self, UsageError> {
+        let listeners = &file.listeners;
+        let admin = args.admin.unwrap_or(listeners.admin);
+        let takes = args.roles.contains(&Role::Webhook);
+        let token = listeners.admin_token.as_ref();
+        let token = token.map(|at| files::secret("listeners.admin-token", at, environment));
+        let token = token.transpose()?;
+        if token.is_none() && !admin.ip().is_loopback() {
+            return Err(UsageError::new(format!(
+                "--admin: {admin} is reachable from outside without listeners.admin-token; name one \
+                 in bullpen.toml, or listen on 127.0.0.1"
+            )));
+        }
+        let checked = |token| Secrets::new(&token, None);
+        let token = token.map(checked).transpose();
+        Ok(Self {
+            roles: args.roles.clone(),
+            webhook: args.webhook.unwrap_or(listeners.webhook),
+            admin,
+            secrets: if takes { Some(secrets(file, environment)?) } else { None },
+            token: token.map_err(|error| UsageError::new(error.to_string()))?,
+        })
+    }
+
+    fn does(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+}
+
+/// What webhooks are signed with: where `bullpen.toml` says, else in the environment.
+fn secrets(file: &StackFile, environment: &Environment) -> Result<Secrets, UsageError> {
+    let named = file.github.webhook_secrets.iter();
+    let named = named.map(|at| files::secret("github.webhook-secrets", at, environment));
+    let mut secrets = named.collect::<Result<Vec<_>, _>>()?;
+    if secrets.is_empty() {
+        let set = [SECRET, SECRET_BEFORE].map(|name| environment.get(name)).into_iter().flatten();
+        secrets.extend(set.map(|text| bullpen_core::mailbox::Secret::new(text.trim())));
+    }
+    let [current, before @ ..] = secrets.as_slice() else {
+        return Err(UsageError::new(format!(
+            "there is no webhook secret: set {SECRET}, or name one as github.webhook-secrets in \
+             bullpen.toml; without it anybody could start machines"
+        )));
+    };
+    Secrets::new(current, before.first()).map_err(|error| UsageError::new(error.to_string()))
+}
+
+/// A service that is about to begin.
+struct Serving<'a> {
+    opening: Opening<'a>,
+    signals: Signals,
+}
+
+impl Errand for Serving<'_> {
+    type Outcome = Result<Exit, Failure>;
+
+    #[cfg(feature = "aws")]
+    fn makes_stores(&self) -> bool {
+        true
+    }
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let Self { opening, mut signals } = self;
+        let told: Cell<Option<Ending>> = Cell::new(None);
+        let (stop, mut stopped) = watch::channel(false);
+        let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+        let listening = async {
+            told.set(Some(signals.next().await));
+            render::talk(
+                "draining: what has begun is finished or handed back; again to end at once",
+            );
+            stop.send_replace(true);
+            told.set(Some(signals.next().await));
+        };
+        tokio::select! {
+            biased;
+            served = Box::pin(serve_in(&house, opening, announce, stopped)) => served?,
+            () = listening => {}
+        }
+        Ok(told.get().map_or(Exit::Done, Ending::exit))
+    }
+}
+
+/// One line of data, for whoever started it: it listens from now on.
+fn announce(addresses: &Addresses) {
+    let webhook = addresses.webhook.map(|at| format!("http://{at}{}", webhook::PATH));
+    let admin = format!("http://{}", addresses.admin);
+    render::data(&json!({"webhook": webhook, "admin": admin}).to_string());
+}
+
+/// What a service is opened with.
+pub(crate) struct Opening<'a> {
+    /// Where it listens.
+    pub(crate) place: Place,
+    /// What it was told.
+    pub(crate) common: &'a CommonInputs,
+    /// `bullpen.toml`.
+    pub(crate) file: &'a StackFile,
+}
+
+/// Where it listens in truth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    /// For webhooks, if it takes any.
+    pub(crate) webhook: Option<SocketAddr>,
+    /// For the operator.
+    pub(crate) admin: SocketAddr,
+}
+
+/// Serves in a house until `stop`, and drains.
+pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
+    house: &House<P>,
+    opening: Opening<'_>,
+    ready: impl FnOnce(&Addresses),
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let Opening { place, common, file } = opening;
+    let stack = &house.stack;
+    let github = stack.ports.forge().manager().ok_or_else(no_credential)?;
+    let doors = Doors::open(&place).await?;
+    let made = ensure_queues(stack).await;
+    made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
+    let metrics = Metrics::new();
+    let note = |noted: &Noted| metrics.note(noted);
+    let configured = Configured::new(file, &house.parameters);
+    let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
+    let mut configuration = Configuration::of(&common.stack, &common.github);
+    configured.look(&mut configuration, &service).await;
+    ready(&doors.addresses()?);
+    let duties = duties(&place, house);
+    let (close, closing) = watch::channel(false);
+    let work = async {
+        run_jobs(&service, &duties, || configured.desired(stack), stop).await;
+        close.send_replace(true);
+    };
+    let listening = doors.answer(&service, &metrics, place, closing);
+    tokio::select! {
+        biased;
+        ((), ()) = join(Box::pin(work), Box::pin(listening)) => {}
+        () = watching(&service, &configured, configuration) => {}
+    }
+    Ok(())
+}
+
+fn no_credential() -> Failure {
+    let what = "serving needs a credential for GitHub, and whose runners they are".to_owned();
+    let hint = "give --repository, and --github-token or --app-id with --app-key, or name them in \
+                bullpen.toml";
+    Failure { exit: Exit::Usage, what, hint: Some(hint.to_owned()) }
+}
+
+fn duties<P: Ports>(place: &Place, house: &House<P>) -> Duties {
+    let repositories = house.repository.iter().cloned().collect();
+    Duties { jobs: place.does(Role::Jobs), upkeep: place.does(Role::Pools), repositories }
+}
+
+/// Looks at the configuration for as long as it serves.
+async fn watching<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    configured: &Configured<'_>,
+    mut configuration: Configuration,
+) {
+    loop {
+        service.stack.ports.clock().sleep(configuration::EVERY).await;
+        configured.look(&mut configuration, service).await;
+    }
+}
+
+/// What is configured now, as the engine needs it.
+struct Configured<'a> {
+    file: &'a StackFile,
+    parameters: &'a Parameters,
+    classes: RefCell<Vec<RunnerClass>>,
+}
+
+impl<'a> Configured<'a> {
+    fn new(file: &'a StackFile, parameters: &'a Parameters) -> Self {
+        let classes = RefCell::new(house::classes(None, parameters));
+        Self { file, parameters, classes }
+    }
+
+    fn settings(&self, config: Option<Config>) -> Settings {
+        let region = self.file.aws.region.as_deref().unwrap_or(LOCAL);
+        Settings::new(&self.file.env, region, config)
+    }
+
+    /// Takes what is new and good over.
+    async fn look<P: Ports, J: JobForge>(
+        &self,
+        configuration: &mut Configuration,
+        service: &Service<'_, P, J>,
+    ) {
+        if let Some(config) = configuration.look(service.forge).await {
+            self.classes.replace(house::classes(Some(&config), self.parameters));
+            service.configure(self.settings(Some(config)));
+        }
+    }
+
+    fn desired<P: Ports<Forge = Door>>(&self, stack: &Stack<P>) -> Desired {
+        let forge = stack.ports.forge();
+        Desired {
+            classes: self.classes.borrow().clone(),
+            parameters: Parameters::default(),
+            tokens_every: tokens_every(forge, None),
+            reads_runs: forge.reads(),
+            manages_runners: forge.manages(),
+        }
+    }
+}
+
+/// The listeners.
+struct Doors {
+    webhook: Option<TcpListener>,
+    admin: TcpListener,
+}
+
+impl Doors {
+    async fn open(place: &Place) -> Result<Self, Failure> {
+        let webhook =
+            if place.does(Role::Webhook) { Some(bind(place.webhook).await?) } else { None };
+        Ok(Self { webhook, admin: bind(place.admin).await? })
+    }
+
+    fn addresses(&self) -> Result<Addresses, Failure> {
+        let of = |listener: &TcpListener| {
+            listener.local_addr().map_err(|error| Failure::new(Exit::Failed, &error))
+        };
+        Ok(Addresses {
+            webhook: self.webhook.as_ref().map(of).transpose()?,
+            admin: of(&self.admin)?,
+        })
+    }
+
+    async fn answer<P: Ports, J: JobForge>(
+        &self,
+        service: &Service<'_, P, J>,
+        metrics: &Metrics,
+        place: Place,
+        closing: watch::Receiver<bool>,
+    ) {
+        let clock = service.stack.ports.clock();
+        let admin = Admin { service, metrics, token: place.token };
+        let admin = async |request| admin.answer(request).await;
+        let webhooks = async {
+            if let (Some(listener), Some(secrets)) = (&self.webhook, place.secrets) {
+                let webhooks = Webhooks::new(service, secrets, metrics);
+                let answer = async |request| webhooks.answer(request).await;
+                http::listen(listener, clock, closing.clone(), answer).await;
+            }
+        };
+        join(webhooks, http::listen(&self.admin, clock, closing.clone(), admin)).await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| Failure {
+        exit: Exit::Failed,
+        what: format!("could not listen on {address}: {error}"),
+        hint: Some(
+            "is another process there? --webhook and --admin name other addresses".to_owned(),
+        ),
+    })
+}
