@@ -1,8 +1,8 @@
 //! The log: what the engine notes while it works, for whoever looks for a cause later.
 //!
 //! `BULLPEN_LOG` says how much: `off`, `error`, `warn`, `info`, `debug` or `trace`. Commands keep
-//! silent unless it is set; what nobody watches, agents and supervisors, notes at `info` into the log
-//! beside its machine.
+//! silent unless it is set; what nobody watches, the service, agents and supervisors, notes at `info`.
+//! `BULLPEN_LOG_FORMAT=json` makes every line an object, for machines to read.
 //!
 //! Not here: what people are told (`render`).
 
@@ -13,6 +13,9 @@ use crate::inputs::Environment;
 /// The variable that says how much.
 const VARIABLE: &str = "BULLPEN_LOG";
 
+/// The variable that says how lines look.
+const FORMAT: &str = "BULLPEN_LOG_FORMAT";
+
 /// Begins to note, this much unless the environment says otherwise.
 pub(crate) fn begin(environment: &Environment, unless_said: LevelFilter) {
     let said = environment.get(VARIABLE).and_then(|text| text.parse::<LevelFilter>().ok());
@@ -21,8 +24,14 @@ pub(crate) fn begin(environment: &Environment, unless_said: LevelFilter) {
         return;
     }
     let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let lines = lines.with_ansi(false).with_target(false);
+    let begun = if environment.get(FORMAT).is_some_and(|format| format == "json") {
+        lines.json().flatten_event(true).try_init()
+    } else {
+        lines.try_init()
+    };
     // A second subscriber is refused, and the first goes on.
-    if lines.with_ansi(false).with_target(false).try_init().is_err() {
+    if begun.is_err() {
         tracing::debug!("the log has begun already");
     }
 }

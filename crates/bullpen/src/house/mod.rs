@@ -15,6 +15,7 @@ use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
+use bullpen_core::mailbox::Secret;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
 use bullpen_core::ports::{Clock as _, Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
@@ -126,7 +127,7 @@ pub(crate) enum NoHouse {
     #[error("GitHub cannot be spoken to")]
     Github(#[from] BadSettings),
     /// The App's key is none.
-    #[error("--app-key cannot be used")]
+    #[error("the App's key cannot be used")]
     Key(#[from] BadKey),
     /// AWS cannot be used as it is configured, or its tables cannot.
     #[cfg(feature = "aws")]
@@ -319,7 +320,11 @@ fn door(
     kept: Option<KeptTokens>,
     clock: &Arc<SystemClock>,
 ) -> Result<Door, NoHouse> {
-    let client = |login: Login| -> Result<Option<GitHub<SystemClock>>, NoHouse> {
+    let app = |id: u64, key: &Secret| -> Result<App, NoHouse> {
+        let key = AppKey::from_pem(key.reveal())?;
+        Ok(App { id: id.to_string(), key, installation: None })
+    };
+    let client = |login: Login, more: Vec<App>| -> Result<Option<GitHub<SystemClock>>, NoHouse> {
         let Some(scope) = &inputs.scope else { return Ok(None) };
         let scope = match scope {
             Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
@@ -328,18 +333,20 @@ fn door(
         // Runners are `<stack>-<instance>-<generation>`; another stack may begin with our name.
         let mut settings = Settings::new(scope, login, &format!("{stack}-"));
         settings.base_url.clone_from(&inputs.api_url);
+        settings.more_apps = more;
         Ok(Some(GitHub::new(&settings, Arc::clone(clock))?))
     };
     let manager = match &inputs.credential {
         None => None,
-        Some(Credential::Token(token)) => client(Login::Token(token.clone()))?,
+        Some(Credential::Token(token)) => client(Login::Token(token.clone()), Vec::new())?,
         Some(Credential::App { id, key }) => {
-            let key = AppKey::from_pem(files::app_key(key)?.reveal())?;
-            client(Login::App(App { id: id.to_string(), key, installation: None }))?
+            let more = inputs.more_apps.iter().map(|(id, key)| app(*id, key));
+            let more = more.collect::<Result<_, _>>()?;
+            client(Login::App(app(*id, &files::app_key(key)?)?), more)?
         }
     };
     let reader = match &inputs.run_reader {
-        Some(token) => client(Login::Token(token.clone()))?,
+        Some(token) => client(Login::Token(token.clone()), Vec::new())?,
         None => None,
     };
     Ok(Door::new(manager, reader, kept, Arc::clone(clock)))

@@ -101,6 +101,8 @@ pub(crate) struct GithubInputs {
     pub(crate) server_url: String,
     /// As whom; none if `refresh` keeps tokens in the ledger.
     pub(crate) credential: Option<Credential>,
+    /// More Apps that may do the same, and their keys.
+    pub(crate) more_apps: Vec<(u64, Secret)>,
     /// The workflow's own token, which only reads runs.
     pub(crate) run_reader: Option<Secret>,
     /// Where the runner program is.
@@ -121,6 +123,7 @@ impl GithubInputs {
             api_url: api.map_or_else(|| Ok(API.to_owned()), |given| address(&given))?,
             server_url: server.map_or_else(|| Ok(SERVER.to_owned()), |given| address(&given))?,
             credential: credential(args, reader)?,
+            more_apps: Vec::new(),
             run_reader: run_reader.map(|given| secret_word(&given)).transpose()?,
             runner_dir: runner_dir.map(|given| path(&given)).transpose()?,
         })
@@ -145,6 +148,10 @@ impl GithubInputs {
                 }
                 Some(GithubCredential::App { id, private_key }) => {
                     let key = files::secret("github.private-key", private_key, environment)?;
+                    for (id, place) in &section.more_apps {
+                        let key = files::secret("github.more-apps", place, environment)?;
+                        self.more_apps.push((*id, key));
+                    }
                     Some(Credential::App { id: *id, key: AppKey::Text(key) })
                 }
                 None => None,
@@ -161,7 +168,8 @@ impl GithubInputs {
             }
             Some(Credential::App { key: AppKey::File(_), .. }) | None => None,
         };
-        credential.into_iter().chain(&self.run_reader).collect()
+        let more = self.more_apps.iter().map(|(_, key)| key);
+        credential.into_iter().chain(&self.run_reader).chain(more).collect()
     }
 }
 

@@ -108,7 +108,7 @@ impl Configuration {
     fn judge(&self, text: &str) -> Option<Config> {
         let (config, findings) = runs_on::read(text.as_bytes()).into_parts();
         let place = self.place();
-        for finding in findings.iter() {
+        for finding in &findings {
             let (line, column) = (finding.mark.line, finding.mark.column);
             let said = &finding.message;
             if finding.severity == Severity::Error {

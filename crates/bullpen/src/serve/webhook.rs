@@ -14,7 +14,7 @@ use bullpen_engine::jobs::{self, Service};
 use bullpen_github::webhook::{
     DONE, Event, Head, JobEvent, Refusal, Secrets, Verdict, admit, judge,
 };
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
@@ -100,7 +100,7 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
         let read = Limited::new(body, WEBHOOK_BODY_BYTES_MAX).collect();
         tokio::select! {
             biased;
-            read = read => read.map(|read| read.to_bytes()).map_err(|error| {
+            read = read => read.map(Collected::to_bytes).map_err(|error| {
                 if error.is::<LengthLimitError>() { Unread::TooLarge } else { Unread::Broken }
             }),
             () = self.service.stack.ports.clock().sleep(BODY_WITHIN) => Err(Unread::Slow),

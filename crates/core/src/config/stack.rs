@@ -125,6 +125,8 @@ pub struct Github {
     pub url: String,
     /// As whom.
     pub credential: Option<GithubCredential>,
+    /// More Apps that may do the same, by number, and where their keys are.
+    pub more_apps: BTreeMap<u64, SecretRef>,
     /// What deliveries are signed with; two while one replaces the other.
     pub webhook_secrets: Vec<SecretRef>,
 }

@@ -121,6 +121,8 @@ struct Github {
     private_key: Option<SecretRef>,
     /// A personal access token.
     token: Option<SecretRef>,
+    /// More Apps with the same rights, by number, and where their keys are.
+    more_apps: Option<BTreeMap<String, SecretRef>>,
     /// What webhook deliveries are signed with; two while one replaces the other.
     webhook_secrets: Option<OneOrMany<SecretRef>>,
 }

@@ -194,3 +194,44 @@ fn files_that_cannot_be_read_are_named() {
     let said = files::stack(&inputs, &Environment::new()).unwrap_err().to_string();
     assert!(said.contains("/no/such.toml"), "{said}");
 }
+
+/// What `common` and `bullpen.toml` say together about GitHub.
+fn completed(toml: &str, flags: &[&str], pairs: &[(&str, &str)]) -> Result<GithubInputs, String> {
+    let environment = variables(pairs);
+    let (stack, findings) =
+        bullpen_core::config::stack::read(toml.as_bytes(), &environment).into_parts();
+    let github = stack.unwrap_or_else(|| panic!("{findings:?}")).github;
+    let given = common(flags, pairs)?.github;
+    given.completed_by(&github, &environment).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_not_given_is_as_the_stack_says() {
+    let app = "[github]\nurl = \"https://ghe.example\"\napp-id = 7\nprivate-key = \"env:KEY\"\n\
+               more-apps = { 8 = \"env:KEY\" }\n";
+    let github = completed(app, &[], &[("KEY", KEY)]).unwrap();
+    assert_eq!(github.api_url, "https://ghe.example/api/v3");
+    assert_eq!(github.server_url, "https://ghe.example");
+    let key = Secret::new(KEY.trim());
+    let as_app = Credential::App { id: 7, key: AppKey::Text(key.clone()) };
+    assert_eq!(github.credential, Some(as_app));
+    assert_eq!(github.more_apps, [(8, key.clone())]);
+    assert_eq!(github.secrets(), [&key, &key]);
+
+    // What is given wins, and then nobody asks for what the file names.
+    let given = ["--github-token", "pat", "--api-url", "https://other.example/api/v3"];
+    let github = completed(app, &given, &[]).unwrap();
+    assert_eq!(github.api_url, "https://other.example/api/v3");
+    assert_eq!(github.credential, Some(Credential::Token(Secret::new("pat"))));
+
+    let said = completed(app, &[], &[]).unwrap_err();
+    assert_eq!(said, "github.private-key: the variable KEY is not set");
+    let token = |place: &str| format!("[github]\ntoken = \"{place}\"\n");
+    let said = completed(&token("env:EMPTY"), &[], &[("EMPTY", " ")]).unwrap_err();
+    assert_eq!(said, "github.token: env:EMPTY is empty");
+    let said = completed(&token("file:/no/such"), &[], &[]).unwrap_err();
+    assert!(said.starts_with("could not read /no/such"), "{said}");
+    let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/bullpen/token";
+    let said = completed(&token(arn), &[], &[]).unwrap_err();
+    assert!(said.contains("hand it in as env:NAME or file:/path"), "{said}");
+}

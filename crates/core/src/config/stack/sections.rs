@@ -35,6 +35,7 @@ pub const GITHUB: Shape = Shape {
         used("app-id"),
         used("private-key"),
         used("token"),
+        used("more-apps"),
         used("webhook-secrets"),
     ],
 };
@@ -167,6 +168,7 @@ pub(super) fn github(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Gi
         return Github {
             url: URL_DEFAULT.to_owned(),
             credential: None,
+            more_apps: BTreeMap::new(),
             webhook_secrets: Vec::new(),
         };
     };
@@ -181,9 +183,12 @@ pub(super) fn github(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Gi
         }
         Some(url.trim_end_matches('/').to_owned())
     });
+    let credential = credential(fields, findings);
+    let more_apps = more_apps(fields, credential.as_ref(), findings);
     Github {
         url: url.unwrap_or_else(|| URL_DEFAULT.to_owned()),
-        credential: credential(fields, findings),
+        credential,
+        more_apps,
         webhook_secrets: webhook_secrets(fields, findings),
     }
 }
@@ -213,6 +218,43 @@ fn credential(fields: &Fields<'_>, findings: &mut Findings) -> Option<GithubCred
             None
         }
     }
+}
+
+/// Apps beside the first: each has a budget of its own at GitHub.
+fn more_apps(
+    fields: &Fields<'_>,
+    first: Option<&GithubCredential>,
+    findings: &mut Findings,
+) -> BTreeMap<u64, SecretRef> {
+    let key = "more-apps";
+    let mut apps = BTreeMap::new();
+    let Some(node) = fields.get(key) else { return apps };
+    let of_first = match first {
+        Some(GithubCredential::App { id, .. }) => Some(*id),
+        Some(GithubCredential::Token(_)) | None => {
+            let message = "`more-apps` needs `app-id` and `private-key` beside it";
+            findings.error(node.mark, "missing-key", message);
+            None
+        }
+    };
+    for entry in entries(node, key, findings) {
+        match entry.key.parse().ok().filter(|id: &u64| *id > 0) {
+            Some(id) if Some(id) == of_first => {
+                let message = format!("App {id} is there twice");
+                findings.error(entry.mark, "duplicate-value", message);
+            }
+            Some(id) => {
+                if let Some(place) = secret::read(&entry.node, key, findings) {
+                    apps.insert(id, place);
+                }
+            }
+            None => {
+                let message = format!("{} is not the number of an App", shown(&entry.key));
+                findings.error(entry.mark, "bad-id", message);
+            }
+        }
+    }
+    apps
 }
 
 fn app_id(node: &Node, findings: &mut Findings) -> Option<u64> {
