@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::config::Config;
 use bullpen_core::config::runs_on;
 use bullpen_core::ids::Repository;
-use bullpen_core::ports::{Fault, FileRead, JobForge};
+use bullpen_core::ports::{FileRead, JobForge};
 use bullpen_core::severity::Severity;
 
 use crate::inputs::{GithubInputs, Scope, StackInputs};
@@ -64,9 +64,8 @@ impl Configuration {
     /// A configuration that is new since the last look and good; what is broken is said loudly, and
     /// what was configured stays.
     pub(super) async fn look(&mut self, forge: &impl JobForge) -> Option<Config> {
-        let first = self.seen.is_none();
         let read = match &self.source {
-            Source::Nowhere => return self.nothing(first),
+            Source::Nowhere => FileRead::Absent,
             Source::File(path) => match fs::read_to_string(path) {
                 Ok(text) => FileRead::Read { text, tag: None },
                 Err(error) => {
@@ -78,11 +77,19 @@ impl Configuration {
                 let tag = self.seen.as_ref().and_then(|seen| seen.tag.as_deref());
                 match forge.file(repository, PATH, tag).await {
                     Ok(read) => read,
-                    Err(fault) => return unread(repository, &fault),
+                    Err(fault) => {
+                        tracing::warn!(%repository, %fault, "could not ask for the configuration");
+                        return None;
+                    }
                 }
             }
         };
+        self.take(read)
+    }
+
+    fn take(&mut self, read: FileRead) -> Option<Config> {
         match read {
+            FileRead::Unchanged => None,
             FileRead::Read { text, .. } if self.seen.as_ref().is_some_and(|it| it.text == text) => {
                 None
             }
@@ -91,18 +98,13 @@ impl Configuration {
                 self.seen = Some(Seen { text, tag });
                 config
             }
-            FileRead::Unchanged => None,
-            FileRead::Absent => self.nothing(first),
+            // One that was there and is not any more stays what is configured.
+            FileRead::Absent if self.seen.is_some() => None,
+            FileRead::Absent => {
+                self.seen = Some(Seen { text: String::new(), tag: None });
+                Some(Config::default())
+            }
         }
-    }
-
-    /// There is no configuration: the defaults serve, unless there was one.
-    fn nothing(&mut self, first: bool) -> Option<Config> {
-        if !first {
-            return None;
-        }
-        self.seen = Some(Seen { text: String::new(), tag: None });
-        Some(Config::default())
     }
 
     fn judge(&self, text: &str) -> Option<Config> {
@@ -132,7 +134,46 @@ impl Configuration {
     }
 }
 
-fn unread(repository: &Repository, fault: &Fault) -> Option<Config> {
-    tracing::warn!(%repository, %fault, "could not ask for the configuration");
-    None
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "runners:\n  large:\n    cpu: 2\n    ram: 4\n";
+
+    fn read(text: &str) -> FileRead {
+        FileRead::Read { text: text.to_owned(), tag: Some("tag".to_owned()) }
+    }
+
+    fn configuration() -> Configuration {
+        Configuration { source: Source::Nowhere, seen: None }
+    }
+
+    #[test]
+    fn what_is_new_and_good_is_taken_once() {
+        let mut configuration = configuration();
+        let first = configuration.take(read(GOOD)).unwrap();
+        assert_eq!(first.runners.len(), 1);
+        assert!(configuration.take(read(GOOD)).is_none(), "nothing is new");
+        assert!(configuration.take(FileRead::Unchanged).is_none());
+        let second = configuration.take(read(&GOOD.replace("large", "small"))).unwrap();
+        assert!(second.runners.keys().all(|name| name.as_str() == "small"));
+    }
+
+    #[test]
+    fn a_broken_one_is_not_used_and_the_next_good_one_is() {
+        let mut configuration = configuration();
+        assert!(configuration.take(read("runners: [")).is_none(), "jobs wait");
+        assert!(configuration.take(read(GOOD)).is_some());
+        assert!(configuration.take(read("pools: 7")).is_none(), "the last good one stays");
+        assert!(configuration.take(read(GOOD)).is_some(), "and is told again");
+    }
+
+    #[test]
+    fn without_one_the_defaults_serve_and_a_lost_one_stays() {
+        let mut configuration = configuration();
+        assert_eq!(configuration.take(FileRead::Absent), Some(Config::default()));
+        assert!(configuration.take(FileRead::Absent).is_none());
+        assert!(configuration.take(read(GOOD)).is_some());
+        assert!(configuration.take(FileRead::Absent).is_none());
+    }
 }
