@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// What to do about a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ingested {
+pub enum Learned {
     /// Nothing: the job is none of ours.
     NotOurs(NotOurs),
     /// Nothing: the row says it already.
@@ -29,7 +29,7 @@ pub fn ingest(
     now: Timestamp,
     limits: &Limits,
     cancels: bool,
-) -> Result<Ingested, Refusal> {
+) -> Result<Learned, Refusal> {
     let job = match stored {
         Some(job) => job.learn(fact, now, limits)?,
         None => Job::first(fact, now, limits),
@@ -40,10 +40,10 @@ pub fn ingest(
     // What is a row of ours stays one, whatever the configuration is now.
     let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
     let next = match placed(&job, routing, now, limits, cancels) {
-        Placed::NotOurs(why) if is_strange => return Ok(Ingested::NotOurs(why)),
+        Placed::NotOurs(why) if is_strange => return Ok(Learned::NotOurs(why)),
         placed => follow(job, &placed)?,
     };
-    Ok(if stored == Some(&next) { Ingested::Unchanged } else { Ingested::Store(next) })
+    Ok(if stored == Some(&next) { Learned::Unchanged } else { Learned::Store(next) })
 }
 
 /// A stored job where its route puts it now: in a lane, or failed. One that does not wait, or that is

@@ -31,7 +31,7 @@ pub mod wake;
 
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
-pub use ingest::{Ingested, ingest, reroute};
+pub use ingest::{Learned, ingest, reroute};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use step::{How, Step, StepAt};

@@ -43,9 +43,9 @@ pub async fn ingest<P: Ports, J: Sync>(
         before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());
         match job::ingest(job, fact, &routing, stack.now(), &stack.limits, cancels) {
-            Ok(job::Ingested::Store(job)) => Ok(job),
-            Ok(job::Ingested::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
-            Ok(job::Ingested::NotOurs(_)) | Err(_) => Err(Not::Ours),
+            Ok(job::Learned::Store(job)) => Ok(job),
+            Ok(job::Learned::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
+            Ok(job::Learned::NotOurs(_)) | Err(_) => Err(Not::Ours),
         }
     });
     match changed.await? {

@@ -37,15 +37,15 @@ impl Stack {
         }
     }
 
-    fn ingest(&self, stored: Option<&Job>, fact: &Fact) -> Ingested {
+    fn ingest(&self, stored: Option<&Job>, fact: &Fact) -> Learned {
         ingest(stored, fact, &self.routing(true), at(100), &LIMITS, true).expect("one job's facts")
     }
 
     /// The row that these facts leave, in this order.
     fn row(&self, facts: &[Fact]) -> Option<Job> {
         facts.iter().fold(None, |stored, fact| match self.ingest(stored.as_ref(), fact) {
-            Ingested::Store(job) => Some(job),
-            Ingested::Unchanged | Ingested::NotOurs(_) => stored,
+            Learned::Store(job) => Some(job),
+            Learned::Unchanged | Learned::NotOurs(_) => stored,
         })
     }
 }
@@ -79,8 +79,8 @@ fn a_queued_job_gets_its_lane_and_saying_it_again_changes_nothing() {
     let stack = stack();
     let row = stack.row(&[held_back(), queued()]).unwrap();
     assert_eq!((row.lane.clone(), row.life.name()), (Some(lane()), StateName::Waiting));
-    assert_eq!(stack.ingest(Some(&row), &queued()), Ingested::Unchanged);
-    assert_eq!(stack.ingest(Some(&row), &held_back()), Ingested::Unchanged);
+    assert_eq!(stack.ingest(Some(&row), &queued()), Learned::Unchanged);
+    assert_eq!(stack.ingest(Some(&row), &held_back()), Learned::Unchanged);
 }
 
 #[test]
@@ -100,25 +100,25 @@ fn strangers_leave_no_row_and_our_own_stay_ours() {
     let stack = stack();
     let theirs = |fact| for_labels(fact, &["ubuntu-latest"]);
     for fact in [queued(), started(), completed("success")] {
-        assert_eq!(stack.ingest(None, &theirs(fact)), Ingested::NotOurs(NotOurs::NoHead));
+        assert_eq!(stack.ingest(None, &theirs(fact)), Learned::NotOurs(NotOurs::NoHead));
     }
     for fact in [held_back(), without_labels(queued()), without_labels(started())] {
         let answer = stack.ingest(None, &fact);
-        assert_eq!(answer, Ingested::NotOurs(NotOurs::NoHead), "it asks for a group of runners");
+        assert_eq!(answer, Learned::NotOurs(NotOurs::NoHead), "it asks for a group of runners");
     }
     let ours = stack.row(&[queued()]).unwrap();
     let moved = Routing { env: "another", ..stack.routing(true) };
     let answer = ingest(Some(&ours), &completed("success"), &moved, at(200), &LIMITS, true);
-    assert!(matches!(answer, Ok(Ingested::Store(job)) if job.is_over()), "it still ends");
+    assert!(matches!(answer, Ok(Learned::Store(job)) if job.is_over()), "it still ends");
 }
 
 #[test]
 fn without_a_configuration_a_job_waits_and_is_routed_later() {
     let stack = stack();
     let early = ingest(None, &queued(), &stack.routing(false), at(100), &LIMITS, true).unwrap();
-    let Ingested::Store(row) = early else { panic!("{early:?}") };
+    let Learned::Store(row) = early else { panic!("{early:?}") };
     assert_eq!((row.lane.as_ref(), row.life.name()), (None, StateName::Waiting));
-    let Ingested::Store(routed) = stack.ingest(Some(&row), &queued()) else {
+    let Learned::Store(routed) = stack.ingest(Some(&row), &queued()) else {
         panic!("the same fact finds a lane now");
     };
     assert_eq!(routed.lane, Some(lane()));
