@@ -12,9 +12,9 @@
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::InstanceId;
+use bullpen_core::ids::{InstanceId, JobId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
-use bullpen_core::job::Job;
+use bullpen_core::job::{AfterJob, Job};
 use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Removal, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
@@ -47,15 +47,6 @@ pub enum Progress {
     Overtaken,
 }
 
-/// What becomes of a machine that a job of the service ran on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterJob {
-    /// It ends: it served its one job.
-    End,
-    /// It serves others of its trust group; whoever says so knows that no fork's code ran there.
-    Pool,
-}
-
 /// What a release came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
@@ -77,7 +68,7 @@ pub async fn release<P: Ports>(
     let records = withdraw_all(stack, owner).await?;
     let passes = records.into_iter().map(|record| async {
         let id = record.id.clone();
-        (id, see_through(stack, record, AfterJob::End, until, tell).await)
+        (id, see_through(stack, record, None, until, tell).await)
     });
     let mut released = Released::default();
     for (id, progress) in join_all(passes).await {
@@ -90,11 +81,12 @@ pub async fn release<P: Ports>(
     Ok(released)
 }
 
-/// Makes passes over one releasing machine until it is done or time is up.
+/// Makes passes over one releasing machine until it is done or time is up. Whoever knows that it ends
+/// with its job says why.
 pub(crate) async fn see_through<P: Ports>(
     stack: &Stack<P>,
     record: Record,
-    after_job: AfterJob,
+    ends: Option<EndReason>,
     until: Timestamp,
     tell: Tell<'_>,
 ) -> Progress {
@@ -106,7 +98,7 @@ pub(crate) async fn see_through<P: Ports>(
     let instance = record.id.clone();
     let mut told = false;
     loop {
-        match finish_as(stack, &record, after_job).await {
+        match finish_as(stack, &record, ends).await {
             Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
                 if !std::mem::replace(&mut told, true) {
                     tell(Told::Waiting { instance: instance.clone() });
@@ -236,16 +228,17 @@ async fn report<P: Ports>(
     Ok(reports.into_iter().next().flatten().unwrap_or_default())
 }
 
-/// One pass of the handshake over one releasing record. A machine that a job ran on ends with it.
+/// One pass of the handshake over one releasing record. What becomes of a machine that a job ran on
+/// is in the job's row.
 pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progress, Fault> {
-    finish_as(stack, record, AfterJob::End).await
+    finish_as(stack, record, None).await
 }
 
-/// One pass of the handshake, by whoever knows what becomes of a job's machine.
-pub async fn finish_as<P: Ports>(
+/// One pass of the handshake, by whoever may know why the machine ends with its job.
+async fn finish_as<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
-    after_job: AfterJob,
+    ends: Option<EndReason>,
 ) -> Result<Progress, Fault> {
     let State::Releasing { tier, since, cap, .. } = record.state else {
         return Ok(Progress::Overtaken);
@@ -256,7 +249,15 @@ pub async fn finish_as<P: Ports>(
     let report = report(stack, record, until).await?;
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
-        return settle(stack, record, proof, after_job, until).await;
+        let after = match ends {
+            Some(why) if has_served(record, proof) => Some(AfterJob::End(why)),
+            None if has_served(record, proof) => after_job(stack, record, &inbox, &report).await?,
+            _ => Some(AfterJob::Pool),
+        };
+        return match after {
+            Some(after) => settle(stack, record, proof, after, until).await,
+            None => Ok(Progress::Waiting),
+        };
     }
     let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(Progress::Overtaken) };
     if withdrawal.generation != record.generation {
@@ -333,18 +334,22 @@ async fn delete_runner<P: Ports>(stack: &Stack<P>, record: &Record, inbox: &Inbo
     let Some(Owner::Job(job)) = record.state.listed_under() else {
         return forge.delete(&stack.runner_name(&record.id, inbox.assigned)).await;
     };
-    let names = match stack.ports.ledger().row(job).await.map(|row| row.map(|row| row.body)) {
+    let names = match row(stack, job).await {
         Ok(None) => Vec::new(),
-        Ok(Some(body)) => match Job::decode(&body) {
-            Ok(job) => job.runners_on(&stack.name, &record.id),
-            Err(_) => return Deletion::Unavailable,
-        },
+        Ok(Some(job)) => job.runners_on(&stack.name, &record.id),
         Err(_) => return Deletion::Unavailable,
     };
     let answers = join_all(names.iter().map(|name| forge.delete(name))).await;
     let order = [Deletion::Busy, Deletion::Unavailable, Deletion::Deleted];
     let first = order.into_iter().find(|answer| answers.contains(answer));
     first.unwrap_or(Deletion::NotFound)
+}
+
+/// A job as its row has it.
+async fn row<P: Ports>(stack: &Stack<P>, job: &JobId) -> Result<Option<Job>, Fault> {
+    let Some(row) = stack.ports.ledger().row(job).await? else { return Ok(None) };
+    let unreadable = |error| Fault::Unreadable(format!("the row of job {job}: {error}"));
+    Job::decode(&row.body).map(Some).map_err(unreadable)
 }
 
 /// When an assignment made before the withdrawal can no longer be registered, on any clock.
@@ -385,17 +390,42 @@ async fn unacknowledged<P: Ports>(
     }
 }
 
+/// What becomes of a machine that a job had for itself, by the job's row; none while whoever works off
+/// the job's end has yet to decide. It is not waited for longer than for an agent.
+async fn after_job<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    inbox: &Inbox,
+    report: &Report,
+) -> Result<Option<AfterJob>, Fault> {
+    let ended = Some(AfterJob::End(EndReason::WornOut));
+    let State::Releasing { owner: Owner::Job(job), since, .. } = &record.state else {
+        return Ok(ended);
+    };
+    let job = match row(stack, job).await {
+        Ok(Some(job)) => job,
+        Ok(None) | Err(Fault::Unreadable(_)) => return Ok(ended),
+        Err(fault) => return Err(fault),
+    };
+    let ran = report.signal(SignalKind::JobStarted, inbox.assigned).is_some();
+    let patience = stack.limits.release_acknowledgement + stack.limits.clock_skew;
+    let said = job.says_of(&record.id, ran);
+    Ok(said.or(if stack.now().since(*since) < patience { None } else { ended }))
+}
+
 /// Nobody listens: back to idle, or to its end if it has served its time.
 async fn settle<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     proof: Unexposed,
-    after_job: AfterJob,
+    after: AfterJob,
     until: Timestamp,
 ) -> Result<Progress, Fault> {
-    let served =
-        (after_job == AfterJob::End && has_served(record, proof)).then_some(EndReason::WornOut);
-    if let Some(why) = served.or_else(|| unfit(stack, record)) {
+    let ends = match after {
+        AfterJob::End(why) => Some(why),
+        AfterJob::Pool => unfit(stack, record),
+    };
+    if let Some(why) = ends {
         return end(stack, record, why, until).await;
     }
     let now = stack.now();

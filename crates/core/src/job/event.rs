@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Held, How, Job, Lane, Life, Reason, Setback};
+use super::{AfterJob, Held, How, Job, Lane, Life, Reason, Setback};
 use crate::ids::{ClaimId, JobId};
 use crate::time::Timestamp;
 
@@ -97,6 +97,13 @@ pub enum Event {
     Told,
     /// Its run is cancelled, or over.
     RunCancelled,
+    /// It is decided what becomes of its machine.
+    Judged {
+        /// The machine.
+        held: Held,
+        /// What becomes of it.
+        after: AfterJob,
+    },
     /// Its machine is released.
     Released {
         /// The machine.
@@ -120,6 +127,7 @@ impl Event {
             Self::Failed { .. } => "failed",
             Self::Told => "told",
             Self::RunCancelled => "run-cancelled",
+            Self::Judged { .. } => "judged",
             Self::Released { .. } => "released",
         }
     }

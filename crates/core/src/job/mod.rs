@@ -22,6 +22,7 @@ pub mod fair;
 pub mod ingest;
 pub mod placing;
 pub mod reason;
+pub mod returning;
 pub mod step;
 mod stored;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
 pub use ingest::{Learned, ingest, reroute};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
+pub use returning::{AfterJob, Origin, after_job, ends_anyway};
 pub use step::{How, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX, STEPS_KEPT_MAX};
@@ -173,6 +175,9 @@ pub struct Debts {
     /// This machine must be released.
     #[serde(default)]
     pub release: Option<Held>,
+    /// What becomes of it then, once that is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<AfterJob>,
 }
 
 impl Debts {
@@ -255,6 +260,14 @@ impl Job {
 /// under another; once an agent was told it, it is used up ([`Job::names`]).
 pub fn runner_name(stack: &str, job: &JobId, names: u32) -> RunnerName {
     RunnerName::new(format!("{stack}-{job}-{names}"))
+}
+
+/// The job that a runner of this name was minted for, if it is one of this stack's jobs.
+pub fn minted_for(stack: &str, runner: &RunnerName) -> Option<JobId> {
+    let rest = runner.as_str().strip_prefix(stack)?.strip_prefix('-')?;
+    let (job, names) = rest.rsplit_once('-')?;
+    names.parse::<u32>().ok()?;
+    Some(JobId::new(job))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]

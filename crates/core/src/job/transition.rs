@@ -96,9 +96,11 @@ impl Job {
             Event::Freed { .. } | Event::Swapped { .. } | Event::Adopted { .. } => {
                 next.machine_event(event)?;
             }
-            Event::Failed { .. } | Event::Told | Event::RunCancelled | Event::Released { .. } => {
-                next.ending_event(event)?;
-            }
+            Event::Failed { .. }
+            | Event::Told
+            | Event::RunCancelled
+            | Event::Judged { .. }
+            | Event::Released { .. } => next.ending_event(event)?,
         }
         Ok(next)
     }
@@ -201,6 +203,8 @@ impl Job {
                 Some(owed) => {
                     same_machine(owed, from)?;
                     *owed = to.clone();
+                    // What was decided was decided about the other one.
+                    debts.after = None;
                 }
                 None => return Err(self.illegal(event)),
             },
@@ -225,11 +229,18 @@ impl Job {
                     return Err(Refusal::Started);
                 }
                 let release = self.held().cloned();
-                let debts = Debts { tell: true, cancel_by: *cancel_by, release };
+                let debts = Debts { tell: true, cancel_by: *cancel_by, release, after: None };
                 self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
             (Life::Ended { debts, .. }, Event::Told) => debts.tell = false,
             (Life::Ended { debts, .. }, Event::RunCancelled) => debts.cancel_by = None,
+            (Life::Ended { debts, .. }, Event::Judged { held, after }) => {
+                if let Some(owed) = &debts.release {
+                    same_machine(owed, held)?;
+                    // Whoever decided first may have acted on it.
+                    debts.after = debts.after.or(Some(*after));
+                }
+            }
             (Life::Ended { debts, .. }, Event::Released { held }) => {
                 // Released twice is released.
                 if let Some(owed) = &debts.release {

@@ -9,8 +9,10 @@
 use std::time::Duration;
 
 use bullpen_core::ids::JobId;
+use bullpen_core::instance::{EndReason, Record};
 use bullpen_core::job::{
-    Conclusion, Debts, End, Event, Fact, Held, Job, Life, Phase, Reason, Said,
+    AfterJob, Conclusion, Debts, End, Event, Fact, Held, Job, Life, Origin, Phase, Reason, Said,
+    after_job, ends_anyway,
 };
 use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
 use bullpen_core::time::Timestamp;
@@ -18,9 +20,8 @@ use bullpen_core::time::Timestamp;
 use super::rows::{self, Changed, Seen};
 use super::{Attended, Service, ingest, owner_of};
 use crate::patience::patiently;
-use crate::release::{self, AfterJob, Progress};
+use crate::release::{self, Progress};
 use crate::tell::nobody;
-use crate::transition;
 
 /// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
 /// the next look goes on.
@@ -193,34 +194,59 @@ async fn is_released<P: Ports, J: JobForge>(
     if releasing.is_empty() {
         return Ok(true);
     }
-    let after_job = after_job(service, job, held).await;
+    let ends = match releasing.iter().find(|record| record.id == held.instance) {
+        Some(record) => ends_with(service, job, held, record).await?,
+        None => None,
+    };
     let until = stack.now().after(SEE_THROUGH);
-    let passes = releasing
-        .into_iter()
-        .map(|record| release::see_through(stack, record, after_job, until, &nobody));
+    let passes = releasing.into_iter().map(|record| {
+        let ends = if record.id == held.instance { ends } else { None };
+        release::see_through(stack, record, ends, until, &nobody)
+    });
     let passes = futures_util::future::join_all(passes).await;
     Ok(passes.iter().all(|progress| *progress != Progress::Waiting))
 }
 
-/// A machine is kept only if its class says so, and GitHub says that no fork's code ran there.
-async fn after_job<P: Ports, J: JobForge>(
+/// Why a machine ends with its job; none if it serves on, which is in the row then: whoever is first
+/// to see that nobody listens on it makes it idle.
+async fn ends_with<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
     held: &Held,
-) -> AfterJob {
-    let stack = service.stack;
-    let record = transition::read(stack, &held.instance, service.patience()).await;
-    let Ok(Some(record)) = record else { return AfterJob::End };
-    if !service.settings().reuses(&record.facts.class) {
-        return AfterJob::End;
+    record: &Record,
+) -> Result<Option<EndReason>, Fault> {
+    let (stack, settings) = (service.stack, service.settings());
+    let reuse = settings.reuse(&record.facts.class);
+    if let Some(why) = ends_anyway(job, held, record, reuse, stack.now()) {
+        return Ok(Some(why));
     }
-    let about = &job.known.about;
+    let decided = match &job.life {
+        Life::Ended { debts, .. } => debts.after,
+        _ => None,
+    };
+    let after = match decided {
+        Some(after) => after,
+        None => after_job(origin(service, job).await),
+    };
+    if let AfterJob::End(why) = after {
+        return Ok(Some(why));
+    }
+    if decided.is_none() {
+        let event = Event::Judged { held: held.clone(), after };
+        let _ = rows::apply(stack, &job.id, &event, service.patience()).await?;
+    }
+    Ok(None)
+}
+
+async fn origin<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job) -> Origin {
+    let (stack, about) = (service.stack, &job.known.about);
     let asked = patiently(stack, stack.now().after(stack.limits.forge_patience), || {
         service.forge.is_from_fork(&about.repository, &about.run)
     });
     match asked.await {
-        Ok(false) => AfterJob::Pool,
-        Ok(true) | Err(_) => AfterJob::End,
+        Ok(false) => Origin::Own,
+        Ok(true) => Origin::Fork,
+        Err(_) => Origin::Unknown,
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::config::extension::OnUnfulfillable;
-use bullpen_core::config::runner::RunnerConfig;
+use bullpen_core::config::runner::{Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, PoolName, RequestId, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
@@ -88,9 +88,9 @@ impl Settings {
         self.config.on_unfulfillable == OnUnfulfillable::Cancel
     }
 
-    /// Whether machines of this class serve more than one job.
-    pub(super) fn reuses(&self, class: &ClassName) -> bool {
-        self.config.runners.get(class).is_some_and(|runner| runner.reuse.is_some())
+    /// How machines of this class serve more than one job, if they do.
+    pub(super) fn reuse(&self, class: &ClassName) -> Option<&Reuse> {
+        self.config.runners.get(class)?.reuse.as_ref()
     }
 
     /// What a job wants until `deadline`.
@@ -107,7 +107,8 @@ impl Settings {
                 return Wanting::Nothing(why_not(&unserved, deadline));
             }
         };
-        let reuse = matches!(&launch.class, ClassRef::Named(class) if self.reuses(&class.name));
+        let reuse =
+            matches!(&launch.class, ClassRef::Named(class) if self.reuse(&class.name).is_some());
         let request = self.request(job, &launch, built_from, deadline);
         Wanting::Machine(Box::new(Wanted { request, pool, reuse }))
     }

@@ -5,6 +5,7 @@
 mod ingest;
 mod orders;
 mod placing;
+mod returning;
 mod rules;
 mod stored;
 

@@ -218,6 +218,18 @@ fn a_machine_that_was_let_go_of_takes_its_runners_name_along() {
     assert_eq!(over.runners_on("bp", &held().instance).len(), 2, "any of them, when it is over");
 }
 
+#[test]
+fn a_runner_names_the_job_it_was_minted_for() {
+    let named = |name: &str| minted_for("my-stack", &RunnerName::new(name));
+    assert_eq!(
+        named(runner_name("my-stack", &JobId::new("4242"), 3).as_str()),
+        Some("4242".into())
+    );
+    assert_eq!(named("my-stack-4242-x"), None);
+    assert_eq!(named("another-4242-0"), None);
+    assert_eq!(named("my-stack-4242"), None);
+}
+
 /// Which events each state takes; all others are illegal there.
 #[test]
 fn the_table() {
@@ -242,6 +254,7 @@ fn the_table() {
         failed(),
         Event::Told,
         Event::RunCancelled,
+        Event::Judged { held: held(), after: AfterJob::Pool },
         Event::Released { held: held() },
     ];
     let mut table = String::new();
@@ -266,6 +279,6 @@ fn the_table() {
          set-back:waiting failed:ended\n\
          assigned assigned:assigned freed:waiting swapped:assigned failed:ended\n\
          elsewhere adopted:assigned\n\
-         ended told:ended run-cancelled:ended released:ended\n"
+         ended told:ended run-cancelled:ended judged:ended released:ended\n"
     );
 }

@@ -1,0 +1,80 @@
+//! What becomes of a machine after its job.
+//!
+//! Not here: carrying it out (`bullpen-engine`).
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::runner::Reuse;
+use crate::instance::{EndReason, Record, Tier};
+use crate::samples;
+
+fn record() -> Record {
+    samples::record(samples::idle(Tier::Released))
+}
+
+fn over() -> Job {
+    assigned().learn(&completed("success"), at(300), &LIMITS).expect("it is this job's")
+}
+
+fn judged(after: AfterJob) -> Job {
+    self::after(&over(), &[Event::Judged { held: held(), after }])
+}
+
+#[test]
+fn a_machine_serves_on_only_if_its_class_says_so_and_it_is_not_worn() {
+    let mut record = record();
+    record.uses = 2;
+    let now = record.facts.launched_at.after(Duration::from_secs(60));
+    let ends = |reuse: Option<&Reuse>| ends_anyway(&over(), &held(), &record, reuse, now);
+    let age = |seconds| Reuse { max_uses: None, max_age: Some(Duration::from_secs(seconds)) };
+    let uses = |most| Reuse { max_uses: Some(most), max_age: None };
+    assert_eq!(ends(None), Some(EndReason::WornOut));
+    assert_eq!(ends(Some(&Reuse::default())), None);
+    assert_eq!((ends(Some(&uses(2))), ends(Some(&uses(3)))), (Some(EndReason::WornOut), None));
+    assert_eq!((ends(Some(&age(60))), ends(Some(&age(61)))), (Some(EndReason::WornOut), None));
+}
+
+#[test]
+fn a_machine_whose_job_ran_elsewhere_is_trusted_by_nobody() {
+    let runner = Some(other().runner);
+    let ran = fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: None });
+    let job = assigned().learn(&ran, at(300), &LIMITS).unwrap();
+    let ends =
+        |job: &Job| ends_anyway(job, &held(), &record(), Some(&Reuse::default()), Timestamp::EPOCH);
+    assert_eq!(ends(&job), Some(EndReason::Untrusted));
+    assert_eq!(ends(&over()), None);
+}
+
+#[test]
+fn only_the_repositorys_own_code_leaves_a_machine_to_others() {
+    assert_eq!(after_job(Origin::Own), AfterJob::Pool);
+    for origin in [Origin::Fork, Origin::Unknown] {
+        assert_eq!(after_job(origin), AfterJob::End(EndReason::Untrusted));
+    }
+}
+
+#[test]
+fn a_row_speaks_of_the_machine_that_it_owes_and_of_no_other() {
+    let (mine, worn) = (held().instance, Some(AfterJob::End(EndReason::WornOut)));
+    assert_eq!(over().says_of(&mine, true), None, "nobody has decided");
+    assert_eq!(judged(AfterJob::Pool).says_of(&mine, true), Some(AfterJob::Pool));
+    assert_eq!(judged(AfterJob::Pool).says_of(&other().instance, true), worn);
+    assert_eq!(assigned().says_of(&mine, false), worn, "it was taken from a job that is not over");
+    let again = Event::Judged { held: held(), after: AfterJob::Pool };
+    let first = judged(AfterJob::End(EndReason::Untrusted));
+    assert_eq!(after(&first, &[again]), first, "what was decided first holds");
+}
+
+/// A job that never began has a machine on which somebody's did.
+#[test]
+fn a_strangers_job_is_seen_by_the_machine_alone() {
+    let mut last = completed("cancelled");
+    last.said =
+        Said::Completed { conclusion: Conclusion::new("cancelled"), runner: None, at: None };
+    let job = assigned().learn(&last, at(300), &LIMITS).unwrap();
+    let job = after(&job, &[Event::Judged { held: held(), after: AfterJob::Pool }]);
+    assert_eq!(job.says_of(&held().instance, false), Some(AfterJob::Pool));
+    let untrusted = Some(AfterJob::End(EndReason::Untrusted));
+    assert_eq!(job.says_of(&held().instance, true), untrusted);
+}
