@@ -1,23 +1,18 @@
 //! GitHub gave our runner to another job with the same labels: both jobs exchange machines.
 //!
-//! Runners are named after the jobs they were minted for, so the job that has a runner is found by
-//! following the names: each exchange is one more step. Should the job that runs have no machine of
-//! its own, the other one loses its runner and is served anew.
+//! Should the job that runs have no machine of its own, the other one loses its runner and is served
+//! anew.
 //!
-//! Not here: the atomic write (the `Ledger` port).
+//! Not here: the atomic write (the `Ledger` port), or who has which runner ([`super::runners`]).
 
-use bullpen_core::ids::{JobId, RunnerName};
 use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Event, Held, Job, Setback};
 use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
 
 use super::rows::{self, Changed, Seen};
-use super::{Attended, Service, owner_of, queues};
+use super::{Attended, Service, owner_of, queues, runners};
 use crate::release;
 use crate::transition;
-
-/// How many exchanges are followed. Each needs two jobs of equal labels that start at once.
-const STEPS_MAX: usize = 16;
 
 /// Makes the rows say what is true, if the job runs on a machine that another one has.
 pub(super) async fn exchange<P: Ports, J: JobForge>(
@@ -26,7 +21,9 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
 ) -> Result<Attended, Fault> {
     let stack = service.stack;
     let Some(runner) = seen.job.taken_by_another().cloned() else { return Ok(Attended::Done) };
-    let Some(other) = holder(service, &runner).await? else { return Ok(Attended::Done) };
+    let Some(other) = runners::holder(stack, &runner, service.patience()).await? else {
+        return Ok(Attended::Done);
+    };
     if other.job.id == seen.job.id {
         return Ok(Attended::Done);
     }
@@ -82,41 +79,6 @@ fn stage(record: &Record, job: &Job, held: &Held) -> Stage {
     }
 }
 
-/// The job that has this runner.
-async fn holder<P: Ports, J: JobForge>(
-    service: &Service<'_, P, J>,
-    runner: &RunnerName,
-) -> Result<Option<Seen>, Fault> {
-    let stack = service.stack;
-    let mut name = runner.clone();
-    for _ in 0..STEPS_MAX {
-        let Some(job) = named_after(&stack.name, &name) else { return Ok(None) };
-        let Some(seen) = rows::load(stack, &job, service.patience()).await? else {
-            return Ok(None);
-        };
-        match held_runner(&seen.job) {
-            Some(held) if held == *runner => return Ok(Some(seen)),
-            // Back at the beginning: nobody has it.
-            Some(held) if held == name => return Ok(None),
-            Some(held) => name = held,
-            None => return Ok(None),
-        }
-    }
-    Ok(None)
-}
-
-fn held_runner(job: &Job) -> Option<RunnerName> {
-    job.keeps().map(|held| held.runner.clone())
-}
-
-/// The job that a runner was minted for.
-fn named_after(stack: &str, runner: &RunnerName) -> Option<JobId> {
-    let rest = runner.as_str().strip_prefix(stack)?.strip_prefix('-')?;
-    let (job, attempt) = rest.rsplit_once('-')?;
-    attempt.parse::<u32>().ok()?;
-    Some(JobId::new(job))
-}
-
 /// The other job's runner works for somebody else: that machine is taken back once it is done, and
 /// the other job is served anew.
 async fn deprive<P: Ports, J: JobForge>(
@@ -137,18 +99,4 @@ async fn deprive<P: Ports, J: JobForge>(
         queues::wake(stack, &seen).await;
     }
     Ok(Attended::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_runner_names_the_job_it_was_minted_for() {
-        let named = |name: &str| named_after("my-stack", &RunnerName::new(name));
-        assert_eq!(named("my-stack-4242-0"), Some(JobId::new("4242")));
-        assert_eq!(named("my-stack-4242-x"), None);
-        assert_eq!(named("another-4242-0"), None);
-        assert_eq!(named("my-stack-4242"), None);
-    }
 }

@@ -31,6 +31,7 @@ pub mod note;
 mod queues;
 mod rows;
 mod run;
+pub(crate) mod runners;
 pub mod settings;
 pub mod sweep;
 pub mod tend;

@@ -1,14 +1,15 @@
 //! Runners at GitHub that belong to no machine any more.
 //!
 //! A runner that nobody here knows may be registering this moment, or its machine may be restarting
-//! its listener. So only one that is offline in two sweeps, a grace apart, is removed.
+//! its listener. So only one that is offline in two sweeps, a grace apart, is removed, and of a job's
+//! only one that its job does not wait for.
 //!
 //! Not here: runners of others; the forge lists only those with the stack's prefix.
 
 use std::collections::BTreeSet;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{Generation, RunnerName};
+use bullpen_core::ids::{Generation, InstanceId, RunnerName};
 use bullpen_core::instance::{Record, State};
 use bullpen_core::parameters::Suspects;
 use bullpen_core::ports::{Fault, Forge, Ports};
@@ -16,6 +17,7 @@ use bullpen_core::sabotage;
 
 use super::patience;
 use crate::Stack;
+use crate::jobs::runners;
 use crate::kept;
 use crate::patience::patiently;
 use crate::reconcile::live_records;
@@ -41,7 +43,14 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
     if sabotage!("ghosts-are-left") {
         return Ok(Vec::new());
     }
+    let live: BTreeSet<&InstanceId> = records.iter().map(|record| &record.id).collect();
     for ghost in ghosts {
+        // A job's runner is called after its job, so that only its row knows. No answer is no reason
+        // to remove it, nor to leave the others.
+        let awaited = runners::is_awaited(stack, &ghost, |id| live.contains(id), until).await;
+        if awaited.unwrap_or(true) {
+            continue;
+        }
         match stack.ports.forge().delete(&ghost).await {
             Deletion::Deleted | Deletion::NotFound => {
                 suspects.since.remove(&ghost);

@@ -4,6 +4,7 @@
 //! Not here: webhooks as bytes (`bullpen-github`), or the row's rules alone (`core::job`).
 
 mod ends;
+mod ghosts;
 mod machine;
 mod order;
 mod rescue;

@@ -1,0 +1,58 @@
+//! Runners by their names: which job has one, and whether anybody still waits for it.
+//!
+//! A runner is named after the job it was minted for. Jobs that exchanged machines have each other's,
+//! so whoever has a runner is found by following the names: each exchange is one more step.
+//!
+//! Not here: exchanging ([`super::exchange`]), or removing runners ([`crate::refresh`]).
+
+use bullpen_core::ids::{InstanceId, RunnerName};
+use bullpen_core::job::{Life, minted_for, runner_name};
+use bullpen_core::ports::{Fault, Ports};
+use bullpen_core::time::Timestamp;
+
+use super::rows::{self, Seen};
+use crate::Stack;
+
+/// How many exchanges are followed. Each needs two jobs of equal labels that start at once.
+const STEPS_MAX: usize = 16;
+
+/// The job that has this runner.
+pub(super) async fn holder<P: Ports>(
+    stack: &Stack<P>,
+    runner: &RunnerName,
+    until: Timestamp,
+) -> Result<Option<Seen>, Fault> {
+    let mut name = runner.clone();
+    for _ in 0..STEPS_MAX {
+        let Some(job) = minted_for(&stack.name, &name) else { return Ok(None) };
+        let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(None) };
+        match seen.job.keeps().map(|held| held.runner.clone()) {
+            Some(held) if held == *runner => return Ok(Some(seen)),
+            // Back at the beginning: nobody has it.
+            Some(held) if held == name => return Ok(None),
+            Some(held) => name = held,
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a job still waits for a runner of this name: it is being served under that name, or has
+/// it on a machine that lives.
+pub(crate) async fn is_awaited<P: Ports>(
+    stack: &Stack<P>,
+    runner: &RunnerName,
+    lives: impl Fn(&InstanceId) -> bool,
+    until: Timestamp,
+) -> Result<bool, Fault> {
+    let Some(job) = minted_for(&stack.name, runner) else { return Ok(false) };
+    let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(false) };
+    if matches!(seen.job.life, Life::Waiting { .. } | Life::Assigning { .. }) {
+        let name = runner_name(&stack.name, &job, seen.job.names);
+        if name == *runner {
+            return Ok(true);
+        }
+    }
+    let has = |seen: &Seen| seen.job.keeps().is_some_and(|held| lives(&held.instance));
+    Ok(holder(stack, runner, until).await?.as_ref().is_some_and(has))
+}
