@@ -34,6 +34,8 @@ pub enum Setback {
     MachineLost,
     /// The runner never registered.
     NeverRegistered,
+    /// The runner stopped listening, and no job had come to it.
+    ListenerEnded,
     /// GitHub, or a store, did not answer. It passes by itself, and says nothing about the job.
     Outage {
         /// What was said.
@@ -58,6 +60,7 @@ impl Setback {
             Self::LaunchFailed { .. } => "launch-failed",
             Self::MachineLost => "machine-lost",
             Self::NeverRegistered => "never-registered",
+            Self::ListenerEnded => "listener-ended",
             Self::Outage { .. } => "outage",
             Self::Forge { .. } => "forge",
         }
@@ -76,6 +79,7 @@ impl Setback {
             | Self::LaunchFailed { .. }
             | Self::MachineLost
             | Self::NeverRegistered
+            | Self::ListenerEnded
             | Self::Forge { .. } => true,
         }
     }
@@ -92,6 +96,7 @@ impl fmt::Display for Setback {
             Self::LaunchFailed { said } => write!(f, "a machine could not be launched: {said}"),
             Self::MachineLost => f.write_str("its machine ended before the job began"),
             Self::NeverRegistered => f.write_str("its runner never registered at GitHub"),
+            Self::ListenerEnded => f.write_str("its runner stopped listening before the job began"),
             Self::Outage { said } => write!(f, "somebody did not answer: {said}"),
             Self::Forge { said } => write!(f, "GitHub refused a runner for it: {said}"),
         }

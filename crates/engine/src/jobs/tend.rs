@@ -145,7 +145,8 @@ async fn prepared<P: Ports, J: JobForge>(
     }
 }
 
-/// The runner listens and its job still waits. After a while GitHub is asked what became of it.
+/// The runner listens and its job still waits. After a while GitHub is asked what became of it; at
+/// once, if the runner listens no more.
 async fn listening<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -154,15 +155,19 @@ async fn listening<P: Ports, J: JobForge>(
     since: Timestamp,
 ) -> Result<Attended, Fault> {
     let stack = service.stack;
+    let has = |kind| report.signal(kind, held.generation).is_some();
+    let has_ended = has(SignalKind::ListenerEnded);
     let patience = register_by(stack, since, Watched::Warm).after(stack.limits.clock_skew);
-    if stack.now() < patience {
+    if stack.now() < patience && !has_ended {
         return Ok(Attended::Again { at: patience });
     }
     if !ends::is_queued(service, job).await? {
         return Ok(Attended::Done);
     }
-    if report.signal(SignalKind::ListenerEnded, held.generation).is_some() {
-        return free(service, job, held, Setback::RunnerTaken).await;
+    if has_ended {
+        let ran = has(SignalKind::JobStarted);
+        let setback = if ran { Setback::RunnerTaken } else { Setback::ListenerEnded };
+        return free(service, job, held, setback).await;
     }
     Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) })
 }

@@ -9,5 +9,6 @@ mod machine;
 mod order;
 mod rescue;
 mod serving;
+mod stolen;
 mod storm;
 mod town;
