@@ -4,7 +4,8 @@
 //! Not here: storing it. A writer that loses the race reads again and asks again.
 
 use super::placing::{Placed, place};
-use super::{Fact, Job, Life, Refusal};
+use super::{Event, Fact, Job, Lane, Life, Refusal};
+use crate::ids::RequestId;
 use crate::limits::Limits;
 use crate::route::{NotOurs, Routing, route};
 use crate::time::Timestamp;
@@ -20,12 +21,14 @@ pub enum Learned {
     Store(Job),
 }
 
-/// Decides about a fact, by the row that was read, if there was one. `cancels` says whether the run
-/// of a job that cannot be served is cancelled in the end.
+/// Decides about a fact, by the row that was read, if there was one. `again` is the request, over by
+/// now, whose label the job carries; `cancels` says whether the run of a job that cannot be served is
+/// cancelled in the end.
 pub fn ingest(
     stored: Option<&Job>,
     fact: &Fact,
     routing: &Routing<'_>,
+    again: Option<&RequestId>,
     now: Timestamp,
     limits: &Limits,
     cancels: bool,
@@ -39,7 +42,11 @@ pub fn ingest(
     let are_last_words = job.known.about.labels.is_empty() && job.is_over();
     // What is a row of ours stays one, whatever the configuration is now.
     let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
-    let next = match placed(&job, routing, now, limits, cancels) {
+    let placed = match again {
+        Some(request) => Placed::Event(Event::Routed { lane: Lane::Request(request.clone()) }),
+        None => placed(&job, routing, now, limits, cancels),
+    };
+    let next = match placed {
         Placed::NotOurs(why) if is_strange => return Ok(Learned::NotOurs(why)),
         placed => follow(job, &placed)?,
     };

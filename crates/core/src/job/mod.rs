@@ -12,10 +12,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunnerName,
+    ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RequestId, RunnerName,
 };
 use crate::time::Timestamp;
 
+pub mod again;
 pub mod event;
 pub mod fact;
 pub mod fair;
@@ -80,6 +81,8 @@ pub enum Lane {
     Class(ClassName),
     /// By a new machine of a class that has no name.
     Anonymous,
+    /// By a machine as this request had them, which is over.
+    Request(RequestId),
 }
 
 impl fmt::Display for Lane {
@@ -88,6 +91,7 @@ impl fmt::Display for Lane {
             Self::Pool(name) => write!(f, "pool/{name}"),
             Self::Class(name) => write!(f, "class/{name}"),
             Self::Anonymous => f.write_str("launch"),
+            Self::Request(id) => write!(f, "request/{id}"),
         }
     }
 }
@@ -260,6 +264,11 @@ impl Job {
 /// under another; once an agent was told it, it is used up ([`Job::names`]).
 pub fn runner_name(stack: &str, job: &JobId, names: u32) -> RunnerName {
     RunnerName::new(format!("{stack}-{job}-{names}"))
+}
+
+/// The request that a job's machines are launched under.
+pub fn request_id(job: &JobId) -> RequestId {
+    RequestId::new(format!("job-{job}"))
 }
 
 /// The job that a runner of this name was minted for, if it is one of this stack's jobs.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::fact::Phase;
-use super::{Job, Life, UNROUTED};
+use super::{Job, Lane, Life, UNROUTED};
 use crate::ids::Revision;
 use crate::limits::Limits;
 use crate::ports::{JobRow, WaitingAt};
@@ -92,7 +92,9 @@ impl Job {
 
     /// Whether GitHub has to be asked before anything is launched for it.
     pub fn must_be_checked(&self, now: Timestamp) -> bool {
+        // A request's own jobs carry its label too, and may have been announced before it was over.
+        let of_a_request = matches!(self.lane, Some(Lane::Request(_)));
         let queued = self.known.queued_at();
-        queued.is_some_and(|at| now.since(at) > QUEUED_BELIEVED_FOR)
+        of_a_request || queued.is_some_and(|at| now.since(at) > QUEUED_BELIEVED_FOR)
     }
 }

@@ -28,7 +28,7 @@ pub use finding::{LabelFinding, Problem};
 pub use key::Key;
 
 use crate::class::Architecture;
-use crate::ids::{ClassName, PoolName};
+use crate::ids::{ClassName, PoolName, RequestId};
 use crate::request::TypePattern;
 use crate::severity::Severity;
 use finding::Findings;
@@ -111,6 +111,11 @@ pub struct LabelSpec {
     pub debug: Option<bool>,
     /// Whether the machine can run virtual machines.
     pub nested_virt: Option<bool>,
+}
+
+/// The request whose label a job carries: only that request's runners have it.
+pub fn request_of<S: AsRef<str>>(labels: &[S]) -> Option<RequestId> {
+    labels.iter().find_map(|label| split::request_of(label.as_ref())).map(RequestId::new)
 }
 
 /// Reads a job's labels. Never fails: what cannot be read is among the findings.

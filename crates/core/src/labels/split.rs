@@ -18,6 +18,11 @@ const SEPARATORS: [char; 2] = ['/', ','];
 /// What `provision` prints begins so; nobody but the request's own runners may take such a job.
 const OF_A_REQUEST: &str = "warm-";
 
+/// The request whose runners alone may take a job with this label.
+pub(super) fn request_of(label: &str) -> Option<&str> {
+    after(label, OF_A_REQUEST).filter(|id| !id.is_empty())
+}
+
 /// A key and a value, and where they stand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<'a> {
@@ -50,7 +55,7 @@ fn form(label: &str) -> Form<'_> {
     if label.eq_ignore_ascii_case("dependabot") {
         return Form::Dependabot;
     }
-    if after(label, OF_A_REQUEST).is_some_and(|id| !id.is_empty()) {
+    if request_of(label).is_some() {
         return Form::OfARequest;
     }
     if let Some(rest) = after(label, LEGACY).filter(|rest| rest.contains('=')) {

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
-use bullpen_core::job::{Event, Held, How, Job, Life, Next, Reason, Refusal, Setback, runner_name};
+use bullpen_core::job::{
+    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, runner_name,
+};
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
 use bullpen_core::time::Timestamp;
@@ -24,7 +26,7 @@ use super::candidates::{self, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
-use super::{Attended, Service, ends, owner_of, queues};
+use super::{Attended, Service, again, ends, owner_of, queues};
 use crate::patience::patiently;
 use crate::postman::Postman;
 use crate::provision::lookout::Lookout;
@@ -64,7 +66,13 @@ pub async fn assign<P: Ports, J: JobForge>(
         return ends::fail(service, id, reason).await;
     }
     let until = deadline.min(now.after(stack.limits.request_deadline));
-    let wanted = match service.settings().want(&seen.job, &stack.spec_hash, until) {
+    let wanting = match &seen.job.lane {
+        Some(Lane::Request(request)) => {
+            again::want(stack, &seen.job, request, until, service.patience()).await?
+        }
+        _ => service.settings().want(&seen.job, &stack.spec_hash, until),
+    };
+    let wanted = match wanting {
         Wanting::Machine(wanted) => *wanted,
         Wanting::Nothing(reason) => return ends::fail(service, id, reason).await,
         Wanting::Unknown => return Ok(later(service)),

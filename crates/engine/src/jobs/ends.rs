@@ -216,8 +216,8 @@ async fn ends_with<P: Ports, J: JobForge>(
     record: &Record,
 ) -> Result<Option<EndReason>, Fault> {
     let (stack, settings) = (service.stack, service.settings());
-    let reuse = settings.reuse(&record.facts.class);
-    if let Some(why) = ends_anyway(job, held, record, reuse, stack.now()) {
+    let reuse = settings.reuse_after(job, &record.facts.class);
+    if let Some(why) = ends_anyway(job, held, record, reuse.as_ref(), stack.now()) {
         return Ok(Some(why));
     }
     let decided = match &job.life {

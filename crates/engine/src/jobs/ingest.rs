@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
+use bullpen_core::job::again::Bond;
 use bullpen_core::job::{self, Fact};
 use bullpen_core::ports::{Fault, Ports};
 
 use super::rows::{self, Changed, Seen};
-use super::{Service, queues};
+use super::{Service, again, queues};
 
 /// GitHub waits ten seconds for an answer; it must have one before that, even if it is a refusal.
 const PATIENCE: Duration = Duration::from_secs(7);
@@ -36,31 +37,34 @@ pub async fn ingest<P: Ports, J: Sync>(
         Ours,
     }
     let stack = service.stack;
-    let settings = service.settings();
+    let (settings, until) = (service.settings(), stack.now().after(PATIENCE));
+    let request = again::request_of(stack, fact, until).await?;
+    let again = request.as_ref().filter(|(_, bond)| *bond == Bond::Over).map(|(id, _)| id);
     let mut before = None;
-    let changed = rows::change(stack, &fact.job, stack.now().after(PATIENCE), |stored| {
+    let changed = rows::change(stack, &fact.job, until, |stored| {
         let job = stored.map(|seen| &seen.job);
         before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());
-        match job::ingest(job, fact, &routing, stack.now(), &stack.limits, cancels) {
+        match job::ingest(job, fact, &routing, again, stack.now(), &stack.limits, cancels) {
             Ok(job::Learned::Store(job)) => Ok(job),
             Ok(job::Learned::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
             Ok(job::Learned::NotOurs(_)) | Err(_) => Err(Not::Ours),
         }
     });
-    match changed.await? {
+    let ingested = match changed.await? {
         Changed::To(seen) => {
             service.note_change(before.as_ref(), &seen.job);
             queues::wake(stack, &seen).await;
-            Ok(Ingested::Stored)
+            Ingested::Stored
         }
         // Whoever stored it may have died before anybody was woken.
         Changed::Not(Not::Changed(seen)) => {
             if let Some(seen) = seen {
                 queues::wake(stack, &seen).await;
             }
-            Ok(Ingested::Known)
+            Ingested::Known
         }
-        Changed::Not(Not::Ours) => Ok(Ingested::NotOurs),
-    }
+        Changed::Not(Not::Ours) => Ingested::NotOurs,
+    };
+    Ok(ingested)
 }

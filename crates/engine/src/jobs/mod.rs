@@ -21,6 +21,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 
+mod again;
 pub mod assign;
 mod candidates;
 pub mod ends;

@@ -8,9 +8,9 @@ use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::config::runner::{Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
-use bullpen_core::ids::{ClassName, PoolName, RequestId, SpecHash, TrustGroup};
+use bullpen_core::ids::{ClassName, PoolName, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{Event, Job, Placed, Reason, place};
+use bullpen_core::job::{Event, Job, Lane, Placed, Reason, place, request_id};
 use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
@@ -89,8 +89,17 @@ impl Settings {
     }
 
     /// How machines of this class serve more than one job, if they do.
-    pub(super) fn reuse(&self, class: &ClassName) -> Option<&Reuse> {
+    fn reuse(&self, class: &ClassName) -> Option<&Reuse> {
         self.config.runners.get(class)?.reuse.as_ref()
+    }
+
+    /// How a machine of this class serves others after this job, if it does. Those of requests always
+    /// do, within the limits of the stack.
+    pub(super) fn reuse_after(&self, job: &Job, class: &ClassName) -> Option<Reuse> {
+        match job.lane {
+            Some(Lane::Request(_)) => Some(self.reuse(class).cloned().unwrap_or_default()),
+            _ => self.reuse(class).cloned(),
+        }
     }
 
     /// What a job wants until `deadline`.
@@ -133,7 +142,7 @@ impl Settings {
         let families = launch.spec.families.clone();
         let any = families.is_empty();
         Request {
-            id: RequestId::new(format!("job-{}", job.id)),
+            id: request_id(&job.id),
             incarnation: 0,
             class: class.clone(),
             count: 1,

@@ -38,7 +38,8 @@ impl Stack {
     }
 
     fn ingest(&self, stored: Option<&Job>, fact: &Fact) -> Learned {
-        ingest(stored, fact, &self.routing(true), at(100), &LIMITS, true).expect("one job's facts")
+        ingest(stored, fact, &self.routing(true), None, at(100), &LIMITS, true)
+            .expect("one job's facts")
     }
 
     /// The row that these facts leave, in this order.
@@ -108,14 +109,15 @@ fn strangers_leave_no_row_and_our_own_stay_ours() {
     }
     let ours = stack.row(&[queued()]).unwrap();
     let moved = Routing { env: "another", ..stack.routing(true) };
-    let answer = ingest(Some(&ours), &completed("success"), &moved, at(200), &LIMITS, true);
+    let answer = ingest(Some(&ours), &completed("success"), &moved, None, at(200), &LIMITS, true);
     assert!(matches!(answer, Ok(Learned::Store(job)) if job.is_over()), "it still ends");
 }
 
 #[test]
 fn without_a_configuration_a_job_waits_and_is_routed_later() {
     let stack = stack();
-    let early = ingest(None, &queued(), &stack.routing(false), at(100), &LIMITS, true).unwrap();
+    let early =
+        ingest(None, &queued(), &stack.routing(false), None, at(100), &LIMITS, true).unwrap();
     let Learned::Store(row) = early else { panic!("{early:?}") };
     assert_eq!((row.lane.as_ref(), row.life.name()), (None, StateName::Waiting));
     let Learned::Store(routed) = stack.ingest(Some(&row), &queued()) else {

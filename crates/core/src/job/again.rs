@@ -1,0 +1,99 @@
+//! Jobs that are run again after their request is over: each gets one runner as the request had them.
+//!
+//! Re-running the failed jobs of a run does not re-run the job that provisioned for them, so they ask
+//! for the label of a request whose runners are gone.
+//!
+//! Not here: looking the request up (`bullpen-engine`).
+
+use super::{Fact, Job, request_id};
+use crate::ids::SpecHash;
+use crate::request::Request;
+use crate::request::entry::{Entry, Stage, split};
+use crate::time::Timestamp;
+
+/// What a request is to a job that carries its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bond {
+    /// Nothing: a stranger's label.
+    None,
+    /// Its runners serve the job.
+    Live,
+    /// It is over, and the job is of the same run.
+    Over,
+}
+
+/// What this request is to the job. A label is text that anybody can write, so that only a job of
+/// the request's own run and repository has a claim.
+pub fn bond(entry: &Entry, fact: &Fact) -> Bond {
+    let about = &fact.about;
+    let run = split(&entry.request.id).and_then(|(run, _)| run.at_github());
+    let is_of_its_run = match (run, about.run.at_github()) {
+        (Some((run, attempt)), Some((of, later))) => run == of && later >= attempt,
+        _ => false,
+    };
+    if !is_of_its_run || entry.repository.as_ref() != Some(&about.repository) {
+        return Bond::None;
+    }
+    match entry.stage {
+        Stage::Live => Bond::Live,
+        Stage::Abandoned | Stage::Finished => Bond::Over,
+    }
+}
+
+/// One runner as the request had them, for the job.
+pub fn one_more(entry: &Entry, job: &Job, built_from: &SpecHash, deadline: Timestamp) -> Request {
+    Request {
+        id: request_id(&job.id),
+        incarnation: 0,
+        count: 1,
+        deadline,
+        spec_hash: Some(built_from.clone()),
+        ..entry.request.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ClaimId, Repository, RequestId, RunAttempt};
+    use crate::job::{About, Said};
+    use crate::samples;
+
+    fn entry(stage: Stage) -> Entry {
+        Entry {
+            request: Request { id: RequestId::new("77.1.build"), ..samples::request() },
+            stage,
+            worker: ClaimId::new("w-1"),
+            repository: Some(Repository::new("acme/app")),
+        }
+    }
+
+    fn of(run: &str, repository: &str) -> Fact {
+        let about = About {
+            repository: Repository::new(repository),
+            run: RunAttempt::new(run),
+            name: "test".to_owned(),
+            labels: vec!["warm-77.1.build".to_owned()],
+            commit: "0a1b".to_owned(),
+            created_at: None,
+        };
+        Fact { job: "7".into(), about, said: Said::Queued { at: None } }
+    }
+
+    #[test]
+    fn only_a_job_of_the_same_run_and_repository_is_bound_to_a_request() {
+        for (run, repository, expected) in [
+            ("77.1", "acme/app", Bond::Over),
+            ("77.2", "acme/app", Bond::Over),
+            ("78.2", "acme/app", Bond::None),
+            ("local.2", "acme/app", Bond::None),
+            ("77.2", "acme/other", Bond::None),
+        ] {
+            assert_eq!(bond(&entry(Stage::Finished), &of(run, repository)), expected, "{run}");
+        }
+        assert_eq!(bond(&entry(Stage::Live), &of("77.2", "acme/app")), Bond::Live);
+        assert_eq!(bond(&entry(Stage::Abandoned), &of("77.2", "acme/app")), Bond::Over);
+        let nobodys = Entry { repository: None, ..entry(Stage::Finished) };
+        assert_eq!(bond(&nobodys, &of("77.2", "acme/app")), Bond::None);
+    }
+}

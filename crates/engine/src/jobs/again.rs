@@ -1,0 +1,63 @@
+//! Requests that are over and whose label a job carries.
+//!
+//! Not here: whether the job has a claim to it (`core::job::again`).
+
+use bullpen_core::ids::RequestId;
+use bullpen_core::job::again::{Bond, bond, one_more};
+use bullpen_core::job::{Fact, Job, Reason, Said};
+use bullpen_core::labels;
+use bullpen_core::ports::{Fault, Ports};
+use bullpen_core::request::entry::{Entry, Stage};
+use bullpen_core::time::Timestamp;
+
+use super::settings::{Wanted, Wanting};
+use crate::Stack;
+use crate::provision::entry::{self, CannotBegin};
+
+/// The request whose label a queued job carries, and what it is to the job.
+pub(super) async fn request_of<P: Ports>(
+    stack: &Stack<P>,
+    fact: &Fact,
+    until: Timestamp,
+) -> Result<Option<(RequestId, Bond)>, Fault> {
+    // Only those that want a runner are looked up: every job of a live request carries its label.
+    let Said::Queued { .. } = fact.said else { return Ok(None) };
+    let Some(id) = labels::request_of(&fact.about.labels) else { return Ok(None) };
+    let bond = find(stack, &id, until).await?.map_or(Bond::None, |entry| bond(&entry, fact));
+    Ok(Some((id, bond)))
+}
+
+async fn find<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    until: Timestamp,
+) -> Result<Option<Entry>, Fault> {
+    match entry::find(stack, id, until).await {
+        Ok(found) => Ok(found.map(|(entry, _)| entry)),
+        Err(CannotBegin::Store(fault)) => Err(fault),
+        // Not an id of ours.
+        Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => Ok(None),
+    }
+}
+
+/// What a job of a request that is over wants until `deadline`.
+pub(super) async fn want<P: Ports>(
+    stack: &Stack<P>,
+    job: &Job,
+    request: &RequestId,
+    deadline: Timestamp,
+    until: Timestamp,
+) -> Result<Wanting, Fault> {
+    Ok(match find(stack, request, until).await? {
+        // It was begun anew, and has runners of its own.
+        Some(Entry { stage: Stage::Live, .. }) => Wanting::Unknown,
+        Some(entry) => {
+            let request = one_more(&entry, job, &stack.spec_hash, deadline);
+            Wanting::Machine(Box::new(Wanted { request, pool: None, reuse: true }))
+        }
+        None => {
+            let why = format!("its label belongs to request {request}, which nobody remembers");
+            Wanting::Nothing(Reason::Refused { why: vec![why] })
+        }
+    })
+}

@@ -1,0 +1,122 @@
+//! Failed jobs that are run again after their request is over: each gets one runner as before.
+//!
+//! Not here: requests themselves (`tests/requests.rs`).
+
+use std::time::Duration;
+
+use bullpen_core::ids::{Repository, RunAttempt};
+use bullpen_core::job::{About, Fact, How, Step};
+use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::request::Request;
+use bullpen_engine::jobs::{Ingested, ingest};
+use bullpen_engine::provision::{Call, provision};
+use bullpen_engine::release::request::release_request;
+use bullpen_engine::tell::nobody;
+use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::life::keep_up;
+use bullpen_sim::stage;
+
+use super::town::{Town, about_in};
+
+const LONG: Duration = Duration::from_secs(30 * 60);
+
+async fn provisioned(town: &Town) -> Request {
+    let request = stage::request("77.1.build", 1, town.world.outside.clock().true_now());
+    let (_, stack) = town.world.process("provision");
+    let repository = Repository::new("acme/app");
+    let call = Call { repository: Some(&repository), ..Call::silent(&request) };
+    provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
+    request
+}
+
+async fn released(town: &Town, request: &Request) {
+    let (_, stack) = town.world.process("release");
+    let until = stack.now().after(Duration::from_secs(300));
+    let released = release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+    assert_eq!(released.returned.len(), 1);
+}
+
+/// A job that was run again: the same label, a later attempt.
+fn again(repository: &str, run: &str) -> About {
+    let run = RunAttempt::new(run);
+    About { run, ..about_in("7", repository, "warm-77.1.build") }
+}
+
+async fn ingested(town: &Town, fact: &Fact) -> Ingested {
+    let webhook = town.process("webhook", None, async |service| ingest(service, fact).await);
+    webhook.await.expect("it has no fuse").expect("calm")
+}
+
+async fn is_served(town: &Town, how: How) {
+    let done = async || town.is_settled("7").await;
+    assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("7").await);
+    assert!(town.is_over("7") && town.github.told().is_empty(), "{:?}", town.github.told());
+    let last = town.row("7").await.steps.last().map(|step| step.step);
+    assert_eq!(last, Some(Step::Assigned { how }));
+}
+
+#[test]
+fn a_job_of_a_request_that_is_over_gets_a_machine_that_the_request_left() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let request = provisioned(&town).await;
+        released(&town, &request).await;
+        let fact = town.submit("7", again("acme/app", "77.2"));
+        assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
+        is_served(&town, How::Reused).await;
+        assert_eq!(town.launched(), 1);
+        let idle = town.world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
+        assert_eq!(idle.len(), 1, "and leaves it to others");
+        town.end().await;
+    });
+}
+
+#[test]
+fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let request = provisioned(&town).await;
+        released(&town, &request).await;
+        tokio::select! {
+            biased;
+            () = pass(Duration::from_secs(3600)) => {}
+            never = keep_up(&town.world) => match never {},
+        }
+        let fact = town.submit("7", again("acme/app", "77.2"));
+        assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
+        is_served(&town, How::Created).await;
+        assert_eq!(town.launched(), 2);
+        town.end().await;
+    });
+}
+
+#[test]
+fn a_strangers_job_does_not_get_a_requests_machine() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let request = provisioned(&town).await;
+        released(&town, &request).await;
+        for (repository, run) in [("acme/other", "77.2"), ("acme/app", "78.1")] {
+            let fact = town.submit("7", again(repository, run));
+            assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs, "{repository} {run}");
+        }
+    });
+}
+
+/// A webhook of the request's own job, delivered when both are over.
+#[test]
+fn a_late_word_about_a_job_that_ran_launches_nothing() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let request = provisioned(&town).await;
+        let fact = town.submit("7", again("acme/app", "77.1"));
+        town.github.cancel_queued("7", town.world.outside.clock().true_now());
+        released(&town, &request).await;
+        assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
+        let over = async || town.is_settled("7").await;
+        assert!(town.live("serve", LONG, |_| true, over).await);
+        assert_eq!(town.row("7").await.steps, [], "GitHub was asked first");
+        assert_eq!(town.launched(), 1);
+        town.end().await;
+    });
+}
