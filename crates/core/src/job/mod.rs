@@ -16,6 +16,7 @@ use crate::ids::{
 };
 use crate::time::Timestamp;
 
+pub mod active;
 pub mod again;
 pub mod event;
 pub mod fact;

@@ -9,7 +9,7 @@ use bullpen_core::job::{self, Fact};
 use bullpen_core::ports::{Fault, Ports};
 
 use super::rows::{self, Changed, Seen};
-use super::{Service, again, queues};
+use super::{Service, active, again, queues};
 
 /// GitHub waits ten seconds for an answer; it must have one before that, even if it is a refusal.
 const PATIENCE: Duration = Duration::from_secs(7);
@@ -66,5 +66,10 @@ pub async fn ingest<P: Ports, J: Sync>(
         }
         Changed::Not(Not::Ours) => Ingested::NotOurs,
     };
+    // Should the request end before the job has begun, GitHub must be asked about the job again.
+    let is_bound = request.is_some_and(|(_, bond)| bond == Bond::Live);
+    if is_bound || ingested != Ingested::NotOurs {
+        active::hear(service, &fact.about.repository).await;
+    }
     Ok(ingested)
 }

@@ -13,20 +13,23 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bullpen_core::ids::JobId;
+use bullpen_core::ids::{JobId, Repository};
 use bullpen_core::instance::Owner;
-use bullpen_core::job::fair::Turns;
+use bullpen_core::job::{self, fair::Turns};
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
+use self::lately::Lately;
 use crate::Stack;
 
+mod active;
 mod again;
 pub mod assign;
 mod candidates;
 pub mod ends;
 mod exchange;
 pub mod ingest;
+mod lately;
 mod launch;
 pub mod note;
 mod queues;
@@ -60,6 +63,8 @@ pub struct Service<'a, P, J> {
     turns: Mutex<Turns>,
     /// What this process works on, so that its workers do not meet.
     under_way: Mutex<BTreeSet<JobId>>,
+    /// Which repositories were written down as heard of.
+    heard: Mutex<Lately<Repository>>,
     ending: run::Ending,
 }
 
@@ -69,7 +74,8 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         let settings = Mutex::new(Arc::new(settings));
         let (turns, under_way) = (Mutex::default(), Mutex::default());
         let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
-        Self { stack, forge, watch, settings, turns, under_way, ending }
+        let heard = Mutex::new(Lately::new(job::active::NOTED_EVERY));
+        Self { stack, forge, watch, settings, turns, under_way, heard, ending }
     }
 
     /// The same, and somebody counts what it does.
@@ -94,6 +100,10 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
 
     fn under_way(&self) -> MutexGuard<'_, BTreeSet<JobId>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Lately<Repository>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long a row or a directory is asked for again.

@@ -5,7 +5,7 @@
 //!
 //! Not here: what a row needs ([`super::tend`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bullpen_core::ids::Repository;
@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 
 use super::ingest::{Ingested, ingest};
 use super::rows::{self, Changed, Seen};
-use super::{Service, attend, ends, queues};
+use super::{Service, active, attend, ends, queues};
 use crate::patience::patiently;
 
 /// Rows looked at together.
@@ -120,11 +120,11 @@ pub struct Memory {
     redelivered: BTreeMap<String, Timestamp>,
 }
 
-/// Asks GitHub for what its webhooks did not say: those that failed are sent again, and jobs of
-/// these repositories that want a runner are taken up.
+/// Asks GitHub for what its webhooks did not say: those that failed are sent again, and jobs that want
+/// a runner are taken up, of these repositories and of those that were heard of lately.
 pub async fn find<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    active: &[Repository],
+    always: &[Repository],
     memory: &mut Memory,
 ) -> Result<Found, Fault> {
     let now = service.stack.now();
@@ -138,8 +138,19 @@ pub async fn find<P: Ports, J: JobForge>(
         memory.redelivered.insert(delivery.guid, now);
         found.redelivered += 1;
     }
-    for repository in active {
-        for fact in service.forge.queued_jobs(repository).await? {
+    let heard = active::active(service).await?;
+    let repositories: BTreeSet<&Repository> = always.iter().chain(&heard).collect();
+    for repository in repositories {
+        let facts = match service.forge.queued_jobs(repository).await {
+            Ok(facts) => facts,
+            // One that is gone, or shut to us, says nothing about the others.
+            Err(fault) if !fault.is_transient() => {
+                tracing::info!(%repository, %fault, "GitHub does not say what is queued there");
+                continue;
+            }
+            Err(fault) => return Err(fault),
+        };
+        for fact in facts {
             if ingest(service, &fact).await? == Ingested::Stored {
                 found.unannounced += 1;
             }

@@ -8,7 +8,7 @@ use bullpen_core::ids::{Repository, RunAttempt};
 use bullpen_core::job::{About, Fact, How, Step};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::request::Request;
-use bullpen_engine::jobs::{Ingested, ingest};
+use bullpen_engine::jobs::{Ingested, Memory, find, ingest};
 use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::tell::nobody;
@@ -100,6 +100,29 @@ fn a_strangers_job_does_not_get_a_requests_machine() {
             let fact = town.submit("7", again(repository, run));
             assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs, "{repository} {run}");
         }
+    });
+}
+
+/// While the request lives its own runners serve; once it is over, GitHub is asked and the job is
+/// found.
+#[test]
+fn a_job_that_waits_when_its_request_ends_is_found() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let request = provisioned(&town).await;
+        let fact = town.submit("7", again("acme/app", "77.2"));
+        // It is not given to the request's runner, and waits.
+        town.world.outside.forge().cancel("warm-77.1.build");
+        assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs);
+        released(&town, &request).await;
+        let found = town
+            .process("find", None, async |service| {
+                find(service, &[], &mut Memory::default()).await.expect("calm")
+            })
+            .await
+            .expect("it has no fuse");
+        assert_eq!(found.unannounced, 1);
+        assert!(!town.row("7").await.is_over());
     });
 }
 

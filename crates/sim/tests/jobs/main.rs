@@ -3,6 +3,7 @@
 //!
 //! Not here: webhooks as bytes (`bullpen-github`), or the row's rules alone (`core::job`).
 
+mod active;
 mod again;
 mod ends;
 mod ghosts;
