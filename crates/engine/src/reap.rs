@@ -16,6 +16,7 @@ use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
+use crate::jobs::room;
 use crate::patience::patiently;
 use crate::release;
 use crate::transition::{self, Moved};
@@ -58,7 +59,9 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         }
     }
     for batch in ending.chunks(IDS_PER_CALL_MAX) {
-        bury(stack, batch, &mut reaped).await?;
+        let buried = bury(stack, batch).await?;
+        reaped.buried += buried.len();
+        room::made(stack, &buried).await;
     }
     Ok(reaped)
 }
@@ -174,12 +177,8 @@ async fn extend<P: Ports>(
     Ok(true)
 }
 
-/// Asks the cloud to end machines, and buries those it confirms gone.
-async fn bury<P: Ports>(
-    stack: &Stack<P>,
-    batch: &[Record],
-    reaped: &mut Reaped,
-) -> Result<(), Fault> {
+/// Asks the cloud to end machines, and buries those it confirms gone; returns which.
+async fn bury<P: Ports>(stack: &Stack<P>, batch: &[Record]) -> Result<Vec<String>, Fault> {
     let ids: Vec<_> = batch.iter().map(|record| record.id.clone()).collect();
     let until = stack.now().after(stack.limits.release_retry);
     if sabotage!("terminate-is-not-confirmed") {
@@ -188,6 +187,7 @@ async fn bury<P: Ports>(
         patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
     }
     let machines = patiently(stack, until, async || stack.fleet().describe(&ids).await).await?;
+    let mut buried = Vec::new();
     for record in batch {
         let seen = machines.iter().find(|machine| machine.id == record.id);
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
@@ -203,8 +203,8 @@ async fn bury<P: Ports>(
         let now = stack.now();
         let event = Event::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
         if let Moved::To(_) = transition::apply(stack, record, &event, until).await? {
-            reaped.buried += 1;
+            buried.push(record.id.to_string());
         }
     }
-    Ok(())
+    Ok(buried)
 }

@@ -17,6 +17,7 @@ use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
 use bullpen_core::sabotage;
 
 use crate::Stack;
+use crate::jobs::room;
 use crate::patience::patiently;
 use crate::transition::{self, Moved};
 
@@ -150,6 +151,7 @@ async fn abandoned_intents<P: Ports>(
         }
         if let Ok(Written::Won(())) = stack.ports.ledger().give_back(&intent).await {
             done.intents_given_back += 1;
+            room::made(stack, &[intent.id.to_string()]).await;
         }
     }
     Ok(())

@@ -26,6 +26,7 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::advertise::advertise;
+use crate::jobs::room;
 use crate::mail::{self, Posted};
 use crate::patience::patiently;
 use crate::tell::{Tell, Told};
@@ -439,6 +440,7 @@ async fn settle<P: Ports>(
     match transition::apply(stack, record, &event, until).await? {
         Moved::To(idle) => {
             advertise(stack, &idle).await;
+            room::made(stack, &[format!("{}.{}", idle.id, idle.generation)]).await;
             Ok(Progress::Returned(Box::new(idle)))
         }
         Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),

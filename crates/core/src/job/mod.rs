@@ -25,6 +25,7 @@ pub mod ingest;
 pub mod placing;
 pub mod reason;
 pub mod returning;
+pub mod room;
 pub mod step;
 mod stored;
 #[cfg(test)]

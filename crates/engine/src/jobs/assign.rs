@@ -26,7 +26,7 @@ use super::candidates::{self, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
-use super::{Attended, Service, again, ends, owner_of, queues};
+use super::{Attended, Service, again, ends, owner_of, queues, room};
 use crate::patience::patiently;
 use crate::postman::Postman;
 use crate::provision::lookout::Lookout;
@@ -339,6 +339,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 ends::give_back_unwanted(self.service, &self.job.id).await?;
                 Ok(Attended::Done)
             }
+            Outcome::Nothing(Setback::Ceiling) => self.no_room().await,
             Outcome::Nothing(setback) => {
                 self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
@@ -369,7 +370,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
         let next = self.job.after_setback(setback, now, &stack.limits, jitter);
-        let waits = matches!(setback, Setback::Outage { .. } | Setback::Ceiling);
+        let waits = matches!(setback, Setback::Outage { .. });
         let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
         match next {
             Next::Again { not_before } => {
@@ -377,6 +378,25 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 (Next::Again { not_before }, not_before)
             }
             Next::GiveUp(reason) => (Next::GiveUp(reason), now),
+        }
+    }
+
+    /// There is no room under a ceiling. The row waits in its place in the line, and nobody is woken
+    /// before there is room.
+    async fn no_room(&self) -> Result<Attended, Fault> {
+        let (stack, setback) = (self.service.stack, Setback::Ceiling);
+        self.service.note_set_back(&setback);
+        let (worker, at) = (self.worker.clone(), stack.now());
+        let event = Event::SetBack { worker, setback, at, not_before: at };
+        match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
+            Changed::To(seen) => {
+                room::wait(self.service, &seen.job).await;
+                Ok(Attended::NoRoom)
+            }
+            Changed::Not(_) => {
+                ends::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Attended::Done)
+            }
         }
     }
 

@@ -33,6 +33,7 @@ mod lately;
 mod launch;
 pub mod note;
 mod queues;
+pub(crate) mod room;
 mod rows;
 mod run;
 pub(crate) mod runners;
@@ -65,6 +66,8 @@ pub struct Service<'a, P, J> {
     under_way: Mutex<BTreeSet<JobId>>,
     /// Which repositories were written down as heard of.
     heard: Mutex<Lately<Repository>>,
+    /// Which lanes were written down as crowded.
+    crowded: Mutex<Lately<String>>,
     ending: run::Ending,
 }
 
@@ -75,7 +78,8 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         let (turns, under_way) = (Mutex::default(), Mutex::default());
         let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
         let heard = Mutex::new(Lately::new(job::active::NOTED_EVERY));
-        Self { stack, forge, watch, settings, turns, under_way, heard, ending }
+        let crowded = Mutex::new(Lately::new(job::room::NOTED_EVERY));
+        Self { stack, forge, watch, settings, turns, under_way, heard, crowded, ending }
     }
 
     /// The same, and somebody counts what it does.
@@ -106,6 +110,10 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn crowded(&self) -> MutexGuard<'_, Lately<String>> {
+        self.crowded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How long a row or a directory is asked for again.
     fn patience(&self) -> Timestamp {
         self.stack.now().after(self.stack.limits.release_retry)
@@ -120,6 +128,8 @@ pub enum Attended {
     Done,
     /// Somebody else works on it.
     Taken,
+    /// There is no room for it under a ceiling. It is tried again when there is, or at the next sweep.
+    NoRoom,
     /// There is something left to do, not before this.
     Again {
         /// When.

@@ -69,18 +69,19 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &Seen) {
         Life::Ended { debts, .. } if !debts.is_settled() => launch_queue(stack),
         Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => return,
     };
-    let message = Outgoing {
-        body: Wake { job: job.id.clone(), lane: lane_text(job) }.encode(),
-        delay: Duration::ZERO,
-        fifo: Some(Fifo {
-            group: job.id.to_string(),
-            deduplication: format!("{}.{}", job.id, seen.revision),
-        }),
-    };
-    let sent = stack.ports.queues().send(&queue, std::slice::from_ref(&message)).await;
+    let wake = Wake { job: job.id.clone(), lane: lane_text(job) };
+    let fifo =
+        Fifo { group: job.id.to_string(), deduplication: format!("{}.{}", job.id, seen.revision) };
+    send(stack, &queue, &wake, fifo).await;
+}
+
+/// Sends a wake-up, if that can be done now.
+pub(super) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
+    let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
+    let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
     let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
     if let Err(fault) = sent {
-        tracing::info!(job_id = %job.id, %fault, "nobody was woken");
+        tracing::info!(job_id = %wake.job, %fault, "nobody was woken");
     }
 }
 

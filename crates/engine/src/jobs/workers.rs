@@ -201,7 +201,7 @@ impl Message {
         let (stack, receipt) = (service.stack, &self.delivery.receipt);
         let queues = stack.ports.queues();
         let settled = match attended {
-            Ok(Attended::Done | Attended::Taken) => {
+            Ok(Attended::Done | Attended::Taken | Attended::NoRoom) => {
                 queues.delete(&self.queue, std::slice::from_ref(receipt)).await
             }
             Ok(Attended::Again { at }) => {
@@ -217,22 +217,32 @@ impl Message {
     }
 }
 
-/// Serves one row of a lane; if another process was faster, another one.
+/// Serves one row of a lane; if another process was faster, another one, and if there is no room for
+/// it, one of another repository: something may stand idle that only those may have.
 async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     reach: Reach,
     lane: &str,
     mut turn: Turn<'_, '_, P, J>,
 ) -> Result<Attended, Fault> {
+    let mut without_room = BTreeSet::new();
     for _ in 0..RACES_MAX {
         match assign(service, &turn.job, reach).await? {
             Attended::Taken => {}
+            Attended::NoRoom => {
+                without_room.insert(turn.repository.clone());
+            }
             // It was woken for anew when it was set back.
             Attended::Done | Attended::Again { .. } => return Ok(Attended::Done),
         }
         // The turn ends before the next one begins.
         drop(turn);
-        turn = match Turn::begin(service, &waiting(service, lane).await?) {
+        let mut waiting = waiting(service, lane).await?;
+        waiting.ready.retain(|repository, _| !without_room.contains(repository));
+        if waiting.ready.is_empty() && !without_room.is_empty() {
+            return Ok(Attended::NoRoom);
+        }
+        turn = match Turn::begin(service, &waiting) {
             Ok(turn) => turn,
             Err(attended) => return Ok(attended),
         };

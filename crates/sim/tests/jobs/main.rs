@@ -10,6 +10,7 @@ mod ghosts;
 mod machine;
 mod order;
 mod rescue;
+mod room;
 mod serving;
 mod stolen;
 mod storm;

@@ -6,6 +6,7 @@ mod ingest;
 mod orders;
 mod placing;
 mod returning;
+mod room;
 mod rules;
 mod stored;
 
