@@ -249,6 +249,12 @@ impl Job {
         }
     }
 
+    /// Whether a worker took it on since then, and was not set back.
+    pub fn is_begun_since(&self, then: Timestamp) -> bool {
+        let Some(StepAt { at, step: Step::Begun }) = self.steps.last() else { return false };
+        *at >= then && self.setbacks.last().is_none_or(|setback| setback.at < *at)
+    }
+
     /// Why it is to be given up now: its time is up, and nobody has a machine for it.
     pub fn overdue(&self, now: Timestamp) -> Option<Reason> {
         let deadline = match &self.life {

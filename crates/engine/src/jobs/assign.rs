@@ -16,7 +16,7 @@ use std::time::Duration;
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
 use bullpen_core::job::{
-    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, runner_name,
+    Event, Held, How, Job, Lane, Life, Next, Phase, Reason, Refusal, Setback, runner_name,
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
@@ -26,7 +26,7 @@ use super::candidates::{self, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
-use super::{Attended, Service, again, ends, owner_of, queues, room};
+use super::{Attended, Service, again, ends, owner_of, queues, room, runners};
 use crate::patience::patiently;
 use crate::postman::Postman;
 use crate::provision::lookout::Lookout;
@@ -295,7 +295,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let worker = self.worker.clone();
         let event = Event::Assigned { worker, held: named.clone(), how, at: stack.now() };
         let assigned = rows::apply(stack, &self.job.id, &event, self.service.patience()).await?;
-        if let Changed::Not(_) = assigned {
+        if let Changed::Not(why) = assigned
+            && !self.is_adopted(&why, &named).await?
+        {
             worker::give_back(stack, &self.owner, &record).await;
             return Ok(Outcome::Lost);
         }
@@ -313,7 +315,29 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         })
     }
 
-    /// Keeps the row's lease until it is lost. A row that has its machine needs no lease.
+    /// The job runs on the machine of another one that waits: the row takes this machine all the
+    /// same, to exchange it for the other's. One machine less is launched.
+    async fn is_adopted(&self, why: &NotMoved, named: &Held) -> Result<bool, Fault> {
+        let NotMoved::Refused(job, _) = why else { return Ok(false) };
+        let Some(runner) = robbed(job) else { return Ok(false) };
+        let (stack, until) = (self.service.stack, self.service.patience());
+        let other = runners::holder(stack, runner, until).await?;
+        if !other.is_some_and(|other| is_waiting_for(&other.job, runner)) {
+            return Ok(false);
+        }
+        let deadline = self.wanted.request.deadline;
+        let event = Event::Adopted { held: named.clone(), deadline };
+        match rows::apply(stack, &self.job.id, &event, until).await? {
+            Changed::To(seen) => {
+                queues::wake(stack, &seen).await;
+                Ok(true)
+            }
+            Changed::Not(_) => Ok(false),
+        }
+    }
+
+    /// Keeps the row's lease until it is lost. A row that has its machine needs no lease, nor does one
+    /// whose machine somebody else waits for.
     async fn keep(&self) {
         let stack = self.service.stack;
         loop {
@@ -323,7 +347,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             let until = stack.now().after(stack.limits.row_lease_renew);
             match rows::apply(stack, &self.job.id, &event, until).await {
                 Ok(Changed::To(_)) | Err(_) => {}
-                Ok(Changed::Not(NotMoved::Refused(job, _))) if job.held().is_some() => {
+                Ok(Changed::Not(NotMoved::Refused(job, _)))
+                    if job.held().is_some() || robbed(&job).is_some() =>
+                {
                     match std::future::pending::<Infallible>().await {}
                 }
                 Ok(Changed::Not(_)) => return,
@@ -417,4 +443,15 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             },
         }
     }
+}
+
+/// The runner of another job that this one runs on, without a machine of its own.
+pub(super) fn robbed(job: &Job) -> Option<&RunnerName> {
+    matches!(job.life, Life::Elsewhere).then(|| job.taken_by_another())?
+}
+
+/// Whether a job waits and had only this runner to wait for.
+fn is_waiting_for(job: &Job, runner: &RunnerName) -> bool {
+    let has = job.held().is_some_and(|held| held.runner == *runner);
+    has && job.known.phase() == Phase::Queued
 }

@@ -1,7 +1,7 @@
 //! GitHub gave our runner to another job with the same labels: both jobs exchange machines.
 //!
-//! Should the job that runs have no machine of its own, the other one loses its runner and is served
-//! anew.
+//! A job that runs may have a machine that is still being prepared; then both wait for that. Should it
+//! have none at all, the other one loses its runner and is served anew.
 //!
 //! Not here: the atomic write (the `Ledger` port), or who has which runner ([`super::runners`]).
 
@@ -10,7 +10,8 @@ use bullpen_core::job::{Event, Held, Job, Setback};
 use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
 
 use super::rows::{self, Changed, Seen};
-use super::{Attended, Service, owner_of, queues, runners};
+use super::{Attended, Service, launch, owner_of, queues, runners};
+use crate::patience::patiently;
 use crate::release;
 use crate::transition;
 
@@ -29,6 +30,10 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     }
     let Some(theirs) = other.job.keeps().cloned() else { return Ok(Attended::Done) };
     let Some(ours) = seen.job.keeps().cloned() else {
+        // Whoever works on it has a machine for the other in a moment.
+        if is_under_way(service, &seen.job).await? {
+            return Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) });
+        }
         return deprive(service, &other, theirs).await;
     };
     let until = service.patience();
@@ -77,6 +82,30 @@ fn stage(record: &Record, job: &Job, held: &Held) -> Stage {
         State::Running { .. } => Stage::Runs,
         _ => Stage::Gone,
     }
+}
+
+/// Whether somebody still prepares a machine for a job that runs on another's. A worker that died
+/// is not waited for longer than its lease was.
+async fn is_under_way<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<bool, Fault> {
+    let stack = service.stack;
+    let began = job.known.started.as_ref().and_then(|started| started.at);
+    let patience = stack.limits.row_lease + stack.limits.clock_skew;
+    if began.is_none_or(|at| stack.now().since(at) >= patience) {
+        return Ok(false);
+    }
+    if job.is_begun_since(stack.now().before(stack.limits.row_look_again)) {
+        return Ok(true);
+    }
+    let (owner, until) = (owner_of(&job.id), service.patience());
+    let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let prepared = |record: &Record| {
+        matches!(record.state, State::Created { .. } | State::Claimed { .. })
+            && record.state.owner() == Some(&owner)
+    };
+    Ok(owned.iter().any(prepared) || launch::is_launching(stack, &job.id, until).await?)
 }
 
 /// The other job's runner works for somebody else: that machine is taken back once it is done, and

@@ -10,11 +10,13 @@ use std::time::Duration;
 use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Intent, RungResult, next_rung};
+use bullpen_core::ids::JobId;
 use bullpen_core::instance::{Owner, Record, State};
-use bullpen_core::job::Setback;
+use bullpen_core::job::{Setback, request_id};
 use bullpen_core::mailbox::{Report, SignalKind};
 use bullpen_core::ports::{Fault, Ledger, Mailbox, Ports};
 use bullpen_core::request::Request;
+use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 use crate::patience::patiently;
@@ -62,6 +64,24 @@ async fn intent<P: Ports>(
                 let new = creation::intend(stack, (request, owner), usage, 1, number);
                 return creation::reserve(stack, &new).await.map_err(|error| set_back(&error));
             }
+        }
+    }
+}
+
+/// Whether a launch for this job is under way that is not accounted for.
+pub(super) async fn is_launching<P: Ports>(
+    stack: &Stack<P>,
+    job: &JobId,
+    until: Timestamp,
+) -> Result<bool, Fault> {
+    let (ledger, request) = (stack.ports.ledger(), request_id(job));
+    let mut number = 1;
+    loop {
+        let id = creation::launch_id(&request, 0, number);
+        match patiently(stack, until, || ledger.intent(&id)).await? {
+            Some(intent) if intent.outstanding > 0 => return Ok(stack.now() < intent.deadline),
+            Some(_) => number += 1,
+            None => return Ok(false),
         }
     }
 }

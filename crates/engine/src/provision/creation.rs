@@ -9,7 +9,7 @@
 use bullpen_core::claim::{Outcome, Watched};
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{CeilingReached, Intent, LaunchRequest};
-use bullpen_core::ids::{IntentId, Revision};
+use bullpen_core::ids::{IntentId, RequestId, Revision};
 use bullpen_core::instance::{Facts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::Request;
@@ -90,10 +90,15 @@ pub(crate) async fn carry_out<P: Ports>(
 
 /// The id of a request's n-th launch: whoever makes it, and however often, it is the same launch.
 pub(crate) fn intent_id(request: &Request, attempt: u32) -> IntentId {
+    launch_id(&request.id, request.incarnation, attempt)
+}
+
+/// The id of the n-th launch of one incarnation of a request.
+pub(crate) fn launch_id(request: &RequestId, incarnation: u32, attempt: u32) -> IntentId {
     if sabotage!("token-without-incarnation") {
-        return IntentId::new(format!("{}.1.{attempt}", request.id));
+        return IntentId::new(format!("{request}.1.{attempt}"));
     }
-    IntentId::new(format!("{}.{}.{attempt}", request.id, request.incarnation))
+    IntentId::new(format!("{request}.{incarnation}.{attempt}"))
 }
 
 /// Whether a machine was launched by this incarnation of a request.

@@ -9,10 +9,37 @@ use bullpen_core::instance::State;
 use bullpen_core::job::{Fact, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::stage;
 
-use super::town::{Town, about};
+use super::town::{Town, about, about_in};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
+
+/// Two jobs of one label, two machines on their way: whichever comes first serves the first job, and
+/// the other machine serves the other job, whoever it was launched for.
+#[test]
+fn a_machine_that_is_on_its_way_serves_whoever_was_robbed() {
+    let stolen = (0..12).filter(|seed| two_on_their_way(*seed)).count();
+    assert!(stolen > 2, "it hardly ever happened: {stolen}");
+}
+
+/// Returns whether one of the two took the other's runner.
+fn two_on_their_way(seed: u64) -> bool {
+    on_virtual_time(async {
+        let town = Town::in_world(stage::calm(seed, 5).await).await;
+        for job in ["7", "8"] {
+            let fact = town.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
+            town.say(&fact).await;
+        }
+        let done = async || town.is_settled("7").await && town.is_settled("8").await;
+        assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("8").await);
+        assert_eq!(town.launched(), 2, "seed {seed}: {:?}", town.row("8").await);
+        assert!(town.github.told().is_empty());
+        town.end().await;
+        let ran_on = town.row("7").await.known.runner().cloned();
+        ran_on.is_some_and(|runner| runner.as_str() != "sim-7-0")
+    })
+}
 
 /// Nobody waits for the patience of a runner that listens when it does not.
 #[test]
