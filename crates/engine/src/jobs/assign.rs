@@ -411,7 +411,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// before there is room.
     async fn no_room(&self) -> Result<Attended, Fault> {
         let (stack, setback) = (self.service.stack, Setback::Ceiling);
-        self.service.note_set_back(&setback);
+        self.service.note_set_back(&self.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
         let event = Event::SetBack { worker, setback, at, not_before: at };
         match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
