@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{AfterJob, Held, How, Job, Lane, Life, Reason, Setback};
+use super::{AfterJob, Held, How, Job, Lane, Life, Reason, Setback, StepAt};
 use crate::ids::{ClaimId, JobId};
 use crate::time::Timestamp;
 
@@ -16,9 +16,14 @@ pub enum Event {
     Routed {
         /// Where.
         lane: Lane,
+        /// Now.
+        at: Timestamp,
     },
     /// Its pool has nothing for it: it may be launched for.
-    Overflowed,
+    Overflowed {
+        /// Now.
+        at: Timestamp,
+    },
     /// A worker takes it on, or takes over from one whose lease has passed.
     Begun {
         /// The worker's nonce.
@@ -47,6 +52,8 @@ pub enum Event {
         how: How,
         /// Now.
         at: Timestamp,
+        /// What the worker did on the way.
+        notes: Vec<StepAt>,
     },
     /// The worker found nothing.
     SetBack {
@@ -58,6 +65,8 @@ pub enum Event {
         at: Timestamp,
         /// When to try again.
         not_before: Timestamp,
+        /// What the worker did on the way.
+        notes: Vec<StepAt>,
     },
     /// The machine it has is of no use to it any more, before it ran there.
     Freed {
@@ -76,6 +85,8 @@ pub enum Event {
         from: Held,
         /// What it has from now on.
         to: Held,
+        /// Now.
+        at: Timestamp,
     },
     /// It runs on a machine of ours, and has none.
     Adopted {
@@ -83,6 +94,8 @@ pub enum Event {
         held: Held,
         /// Until when a runner would have had to be there.
         deadline: Timestamp,
+        /// Now.
+        at: Timestamp,
     },
     /// It is given up.
     Failed {
@@ -94,9 +107,15 @@ pub enum Event {
         cancel_by: Option<Timestamp>,
     },
     /// Its author was told.
-    Told,
+    Told {
+        /// Now.
+        at: Timestamp,
+    },
     /// Its run is cancelled, or over.
-    RunCancelled,
+    RunCancelled {
+        /// Now.
+        at: Timestamp,
+    },
     /// It is decided what becomes of its machine.
     Judged {
         /// The machine.
@@ -108,6 +127,10 @@ pub enum Event {
     Released {
         /// The machine.
         held: Held,
+        /// Now.
+        at: Timestamp,
+        /// What its record said of it before.
+        notes: Vec<StepAt>,
     },
 }
 
@@ -116,7 +139,7 @@ impl Event {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Routed { .. } => "routed",
-            Self::Overflowed => "overflowed",
+            Self::Overflowed { .. } => "overflowed",
             Self::Begun { .. } => "begun",
             Self::Renewed { .. } => "renewed",
             Self::Assigned { .. } => "assigned",
@@ -125,8 +148,8 @@ impl Event {
             Self::Swapped { .. } => "swapped",
             Self::Adopted { .. } => "adopted",
             Self::Failed { .. } => "failed",
-            Self::Told => "told",
-            Self::RunCancelled => "run-cancelled",
+            Self::Told { .. } => "told",
+            Self::RunCancelled { .. } => "run-cancelled",
             Self::Judged { .. } => "judged",
             Self::Released { .. } => "released",
         }

@@ -43,7 +43,9 @@ pub fn ingest(
     // What is a row of ours stays one, whatever the configuration is now.
     let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
     let placed = match again {
-        Some(request) => Placed::Event(Event::Routed { lane: Lane::Request(request.clone()) }),
+        Some(request) => {
+            Placed::Event(Event::Routed { lane: Lane::Request(request.clone()), at: now })
+        }
         None => placed(&job, routing, now, limits, cancels),
     };
     let next = match placed {

@@ -39,9 +39,9 @@ pub use ingest::{Learned, ingest, reroute};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use returning::{AfterJob, Origin, after_job, ends_anyway};
-pub use step::{How, Step, StepAt};
+pub use step::{How, STEPS_FIRST_KEPT, STEPS_KEPT_MAX, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
-pub use transition::{Next, SETBACKS_KEPT_MAX, STEPS_KEPT_MAX};
+pub use transition::{Next, SETBACKS_KEPT_MAX};
 pub use wake::{DeadLetter, Unreadable, Wake};
 
 /// A job as its row holds it.

@@ -21,7 +21,7 @@ pub enum Placed {
 /// What a route makes of a job. A failure is told at once, and its run is cancelled by `cancel_by`
 /// at the latest, if that is wanted.
 pub fn place(route: &Route, at: Timestamp, cancel_by: Option<Timestamp>) -> Placed {
-    let routed = |lane| Placed::Event(Event::Routed { lane });
+    let routed = |lane| Placed::Event(Event::Routed { lane, at });
     let failed = |reason| Placed::Event(Event::Failed { reason, at, cancel_by });
     match route {
         Route::Pool(pool) => routed(Lane::Pool(pool.clone())),

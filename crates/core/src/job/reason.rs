@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 pub enum Setback {
     /// Somebody else was faster; nothing is wrong.
     RaceLost,
+    /// Its pool had nothing for it; from now on it may be launched for.
+    PoolEmpty,
     /// GitHub gave its runner to another job of ours.
     RunnerTaken,
     /// Its worker died and its lease passed.
@@ -41,6 +43,8 @@ pub enum Setback {
         /// What was said.
         said: String,
     },
+    /// GitHub's limits leave no room for a runner's credential now.
+    RateLimited,
     /// GitHub did not give what was asked for.
     Forge {
         /// What was said.
@@ -53,6 +57,7 @@ impl Setback {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::RaceLost => "race-lost",
+            Self::PoolEmpty => "pool-empty",
             Self::RunnerTaken => "runner-taken",
             Self::WorkerLost => "worker-lost",
             Self::NoCapacity => "no-capacity",
@@ -62,6 +67,7 @@ impl Setback {
             Self::NeverRegistered => "never-registered",
             Self::ListenerEnded => "listener-ended",
             Self::Outage { .. } => "outage",
+            Self::RateLimited => "rate-limited",
             Self::Forge { .. } => "forge",
         }
     }
@@ -71,9 +77,11 @@ impl Setback {
     pub const fn counts(&self) -> bool {
         match self {
             Self::RaceLost
+            | Self::PoolEmpty
             | Self::RunnerTaken
             | Self::WorkerLost
             | Self::Ceiling
+            | Self::RateLimited
             | Self::Outage { .. } => false,
             Self::NoCapacity
             | Self::LaunchFailed { .. }
@@ -89,6 +97,7 @@ impl fmt::Display for Setback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RaceLost => f.write_str("another job was faster"),
+            Self::PoolEmpty => f.write_str("its pool had no machine for it"),
             Self::RunnerTaken => f.write_str("GitHub gave its runner to another job"),
             Self::WorkerLost => f.write_str("whoever worked on it went away"),
             Self::NoCapacity => f.write_str("no machine of its class could be had"),
@@ -98,6 +107,7 @@ impl fmt::Display for Setback {
             Self::NeverRegistered => f.write_str("its runner never registered at GitHub"),
             Self::ListenerEnded => f.write_str("its runner stopped listening before the job began"),
             Self::Outage { said } => write!(f, "somebody did not answer: {said}"),
+            Self::RateLimited => f.write_str("GitHub's limits left no room for its runner"),
             Self::Forge { said } => write!(f, "GitHub refused a runner for it: {said}"),
         }
     }
@@ -107,10 +117,44 @@ impl fmt::Display for Setback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SetbackAt {
-    /// When.
+    /// When, the last time.
     pub at: Timestamp,
     /// What.
     pub setback: Setback,
+    /// How often in a row.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub times: u32,
+    /// When for the first time, if it was more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+impl SetbackAt {
+    /// One that happened once.
+    pub const fn once(at: Timestamp, setback: Setback) -> Self {
+        Self { at, setback, times: 1, since: None }
+    }
+
+    /// It happened again.
+    pub(super) fn again(&mut self, at: Timestamp) {
+        self.since = Some(self.began());
+        self.at = at;
+        self.times = self.times.saturating_add(1);
+    }
+
+    /// When it happened for the first time.
+    pub fn began(&self) -> Timestamp {
+        self.since.unwrap_or(self.at)
+    }
+}
+
+const fn once() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_once(times: &u32) -> bool {
+    *times == 1
 }
 
 /// Why a job is given up.

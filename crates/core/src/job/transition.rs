@@ -10,16 +10,13 @@ use std::time::Duration;
 
 use super::event::{Event, Refusal};
 use super::fact::{Completed, Fact, Known, Phase};
-use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt};
+use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt, step};
 use crate::ids::ClaimId;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
 /// How many setbacks a row remembers.
 pub const SETBACKS_KEPT_MAX: usize = 8;
-
-/// How many steps a row remembers: two for each attempt, and some to spare.
-pub const STEPS_KEPT_MAX: usize = 16;
 
 /// What follows a setback.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +85,7 @@ impl Job {
     pub fn on(&self, event: &Event) -> Result<Self, Refusal> {
         let mut next = self.clone();
         match event {
-            Event::Routed { .. } | Event::Overflowed => next.lane_event(event)?,
+            Event::Routed { .. } | Event::Overflowed { .. } => next.lane_event(event)?,
             Event::Begun { .. }
             | Event::Renewed { .. }
             | Event::Assigned { .. }
@@ -97,8 +94,8 @@ impl Job {
                 next.machine_event(event)?;
             }
             Event::Failed { .. }
-            | Event::Told
-            | Event::RunCancelled
+            | Event::Told { .. }
+            | Event::RunCancelled { .. }
             | Event::Judged { .. }
             | Event::Released { .. } => next.ending_event(event)?,
         }
@@ -107,13 +104,18 @@ impl Job {
 
     fn lane_event(&mut self, event: &Event) -> Result<(), Refusal> {
         match (&self.life, event) {
-            (Life::Dormant | Life::Waiting { .. }, Event::Routed { lane }) => {
+            (Life::Dormant | Life::Waiting { .. }, Event::Routed { lane, at }) => {
                 if self.lane.as_ref() != Some(lane) {
                     self.overflowed = false;
+                    self.note_heard();
+                    self.note(*at, Step::Routed { lane: lane.clone() });
                 }
                 self.lane = Some(lane.clone());
             }
-            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed) => {
+            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed { at }) => {
+                if !self.overflowed {
+                    self.note(*at, Step::Overflowed);
+                }
                 self.overflowed = true;
             }
             (_, event) => return Err(self.illegal(event)),
@@ -150,6 +152,7 @@ impl Job {
                 in_time(*deadline, *at)?;
                 (*worker, *lease) = (by.clone(), *until);
                 self.remember(*at, Setback::WorkerLost);
+                self.note(*at, Step::Begun);
             }
             (
                 Life::Assigning { worker, lease, .. },
@@ -160,20 +163,23 @@ impl Job {
             }
             (
                 Life::Assigning { worker, deadline, .. },
-                Event::Assigned { worker: by, held, how, at },
+                Event::Assigned { worker: by, held, how, at, notes },
             ) => {
                 same_worker(worker, by)?;
                 self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
-                self.note(*at, Step::Assigned { how: *how });
+                self.note_all(notes);
+                let instance = Some(held.instance.clone());
+                self.note(*at, Step::Assigned { how: *how, instance });
             }
             // It landed before, and its answer was lost.
             (Life::Assigned { held: has, .. }, Event::Assigned { held, .. }) if has == held => {}
             (
                 Life::Assigning { worker, deadline, .. },
-                Event::SetBack { worker: by, setback, at, not_before },
+                Event::SetBack { worker: by, setback, at, not_before, notes },
             ) => {
                 same_worker(worker, by)?;
                 self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.note_all(notes);
                 self.remember(*at, setback.clone());
             }
             (_, event) => return Err(self.illegal(event)),
@@ -195,21 +201,22 @@ impl Job {
                 self.names = self.names.saturating_add(1);
                 self.remember(*at, setback.clone());
             }
-            (Life::Assigned { held, .. }, Event::Swapped { from, to }) => {
+            (Life::Assigned { held, .. }, Event::Swapped { from, to, at }) => {
                 same_machine(held, from)?;
                 *held = to.clone();
+                self.note(*at, Step::Exchanged { instance: to.instance.clone() });
             }
-            (Life::Ended { debts, .. }, Event::Swapped { from, to }) => match &mut debts.release {
-                Some(owed) => {
-                    same_machine(owed, from)?;
-                    *owed = to.clone();
-                    // What was decided was decided about the other one.
-                    debts.after = None;
-                }
-                None => return Err(self.illegal(event)),
-            },
-            (Life::Elsewhere, Event::Adopted { held, deadline }) => {
+            (Life::Ended { debts, .. }, Event::Swapped { from, to, at }) => {
+                let Some(owed) = &mut debts.release else { return Err(self.illegal(event)) };
+                same_machine(owed, from)?;
+                *owed = to.clone();
+                // What was decided was decided about the other one.
+                debts.after = None;
+                self.note(*at, Step::Exchanged { instance: to.instance.clone() });
+            }
+            (Life::Elsewhere, Event::Adopted { held, deadline, at }) => {
                 self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
+                self.note(*at, Step::Adopted { instance: held.instance.clone() });
             }
             (_, event) => return Err(self.illegal(event)),
         }
@@ -228,12 +235,21 @@ impl Job {
                 if self.known.started.is_some() {
                     return Err(Refusal::Started);
                 }
+                self.note_heard();
                 let release = self.held().cloned();
                 let debts = Debts { tell: true, cancel_by: *cancel_by, release, after: None };
                 self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
-            (Life::Ended { debts, .. }, Event::Told) => debts.tell = false,
-            (Life::Ended { debts, .. }, Event::RunCancelled) => debts.cancel_by = None,
+            (Life::Ended { debts, .. }, Event::Told { at }) => {
+                if std::mem::take(&mut debts.tell) {
+                    self.note(*at, Step::Told);
+                }
+            }
+            (Life::Ended { debts, .. }, Event::RunCancelled { at }) => {
+                if debts.cancel_by.take().is_some() {
+                    self.note(*at, Step::RunCancelled);
+                }
+            }
             (Life::Ended { debts, .. }, Event::Judged { held, after }) => {
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
@@ -241,11 +257,13 @@ impl Job {
                     debts.after = debts.after.or(Some(*after));
                 }
             }
-            (Life::Ended { debts, .. }, Event::Released { held }) => {
+            (Life::Ended { debts, .. }, Event::Released { held, at, notes }) => {
                 // Released twice is released.
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
                     debts.release = None;
+                    self.note_all(notes);
+                    self.note(*at, Step::Released);
                 }
             }
             (_, event) => return Err(self.illegal(event)),
@@ -257,15 +275,36 @@ impl Job {
         if setback.counts() {
             self.attempts = self.attempts.saturating_add(1);
         }
-        self.setbacks.push(SetbackAt { at, setback });
+        match self.setbacks.last_mut() {
+            // What passes by itself may come a hundred times: it is one entry, and what was tried
+            // in between says nothing new.
+            Some(last) if !setback.counts() && last.setback == setback => {
+                step::forget_attempt(&mut self.steps, last.at);
+                last.again(at);
+            }
+            _ => self.setbacks.push(SetbackAt::once(at, setback)),
+        }
         let surplus = self.setbacks.len().saturating_sub(SETBACKS_KEPT_MAX);
         self.setbacks.drain(..surplus);
     }
 
     fn note(&mut self, at: Timestamp, step: Step) {
-        self.steps.push(StepAt { at, step });
-        let surplus = self.steps.len().saturating_sub(STEPS_KEPT_MAX);
-        self.steps.drain(..surplus);
+        step::remember(&mut self.steps, StepAt { at, step });
+    }
+
+    fn note_all(&mut self, notes: &[StepAt]) {
+        for note in notes {
+            self.note(note.at, note.step.clone());
+        }
+    }
+
+    /// A job that nothing was done about yet waits since we learned that it wants a runner.
+    fn note_heard(&mut self) {
+        if let Life::Waiting { not_before, .. } = self.life
+            && self.steps.is_empty()
+        {
+            self.note(not_before, Step::Heard);
+        }
     }
 
     /// What follows this setback: another attempt, later each time that it counts, or the end.

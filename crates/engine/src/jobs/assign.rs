@@ -10,13 +10,14 @@
 //! it had a machine ([`super::tend`]).
 
 use std::convert::Infallible;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
 use bullpen_core::job::{
-    Event, Held, How, Job, Lane, Life, Next, Phase, Reason, Refusal, Setback, runner_name,
+    Event, Held, How, Job, Lane, Life, Next, Phase, Reason, Refusal, Setback, Step, StepAt,
+    runner_name,
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
@@ -121,7 +122,8 @@ async fn serve<P: Ports, J: JobForge>(
     let stack = service.stack;
     let (lookout, postman) = (Lookout::default(), Postman::default());
     let owner = owner_of(&job.id);
-    let attempt = Attempt { service, job, owner, worker, wanted, reach, lookout, postman };
+    let notes = Mutex::default();
+    let attempt = Attempt { service, job, owner, worker, wanted, reach, lookout, postman, notes };
     let outcome = tokio::select! {
         biased;
         outcome = attempt.run() => outcome,
@@ -144,6 +146,8 @@ struct Attempt<'s, 'a, P, J> {
     reach: Reach,
     lookout: Lookout,
     postman: Postman,
+    /// What it did since it last wrote the row.
+    notes: Mutex<Vec<StepAt>>,
 }
 
 /// What an attempt came to.
@@ -173,14 +177,20 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             };
             let taken = candidates::take(self.service.stack, &terms, &self.wanted).await?;
             if let Some(taken) = taken {
+                let instance = taken.held.record.id.clone();
+                self.note(Step::Claimed { instance, tier: taken.tier });
                 return self.hand_over(&terms, taken).await;
             }
+            self.note(Step::NothingIdle);
         }
         if self.reach == Reach::Idle {
             return Ok(Outcome::Overflows);
         }
         match launch::launch(self.service.stack, &self.wanted.request, &self.owner).await {
-            Ok(record) => self.created(record, How::Created).await,
+            Ok(record) => {
+                self.note(Step::Launched { instance: record.id.clone() });
+                self.created(record, How::Created).await
+            }
             Err(setback) => Ok(Outcome::Nothing(setback)),
         }
     }
@@ -235,7 +245,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     async fn created(&self, record: Record, how: How) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
         match launch::warm_up(stack, &record).await {
-            Ok(()) => {}
+            Ok(()) => self.note(Step::Warm),
             Err(NotWarm::Unknown(fault)) => return Err(fault),
             Err(NotWarm::Failed(said)) => {
                 worker::condemn(stack, &self.owner, &record, EndReason::FailedWarmUp).await;
@@ -251,6 +261,17 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         self.hand_over(&terms, Taken { held, tier: Tier::Hot, how }).await
     }
 
+    /// Remembers a step until the row is written.
+    fn note(&self, step: Step) {
+        let at = self.service.stack.now();
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.push(StepAt { at, step });
+    }
+
+    fn take_notes(&self) -> Vec<StepAt> {
+        std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn runner(&self) -> RunnerName {
         runner_name(&self.service.stack.name, &self.job.id, self.job.names)
     }
@@ -262,11 +283,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let spec = RunnerSpec { name: self.runner(), labels, ephemeral: true };
         let until = stack.now().after(stack.limits.forge_patience);
         let minted = patiently(stack, until, || stack.ports.forge().credential(&spec)).await;
-        let refused = |fault: Fault| {
-            let said = fault.to_string();
-            if fault.is_transient() { outage(&fault) } else { Setback::Forge { said } }
+        let refused = |fault: Fault| match fault {
+            Fault::Throttled => Setback::RateLimited,
+            fault if fault.is_transient() => outage(&fault),
+            fault => Setback::Forge { said: fault.to_string() },
         };
         let credential: Credential = minted.map_err(refused)?;
+        self.note(Step::Minted);
         Ok(Terms {
             request: &self.wanted.request,
             owner: self.owner.clone(),
@@ -293,7 +316,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             runner: self.runner(),
         };
         let worker = self.worker.clone();
-        let event = Event::Assigned { worker, held: named.clone(), how, at: stack.now() };
+        let (at, notes) = (stack.now(), self.take_notes());
+        let event = Event::Assigned { worker, held: named.clone(), how, at, notes };
         let assigned = rows::apply(stack, &self.job.id, &event, self.service.patience()).await?;
         if let Changed::Not(why) = assigned
             && !self.is_adopted(&why, &named).await?
@@ -326,7 +350,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             return Ok(false);
         }
         let deadline = self.wanted.request.deadline;
-        let event = Event::Adopted { held: named.clone(), deadline };
+        let event = Event::Adopted { held: named.clone(), deadline, at: self.service.stack.now() };
         match rows::apply(stack, &self.job.id, &event, until).await? {
             Changed::To(seen) => {
                 queues::wake(stack, &seen).await;
@@ -369,7 +393,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Outcome::Nothing(setback) => {
                 self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
-                let event = Event::SetBack { worker, setback, at, not_before };
+                let notes = self.take_notes();
+                let event = Event::SetBack { worker, setback, at, not_before, notes };
                 self.set_back(&event, next).await
             }
             Outcome::Unused(held, setback) => {
@@ -381,9 +406,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Outcome::Overflows => {
                 let until = self.service.patience();
                 let stack = self.service.stack;
-                let _ = rows::apply(stack, &self.job.id, &Event::Overflowed, until).await?;
-                let setback = Setback::RaceLost;
-                let event = Event::SetBack { worker, setback, at, not_before: at };
+                let overflowed = Event::Overflowed { at };
+                let _ = rows::apply(stack, &self.job.id, &overflowed, until).await?;
+                let (setback, notes) = (Setback::PoolEmpty, self.take_notes());
+                let event = Event::SetBack { worker, setback, at, not_before: at, notes };
                 self.set_back(&event, Next::Again { not_before: at }).await
             }
         }
@@ -396,7 +422,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
         let next = self.job.after_setback(setback, now, &stack.limits, jitter);
-        let waits = matches!(setback, Setback::Outage { .. });
+        let waits = matches!(setback, Setback::Outage { .. } | Setback::RateLimited);
         let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
         match next {
             Next::Again { not_before } => {
@@ -413,7 +439,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let (stack, setback) = (self.service.stack, Setback::Ceiling);
         self.service.note_set_back(&self.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
-        let event = Event::SetBack { worker, setback, at, not_before: at };
+        let notes = self.take_notes();
+        let event = Event::SetBack { worker, setback, at, not_before: at, notes };
         match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
             Changed::To(seen) => {
                 room::wait(self.service, &seen.job).await;

@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use bullpen_core::ids::JobId;
-use bullpen_core::instance::{EndReason, Record};
+use bullpen_core::instance::{EndReason, Record, State};
 use bullpen_core::job::{
     AfterJob, Conclusion, Debts, End, Event, Fact, Held, Job, Life, Origin, Phase, Reason, Said,
-    after_job, ends_anyway,
+    Step, StepAt, after_job, ends_anyway,
 };
 use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
 use bullpen_core::time::Timestamp;
@@ -22,6 +22,7 @@ use super::{Attended, Service, ingest, owner_of};
 use crate::patience::patiently;
 use crate::release::{self, Progress};
 use crate::tell::nobody;
+use crate::transition;
 
 /// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
 /// the next look goes on.
@@ -118,18 +119,20 @@ pub(super) async fn settle<P: Ports, J: JobForge>(
     let Life::Ended { end, debts, .. } = &seen.job.life else { return Ok(Attended::Done) };
     let stack = service.stack;
     let mut done = Vec::new();
-    if let Some(held) = &debts.release
-        && is_released(service, &seen.job, held).await?
-    {
-        done.push(Event::Released { held: held.clone() });
+    if let Some(held) = &debts.release {
+        let record = transition::read(stack, &held.instance, service.patience()).await;
+        let notes = listened(record.ok().flatten().as_ref(), &seen.job.id);
+        if is_released(service, &seen.job, held).await? {
+            done.push(Event::Released { held: held.clone(), at: stack.now(), notes });
+        }
     }
     // GitHub's silence must not keep a machine, so it is asked last.
     let told = !debts.tell || tell(service, &seen.job, end).await;
     if told && debts.tell {
-        done.push(Event::Told);
+        done.push(Event::Told { at: stack.now() });
     }
     if told && is_cancelled(service, &seen.job, debts).await {
-        done.push(Event::RunCancelled);
+        done.push(Event::RunCancelled { at: stack.now() });
     }
     let count = done.len();
     for event in done {
@@ -181,6 +184,16 @@ async fn is_cancelled<P: Ports, J: JobForge>(
         }
     }
     service.forge.cancel(&about.repository, &about.run).await.is_ok()
+}
+
+/// Since when the job's runner listened: only its record knew, and is about to forget.
+fn listened(record: Option<&Record>, job: &JobId) -> Vec<StepAt> {
+    match record.map(|record| &record.state) {
+        Some(State::Running { owner, since, .. }) if *owner == owner_of(job) => {
+            vec![StepAt { at: *since, step: Step::Listens }]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Takes back everything a job holds; returns whether nothing of it is left.

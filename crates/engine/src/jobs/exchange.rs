@@ -49,7 +49,7 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
         }
     }
     let row = |seen: &Seen, from: &Held, to: &Held| -> Option<RowSwap> {
-        let event = Event::Swapped { from: from.clone(), to: to.clone() };
+        let event = Event::Swapped { from: from.clone(), to: to.clone(), at: stack.now() };
         let job = seen.job.on(&event).ok()?;
         let row = job.row(Some(seen.revision), stack.now(), &stack.limits);
         Some(RowSwap { seen: seen.revision, row })

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{Repository, RunAttempt};
-use bullpen_core::job::{About, Fact, How, Step};
+use bullpen_core::job::{About, Fact, How};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::request::Request;
 use bullpen_engine::jobs::{Ingested, Memory, find, ingest};
@@ -51,8 +51,7 @@ async fn is_served(town: &Town, how: How) {
     let done = async || town.is_settled("7").await;
     assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("7").await);
     assert!(town.is_over("7") && town.github.told().is_empty(), "{:?}", town.github.told());
-    let last = town.row("7").await.steps.last().map(|step| step.step);
-    assert_eq!(last, Some(Step::Assigned { how }));
+    assert_eq!(town.came_by("7").await, Some(how));
 }
 
 #[test]

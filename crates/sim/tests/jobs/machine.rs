@@ -8,7 +8,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::ClassName;
 use bullpen_core::instance::State;
-use bullpen_core::job::{Fact, How, Said, Step};
+use bullpen_core::job::{Fact, How, Said};
 use bullpen_core::ports::{JobForge, Ledger, Ports};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
@@ -33,10 +33,7 @@ async fn served(town: &Town, job: &str) -> How {
     town.queue(job).await;
     let done = async || town.is_settled(job).await;
     assert!(town.live(job, LONG, |_| true, done).await, "{:?}", town.row(job).await);
-    match town.row(job).await.steps.last().map(|step| step.step) {
-        Some(Step::Assigned { how }) => how,
-        other => panic!("{job}: {other:?}"),
-    }
+    town.came_by(job).await.expect("it had a machine")
 }
 
 /// Dies at await number `fuse` of the job's end; returns whether it died.

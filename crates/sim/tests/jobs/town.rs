@@ -11,7 +11,7 @@ use bullpen_core::class::VcpuRange;
 use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
-use bullpen_core::job::{About, Fact, Job, Life, Said};
+use bullpen_core::job::{About, Fact, How, Job, Life, Said, Step};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_engine::jobs::{
     Service, Settings, attend, ensure_queues, ingest, launch_worker, pool_worker, sweep,
@@ -98,6 +98,15 @@ impl Town {
             ingest(service, fact).await.expect("calm")
         })
         .await;
+    }
+
+    /// How a job came by its last machine.
+    pub(crate) async fn came_by(&self, job: &str) -> Option<How> {
+        let steps = self.row(job).await.steps;
+        steps.iter().rev().find_map(|step| match step.step {
+            Step::Assigned { how, .. } => Some(how),
+            _ => None,
+        })
     }
 
     pub(crate) async fn row(&self, job: &str) -> Job {

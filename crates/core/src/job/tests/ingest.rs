@@ -124,7 +124,7 @@ fn without_a_configuration_a_job_waits_and_is_routed_later() {
         panic!("the same fact finds a lane now");
     };
     assert_eq!(routed.lane, Some(lane()));
-    let swept = reroute(row, &stack.routing(true), at(101), &LIMITS, true);
+    let swept = reroute(row, &stack.routing(true), at(100), &LIMITS, true);
     assert_eq!(swept, Ok(routed), "and so does whoever looks at the row");
 }
 

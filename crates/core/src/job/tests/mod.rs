@@ -94,7 +94,7 @@ pub(super) fn after(job: &Job, events: &[Event]) -> Job {
 }
 
 pub(super) fn waiting() -> Job {
-    after(&learned(&[queued()]), &[Event::Routed { lane: lane() }])
+    after(&learned(&[queued()]), &[Event::Routed { lane: lane(), at: at(100) }])
 }
 
 pub(super) fn assigning() -> Job {
@@ -104,7 +104,13 @@ pub(super) fn assigning() -> Job {
 pub(super) fn assigned() -> Job {
     after(
         &assigning(),
-        &[Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) }],
+        &[Event::Assigned {
+            worker: worker(),
+            held: held(),
+            how: How::Created,
+            at: at(100),
+            notes: vec![],
+        }],
     )
 }
 

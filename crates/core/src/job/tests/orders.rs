@@ -88,9 +88,15 @@ fn a_worker_in_between_changes_only_what_is_ours() {
     let facts = facts();
     let known = learned(&facts).known;
     let ours = [
-        Event::Routed { lane: lane() },
+        Event::Routed { lane: lane(), at: at(100) },
         begun(100),
-        Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) },
+        Event::Assigned {
+            worker: worker(),
+            held: held(),
+            how: How::Created,
+            at: at(100),
+            notes: vec![],
+        },
     ];
     orders(&[0, 0, 1, 1, 2, 3], &mut |order| {
         for moment in 1..=order.len() {

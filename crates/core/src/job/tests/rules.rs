@@ -9,7 +9,7 @@ fn refused(job: &Job, event: &Event) -> Refusal {
 }
 
 fn set_back(setback: Setback) -> Event {
-    Event::SetBack { worker: worker(), setback, at: at(110), not_before: at(120) }
+    Event::SetBack { worker: worker(), setback, at: at(110), not_before: at(120), notes: vec![] }
 }
 
 #[test]
@@ -26,7 +26,13 @@ fn only_a_queued_job_waits_and_a_gate_is_waited_out() {
 fn a_job_is_assigned_only_while_it_is_queued() {
     let taken = assigning().learn(&started(), at(101), &LIMITS).unwrap();
     assert_eq!(taken.life, Life::Elsewhere);
-    let event = Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) };
+    let event = Event::Assigned {
+        worker: worker(),
+        held: held(),
+        how: How::Created,
+        at: at(100),
+        notes: vec![],
+    };
     let illegal = Refusal::Illegal { state: StateName::Elsewhere, event: "assigned" };
     assert_eq!(refused(&taken, &event), illegal);
     assert_eq!(assigned().held(), Some(&held()));
@@ -53,7 +59,13 @@ fn a_row_has_one_worker_until_its_lease_and_the_skew_are_over() {
     assert_eq!(refused(&renewed, &other(229)), Refusal::TooEarly { until: at(230) });
     let taken = after(&job, &[other(190)]);
     assert_eq!(refused(&taken, &set_back(Setback::NoCapacity)), Refusal::AnotherWorker);
-    let late = Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) };
+    let late = Event::Assigned {
+        worker: worker(),
+        held: held(),
+        how: How::Created,
+        at: at(100),
+        notes: vec![],
+    };
     assert_eq!(refused(&taken, &late), Refusal::AnotherWorker);
     assert_eq!((taken.attempts, taken.setbacks.len()), (0, 1), "a crash costs no attempt");
 }
@@ -79,6 +91,7 @@ fn setbacks_are_counted_remembered_and_end() {
             setback: Setback::NoCapacity,
             at: at(100),
             not_before: at(100),
+            notes: vec![],
         };
         job = after(&job, &[begun(100), back]);
         assert_eq!(job.attempts, attempt);
@@ -94,16 +107,57 @@ fn setbacks_are_counted_remembered_and_end() {
         reason.to_string(),
         "no runner after 5 attempts: no machine of its class could be had"
     );
-    for _ in 0..20 {
-        let back = Event::SetBack {
-            worker: worker(),
-            setback: Setback::RaceLost,
-            at: at(100),
-            not_before: at(100),
-        };
+    for number in 0..20 {
+        let setback = if number % 2 == 0 { Setback::RaceLost } else { Setback::Ceiling };
+        let (at, not_before) = (at(100), at(100));
+        let back = Event::SetBack { worker: worker(), setback, at, not_before, notes: vec![] };
         job = after(&job, &[begun(100), back]);
     }
     assert_eq!((job.attempts, job.setbacks.len()), (4, SETBACKS_KEPT_MAX));
+}
+
+/// A ceiling may stand in the way for an hour: the row remembers since when and how often, and not
+/// every single time.
+#[test]
+fn what_passes_by_itself_is_remembered_once() {
+    let mut job = waiting();
+    for second in 0..100 {
+        let (at, not_before) = (at(200 + second), at(200 + second));
+        let (worker, setback) = (worker(), Setback::Ceiling);
+        let notes = vec![StepAt { at, step: Step::NothingIdle }];
+        let back = Event::SetBack { worker, setback, at, not_before, notes };
+        job = after(&job, &[begun(200 + second), back]);
+    }
+    let [ceiling] = job.setbacks.as_slice() else { panic!("{:?}", job.setbacks) };
+    assert_eq!((ceiling.times, ceiling.began(), ceiling.at), (100, at(200), at(299)));
+    let steps: Vec<_> = job.steps.iter().map(|step| step.step.code()).collect();
+    assert_eq!(steps, ["heard", "routed", "begun", "nothing-idle"], "the first attempt stands");
+}
+
+/// However often it is tried, where it was sent is not forgotten.
+#[test]
+fn steps_are_bounded_and_the_first_ones_stay() {
+    let mut job = assigning();
+    for second in 0..100 {
+        let freed = Event::Freed {
+            held: held(),
+            setback: if second % 2 == 0 { Setback::RunnerTaken } else { Setback::WorkerLost },
+            at: at(200 + second),
+            not_before: at(200 + second),
+        };
+        let took = Event::Assigned {
+            worker: worker(),
+            held: held(),
+            how: How::Reused,
+            at: at(200 + second),
+            notes: vec![],
+        };
+        job = after(&job, &[took, freed, begun(200 + second)]);
+    }
+    assert_eq!(job.steps.len(), STEPS_KEPT_MAX);
+    let first: Vec<_> = job.steps[..3].iter().map(|step| step.step.code()).collect();
+    assert_eq!(first, ["heard", "routed", "begun"]);
+    assert_eq!(job.steps.last().map(|step| step.at), Some(at(299)));
 }
 
 #[test]
@@ -130,11 +184,12 @@ fn a_stolen_runner_is_seen_and_exchanged() {
     assert_eq!(own.taken_by_another(), None);
     let job = assigned().learn(&on(&other()), at(120), &LIMITS).unwrap();
     assert_eq!(job.taken_by_another(), Some(&other().runner));
-    let job = after(&job, &[Event::Swapped { from: held(), to: other() }]);
+    let job = after(&job, &[Event::Swapped { from: held(), to: other(), at: at(130) }]);
     assert_eq!((job.held(), job.taken_by_another()), (Some(&other()), None));
     let early = waiting().learn(&on(&other()), at(120), &LIMITS).unwrap();
     assert_eq!(early.taken_by_another(), Some(&other().runner));
-    let adopted = after(&early, &[Event::Adopted { held: other(), deadline: at(500) }]);
+    let adopted =
+        after(&early, &[Event::Adopted { held: other(), deadline: at(500), at: at(130) }]);
     assert_eq!(adopted.taken_by_another(), None);
 }
 
@@ -144,10 +199,11 @@ fn a_job_that_is_over_still_exchanges_what_it_would_release() {
     let ran = fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: None });
     let over = assigned().learn(&ran, at(300), &LIMITS).unwrap();
     assert_eq!(over.taken_by_another(), Some(&other().runner));
-    let swap = Event::Swapped { from: held(), to: other() };
+    let swap = Event::Swapped { from: held(), to: other(), at: at(130) };
     let swapped = after(&over, std::slice::from_ref(&swap));
     assert_eq!(swapped.taken_by_another(), None);
-    let released = after(&swapped, &[Event::Released { held: other() }]);
+    let released =
+        after(&swapped, &[Event::Released { held: other(), at: at(230), notes: vec![] }]);
     assert_eq!(released.taken_by_another(), None, "nothing is left to exchange");
     assert!(matches!(refused(&released, &swap), Refusal::Illegal { .. }));
     assert_eq!(refused(&swapped, &swap), Refusal::AnotherMachine);
@@ -179,10 +235,15 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
     assert_eq!((row.waiting, row.next_look), (None, Some(at(215))));
     let paid = after(
         &job,
-        &[Event::Told, Event::Released { held: held() }, Event::RunCancelled, Event::Told],
+        &[
+            Event::Told { at: at(210) },
+            Event::Released { held: held(), at: at(230), notes: vec![] },
+            Event::RunCancelled { at: at(220) },
+            Event::Told { at: at(210) },
+        ],
     );
     assert_eq!(paid.row(None, at(300), &LIMITS).next_look, None);
-    let wrong = Event::Released { held: other() };
+    let wrong = Event::Released { held: other(), at: at(230), notes: vec![] };
     assert_eq!(refused(&job, &wrong), Refusal::AnotherMachine);
     let cancelled = job.learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
     let Life::Ended { end: End::Failed(_), debts, .. } = &cancelled.life else {
@@ -198,7 +259,13 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
 fn what_landed_before_is_taken_again_from_the_same_worker_alone() {
     let again = assigning().on(&begun(101)).expect("it is the same worker's");
     assert_eq!(again.setbacks, []);
-    let took = |held| Event::Assigned { worker: worker(), held, how: How::Created, at: at(100) };
+    let took = |held| Event::Assigned {
+        worker: worker(),
+        held,
+        how: How::Created,
+        at: at(100),
+        notes: vec![],
+    };
     assert_eq!(assigned().on(&took(held())), Ok(assigned()));
     assert!(matches!(refused(&assigned(), &took(other())), Refusal::Illegal { .. }));
 }
@@ -242,20 +309,26 @@ fn the_table() {
         after(&waiting(), &[failed()]),
     ];
     let events = [
-        Event::Routed { lane: lane() },
-        Event::Overflowed,
+        Event::Routed { lane: lane(), at: at(100) },
+        Event::Overflowed { at: at(105) },
         begun(300),
         Event::Renewed { worker: worker(), lease: at(500) },
-        Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(100) },
+        Event::Assigned {
+            worker: worker(),
+            held: held(),
+            how: How::Created,
+            at: at(100),
+            notes: vec![],
+        },
         set_back(Setback::RaceLost),
         Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) },
-        Event::Swapped { from: held(), to: other() },
-        Event::Adopted { held: held(), deadline: at(500) },
+        Event::Swapped { from: held(), to: other(), at: at(130) },
+        Event::Adopted { held: held(), deadline: at(500), at: at(130) },
         failed(),
-        Event::Told,
-        Event::RunCancelled,
+        Event::Told { at: at(210) },
+        Event::RunCancelled { at: at(220) },
         Event::Judged { held: held(), after: AfterJob::Pool },
-        Event::Released { held: held() },
+        Event::Released { held: held(), at: at(230), notes: vec![] },
     ];
     let mut table = String::new();
     for state in &states {

@@ -9,24 +9,88 @@ use crate::ports::WaitingAt;
 const V1: &str = include_str!("../../../fixtures/job/v1.json");
 /// The same version, since rows remember their steps.
 const V1_STEPS: &str = include_str!("../../../fixtures/job/v1-steps.json");
+/// The same version, since every decision is a step.
+const V1_NOTES: &str = include_str!("../../../fixtures/job/v1-notes.json");
 
-fn full() -> Job {
-    let setback = Setback::LaunchFailed { said: "not today".to_owned() };
-    let back = Event::SetBack { worker: worker(), setback, at: at(110), not_before: at(120) };
-    let job = after(&assigning(), &[Event::Overflowed, back, begun(120)]);
-    let held = held();
-    let took = Event::Assigned { worker: worker(), held, how: How::Created, at: at(125) };
-    let job = after(&job, &[took]);
+fn set_back(seconds: u64, setback: Setback, notes: Vec<StepAt>) -> Event {
+    let (at, not_before) = (at(seconds), at(120));
+    Event::SetBack { worker: worker(), setback, at, not_before, notes }
+}
+
+fn noted(seconds: u64, step: Step) -> StepAt {
+    StepAt { at: at(seconds), step }
+}
+
+fn took(notes: Vec<StepAt>) -> Event {
+    Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(125), notes }
+}
+
+fn refused() -> Event {
     let reason =
         Reason::UnknownPool { pool: PoolName::new("c1"), suggestions: vec!["ci".to_owned()] };
-    after(&job, &[Event::Failed { reason, at: at(200), cancel_by: Some(at(300)) }])
+    Event::Failed { reason, at: at(200), cancel_by: Some(at(300)) }
+}
+
+/// What the first programs of this version wrote.
+fn early() -> Job {
+    let failed = Setback::LaunchFailed { said: "not today".to_owned() };
+    let overflowed = Event::Overflowed { at: at(105) };
+    let events = [overflowed, set_back(110, failed, vec![]), begun(120), took(vec![]), refused()];
+    after(&assigning(), &events)
+}
+
+/// Everything that a row can remember.
+fn full() -> Job {
+    let instance = held().instance;
+    let nothing = vec![noted(101, Step::Minted), noted(102, Step::NothingIdle)];
+    let launched = vec![
+        noted(121, Step::Claimed { instance: instance.clone(), tier: crate::instance::Tier::Hot }),
+        noted(122, Step::Launched { instance }),
+        noted(124, Step::Warm),
+    ];
+    let events = [
+        Event::Overflowed { at: at(105) },
+        set_back(105, Setback::PoolEmpty, nothing),
+        begun(120),
+        set_back(121, Setback::Ceiling, vec![]),
+        begun(122),
+        set_back(123, Setback::Ceiling, vec![]),
+        begun(124),
+        took(launched),
+        Event::Swapped { from: held(), to: other(), at: at(130) },
+        refused(),
+        Event::Told { at: at(210) },
+        Event::RunCancelled { at: at(220) },
+        Event::Released { held: other(), at: at(230), notes: vec![noted(126, Step::Listens)] },
+    ];
+    after(&assigning(), &events)
 }
 
 #[test]
 fn what_is_written_today_is_the_present_version() {
-    assert_eq!(full().encode(), V1_STEPS.trim_end());
-    assert_eq!(Job::decode(V1_STEPS).unwrap(), full());
-    assert_eq!(Job::decode(V1).unwrap(), Job { steps: Vec::new(), ..full() });
+    assert_eq!(full().encode(), V1_NOTES.trim_end());
+    assert_eq!(Job::decode(V1_NOTES).unwrap(), full());
+}
+
+#[test]
+fn what_was_written_before_is_read() {
+    let assigned = |step: &StepAt| match &step.step {
+        Step::Assigned { how, .. } => Step::Assigned { how: *how, instance: None },
+        step => step.clone(),
+    };
+    let of_old = |step: &&StepAt| matches!(step.step, Step::Begun | Step::Assigned { .. });
+    let early = early();
+    let steps = early.steps.iter().filter(of_old);
+    let steps = steps.map(|step| StepAt { at: step.at, step: assigned(step) }).collect();
+    assert_eq!(Job::decode(V1_STEPS).unwrap(), Job { steps, ..early.clone() });
+    assert_eq!(Job::decode(V1).unwrap(), Job { steps: Vec::new(), ..early });
+}
+
+/// Two versions share one table while one replaces the other.
+#[test]
+fn a_step_of_a_newer_version_is_read_as_one_that_has_no_name_here() {
+    let text = V1_STEPS.replacen("{\"step\":\"begun\"}", "{\"step\":\"sung\",\"to\":[1]}", 1);
+    assert_eq!(Job::decode(&text).unwrap().steps[0].step, Step::Unknown);
 }
 
 #[test]
@@ -57,7 +121,7 @@ fn a_row_is_listed_where_it_waits_and_when_it_is_due() {
     let look = running.row(None, at(120), &LIMITS).next_look;
     assert_eq!(look, Some(at(120).after(RUNNING_LOOK_AGAIN)));
     let over = running.learn(&completed("success"), at(150), &LIMITS).unwrap();
-    let over = after(&over, &[Event::Released { held: held() }]);
+    let over = after(&over, &[Event::Released { held: held(), at: at(230), notes: vec![] }]);
     let row = over.row(None, at(9_000), &LIMITS);
     assert_eq!(row.next_look, None);
     assert_eq!(row.forget_at, at(150).after(LIMITS.job_row_ttl));
