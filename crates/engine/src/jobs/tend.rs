@@ -81,12 +81,23 @@ async fn tend<P: Ports, J: JobForge>(
     if let State::Running { since, .. } = record.state {
         return listening(service, &seen.job, held, &report, since).await;
     }
+    if is_withdrawn(inbox.as_ref(), held) {
+        // Its worker waits for GitHub's word on the runner, and ends the machine then; if it died,
+        // the claim's lease does. Whoever took over now would only begin that wait again.
+        return Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) });
+    }
     match (registers_by(inbox.as_ref(), held), seen.next_look) {
         (Some(by), _) => prepared(service, &seen.job, held, &record, &report, by).await,
         // Its worker has just named the machine, and is about to tell the agent.
         (None, Some(at)) if stack.now() < at => Ok(Attended::Again { at }),
         (None, _) => free(service, &seen.job, held, Setback::WorkerLost).await,
     }
+}
+
+/// Whether the agent was told to take nothing, by whoever told it of the job.
+fn is_withdrawn(inbox: Option<&Inbox>, held: &Held) -> bool {
+    let order = inbox.map(|inbox| &inbox.order);
+    matches!(order, Some(Order::Withdrawn(order)) if order.generation == held.generation)
 }
 
 /// Until when the agent may register, if it was told to.
