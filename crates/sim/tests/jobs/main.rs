@@ -6,6 +6,7 @@
 mod active;
 mod again;
 mod ends;
+mod explained;
 mod ghosts;
 mod machine;
 mod order;

@@ -1,0 +1,176 @@
+//! Where a job is, what happens next, and what would have made it faster.
+//!
+//! Not here: how long it waited (`parts`).
+
+use std::time::Duration;
+
+use super::parts::{Part, PartCode};
+use super::text::{lane_words, span};
+use super::{Next, Subject};
+use crate::instance::State;
+use crate::job::{Debts, End, Job, Lane, Life, Phase, Step};
+use crate::time::Timestamp;
+
+/// Nobody needs advice about less than this.
+const WORTH_ADVICE: Duration = Duration::from_secs(1);
+
+/// Where it is now.
+pub(super) fn now(subject: &Subject<'_>) -> String {
+    let job = subject.job;
+    match &job.life {
+        Life::Dormant => "it wants no runner: a gate or a concurrency group holds it back".into(),
+        Life::Waiting { not_before, .. } if subject.now < *not_before => {
+            let tried = if job.attempts == 0 { String::new() } else { attempts(job.attempts) };
+            format!("it waits until its next attempt{tried}")
+        }
+        Life::Waiting { .. } => match &job.lane {
+            None => "it waits: no configuration was read yet".to_owned(),
+            Some(lane) => format!("it waits for {}", lane_words(lane)),
+        },
+        Life::Assigning { .. } => "a worker is getting a machine for it".to_owned(),
+        Life::Assigned { held, .. } => {
+            let (machine, runner) = (&held.instance, &held.runner);
+            let what = if job.known.phase() >= Phase::Started {
+                "it runs"
+            } else if subject.listens_since().is_some() {
+                "its runner listens, and GitHub has yet to give it the job,"
+            } else {
+                "its machine is being prepared:"
+            };
+            format!("{what} on machine {machine} as runner {runner}")
+        }
+        Life::Elsewhere => match job.known.runner() {
+            Some(runner) => format!("it runs on {runner}, which is no machine of this job's"),
+            None => "it runs somewhere else".to_owned(),
+        },
+        Life::Ended { end, .. } => format!("it is over: {}", end_words(end)),
+    }
+}
+
+fn attempts(count: u32) -> String {
+    if count == 1 { " (one failed)".to_owned() } else { format!(" ({count} failed)") }
+}
+
+fn end_words(end: &End) -> String {
+    match end {
+        End::Completed(conclusion) => conclusion.as_str().to_owned(),
+        End::Cancelled => "cancelled".to_owned(),
+        End::Failed(reason) => format!("given up ({}); {}", reason.code(), reason.advice()),
+    }
+}
+
+/// What happens next.
+pub(super) fn next(subject: &Subject<'_>) -> Next {
+    let job = subject.job;
+    let then = |what: &str, at: Option<Timestamp>| Next { what: what.to_owned(), at };
+    match &job.life {
+        Life::Dormant => then("GitHub is asked about it again", subject.next_look),
+        Life::Waiting { not_before, .. } if subject.now < *not_before => {
+            then("it is tried again", Some(*not_before))
+        }
+        Life::Waiting { .. } if job.lane.is_none() => {
+            then("it is routed as soon as there is a configuration", subject.next_look)
+        }
+        Life::Waiting { deadline, .. } => {
+            then("the next free worker takes it on, or it is given up", Some(*deadline))
+        }
+        Life::Assigning { lease, .. } => {
+            then("it has a machine, or another worker takes over", Some(*lease))
+        }
+        Life::Assigned { .. } if job.known.phase() >= Phase::Started => {
+            then("its machine is taken back when it is over", None)
+        }
+        Life::Assigned { .. } if is_listening(subject) => {
+            then("GitHub gives the job to its runner, or is asked why not", subject.next_look)
+        }
+        Life::Assigned { .. } => {
+            then("its runner listens, or another machine is tried", subject.next_look)
+        }
+        Life::Elsewhere => then("GitHub is asked whether it is over", subject.next_look),
+        Life::Ended { debts, .. } if debts.is_settled() => {
+            then("nothing: all is done, and its row is forgotten", Some(subject.forget_at))
+        }
+        Life::Ended { debts, .. } => Next { what: owed(debts), at: subject.next_look },
+    }
+}
+
+fn is_listening(subject: &Subject<'_>) -> bool {
+    matches!(subject.own_record().map(|record| &record.state), Some(State::Running { .. }))
+}
+
+fn owed(debts: &Debts) -> String {
+    let mut owed = Vec::new();
+    if let Some(held) = &debts.release {
+        owed.push(format!("machine {} is taken back", held.instance));
+    }
+    if debts.tell {
+        owed.push("its author is told".to_owned());
+    }
+    if let Some(by) = debts.cancel_by {
+        owed.push(format!("its run is cancelled when its other jobs are over, or at {by}"));
+    }
+    owed.join("; ")
+}
+
+/// What would have made it faster: less of what it waited for longest.
+pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String> {
+    if Duration::from_millis(longest.ms) < WORTH_ADVICE {
+        return None;
+    }
+    let text = match longest.code {
+        PartCode::Webhook => {
+            "GitHub's webhook came late: its page of deliveries says why".to_owned()
+        }
+        PartCode::Configuration => "a valid runs-on.yml before the job came".to_owned(),
+        PartCode::Worker => {
+            "another replica of `bullpen serve`, or a larger share for its repository".to_owned()
+        }
+        PartCode::Credential => "a second GitHub App: each has a budget of its own".to_owned(),
+        PartCode::Launch | PartCode::WarmUp => warm_machine(job, parts),
+        PartCode::Setback(code, _) => set_back(code)?.to_owned(),
+        PartCode::Search
+        | PartCode::HandOver
+        | PartCode::Listen
+        | PartCode::Attempt
+        | PartCode::Github => return None,
+    };
+    Some(text)
+}
+
+/// A machine had to be made: one that was there would have saved that.
+fn warm_machine(job: &Job, parts: &[Part]) -> String {
+    let made = parts.iter().filter(|part| matches!(part.code, PartCode::Launch | PartCode::WarmUp));
+    let saved = span(Duration::from_millis(made.map(|part| part.ms).sum()));
+    let searched = job.steps.iter().any(|step| step.step == Step::NothingIdle);
+    let what = match &job.lane {
+        Some(Lane::Pool(pool)) => format!("a machine standing by in pool {pool} (`hot`)"),
+        Some(Lane::Class(class)) if searched => {
+            format!("one more idle machine of class {class}, as a standby pool keeps them")
+        }
+        Some(Lane::Class(class)) => {
+            format!(
+                "reuse for class {class} (`x-bullpen.runners.{class}.reuse`), or a standby pool"
+            )
+        }
+        Some(Lane::Anonymous) | None => {
+            "a named runner: machines without a name are neither reused nor kept".to_owned()
+        }
+    };
+    format!("{what}: about {saved} less")
+}
+
+fn set_back(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "pool-empty" => "a machine standing by in its pool (`hot`)",
+        "rate-limited" => "a second GitHub App: each has a budget of its own",
+        "ceiling" => "a higher ceiling in bullpen.toml, or machines that are given back sooner",
+        "no-capacity" => "more instance types or zones for its class, or on-demand for spot",
+        "runner-taken" => "a label that no other job has, such as the run's id, in `runs-on`",
+        "launch-failed" | "never-registered" => {
+            "a machine that comes up: see its class's image and scripts"
+        }
+        "machine-lost" => "on-demand machines, if these were spot ones",
+        "forge" => "the permissions that GitHub asks for",
+        _ => return None,
+    })
+}

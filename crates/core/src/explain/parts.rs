@@ -1,0 +1,298 @@
+//! What a wait consists of: every moment between being queued and beginning has one code.
+//!
+//! A moment belongs to what it ended with: until a machine is warm, the wait is for its warm-up. An
+//! attempt that came to nothing is the fault of what it came to, from its beginning to the beginning
+//! of the next one.
+//!
+//! Not here: words for people (`text`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Subject;
+use super::timeline::{Event, Happened};
+use crate::job::{Job, Life, Phase, Setback, Step};
+use crate::time::Timestamp;
+
+/// One part of a wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What was waited for.
+    pub code: PartCode,
+    /// How long.
+    pub ms: u64,
+}
+
+/// What was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "`phrase` says it")]
+pub enum PartCode {
+    Webhook,
+    Configuration,
+    Worker,
+    Credential,
+    Search,
+    Launch,
+    WarmUp,
+    HandOver,
+    Listen,
+    Attempt,
+    Github,
+    /// An attempt came to nothing; this is the setback's own code and phrase.
+    Setback(&'static str, &'static str),
+}
+
+impl PartCode {
+    /// All that are not a setback's.
+    pub const OWN: [Self; 11] = [
+        Self::Webhook,
+        Self::Configuration,
+        Self::Worker,
+        Self::Credential,
+        Self::Search,
+        Self::Launch,
+        Self::WarmUp,
+        Self::HandOver,
+        Self::Listen,
+        Self::Attempt,
+        Self::Github,
+    ];
+
+    /// The code as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Configuration => "configuration",
+            Self::Worker => "worker",
+            Self::Credential => "credential",
+            Self::Search => "search",
+            Self::Launch => "launch",
+            Self::WarmUp => "warm-up",
+            Self::HandOver => "hand-over",
+            Self::Listen => "listen",
+            Self::Attempt => "attempt",
+            Self::Github => "github",
+            Self::Setback(code, _) => code,
+        }
+    }
+
+    /// What was waited for, after "3 s".
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Webhook => "for GitHub's webhook",
+            Self::Configuration => "for a configuration",
+            Self::Worker => "for a worker's turn",
+            Self::Credential => "for its runner's credential from GitHub",
+            Self::Search => "to look through idle machines",
+            Self::Launch => "to launch a machine",
+            Self::WarmUp => "for the machine to start and warm up",
+            Self::HandOver => "to hand the machine over",
+            Self::Listen => "for its runner to listen",
+            Self::Attempt => "in an unfinished attempt",
+            Self::Github => "for GitHub to give it to a runner",
+            Self::Setback(_, phrase) => phrase,
+        }
+    }
+
+    const fn of(setback: &Setback) -> Self {
+        Self::Setback(
+            setback.code(),
+            match setback {
+                Setback::RaceLost => "because another job was faster",
+                Setback::PoolEmpty => "because its pool had nothing",
+                Setback::RunnerTaken => "because GitHub gave its runner to another job",
+                Setback::WorkerLost => "because whoever worked on it went away",
+                Setback::NoCapacity => "for capacity in the cloud",
+                Setback::Ceiling => "for a ceiling of this stack",
+                Setback::LaunchFailed { .. } => "because a machine could not be launched",
+                Setback::MachineLost => "because its machine ended",
+                Setback::NeverRegistered => "because its runner never registered",
+                Setback::Outage { .. } => "for somebody who did not answer",
+                Setback::RateLimited => "for GitHub's point budget",
+                Setback::Forge { .. } => "because GitHub refused a runner",
+            },
+        )
+    }
+}
+
+impl Serialize for PartCode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    from: Timestamp,
+    until: Timestamp,
+    /// Whether it is not over.
+    pub(super) goes_on: bool,
+    spent: BTreeMap<PartCode, Duration>,
+}
+
+impl Wait {
+    pub(super) fn lasted(&self) -> Duration {
+        self.until.since(self.from)
+    }
+
+    pub(super) fn millis(&self) -> u64 {
+        in_millis(self.lasted())
+    }
+
+    /// What it consists of, longest first; of equals, what came first.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let lasting = self.spent.iter().filter(|(_, spent)| !spent.is_zero());
+        let mut parts: Vec<Part> =
+            lasting.map(|(code, spent)| Part { code: *code, ms: in_millis(*spent) }).collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.ms));
+        parts
+    }
+}
+
+fn in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The wait of a job, and what it consists of; none if it never wanted a runner.
+pub(super) fn wait(subject: &Subject<'_>, story: &[Event]) -> Option<Wait> {
+    subject.job.known.queued.as_ref()?;
+    let from = story.iter().find(|event| event.what == Happened::Queued)?.at;
+    let (until, goes_on) = until(subject, story);
+    let until = until.max(from);
+    let marks: Vec<&Event> = story.iter().filter(|event| is_mark(&event.what)).collect();
+    let mut spent: BTreeMap<PartCode, Duration> = BTreeMap::new();
+    let mut before = from;
+    for (index, mark) in marks.iter().enumerate() {
+        let at = mark.at.clamp(before, until);
+        *spent.entry(code_of(&marks, index)).or_default() += at.since(before);
+        before = at;
+    }
+    *spent.entry(last_code(subject, &marks)).or_default() += until.since(before);
+    Some(Wait { from, until, goes_on, spent })
+}
+
+/// When the wait was over: it began, or it is over otherwise, or it goes on.
+fn until(subject: &Subject<'_>, story: &[Event]) -> (Timestamp, bool) {
+    let at = |is: fn(&Happened) -> bool| {
+        story.iter().find(|event| is(&event.what)).map(|event| event.at)
+    };
+    let began = at(|what| matches!(what, Happened::Began(_)));
+    let over = at(|what| matches!(what, Happened::Failed(_) | Happened::Completed(_)));
+    let over = over.or(match &subject.job.life {
+        Life::Ended { at, .. } => Some(*at),
+        _ => None,
+    });
+    let waits = subject.job.known.phase() < Phase::Started && !subject.job.is_over();
+    match began.or(over) {
+        Some(at) if !waits => (at, false),
+        // It has begun, and nobody said when.
+        None if !waits => (story.last().map_or(subject.now, |event| event.at), false),
+        _ => (subject.now, true),
+    }
+}
+
+/// Whether it is a step on the way to a runner.
+const fn is_mark(what: &Happened) -> bool {
+    match what {
+        Happened::Setback(_) => true,
+        Happened::Step(step) => match step {
+            Step::Heard
+            | Step::Routed { .. }
+            | Step::Begun
+            | Step::Minted
+            | Step::NothingIdle
+            | Step::Claimed { .. }
+            | Step::Launched { .. }
+            | Step::Warm
+            | Step::Assigned { .. }
+            | Step::Listens => true,
+            Step::Overflowed
+            | Step::Exchanged { .. }
+            | Step::Adopted { .. }
+            | Step::Told
+            | Step::RunCancelled
+            | Step::Released
+            | Step::Unknown => false,
+        },
+        Happened::Created
+        | Happened::Queued
+        | Happened::Acknowledged
+        | Happened::Began(_)
+        | Happened::Completed(_)
+        | Happened::Failed(_) => false,
+    }
+}
+
+/// What the time before this mark was for.
+fn code_of(marks: &[&Event], index: usize) -> PartCode {
+    if matches!(marks[index].what, Happened::Step(Step::Begun)) {
+        return set_back_before(&marks[..index]).unwrap_or(PartCode::Worker);
+    }
+    if let Some(code) = set_back_after(&marks[index..]) {
+        return code;
+    }
+    match &marks[index].what {
+        Happened::Step(step) => step_code(step),
+        Happened::Setback(setback) => PartCode::of(&setback.setback),
+        _ => PartCode::Github,
+    }
+}
+
+/// What the attempt comes to that these marks go on with, if it comes to nothing.
+fn set_back_after(marks: &[&Event]) -> Option<PartCode> {
+    marks.iter().find_map(|mark| match &mark.what {
+        Happened::Step(Step::Begun) => Some(None),
+        Happened::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
+        _ => None,
+    })?
+}
+
+/// What the attempt came to that these marks end with.
+fn set_back_before(marks: &[&Event]) -> Option<PartCode> {
+    marks.iter().rev().find_map(|mark| match &mark.what {
+        Happened::Step(Step::Begun) => Some(None),
+        Happened::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
+        _ => None,
+    })?
+}
+
+const fn step_code(step: &Step) -> PartCode {
+    match step {
+        Step::Heard => PartCode::Webhook,
+        Step::Routed { .. } => PartCode::Configuration,
+        Step::Begun => PartCode::Worker,
+        Step::Minted => PartCode::Credential,
+        Step::NothingIdle | Step::Claimed { .. } => PartCode::Search,
+        Step::Launched { .. } => PartCode::Launch,
+        Step::Warm => PartCode::WarmUp,
+        Step::Assigned { .. } => PartCode::HandOver,
+        Step::Listens => PartCode::Listen,
+        Step::Overflowed
+        | Step::Exchanged { .. }
+        | Step::Adopted { .. }
+        | Step::Told
+        | Step::RunCancelled
+        | Step::Released
+        | Step::Unknown => PartCode::Github,
+    }
+}
+
+/// What the time after the last mark is or was for.
+fn last_code(subject: &Subject<'_>, marks: &[&Event]) -> PartCode {
+    let job: &Job = subject.job;
+    if job.known.phase() >= Phase::Started && job.known.started.is_some() {
+        return PartCode::Github;
+    }
+    match marks.last().map(|mark| &mark.what) {
+        Some(Happened::Setback(setback)) => PartCode::of(&setback.setback),
+        Some(Happened::Step(Step::Listens)) => PartCode::Github,
+        Some(Happened::Step(Step::Assigned { .. })) => PartCode::Listen,
+        Some(Happened::Step(Step::Routed { .. })) => PartCode::Worker,
+        Some(Happened::Step(Step::Heard)) => PartCode::Configuration,
+        Some(_) => PartCode::Attempt,
+        None => PartCode::Webhook,
+    }
+}

@@ -1,0 +1,326 @@
+//! What is said of jobs that went well, badly, or are not over; every wait adds up.
+//!
+//! Not here: the page with every code (`page`).
+
+mod page;
+mod sums;
+
+use super::*;
+use crate::ids::{ClassName, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName};
+use crate::instance::Tier;
+use crate::job::{
+    About, Conclusion, Event, Fact, Held, How, Lane, Reason, Said, Setback, Step, StepAt,
+};
+use crate::samples::{self, GENERATION, LIMITS};
+use std::time::Duration;
+
+/// So many milliseconds after noon.
+fn ms(millis: u64) -> Timestamp {
+    samples::at(0).after(Duration::from_millis(millis))
+}
+
+fn fact(said: Said) -> Fact {
+    let about = About {
+        repository: Repository::new("acme/app"),
+        run: RunAttempt::new("77.1"),
+        name: "build".to_owned(),
+        labels: vec!["runs-on=77/runner=large".to_owned()],
+        commit: "0a1b".to_owned(),
+        created_at: Some(ms(0)),
+    };
+    Fact { job: JobId::new("4242"), about, said }
+}
+
+fn held() -> Held {
+    let (instance, runner) = (InstanceId::new("i-1"), RunnerName::new("bp-4242-0"));
+    Held { instance, generation: GENERATION, runner }
+}
+
+fn class() -> Lane {
+    Lane::Class(ClassName::new("large"))
+}
+
+fn worker() -> crate::ids::ClaimId {
+    crate::ids::ClaimId::new("worker-1")
+}
+
+/// A job's life, told by its times.
+struct Told(Job);
+
+impl Told {
+    /// Queued at noon, and heard of then.
+    fn queued(heard: u64) -> Self {
+        Self(Job::first(&fact(Said::Queued { at: Some(ms(0)) }), ms(heard), &LIMITS))
+    }
+
+    fn learns(self, at: u64, said: Said) -> Self {
+        Self(self.0.learn(&fact(said), ms(at), &LIMITS).expect("it is about this job"))
+    }
+
+    fn on(self, event: &Event) -> Self {
+        Self(self.0.on(event).expect("it is allowed"))
+    }
+
+    fn routed(self, at: u64, lane: Lane) -> Self {
+        self.on(&Event::Routed { lane, at: ms(at) })
+    }
+
+    fn begun(self, at: u64) -> Self {
+        let skew = Duration::from_secs(30);
+        let (at, lease) = (ms(at), ms(at + 60_000));
+        self.on(&Event::Begun { worker: worker(), at, lease, skew })
+    }
+
+    fn assigned(self, at: u64, how: How, notes: &[(u64, Step)]) -> Self {
+        let (held, at, notes) = (held(), ms(at), noted(notes));
+        self.on(&Event::Assigned { worker: worker(), held, how, at, notes })
+    }
+
+    fn set_back(self, at: u64, setback: Setback, not_before: u64) -> Self {
+        let (at, not_before, notes) = (ms(at), ms(not_before), vec![]);
+        self.on(&Event::SetBack { worker: worker(), setback, at, not_before, notes })
+    }
+
+    fn began(self, at: u64, runner: &str) -> Self {
+        let runner = Some(RunnerName::new(runner));
+        self.learns(at, Said::Started { runner, at: Some(ms(at)) })
+    }
+
+    fn completed(self, at: u64, word: &str) -> Self {
+        let conclusion = Conclusion::new(word);
+        self.learns(at, Said::Completed { conclusion, runner: None, at: Some(ms(at)) })
+    }
+
+    fn released(self, at: u64, listened: u64) -> Self {
+        let notes = noted(&[(listened, Step::Listens)]);
+        self.on(&Event::Released { held: held(), at: ms(at), notes })
+    }
+
+    fn explained(&self, now: u64) -> Explanation {
+        self.explained_with(now, None)
+    }
+
+    fn explained_with(&self, now: u64, record: Option<&Record>) -> Explanation {
+        let explanation = explain(&Subject {
+            job: &self.0,
+            next_look: self.0.next_look(ms(now), &LIMITS),
+            forget_at: ms(now).after(LIMITS.job_row_ttl),
+            record,
+            report: None,
+            now: ms(now),
+            limits: &LIMITS,
+        });
+        sums::add_up(&explanation);
+        explanation
+    }
+}
+
+fn noted(notes: &[(u64, Step)]) -> Vec<StepAt> {
+    notes.iter().map(|(at, step)| StepAt { at: ms(*at), step: step.clone() }).collect()
+}
+
+fn launched() -> Vec<(u64, Step)> {
+    vec![
+        (700, Step::Minted),
+        (800, Step::NothingIdle),
+        (1_200, Step::Launched { instance: InstanceId::new("i-1") }),
+        (14_200, Step::Warm),
+        (14_900, Step::Minted),
+    ]
+}
+
+fn cold() -> Told {
+    let job = Told::queued(400).routed(410, class()).begun(500);
+    job.assigned(15_000, How::Created, &launched())
+}
+
+#[test]
+fn a_cold_start_is_told_as_it_was() {
+    let job =
+        cold().began(16_000, "bp-4242-0").completed(60_000, "success").released(61_000, 15_900);
+    let told = job.explained(90_000);
+    assert_eq!(
+        told.text(),
+        "job 4242  build  acme/app, run 77.1\n\
+         labels: runs-on=77/runner=large\n\
+         \n\
+         waited 16 s: 13 s for the machine to start and warm up, 900 ms for its runner's credential \
+         from GitHub, 900 ms for its runner to listen\n\
+         \n\
+         \x20 2026-01-01 12:00:00.000                queued           GitHub queued it\n\
+         \x20 2026-01-01 12:00:00.400       +400 ms  heard            Bullpen heard of it\n\
+         \x20 2026-01-01 12:00:00.410        +10 ms  routed           routed to machines of class large\n\
+         \x20 2026-01-01 12:00:00.500        +90 ms  begun            a worker took it on\n\
+         \x20 2026-01-01 12:00:00.700       +200 ms  minted           GitHub gave a credential for its runner\n\
+         \x20 2026-01-01 12:00:00.800       +100 ms  nothing-idle     no idle machine for it was found\n\
+         \x20 2026-01-01 12:00:01.200       +400 ms  launched         launched machine i-1\n\
+         \x20 2026-01-01 12:00:14.200         +13 s  warm             the machine was up and warm\n\
+         \x20 2026-01-01 12:00:14.900       +700 ms  minted           GitHub gave a credential for its runner\n\
+         \x20 2026-01-01 12:00:15.000       +100 ms  assigned         has machine i-1, made for it\n\
+         \x20 2026-01-01 12:00:15.900       +900 ms  listens          its runner listened for jobs\n\
+         \x20 2026-01-01 12:00:16.000       +100 ms  began            runner bp-4242-0 began it\n\
+         \x20 2026-01-01 12:01:00.000         +44 s  completed        over at GitHub: success\n\
+         \x20 2026-01-01 12:01:01.000        +1.0 s  released         its machine was taken back\n\
+         \n\
+         now:    it is over: success\n\
+         next:   nothing: all is done, and its row is forgotten, by 2026-01-15T12:01:30Z\n\
+         faster: one more idle machine of class large, as a standby pool keeps them: about 13 s less"
+    );
+    assert_eq!((told.waited_ms, told.blocker, told.waits), (Some(16_000), Some("warm-up"), false));
+}
+
+#[test]
+fn the_verdict_names_what_was_in_the_way() {
+    let limited = Told::queued(0)
+        .routed(0, class())
+        .begun(0)
+        .set_back(16_000, Setback::RateLimited, 31_000)
+        .begun(31_000)
+        .set_back(37_000, Setback::RateLimited, 38_000)
+        .begun(38_000)
+        .assigned(40_500, How::Reused, &[(38_100, Step::Minted), (40_400, claimed())])
+        .began(41_000, "bp-4242-0");
+    let told = limited.explained(50_000);
+    assert_eq!(
+        told.verdict,
+        "waited 41 s: 38 s for GitHub's point budget, 2.3 s to look through idle machines"
+    );
+    assert_eq!(told.blocker, Some("rate-limited"));
+    let line = told.timeline.iter().find(|entry| entry.code == "rate-limited").expect("a line");
+    assert_eq!(line.what, "GitHub's limits left no room for its runner (2 times)");
+    assert_eq!(told.helped.as_deref(), Some("a second GitHub App: each has a budget of its own"));
+    assert_eq!(told.now, "it runs on machine i-1 as runner bp-4242-0");
+    assert_eq!(
+        told.next,
+        Next { what: "its machine is taken back when it is over".into(), at: None }
+    );
+}
+
+fn claimed() -> Step {
+    Step::Claimed { instance: InstanceId::new("i-1"), tier: Tier::Released }
+}
+
+#[test]
+fn an_attempt_that_came_to_nothing_is_one_part_from_its_beginning_to_the_next() {
+    let freed = Event::Freed {
+        held: held(),
+        setback: Setback::NeverRegistered,
+        at: ms(45_000),
+        not_before: ms(48_000),
+    };
+    let job = cold().on(&freed).begun(49_000);
+    let told = job.assigned(50_000, How::Reused, &[(49_500, Step::Minted)]);
+    let told = told.began(51_000, "bp-4242-1").explained(60_000);
+    assert_eq!(told.verdict, "waited 51 s: 48 s because its runner never registered");
+}
+
+#[test]
+fn one_that_waits_says_for_what_and_until_when() {
+    let job = Told::queued(100).routed(100, class()).begun(200);
+    let job = job.set_back(300, Setback::Ceiling, 15_300).begun(15_300);
+    let told = job.set_back(15_400, Setback::Ceiling, 30_400).explained(20_100);
+    assert_eq!(told.verdict, "has waited 20 s so far: 19 s for a ceiling of this stack");
+    assert_eq!(told.now, "it waits until its next attempt");
+    assert_eq!(told.next, Next { what: "it is tried again".into(), at: Some(ms(30_400)) });
+    assert!(told.waits);
+    let early = Told::queued(100).explained(5_100);
+    assert_eq!(early.verdict, "has waited 5.1 s so far: 5.0 s for a configuration");
+    assert_eq!(early.now, "it waits: no configuration was read yet");
+    let ready = Told::queued(100).routed(200, Lane::Pool(PoolName::new("ci"))).explained(2_200);
+    assert_eq!(ready.verdict, "has waited 2.2 s so far: 2.0 s for a worker's turn");
+    assert_eq!(ready.now, "it waits for pool ci");
+    assert_eq!(ready.next.at, Some(ms(100).after(LIMITS.job_deadline)));
+}
+
+#[test]
+fn what_its_machine_says_is_used_while_the_job_has_it() {
+    let prepared = cold().explained(17_000);
+    assert_eq!(prepared.now, "its machine is being prepared: on machine i-1 as runner bp-4242-0");
+    assert_eq!(prepared.parts[1].code, PartCode::Listen);
+    let mut record = samples::record(State::Running {
+        owner: samples::job_owner(),
+        since: ms(15_500),
+        deadline: ms(90_000),
+        cap: ms(90_000),
+    });
+    let listens = cold().explained_with(17_000, Some(&record));
+    assert_eq!(listens.parts[1].code, PartCode::Github);
+    assert!(listens.now.starts_with("its runner listens"), "{}", listens.now);
+    assert_eq!(listens.machine.map(|machine| machine.state), Some("running"));
+    record.generation = GENERATION.next();
+    let another = cold().explained_with(17_000, Some(&record));
+    assert_eq!(another.now, prepared.now, "it serves somebody else by now");
+}
+
+#[test]
+fn a_failure_says_what_its_author_was_told() {
+    let (pool, suggestions) = (PoolName::new("c1"), vec!["ci".to_owned()]);
+    let reason = Reason::UnknownPool { pool, suggestions };
+    let failed = Event::Failed { reason, at: ms(300), cancel_by: Some(ms(3_600_300)) };
+    let job = Told::queued(300).on(&failed);
+    let told = job.explained(400);
+    assert_eq!(told.verdict, "no runner after 300 ms: there is no pool `c1`; did you mean ci?");
+    assert_eq!(
+        told.next.what,
+        "its author is told; its run is cancelled when its other jobs are over, or at \
+         2026-01-01T13:00:00.3Z"
+    );
+    assert!(
+        told.now.starts_with("it is over: given up (unknown-pool); name a pool"),
+        "{}",
+        told.now
+    );
+    let told = job.on(&Event::Told { at: ms(900) }).explained(1_000);
+    let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
+    assert_eq!(codes, ["queued", "heard", "unknown-pool", "told"]);
+}
+
+#[test]
+fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
+    let waiting = || Told::queued(100).routed(100, class());
+    let cancelled = waiting().begun(200).completed(4_200, "cancelled").explained(9_000);
+    assert_eq!(
+        cancelled.verdict,
+        "cancelled after 4.2 s without a runner: 4.0 s in an unfinished attempt"
+    );
+    let other = Held { instance: InstanceId::new("i-2"), ..held() };
+    let swap = Event::Swapped { from: held(), to: other, at: ms(18_000) };
+    let stolen = cold().began(16_000, "bp-4343-0").on(&swap).explained(20_000);
+    assert_eq!(stolen.waited_ms, Some(16_000));
+    let last = stolen.timeline.last().expect("a line");
+    assert_eq!((last.code, last.by), ("exchanged", By::Bullpen));
+    let foreign = waiting().began(3_000, "another").explained(9_000);
+    assert!(foreign.verdict.ends_with("; it runs on a runner that is not ours"));
+    let gated = Told(Job::first(&fact(Said::Held), ms(5), &LIMITS)).explained(9_000);
+    assert_eq!(gated.verdict, "wants no runner yet: GitHub holds it back");
+    assert_eq!(gated.waited_ms, None);
+}
+
+/// GitHub tells whole seconds, by a clock of its own.
+#[test]
+fn a_cause_is_never_told_after_its_effect() {
+    let listening = [(200, Step::Minted), (300, claimed())];
+    let job = Told::queued(100).routed(100, class()).begun(150);
+    let job = job.assigned(400, How::Reused, &listening).began(0, "bp-4242-0");
+    let told = job.completed(5_000, "success").released(6_000, 700).explained(9_000);
+    assert_eq!(told.waited_ms, Some(700));
+    let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
+    let began = codes.iter().position(|code| *code == "began");
+    assert!(began > codes.iter().position(|code| *code == "listens"), "{codes:?}");
+}
+
+#[test]
+fn times_are_said_as_people_say_them() {
+    for (millis, said) in [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_000, "1.0 s"),
+        (9_949, "9.9 s"),
+        (41_200, "41 s"),
+        (119_999, "119 s"),
+        (125_000, "2 min 5 s"),
+        (7_500_000, "2 h 5 min"),
+    ] {
+        assert_eq!(span(Duration::from_millis(millis)), said);
+    }
+}

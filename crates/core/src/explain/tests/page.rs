@@ -1,0 +1,105 @@
+//! The page with every code: none is missing, and none is there that nobody says.
+//!
+//! Not here: what they mean.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::super::timeline::OTHER_CODES;
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explain.md");
+
+/// Each setback with the next: a new one does not compile until it is here.
+fn setback_after(setback: &Setback) -> Option<Setback> {
+    let said = String::new;
+    Some(match setback {
+        Setback::RaceLost => Setback::PoolEmpty,
+        Setback::PoolEmpty => Setback::RunnerTaken,
+        Setback::RunnerTaken => Setback::WorkerLost,
+        Setback::WorkerLost => Setback::NoCapacity,
+        Setback::NoCapacity => Setback::Ceiling,
+        Setback::Ceiling => Setback::LaunchFailed { said: said() },
+        Setback::LaunchFailed { .. } => Setback::MachineLost,
+        Setback::MachineLost => Setback::NeverRegistered,
+        Setback::NeverRegistered => Setback::Outage { said: said() },
+        Setback::Outage { .. } => Setback::RateLimited,
+        Setback::RateLimited => Setback::Forge { said: said() },
+        Setback::Forge { .. } => return None,
+    })
+}
+
+fn reason_after(reason: &Reason) -> Option<Reason> {
+    Some(match reason {
+        Reason::UnknownPool { .. } => Reason::Refused { why: vec![] },
+        Reason::Refused { .. } => Reason::OutOfAttempts { attempts: 5, last: Setback::Ceiling },
+        Reason::OutOfAttempts { .. } => Reason::DeadlinePassed { last: None },
+        Reason::DeadlinePassed { .. } => Reason::Vanished,
+        Reason::Vanished => Reason::Operator,
+        Reason::Operator => return None,
+    })
+}
+
+fn step_after(step: &Step) -> Option<Step> {
+    let instance = held().instance;
+    Some(match step {
+        Step::Heard => Step::Routed { lane: class() },
+        Step::Routed { .. } => Step::Overflowed,
+        Step::Overflowed => Step::Begun,
+        Step::Begun => Step::Minted,
+        Step::Minted => Step::NothingIdle,
+        Step::NothingIdle => claimed(),
+        Step::Claimed { .. } => Step::Launched { instance },
+        Step::Launched { .. } => Step::Warm,
+        Step::Warm => Step::Assigned { how: How::Created, instance: None },
+        Step::Assigned { .. } => Step::Listens,
+        Step::Listens => Step::Exchanged { instance },
+        Step::Exchanged { .. } => Step::Adopted { instance },
+        Step::Adopted { .. } => Step::Told,
+        Step::Told => Step::RunCancelled,
+        Step::RunCancelled => Step::Released,
+        Step::Released => Step::Unknown,
+        Step::Unknown => return None,
+    })
+}
+
+fn codes<T>(first: T, after: fn(&T) -> Option<T>, code: fn(&T) -> &'static str) -> Vec<String> {
+    std::iter::successors(Some(first), after).map(|one| code(&one).to_owned()).collect()
+}
+
+/// The codes in the first column of the tables under a heading.
+fn written(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split("\n## ").find(|section| section.starts_with(heading));
+    let section = section.unwrap_or_else(|| panic!("no heading {heading:?}"));
+    let first = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    section.lines().filter_map(first).collect()
+}
+
+#[test]
+fn the_page_has_every_code() {
+    let page = fs::read_to_string(PAGE).expect("the page is there");
+    let pool = Reason::UnknownPool { pool: PoolName::new("ci"), suggestions: vec![] };
+    let own = PartCode::OWN.iter().map(|code| code.as_str().to_owned()).collect();
+    let other = OTHER_CODES.iter().map(|code| (*code).to_owned());
+    let steps = codes(Step::Heard, step_after, Step::code);
+    for (heading, codes) in [
+        ("Parts of a wait", own),
+        ("Setbacks", codes(Setback::RaceLost, setback_after, Setback::code)),
+        ("Failures", codes(pool, reason_after, Reason::code)),
+        ("Timeline", other.chain(steps).collect::<Vec<_>>()),
+    ] {
+        let written = written(&page, heading);
+        let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(set(&written), set(&codes), "{heading}");
+        assert_eq!(written.len(), set(&written).len(), "{heading}: each once");
+    }
+}
+
+/// The example on the page is what the program prints.
+#[test]
+fn the_page_shows_the_shape_of_the_json() {
+    let page = fs::read_to_string(PAGE).expect("the page is there");
+    let told = serde_json::to_value(cold().explained(17_000)).expect("JSON");
+    let fields: BTreeSet<String> = told.as_object().expect("an object").keys().cloned().collect();
+    assert_eq!(written(&page, "JSON").into_iter().collect::<BTreeSet<_>>(), fields);
+}

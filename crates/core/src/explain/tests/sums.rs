@@ -1,0 +1,63 @@
+//! However a life goes and whatever the clocks say: the parts of a wait are the wait.
+//!
+//! Not here: which parts they are.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The parts are the wait, longest first, and every line of the timeline comes after the one before.
+pub(super) fn add_up(told: &Explanation) {
+    let sum: u64 = told.parts.iter().map(|part| part.ms).sum();
+    assert_eq!(sum, told.waited_ms.unwrap_or(0), "{told:?}");
+    assert!(told.parts.is_sorted_by_key(|part| std::cmp::Reverse(part.ms)), "{told:?}");
+    assert!(told.timeline.is_sorted_by_key(|entry| entry.at), "{told:?}");
+    assert_eq!(told.blocker, told.parts.first().map(|part| part.code.as_str()));
+    assert!(serde_json::to_value(told).is_ok());
+}
+
+/// Something that may happen to a job, at any time.
+fn anything() -> impl Strategy<Value = (u8, u64)> {
+    (0_u8..14, 0_u64..100_000)
+}
+
+fn happens(job: &Job, (what, at): (u8, u64)) -> Job {
+    let (now, held) = (ms(at), held());
+    let (worker, notes) = (worker(), noted(&[(at / 2, Step::Minted), (at, Step::Warm)]));
+    let event = match what {
+        0 => Event::Routed { lane: class(), at: now },
+        1 => Event::Overflowed { at: now },
+        2 | 3 => Event::Begun { worker, at: now, lease: now, skew: Duration::ZERO },
+        4 => Event::Assigned { worker, held, how: How::Reused, at: now, notes },
+        5 => Event::SetBack { worker, setback: Setback::Ceiling, at: now, not_before: now, notes },
+        6 => Event::Freed { held, setback: Setback::MachineLost, at: now, not_before: now },
+        7 => Event::Failed { reason: Reason::Operator, at: now, cancel_by: None },
+        8 => Event::Released { held, at: now, notes: noted(&[(at, Step::Listens)]) },
+        9 => Event::Told { at: now },
+        10 => {
+            Event::SetBack { worker, setback: Setback::PoolEmpty, at: now, not_before: now, notes }
+        }
+        11 => return learn(job, Said::Started { runner: None, at: Some(now) }, at),
+        12 => {
+            let conclusion = Conclusion::new("cancelled");
+            return learn(job, Said::Completed { conclusion, runner: None, at: None }, at);
+        }
+        _ => return learn(job, Said::Queued { at: Some(now) }, at),
+    };
+    job.on(&event).unwrap_or_else(|_| job.clone())
+}
+
+fn learn(job: &Job, said: Said, at: u64) -> Job {
+    job.learn(&fact(said), ms(at), &LIMITS).expect("it is about this job")
+}
+
+proptest! {
+    #[test]
+    fn every_wait_adds_up(lives in prop::collection::vec(anything(), 0..24), now in 0_u64..200_000) {
+        let first = Job::first(&fact(Said::Held), ms(0), &LIMITS);
+        let job = lives.into_iter().fold(first, |job, thing| happens(&job, thing));
+        // `explained` asserts it.
+        let told = Told(job).explained(now);
+        prop_assert!(told.text().ends_with(|last: char| last != '\n'));
+    }
+}

@@ -1,0 +1,129 @@
+//! Words for people: the verdict in one line, and the whole answer as a page.
+//!
+//! Not here: what is said (`parts`, `outlook`).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::parts::{Part, Wait};
+use super::{Explanation, Subject};
+use crate::job::{End, Lane, Life, Phase};
+
+/// How many parts the verdict names.
+const NAMED_MAX: usize = 3;
+/// Parts that are a smaller share of the wait than one in so many are not named.
+const NAMED_SHARE: u64 = 20;
+
+/// A time as people say it.
+pub fn span(time: Duration) -> String {
+    let (seconds, millis) = (time.as_secs(), time.as_millis());
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+pub(super) fn lane_words(lane: &Lane) -> String {
+    match lane {
+        Lane::Pool(name) => format!("pool {name}"),
+        Lane::Class(name) => format!("machines of class {name}"),
+        Lane::Anonymous => "a new machine of its own kind".to_owned(),
+    }
+}
+
+/// The answer in one line.
+pub(super) fn verdict(subject: &Subject<'_>, wait: Option<&Wait>, parts: &[Part]) -> String {
+    let job = subject.job;
+    let Some(wait) = wait else {
+        return match &job.life {
+            Life::Ended { end: End::Failed(reason), .. } => format!("no runner: {reason}"),
+            Life::Ended { .. } => "never wanted a runner of this stack".to_owned(),
+            Life::Dormant => "wants no runner yet: GitHub holds it back".to_owned(),
+            _ => "GitHub did not say when it was queued".to_owned(),
+        };
+    };
+    let lasted = span(wait.lasted());
+    let why = why(parts);
+    match &job.life {
+        Life::Ended { end: End::Failed(reason), .. } => {
+            format!("no runner after {lasted}: {reason}")
+        }
+        Life::Ended { end: End::Cancelled, .. } if job.known.phase_begun() => {
+            format!("waited {lasted}{why}; then it was cancelled")
+        }
+        Life::Ended { end: End::Cancelled, .. } => {
+            format!("cancelled after {lasted} without a runner{why}")
+        }
+        Life::Elsewhere => format!("waited {lasted}{why}; it runs on a runner that is not ours"),
+        _ if wait.goes_on => format!("has waited {lasted} so far{why}"),
+        _ => format!("waited {lasted}{why}"),
+    }
+}
+
+/// ": 38 s for one thing, 3.0 s for another".
+fn why(parts: &[Part]) -> String {
+    let all: u64 = parts.iter().map(|part| part.ms).sum();
+    let large = |part: &&Part| part.ms.saturating_mul(NAMED_SHARE) >= all;
+    let named: Vec<String> = parts
+        .iter()
+        .filter(large)
+        .take(NAMED_MAX)
+        .map(|part| format!("{} {}", span(Duration::from_millis(part.ms)), part.code.phrase()))
+        .collect();
+    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
+}
+
+impl crate::job::Known {
+    /// Whether a runner ever had it.
+    fn phase_begun(&self) -> bool {
+        self.phase() >= Phase::Started && self.started.is_some()
+    }
+}
+
+impl Explanation {
+    /// The answer in one line, with the job's name.
+    pub fn line(&self) -> String {
+        format!("job {} ({}): {}", self.job, self.name, self.verdict)
+    }
+
+    /// The whole answer, for people.
+    pub fn text(&self) -> String {
+        let mut page = format!(
+            "job {}  {}  {}, run {}\nlabels: {}\n\n{}\n\n",
+            self.job,
+            self.name,
+            self.repository,
+            self.run,
+            self.labels.join(", "),
+            self.verdict
+        );
+        for entry in &self.timeline {
+            let took = match entry.took_ms {
+                0 => String::new(),
+                ms => format!("+{}", span(Duration::from_millis(ms))),
+            };
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(page, "  {}  {took:>12}  {:<16} {}", clock(entry), entry.code, entry.what);
+        }
+        let _ = write!(page, "\nnow:    {}\nnext:   {}", self.now, self.next.what);
+        if let Some(at) = self.next.at {
+            let _ = write!(page, ", by {at}");
+        }
+        if let Some(helped) = &self.helped {
+            let _ = write!(page, "\nfaster: {helped}");
+        }
+        page
+    }
+}
+
+/// Date and time to the millisecond, all of one width.
+fn clock(entry: &super::Entry) -> String {
+    let text = entry.at.to_string();
+    let text = text.trim_end_matches('Z');
+    let (second, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{}.{fraction:0<3}", second.replace('T', " "))
+}
