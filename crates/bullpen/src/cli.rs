@@ -10,8 +10,8 @@ use tracing::level_filters::LevelFilter;
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 use crate::{
-    agent, demo, explore, inputs, labels, lint, log, pools, serve, sim, stand_in, stand_in_runner,
-    supervise, workflow,
+    agent, demo, explain, explore, inputs, labels, lint, log, pools, serve, sim, stand_in,
+    stand_in_runner, supervise, workflow,
 };
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
@@ -69,6 +69,11 @@ enum Command {
     /// Look at the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
+    /// Tell why a job waited, where it is, and what happens next
+    ///
+    /// Reads the ledger only, whether or not the service runs. Exits with 1 if there is no such job
+    /// in it, and with 64 if that is no job.
+    Explain(explain::ExplainArgs),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
@@ -146,6 +151,7 @@ fn run(command: Command) -> ExitCode {
         Command::Status(args) => workflow::status(&args),
         Command::Destroy(args) => workflow::destroy(&args),
         Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
         Command::Sim(SimCommand::Explore(args)) => explore::run(&args),
         Command::Agent(args) => agent::run(&args),

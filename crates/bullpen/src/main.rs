@@ -10,6 +10,7 @@ mod cli;
 mod config_file;
 mod demo;
 mod exit;
+mod explain;
 mod explore;
 mod house;
 mod inputs;

@@ -22,7 +22,7 @@ pub(crate) fn status(args: &StackArgs) -> Exit {
 }
 
 /// Runs an errand in a house to look at; nothing is made where nothing is.
-pub(super) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
+pub(crate) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
     args: &StackArgs,
     environment: &Environment,
     errand: impl FnOnce(bool) -> E,

@@ -1,0 +1,161 @@
+//! `bullpen explain`: why a job waited, from the ledger alone.
+//!
+//! Not here: finding the reasons (`bullpen_core::explain`), or recording them (`core::job`).
+
+use bullpen_core::explain::{Explanation, Subject, explain as explained};
+use bullpen_core::ids::JobId;
+use bullpen_core::job::Job;
+use bullpen_core::ports::{Fault, JobRow, Ledger as _, Mailbox as _, Ports};
+use bullpen_engine::Stack;
+
+use crate::exit::Exit;
+use crate::house::{Door, Errand, House};
+use crate::inputs::{Environment, StackArgs};
+use crate::render;
+use crate::workflow::{Failure, look_in, told};
+
+/// Which job, and where its row is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// The job's id, or the address of its page at GitHub
+    #[arg(value_name = "JOB")]
+    job: String,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+/// Explains a job.
+pub(crate) fn explain(args: &ExplainArgs) -> Exit {
+    told(async |environment| run(args, environment).await)
+}
+
+async fn run(args: &ExplainArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let job = job_id(&args.job).map_err(|hint| Failure {
+        exit: Exit::Usage,
+        what: format!("{:?} is not a job", args.job),
+        hint: Some(hint.to_owned()),
+    })?;
+    look_in(&args.stack, environment, |json| Explaining { job, json }).await
+}
+
+/// The id of a job, from a number or an address.
+fn job_id(text: &str) -> Result<JobId, &'static str> {
+    const FORMS: &str = "give its id, a number, or the address of its page, \
+                         https://github.com/OWNER/REPO/actions/runs/RUN/job/JOB";
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = text.trim();
+    if is_number(text) {
+        return Ok(JobId::new(text));
+    }
+    let path = text.split(['?', '#']).next().unwrap_or(text).trim_end_matches('/');
+    let mut parts = path.rsplit('/');
+    match (parts.next(), parts.next(), parts.next()) {
+        // Its page, the API's address, and the page of its check run, which has the same number.
+        (Some(id), Some("job" | "jobs"), _) if is_number(id) => Ok(JobId::new(id)),
+        (Some(id), Some("runs"), Some(before)) if is_number(id) && before != "actions" => {
+            Ok(JobId::new(id))
+        }
+        (Some(id), Some("runs"), Some("actions")) if is_number(id) => {
+            Err("that is a run: open the job in it and take that page's address")
+        }
+        _ => Err(FORMS),
+    }
+}
+
+/// A look at one job.
+struct Explaining {
+    job: JobId,
+    json: bool,
+}
+
+impl Errand for Explaining {
+    type Outcome = Result<Exit, Failure>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        let explanation = look(&house.stack, &self.job).await;
+        let explanation =
+            explanation.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+        let Some(explanation) = explanation else { return Err(unknown(&self.job)) };
+        if self.json {
+            let json = serde_json::to_string(&explanation);
+            render::data(&json.map_err(|error| Failure::new(Exit::Failed, &error))?);
+        } else {
+            render::data(&explanation.text());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn unknown(job: &JobId) -> Failure {
+    let hint = "it is another stack's (--state names one, `bullpen labels parse` reads its labels), \
+                or it was over more than 14 days ago, or no webhook has told of it";
+    Failure {
+        exit: Exit::Failed,
+        what: format!("there is no job {job} in this ledger"),
+        hint: Some(hint.to_owned()),
+    }
+}
+
+/// What the ledger says of a job; none if it says nothing.
+pub(crate) async fn look<P: Ports>(
+    stack: &Stack<P>,
+    id: &JobId,
+) -> Result<Option<Explanation>, Fault> {
+    let ledger = stack.ports.ledger();
+    let Some(row) = ledger.row(id).await? else { return Ok(None) };
+    let job = decoded(&row)?;
+    let record = match job.keeps() {
+        Some(held) => ledger.read(&held.instance).await?,
+        None => None,
+    };
+    let report = match &record {
+        Some(record) => {
+            let keys = std::slice::from_ref(&record.facts.mailbox);
+            stack.ports.mailbox().reports(keys).await?.into_iter().next().flatten()
+        }
+        None => None,
+    };
+    Ok(Some(explained(&Subject {
+        job: &job,
+        next_look: row.next_look,
+        forget_at: row.forget_at,
+        record: record.as_ref(),
+        report: report.as_ref(),
+        now: stack.now(),
+        limits: &stack.limits,
+    })))
+}
+
+fn decoded(row: &JobRow) -> Result<Job, Fault> {
+    Job::decode(&row.body)
+        .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_known_by_its_number_and_by_every_address_it_has() {
+        for text in [
+            "4242",
+            " 4242 ",
+            "https://github.com/acme/app/actions/runs/77/job/4242",
+            "https://github.com/acme/app/actions/runs/77/job/4242?pr=9#step:3:1",
+            "https://ghes.example/acme/app/actions/runs/77/job/4242/",
+            "https://api.github.com/repos/acme/app/actions/jobs/4242",
+            "https://github.com/acme/app/runs/4242",
+        ] {
+            assert_eq!(job_id(text), Ok(JobId::new("4242")), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_job_is_refused_with_what_would_be_one() {
+        let run = job_id("https://github.com/acme/app/actions/runs/77").expect_err("a run");
+        assert!(run.starts_with("that is a run"), "{run}");
+        for text in ["", "build", "-1", "https://github.com/acme/app", "job/", "job/4x"] {
+            assert!(job_id(text).expect_err(text).starts_with("give its id"), "{text}");
+        }
+    }
+}
