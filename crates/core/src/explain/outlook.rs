@@ -152,6 +152,11 @@ fn warm_machine(job: &Job, parts: &[Part]) -> String {
                 "reuse for class {class} (`x-bullpen.runners.{class}.reuse`), or a standby pool"
             )
         }
+        Some(Lane::Request(_)) => {
+            "a label of the service instead of a request's: such a job is served first by what its \
+             request left"
+                .to_owned()
+        }
         Some(Lane::Anonymous) | None => {
             "a named runner: machines without a name are neither reused nor kept".to_owned()
         }

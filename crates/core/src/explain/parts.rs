@@ -109,6 +109,7 @@ impl PartCode {
                 Setback::LaunchFailed { .. } => "because a machine could not be launched",
                 Setback::MachineLost => "because its machine ended",
                 Setback::NeverRegistered => "because its runner never registered",
+                Setback::ListenerEnded => "because its runner stopped listening",
                 Setback::Outage { .. } => "for somebody who did not answer",
                 Setback::RateLimited => "for GitHub's point budget",
                 Setback::Forge { .. } => "because GitHub refused a runner",

@@ -30,6 +30,7 @@ pub(super) fn lane_words(lane: &Lane) -> String {
     match lane {
         Lane::Pool(name) => format!("pool {name}"),
         Lane::Class(name) => format!("machines of class {name}"),
+        Lane::Request(request) => format!("a machine as request {request} asked for"),
         Lane::Anonymous => "a new machine of its own kind".to_owned(),
     }
 }
