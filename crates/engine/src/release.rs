@@ -337,7 +337,10 @@ async fn delete_runner<P: Ports>(stack: &Stack<P>, record: &Record, inbox: &Inbo
     };
     let names = match row(stack, job).await {
         Ok(None) => Vec::new(),
-        Ok(Some(job)) => job.runners_on(&stack.name, &record.id),
+        Ok(Some(job)) => {
+            let names = job.runners_on(&stack.name, &record.id);
+            names.into_iter().filter(|name| !job.is_done_on(name)).collect()
+        }
         Err(_) => return Deletion::Unavailable,
     };
     let answers = join_all(names.iter().map(|name| forge.delete(name))).await;

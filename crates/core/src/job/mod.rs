@@ -238,6 +238,11 @@ impl Job {
         (0..names).map(|name| runner_name(stack, &self.id, name)).collect()
     }
 
+    /// Whether it ran to its end on this runner: GitHub removes it then, and gives it no other job.
+    pub fn is_done_on(&self, runner: &RunnerName) -> bool {
+        self.known.completed.is_some() && self.known.runner() == Some(runner)
+    }
+
     /// The runner that GitHub gave it to, if that is not the one it has. Whoever has that one, if it
     /// is ours, is to exchange with it, also when it is over already: what it would release is a
     /// machine that the other may be running on.

@@ -2,9 +2,9 @@
 //!
 //! The row is taken on under a lease. Then whatever machine the job has already is continued with,
 //! else an idle one is claimed, else one is launched; the row names it only if the job is still
-//! queued, and only after that its agent is told. The runner's credential is minted before an idle
-//! machine is claimed and after a new one is warm, so that an outage of GitHub's costs no machine; it
-//! is named after job and attempt, so a lost race uses it again.
+//! queued, and only after that its agent is told. The runner's credential is minted when an idle
+//! machine is in sight, before it is claimed, and after a new one is warm, so that an outage of
+//! GitHub's costs no machine; it is named after job and attempt, so a lost race uses it again.
 //!
 //! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died after
 //! it had a machine ([`super::tend`]).
@@ -23,7 +23,7 @@ use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
 use bullpen_core::time::Timestamp;
 
-use super::candidates::{self, Taken};
+use super::candidates::{self, NotTaken, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
@@ -171,17 +171,17 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             return Ok(outcome);
         }
         if self.wanted.pool.is_some() || self.wanted.reuse {
-            let terms = match self.terms().await {
-                Ok(terms) => terms,
-                Err(setback) => return Ok(Outcome::Nothing(setback)),
-            };
-            let taken = candidates::take(self.service.stack, &terms, &self.wanted).await?;
-            if let Some(taken) = taken {
-                let instance = taken.held.record.id.clone();
-                self.note(Step::Claimed { instance, tier: taken.tier });
-                return self.hand_over(&terms, taken).await;
+            let terms = async || self.terms().await;
+            match candidates::take(self.service.stack, &self.wanted, terms).await {
+                Ok(Some((terms, taken))) => {
+                    let instance = taken.held.record.id.clone();
+                    self.note(Step::Claimed { instance, tier: taken.tier });
+                    return self.hand_over(&terms, taken).await;
+                }
+                Ok(None) => self.note(Step::NothingIdle),
+                Err(NotTaken::SetBack(setback)) => return Ok(Outcome::Nothing(setback)),
+                Err(NotTaken::Fault(fault)) => return Err(fault),
             }
-            self.note(Step::NothingIdle);
         }
         if self.reach == Reach::Idle {
             return Ok(Outcome::Overflows);
@@ -276,20 +276,12 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         runner_name(&self.service.stack.name, &self.job.id, self.job.names)
     }
 
-    /// Terms with a new credential. Minting under the same name again replaces what was minted.
+    /// Terms with a credential that nobody has used.
     async fn terms(&self) -> Result<Terms<'_>, Setback> {
         let stack = self.service.stack;
         let labels = self.job.known.about.labels.clone();
         let spec = RunnerSpec { name: self.runner(), labels, ephemeral: true };
-        let until = stack.now().after(stack.limits.forge_patience);
-        let minted = patiently(stack, until, || stack.ports.forge().credential(&spec)).await;
-        let refused = |fault: Fault| match fault {
-            Fault::Throttled => Setback::RateLimited,
-            fault if fault.is_transient() => outage(&fault),
-            fault => Setback::Forge { said: fault.to_string() },
-        };
-        let credential: Credential = minted.map_err(refused)?;
-        self.note(Step::Minted);
+        let credential = self.credential(&spec).await?;
         Ok(Terms {
             request: &self.wanted.request,
             owner: self.owner.clone(),
@@ -303,6 +295,28 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             began: stack.ports.clock().monotonic(),
             failure: Mutex::default(),
         })
+    }
+
+    /// What this process minted for it before, or a new one. Minting under the same name again
+    /// replaces what was minted.
+    async fn credential(&self, spec: &RunnerSpec) -> Result<Credential, Setback> {
+        let stack = self.service.stack;
+        let known = self.service.recall().credential(&spec.name, stack.now());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let until = stack.now().after(stack.limits.forge_patience);
+        let minted = patiently(stack, until, || stack.ports.forge().credential(spec)).await;
+        let refused = |fault: Fault| match fault {
+            Fault::Throttled => Setback::RateLimited,
+            fault if fault.is_transient() => outage(&fault),
+            fault => Setback::Forge { said: fault.to_string() },
+        };
+        let credential: Credential = minted.map_err(refused)?;
+        self.note(Step::Minted);
+        let (name, minted) = (spec.name.clone(), credential.clone());
+        self.service.recall().minted(name, minted, stack.now());
+        Ok(credential)
     }
 
     /// The row names the machine if the job is still queued; then the agent is told and watched.
@@ -325,6 +339,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             worker::give_back(stack, &self.owner, &record).await;
             return Ok(Outcome::Lost);
         }
+        // From here on an agent may have it.
+        self.service.recall().used(&named.runner);
         Ok(match worker::prepare(stack, terms, held, tier).await {
             worker::Attempt::Ready(held) => {
                 if mark_running(stack, vec![held]).await.is_empty() {

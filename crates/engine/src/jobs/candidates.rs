@@ -3,8 +3,9 @@
 //! Not here: judging (`core::pickup`), or launching ([`super::launch`]).
 
 use bullpen_core::instance::{Record, State, Tier};
-use bullpen_core::job::How;
+use bullpen_core::job::{How, Setback};
 use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
+use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
 use super::settings::Wanted;
@@ -29,32 +30,49 @@ impl Taken {
     }
 }
 
-/// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
-pub(super) async fn take<P: Ports>(
-    stack: &Stack<P>,
-    terms: &Terms<'_>,
-    wanted: &Wanted,
-) -> Result<Option<Taken>, Fault> {
-    if let Some(taken) = of_pool(stack, terms, wanted).await? {
-        return Ok(Some(taken));
-    }
-    if wanted.reuse { of_class(stack, terms).await } else { Ok(None) }
+/// Why no machine was claimed, though one may be there.
+#[derive(Debug)]
+pub(super) enum NotTaken {
+    /// There are no terms to claim it on.
+    SetBack(Setback),
+    /// Somebody did not answer.
+    Fault(Fault),
 }
 
-async fn of_pool<P: Ports>(
+impl From<Fault> for NotTaken {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
+/// `terms` are asked for whenever a machine is in sight: where nothing is idle they cost nothing.
+pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
-    terms: &Terms<'_>,
     wanted: &Wanted,
-) -> Result<Option<Taken>, Fault> {
+    terms: impl AsyncFn() -> Result<Terms<'t>, Setback>,
+) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
+    if let Some(taken) = of_pool(stack, wanted, &terms).await? {
+        return Ok(Some(taken));
+    }
+    if wanted.reuse { of_class(stack, &wanted.request, &terms).await } else { Ok(None) }
+}
+
+async fn of_pool<'t, P: Ports>(
+    stack: &Stack<P>,
+    wanted: &Wanted,
+    terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
+) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
     let Some(pool) = &wanted.pool else { return Ok(None) };
-    let until = terms.request.deadline;
+    let until = wanted.request.deadline;
     let records = patiently(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
-    for (tier, _, record) in in_order(&records, terms, stack.now()) {
+    for (tier, _, record) in in_order(&records, &wanted.request, stack.now()) {
+        let terms = terms().await.map_err(NotTaken::SetBack)?;
         let claim = stack.ports.ids().claim();
         let seen = (&record.id, record.generation);
-        if let Some(record) = worker::claim_seen(stack, terms, seen, &claim).await? {
+        if let Some(record) = worker::claim_seen(stack, &terms, seen, &claim).await? {
             let held = Held::new(record, Some(claim), worker::How::Reused);
-            return Ok(Some(Taken::warm(held, tier, How::Picked)));
+            return Ok(Some((terms, Taken::warm(held, tier, How::Picked))));
         }
     }
     Ok(None)
@@ -63,10 +81,9 @@ async fn of_pool<P: Ports>(
 /// Released before hot before stopped, and of those whoever has been ready longest.
 fn in_order<'r>(
     records: &'r [Record],
-    terms: &Terms<'_>,
+    request: &Request,
     now: Timestamp,
 ) -> Vec<(Tier, Timestamp, &'r Record)> {
-    let request = terms.request;
     let fit = |record: &Record| {
         !record.tainted
             && request.trusts(record.trust.as_ref())
@@ -84,19 +101,32 @@ fn in_order<'r>(
     idle
 }
 
-async fn of_class<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>) -> Result<Option<Taken>, Fault> {
-    let manager = PickupManager::new(stack, terms.request, 1);
-    let mut taken = None;
-    while stack.now() < terms.request.deadline {
+async fn of_class<'t, P: Ports>(
+    stack: &Stack<P>,
+    request: &Request,
+    terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
+) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
+    let manager = PickupManager::new(stack, request, 1);
+    let mut taken = Ok(None);
+    while stack.now() < request.deadline {
         let Some(advert) = manager.candidate().await? else { break };
+        let terms = match terms().await {
+            Ok(terms) => terms,
+            Err(setback) => {
+                // The machine is there for whoever comes next.
+                manager.not_wanted(advert).await;
+                taken = Err(NotTaken::SetBack(setback));
+                break;
+            }
+        };
         let claim = stack.ports.ids().claim();
-        if let Some(record) = worker::take(stack, terms, &advert, &claim).await? {
+        if let Some(record) = worker::take(stack, &terms, &advert, &claim).await? {
             let held = Held::new(record, Some(claim), worker::How::Reused);
-            taken = Some(Taken::warm(held, advert.tier, How::Reused));
+            taken = Ok(Some((terms, Taken::warm(held, advert.tier, How::Reused))));
             break;
         }
         manager.came_to_nothing();
     }
     manager.close().await;
-    Ok(taken)
+    taken
 }

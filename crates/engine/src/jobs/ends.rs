@@ -253,14 +253,18 @@ async fn ends_with<P: Ports, J: JobForge>(
 
 async fn origin<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job) -> Origin {
     let (stack, about) = (service.stack, &job.known.about);
-    let asked = patiently(stack, stack.now().after(stack.limits.forge_patience), || {
-        service.forge.is_from_fork(&about.repository, &about.run)
-    });
-    match asked.await {
-        Ok(false) => Origin::Own,
-        Ok(true) => Origin::Fork,
-        Err(_) => Origin::Unknown,
-    }
+    let known = service.recall().is_from_fork(&about.repository, &about.run);
+    let fork = match known {
+        Some(fork) => Ok(fork),
+        None => {
+            let until = stack.now().after(stack.limits.forge_patience);
+            patiently(stack, until, || service.forge.is_from_fork(&about.repository, &about.run))
+                .await
+        }
+    };
+    let Ok(fork) = fork else { return Origin::Unknown };
+    service.recall().came_from(&about.repository, &about.run, fork);
+    if fork { Origin::Fork } else { Origin::Own }
 }
 
 /// Takes back what a job holds that wants nothing any more. A job that somebody else works on keeps

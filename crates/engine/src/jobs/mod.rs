@@ -20,6 +20,8 @@ use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
 use self::lately::Lately;
+use recall::Recall;
+
 use crate::Stack;
 
 mod active;
@@ -33,6 +35,7 @@ mod lately;
 mod launch;
 pub mod note;
 mod queues;
+mod recall;
 pub(crate) mod room;
 mod rows;
 mod run;
@@ -68,6 +71,8 @@ pub struct Service<'a, P, J> {
     heard: Mutex<Lately<Repository>>,
     /// Which lanes were written down as crowded.
     crowded: Mutex<Lately<String>>,
+    /// What GitHub need not be asked again.
+    recall: Mutex<Recall>,
     ending: run::Ending,
 }
 
@@ -75,11 +80,11 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     /// A service that has nothing under way yet.
     pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
         let settings = Mutex::new(Arc::new(settings));
-        let (turns, under_way) = (Mutex::default(), Mutex::default());
+        let (turns, under_way, recall) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
         let heard = Mutex::new(Lately::new(job::active::NOTED_EVERY));
         let crowded = Mutex::new(Lately::new(job::room::NOTED_EVERY));
-        Self { stack, forge, watch, settings, turns, under_way, heard, crowded, ending }
+        Self { stack, forge, watch, settings, turns, under_way, heard, crowded, recall, ending }
     }
 
     /// The same, and somebody counts what it does.
@@ -96,6 +101,10 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     /// From now on this is configured. Rows that waited for it are routed by the next sweep.
     pub fn configure(&self, settings: Settings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    fn recall(&self) -> MutexGuard<'_, Recall> {
+        self.recall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn turns(&self) -> MutexGuard<'_, Turns> {

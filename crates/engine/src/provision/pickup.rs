@@ -67,6 +67,12 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         self.unserved.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The candidate was not tried, and goes back where it came from.
+    pub async fn not_wanted(&self, advert: Advert) {
+        self.state.lock().await.ready.push_front(Candidate { advert, from_queue: true });
+        self.came_to_nothing();
+    }
+
     async fn next(&self, state: &mut State) -> Result<Option<Advert>, Fault> {
         loop {
             if let Some(candidate) = state.ready.pop_front() {
