@@ -100,12 +100,12 @@ async fn is_under_way<P: Ports, J: JobForge>(
         return Ok(true);
     }
     let (owner, until) = (owner_of(&job.id), service.patience());
-    let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let records = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
     let prepared = |record: &Record| {
         matches!(record.state, State::Created { .. } | State::Claimed { .. })
             && record.state.owner() == Some(&owner)
     };
-    Ok(owned.iter().any(prepared) || launch::is_launching(stack, &job.id, until).await?)
+    Ok(records.iter().any(prepared) || launch::is_launching(stack, &job.id, until).await?)
 }
 
 /// The other job's runner works for somebody else: that machine is taken back once it is done, and

@@ -10,6 +10,7 @@ mod explained;
 mod ghosts;
 mod machine;
 mod order;
+mod replicas;
 mod rescue;
 mod room;
 mod serving;
