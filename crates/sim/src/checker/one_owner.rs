@@ -43,11 +43,7 @@ impl Tenures {
             return Ok(());
         }
         let tenures = self.of.entry(after.id.clone()).or_default();
-        let takes = matches!(
-            (before.map(|before| &before.state), &after.state),
-            (None, State::Created { .. }) | (Some(State::Idle { .. }), State::Claimed { .. })
-        );
-        if takes {
+        if takes(before, after) {
             let tenure = Tenure { generation: after.generation, is_fenced: false };
             tenures.insert(by.to_owned(), tenure);
         } else if let Some(tenure) = tenures.get(by)
@@ -62,6 +58,20 @@ impl Tenures {
             tenure.is_fenced |= process != by && tenure.generation < after.generation;
         }
         Ok(())
+    }
+}
+
+/// Whether whoever writes this has the machine from now on: launched, claimed, or taken over from
+/// another process of the same owner.
+fn takes(before: Option<&Record>, after: &Record) -> bool {
+    match (before.map(|before| (&before.state, before.generation)), &after.state) {
+        (None, State::Created { .. }) | (Some((State::Idle { .. }, _)), State::Claimed { .. }) => {
+            true
+        }
+        (Some((State::Claimed { .. }, generation)), State::Claimed { .. }) => {
+            generation < after.generation
+        }
+        _ => false,
     }
 }
 
