@@ -96,6 +96,25 @@ fn a_machine_that_is_idle_again_serves_whoever_found_no_room_at_once() {
     });
 }
 
+/// Whoever waits for room asks GitHub for nothing meanwhile.
+#[test]
+fn a_job_without_room_spends_none_of_githubs_points() {
+    on_virtual_time(async {
+        let town = Town::new(1).await.reusing();
+        stage::idle(&town.world, Usage::OnDemand, 1).await;
+        // Enough for two jobs a minute, and not for a credential at every look.
+        town.world.outside.forge().limit_points(Some(30));
+        let jobs = ["71", "72", "73", "74", "75"];
+        serve(&town, &jobs).await;
+        for job in jobs {
+            let row = town.row(job).await;
+            let limited = row.setbacks.iter().any(|at| at.setback == Setback::RateLimited);
+            assert!(!limited, "{row:?}");
+        }
+        town.end().await;
+    });
+}
+
 /// A class may have a ceiling of its own below the stack's.
 #[test]
 fn a_ceiling_of_its_class_holds_for_a_job() {
