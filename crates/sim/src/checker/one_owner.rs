@@ -26,6 +26,9 @@ pub(super) struct Tenures {
 struct Tenure {
     generation: Generation,
     is_fenced: bool,
+    /// Whether it took the machine for a job. Every process of the service acts for every job, by the
+    /// job's row, whichever of them took its machine.
+    serves_jobs: bool,
 }
 
 impl Tenures {
@@ -44,12 +47,17 @@ impl Tenures {
         }
         let tenures = self.of.entry(after.id.clone()).or_default();
         if takes(before, after) {
-            let tenure = Tenure { generation: after.generation, is_fenced: false };
+            let serves_jobs = matches!(after.state.owner(), Some(Owner::Job(_)));
+            let (generation, is_fenced) = (after.generation, false);
+            let tenure = Tenure { generation, is_fenced, serves_jobs };
             tenures.insert(by.to_owned(), tenure);
         } else if let Some(tenure) = tenures.get(by)
             && tenure.is_fenced
             && !is_renewal(before, after)
-            && before.and_then(|before| before.state.owner()).is_some_and(|it| !speaks_for(it))
+            && before.and_then(|before| before.state.owner()).is_some_and(|owner| {
+                let is_a_job = matches!(owner, Owner::Job(_));
+                !speaks_for(owner) && !(tenure.serves_jobs && is_a_job)
+            })
         {
             let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
             return wrong(&after.id, what);
