@@ -23,6 +23,7 @@ use super::town::{Town, about_in};
 
 const CALM_SEEDS: u64 = 24;
 const FOUL_SEEDS: u64 = 8;
+const DYING_SEEDS: u64 = 12;
 const LONG: Duration = Duration::from_secs(3 * 3600);
 /// How late a webhook may be: later than a machine takes to be idle again.
 const LATE: Duration = Duration::from_secs(90);
@@ -34,8 +35,24 @@ fn every_order_of_webhooks_leaves_every_job_run_once_on_a_machine_each() {
     for seed in 0..CALM_SEEDS {
         on_virtual_time(async {
             let town = Town::in_world(stage::calm(seed, 8).await).await;
-            two_serve(&town, &Dice::new(seed, "webhooks")).await;
+            two_serve(&town, &Dice::new(seed, "webhooks"), None).await;
             assert_eq!(town.launched(), JOBS.len(), "seed {seed}");
+            assert_eq!(town.world.outside.forge().completed(), 3, "seed {seed}");
+            town.end_of(seed).await;
+        });
+    }
+}
+
+/// Each dies again and again, anywhere, and is started anew: nobody is served twice, and at most one
+/// machine is launched beyond those that are needed, for a job whose thief died.
+#[test]
+fn every_order_of_webhooks_leaves_every_job_run_once_whoever_dies() {
+    for seed in 0..DYING_SEEDS {
+        on_virtual_time(async {
+            let town = Town::in_world(stage::calm(seed, 8).await).await;
+            two_serve(&town, &Dice::new(seed, "webhooks"), Some(400)).await;
+            let launched = town.launched();
+            assert!((JOBS.len()..=JOBS.len() + 1).contains(&launched), "seed {seed}: {launched}");
             assert_eq!(town.world.outside.forge().completed(), 3, "seed {seed}");
             town.end_of(seed).await;
         });
@@ -56,14 +73,15 @@ fn every_order_of_webhooks_leaves_every_job_run_once_in_foul_weather() {
                 pass(Duration::from_secs(15 * 60)).await;
                 town.world.heal();
             };
-            tokio::join!(Box::pin(two_serve(&town, &dice)), heal);
+            tokio::join!(Box::pin(two_serve(&town, &dice, None)), heal);
             town.end_of(seed).await;
         });
     }
 }
 
-/// Two processes serve until every job is over and settled.
-async fn two_serve(town: &Town, dice: &Dice) {
+/// Two processes serve until every job is over and settled. Each dies within so many awaits, and is
+/// started anew.
+async fn two_serve(town: &Town, dice: &Dice, dies_within: Option<u64>) {
     let sent = RefCell::new(Vec::new());
     for (job, head) in JOBS {
         let label = format!("{head}/runner=large");
@@ -84,15 +102,22 @@ async fn two_serve(town: &Town, dice: &Dice) {
     };
     let lost = [None, Some(Phase::Queued), Some(Phase::Started), Some(Phase::Completed)];
     let lost = dice.pick(&lost).copied().flatten();
-    let both = async {
-        tokio::join!(
-            Box::pin(town.live("one", LONG, post, done)),
-            Box::pin(town.live("other", LONG, post, done)),
-        )
+    let serve = async |name: &str| {
+        let mut lives = 0;
+        loop {
+            lives += 1;
+            // The last ones live as long as it takes.
+            let fuse = dies_within.filter(|_| lives < 12).map(|most| dice.below(most));
+            let name = format!("{name} {lives}");
+            if let Some(served) = town.live_until(&name, fuse, LONG, post, done).await {
+                return served;
+            }
+            pass(dice.between(Duration::ZERO, Duration::from_secs(20))).await;
+        }
     };
     let served = tokio::select! {
         biased;
-        served = both => served,
+        served = async { tokio::join!(Box::pin(serve("one")), Box::pin(serve("other"))) } => served,
         never = deliver(town, dice, &sent, lost) => match never {},
         never = ask(town) => match never {},
     };
