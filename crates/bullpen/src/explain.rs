@@ -75,7 +75,7 @@ impl Errand for Explaining {
         let explanation = look(&house.stack, &self.job).await;
         let explanation =
             explanation.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
-        let Some(explanation) = explanation else { return Err(unknown(&self.job)) };
+        let Some((_, explanation)) = explanation else { return Err(unknown(&self.job)) };
         if self.json {
             let json = serde_json::to_string(&explanation);
             render::data(&json.map_err(|error| Failure::new(Exit::Failed, &error))?);
@@ -96,16 +96,25 @@ fn unknown(job: &JobId) -> Failure {
     }
 }
 
-/// What the ledger says of a job; none if it says nothing.
+/// A job's row, and the job in it; none if there is no such row.
+pub(crate) async fn row<P: Ports>(
+    stack: &Stack<P>,
+    id: &JobId,
+) -> Result<Option<(JobRow, Job)>, Fault> {
+    let Some(row) = stack.ports.ledger().row(id).await? else { return Ok(None) };
+    let job = Job::decode(&row.body)
+        .map_err(|error| Fault::Unreadable(format!("the row of job {id}: {error}")))?;
+    Ok(Some((row, job)))
+}
+
+/// A job, and what the ledger says of it; none if it says nothing.
 pub(crate) async fn look<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
-) -> Result<Option<Explanation>, Fault> {
-    let ledger = stack.ports.ledger();
-    let Some(row) = ledger.row(id).await? else { return Ok(None) };
-    let job = decoded(&row)?;
+) -> Result<Option<(Job, Explanation)>, Fault> {
+    let Some((row, job)) = row(stack, id).await? else { return Ok(None) };
     let record = match job.keeps() {
-        Some(held) => ledger.read(&held.instance).await?,
+        Some(held) => stack.ports.ledger().read(&held.instance).await?,
         None => None,
     };
     let report = match &record {
@@ -115,7 +124,7 @@ pub(crate) async fn look<P: Ports>(
         }
         None => None,
     };
-    Ok(Some(explained(&Subject {
+    let explanation = explained(&Subject {
         job: &job,
         next_look: row.next_look,
         forget_at: row.forget_at,
@@ -123,12 +132,8 @@ pub(crate) async fn look<P: Ports>(
         report: report.as_ref(),
         now: stack.now(),
         limits: &stack.limits,
-    })))
-}
-
-fn decoded(row: &JobRow) -> Result<Job, Fault> {
-    Job::decode(&row.body)
-        .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))
+    });
+    Ok(Some((job, explanation)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `bullpen demo`, as somebody at a terminal has it: what it prints, what it answers, and that
-//! nothing of it is left, whether it went to its end or was interrupted.
+//! `bullpen demo`, as somebody at a terminal has it: what it prints, what it answers, what can be
+//! asked meanwhile, and that nothing of it is left, whether it went to its end or was interrupted.
 //!
 //! Not here: how long anything took.
 
@@ -72,6 +72,22 @@ impl Demo {
         kill_process(Pid::from_raw(pid).expect("it is not zero"), signal).expect("it is our child");
     }
 
+    /// Asks why a job waited, in the state that the demo named.
+    fn explain(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let talk = self.said("stderr");
+        let (_, rest) = talk.rsplit_once("--state ").expect("it names its state");
+        let state = rest.split_whitespace().next().expect("a path");
+        let answer = Command::new(env!("CARGO_BIN_EXE_bullpen"))
+            .arg("explain")
+            .args(arguments)
+            .args(["--state", state])
+            .env_clear()
+            .output()
+            .expect("the command runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (answer.status.code(), text(&answer.stdout), text(&answer.stderr))
+    }
+
     /// Neither a file nor a process.
     fn leaves_nothing(&self) {
         let left: Vec<_> =
@@ -119,8 +135,83 @@ fn processes_with(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_shows_three_runs_and_leaves_nothing() {
+async fn it_shows_a_service_with_twenty_jobs_and_leaves_nothing() {
     let mut demo = Demo::start(&[]);
+    let status = demo.ends().await;
+    let (table, talk) = (demo.said("stdout"), demo.said("stderr"));
+    assert_eq!(status.code(), Some(0), "{table}\n{talk}");
+    demo.leaves_nothing();
+    let counts: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    assert!(counts.contains(&vec!["taken", "1"]), "{table}");
+    for line in [
+        "A new machine pretends to boot for 2 s",
+        "refused, as its author was told: no runner after ",
+        "there is no pool `cii`; did you mean ci?",
+        "20 jobs, ",
+        ", 0 violations; ",
+        "The slowest, as `bullpen explain` tells it: job ",
+        "for the machine to start and warm up",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+    for line in ["burst 2, warm", "warm 1     runs on", "warm 1     waited ", "cancelled after "] {
+        assert!(talk.contains(line), "{line}: {talk}");
+    }
+    assert!(!talk.contains('\u{1b}'), "a file is no terminal: {talk}");
+}
+
+#[tokio::test]
+async fn it_tells_the_service_as_json_and_can_be_asked_while_it_is_kept() {
+    let mut demo = Demo::start(&["--keep", "--json"]);
+    demo.says("Ctrl-C ends it").await;
+    let told: Value = serde_json::from_str(&demo.said("stdout")).expect("JSON");
+    let jobs = told["jobs"].as_array().expect("a list");
+    let tiers = |burst: u64, name: &str| {
+        let of_burst = jobs.iter().filter(|job| job["burst"] == json!(burst));
+        of_burst.filter(|job| job["tier"] == json!(name)).count()
+    };
+    assert_eq!((jobs.len(), tiers(1, "created"), tiers(2, "reused")), (20, 5, 5), "{told}");
+    assert_eq!((&told["violations"], &told["wrong"]), (&json!([]), &json!([])));
+    assert_eq!(told["pretended_boot_ms"], json!(2_000));
+    the_slowest_is_explained(&demo, &told);
+    what_nobody_knows_is_said(&demo);
+    demo.signal(Signal::INT);
+    assert_eq!(demo.ends().await.code(), Some(0), "{}", demo.said("stderr"));
+    demo.leaves_nothing();
+}
+
+fn the_slowest_is_explained(demo: &Demo, told: &Value) {
+    let slowest = &told["slowest"];
+    let id = slowest["job"].as_str().expect("an id");
+    let (code, page, _) = demo.explain(&[id]);
+    assert_eq!(code, Some(0), "{page}");
+    let verdict = slowest["verdict"].as_str().expect("text");
+    assert!(page.starts_with(&format!("job {id}  ")) && page.contains(verdict), "{page}");
+    for code in ["queued", "heard", "routed", "launched", "warm", "listens", "began", "released"] {
+        assert!(page.contains(&format!("  {code} ")), "{code}: {page}");
+    }
+    let address = format!("https://github.com/acme/app/actions/runs/1/job/{id}?pr=1");
+    let (code, answer, _) = demo.explain(&[&address, "--json"]);
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!((code, &answer["parts"]), (Some(0), &slowest["parts"]));
+    let parts = answer["parts"].as_array().expect("a list").iter();
+    let sum: u64 = parts.filter_map(|part| part["ms"].as_u64()).sum();
+    assert_eq!(answer["waited_ms"], json!(sum));
+}
+
+fn what_nobody_knows_is_said(demo: &Demo) {
+    let (code, _, why) = demo.explain(&["999999999"]);
+    assert_eq!(code, Some(1), "{why}");
+    assert!(why.contains("no job 999999999 in this ledger") && why.contains("hint: "), "{why}");
+    let (code, _, why) = demo.explain(&["https://github.com/acme/app/actions/runs/77"]);
+    assert_eq!(code, Some(64), "{why}");
+    assert!(why.contains("that is a run"), "{why}");
+}
+
+#[tokio::test]
+async fn the_workflow_shows_three_runs_and_leaves_nothing() {
+    let mut demo = Demo::start(&["--workflow"]);
     let status = demo.ends().await;
     let (table, talk) = (demo.said("stdout"), demo.said("stderr"));
     assert_eq!(status.code(), Some(0), "{table}\n{talk}");
@@ -147,8 +238,8 @@ async fn it_shows_three_runs_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn it_tells_the_same_as_json() {
-    let mut demo = Demo::start(&["--json"]);
+async fn the_workflow_tells_the_same_as_json() {
+    let mut demo = Demo::start(&["--workflow", "--json"]);
     let status = demo.ends().await;
     assert_eq!(status.code(), Some(0), "{}", demo.said("stderr"));
     demo.leaves_nothing();
@@ -171,12 +262,15 @@ async fn it_tells_the_same_as_json() {
 
 #[tokio::test]
 async fn an_interrupted_one_leaves_nothing() {
-    for (at, signal, code) in [
-        ("launching 4", Signal::INT, 130),
-        ("job 2 runs on", Signal::INT, 130),
-        ("3.1.spot   launching 2", Signal::TERM, 143),
+    for (arguments, at, signal, code) in [
+        (&["--workflow"][..], "launching 4", Signal::INT, 130),
+        (&["--workflow"], "job 2 runs on", Signal::INT, 130),
+        (&["--workflow"], "3.1.spot   launching 2", Signal::TERM, 143),
+        (&[], "burst 1, cold", Signal::TERM, 143),
+        (&[], "cold 2     runs on", Signal::INT, 130),
+        (&["--keep"], "burst 3, mixed", Signal::INT, 130),
     ] {
-        let mut demo = Demo::start(&[]);
+        let mut demo = Demo::start(arguments);
         demo.says(at).await;
         demo.signal(signal);
         let status = demo.ends().await;

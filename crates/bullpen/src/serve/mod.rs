@@ -45,7 +45,7 @@ use webhook::Webhooks;
 /// The region of a stack whose machines are processes.
 const LOCAL: &str = "local";
 /// Where the secrets are if `bullpen.toml` does not say.
-const SECRET: &str = "BULLPEN_WEBHOOK_SECRET";
+pub(crate) const SECRET: &str = "BULLPEN_WEBHOOK_SECRET";
 const SECRET_BEFORE: &str = "BULLPEN_WEBHOOK_SECRET_PREVIOUS";
 
 /// What is served, and where.
@@ -191,7 +191,7 @@ impl Errand for Serving<'_> {
 
 /// One line of data, for whoever started it: it listens from now on.
 fn announce(addresses: &Addresses) {
-    let webhook = addresses.webhook.map(|at| format!("http://{at}{}", webhook::PATH));
+    let webhook = addresses.webhook_url();
     let admin = format!("http://{}", addresses.admin);
     render::data(&json!({"webhook": webhook, "admin": admin}).to_string());
 }
@@ -213,6 +213,13 @@ pub(crate) struct Addresses {
     pub(crate) webhook: Option<SocketAddr>,
     /// For the operator.
     pub(crate) admin: SocketAddr,
+}
+
+impl Addresses {
+    /// What GitHub is to be told.
+    pub(crate) fn webhook_url(&self) -> Option<String> {
+        self.webhook.map(|at| format!("http://{at}{}", webhook::PATH))
+    }
 }
 
 /// Serves in a house until `stop`, and drains.

@@ -39,6 +39,9 @@ pub(super) fn lane_words(lane: &Lane) -> String {
 pub(super) fn verdict(subject: &Subject<'_>, wait: Option<&Wait>, parts: &[Part]) -> String {
     let job = subject.job;
     let Some(wait) = wait else {
+        if let Some(runner) = job.known.runner() {
+            return format!("ran on {runner}; GitHub has not said when it was queued");
+        }
         return match &job.life {
             Life::Ended { end: End::Failed(reason), .. } => format!("no runner: {reason}"),
             Life::Ended { .. } => "never wanted a runner of this stack".to_owned(),

@@ -291,6 +291,10 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
     assert_eq!((last.code, last.by), ("exchanged", By::Bullpen));
     let foreign = waiting().began(3_000, "another").explained(9_000);
     assert!(foreign.verdict.ends_with("; it runs on a runner that is not ours"));
+    let runner = Some(RunnerName::new("bp-4343-0"));
+    let unannounced = Said::Started { runner, at: Some(ms(900)) };
+    let unannounced = Told(Job::first(&fact(unannounced), ms(950), &LIMITS)).explained(9_000);
+    assert_eq!(unannounced.verdict, "ran on bp-4343-0; GitHub has not said when it was queued");
     let gated = Told(Job::first(&fact(Said::Held), ms(5), &LIMITS)).explained(9_000);
     assert_eq!(gated.verdict, "wants no runner yet: GitHub holds it back");
     assert_eq!(gated.waited_ms, None);

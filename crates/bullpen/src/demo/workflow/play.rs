@@ -15,8 +15,9 @@ use bullpen_github::stand_in::StandIn;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder, JobView};
 use futures_util::future::{join_all, try_join_all};
 
-use super::REPOSITORY;
-use super::script::{Ask, CHECKSUM, JOB, RUNS, Run, Tiers};
+use super::script::{Ask, RUNS, Run, Tiers};
+use crate::demo::REPOSITORY;
+use crate::demo::work::{CHECKSUM, JOB};
 use crate::exit::Exit;
 use crate::house::House;
 use crate::inputs::{CommonArgs, Environment, IdentityArgs, ProvisionArgs, ProvisionInputs};

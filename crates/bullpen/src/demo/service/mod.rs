@@ -1,0 +1,175 @@
+//! `bullpen demo`: the service on this machine, with twenty jobs in bursts.
+//!
+//! GitHub's stand-in sends signed webhooks over HTTP to the service, which runs in this process as
+//! `bullpen serve` would.
+//!
+//! Not here: what the jobs are (`script`), going through them (`play`), or telling (`report`).
+
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use bullpen_core::mailbox::Secret;
+use bullpen_core::ports::Clock as _;
+use bullpen_github::stand_in::Hook;
+use tokio::sync::{oneshot, watch};
+
+use super::{DemoArgs, Opened, defect, end, failed, interrupted, state};
+use crate::exit::Exit;
+use crate::inputs::{CommonArgs, Environment};
+use crate::render;
+use crate::serve::{Addresses, Opening, Place, Role, SECRET, ServeArgs, serve_in};
+use crate::signals::Signals;
+use crate::workflow::{Failure, fresh_name};
+
+mod play;
+mod report;
+mod script;
+
+use play::Stage;
+use report::Report;
+pub(super) use script::CONFIGURATION;
+
+/// All bursts together. They take a quarter of it, unless something is wrong.
+const WITHIN: Duration = Duration::from_secs(50);
+/// How long the service may take to end; what it leaves is ended with the machines.
+const DRAINS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Shows it, and takes everything down again, however it went.
+pub(super) async fn show(
+    args: &DemoArgs,
+    place: &Path,
+    opened: Opened,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let shown = Box::pin(defect(serve(args, place, &opened, signals))).await;
+    let Opened { house, stand_in, .. } = opened;
+    let ended = Box::pin(end(house, place)).await;
+    stand_in.stop().await;
+    match (shown, ended) {
+        (Ok(()), Ok(_)) => Ok(Exit::Done),
+        (Err(failure), Ok(_)) | (Ok(()), Err(failure)) => Err(failure),
+        (Err(first), Err(second)) => Err(first.and(second)),
+    }
+}
+
+/// Serves, and shows it from the outside.
+async fn serve(
+    args: &DemoArgs,
+    place: &Path,
+    opened: &Opened,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let secret = fresh_name();
+    let (ready, is_ready) = oneshot::channel();
+    let (stop, mut stopped) = watch::channel(false);
+    let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+    // Nobody waits for it any more if the demo was interrupted.
+    let ready = |addresses: &Addresses| {
+        let _ = ready.send(*addresses);
+    };
+    let opening = opening(opened, &secret)?;
+    let mut serving = pin!(serve_in(&opened.house, opening, ready, stopped));
+    let mut showing = pin!(watch_it(args, place, opened, &secret, is_ready));
+    let shown = tokio::select! {
+        biased;
+        ending = signals.next() => return Err(interrupted(ending)),
+        served = &mut serving => return Err(too_early(served)),
+        shown = &mut showing => shown,
+        () = opened.clock.sleep(WITHIN) => {
+            return Err(failed(format!("the jobs were not over after {} s", WITHIN.as_secs())));
+        }
+    };
+    if args.keep && shown.is_ok() {
+        keep(serving.as_mut(), signals).await?;
+    }
+    stop.send_replace(true);
+    tokio::select! {
+        served = serving => served?,
+        () = opened.clock.sleep(DRAINS_WITHIN) => {}
+    }
+    shown
+}
+
+/// The same as the arguments of `bullpen serve`, on free ports.
+fn opening<'a>(opened: &'a Opened, secret: &str) -> Result<Opening<'a>, Failure> {
+    let any = Some(([127, 0, 0, 1], 0).into());
+    let args = ServeArgs {
+        webhook: any,
+        admin: any,
+        roles: vec![Role::Webhook, Role::Jobs, Role::Pools],
+        common: CommonArgs::default(),
+    };
+    let environment: Environment = [(SECRET.to_owned(), secret.to_owned())].into();
+    let place = Place::of(&args, &opened.file, &environment)?;
+    Ok(Opening { place, common: &opened.inputs, file: &opened.file })
+}
+
+fn too_early(served: Result<(), Failure>) -> Failure {
+    served.err().unwrap_or_else(|| failed("the service ended by itself".to_owned()))
+}
+
+/// Has GitHub tell the service of its jobs, and tells what came of them.
+async fn watch_it(
+    args: &DemoArgs,
+    place: &Path,
+    opened: &Opened,
+    secret: &str,
+    ready: oneshot::Receiver<Addresses>,
+) -> Result<(), Failure> {
+    let Opened { house, stand_in, clock, file, .. } = opened;
+    let addresses = ready.await.map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let url = addresses.webhook_url().unwrap_or_default();
+    let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret) });
+    hooked.map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let boot = file.process_fleet.boot_delay;
+    render::talk(&format!(
+        "a GitHub of its own at {}, a service at {url},\na new state in {}, machines that pretend \
+         to boot for {} s",
+        stand_in.url(),
+        state(place).display(),
+        boot.as_secs_f64()
+    ));
+    let stage = Stage { house, stand_in, place, clock: *clock };
+    let played = play::play(&stage).await?;
+    let report = Report::new(played, boot, clock.monotonic());
+    render::talk("");
+    render::data(&if args.json { report.json().to_string() } else { report.text() });
+    if args.keep {
+        invite(place, opened, &addresses, report.worth_asking());
+    }
+    let wrong = report.wrong();
+    if wrong.is_empty() { Ok(()) } else { Err(failed(wrong.join("; "))) }
+}
+
+/// What there is to look at.
+fn invite(place: &Path, opened: &Opened, addresses: &Addresses, job: Option<u64>) {
+    let (state, github) = (state(place).display().to_string(), opened.stand_in.url());
+    let job = job.map_or_else(String::new, |job| job.to_string());
+    render::talk(&format!(
+        "\nThe service goes on; Ctrl-C ends it and removes everything. Meanwhile, for example:\n  \
+         bullpen explain {job} --state {state}\n  \
+         bullpen status --state {state}\n  \
+         curl http://{admin}/metrics\n  \
+         curl {github}/_stand-in/jobs -H 'content-type: application/json' \
+         -d '{{\"repository\": \"{repository}\", \"labels\": [\"runs-on=99/pool=ci\"], \"script\": \
+         \"echo hello\"}}'",
+        admin = addresses.admin,
+        repository = super::REPOSITORY,
+    ));
+}
+
+/// Leaves it running until somebody has seen enough.
+async fn keep(
+    serving: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    tokio::select! {
+        biased;
+        _ = signals.next() => {
+            render::talk("everything that was started ends now");
+            Ok(())
+        }
+        served = serving => Err(too_early(served)),
+    }
+}

@@ -1,0 +1,243 @@
+//! Telling what came of the service's jobs, and whether it is what should have.
+//!
+//! Not here: doing it (`play`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bullpen_core::explain::span;
+use bullpen_core::job::{End, How, Life, Reason, Step};
+use serde_json::{Value, json};
+
+use super::play::{Played, Row};
+use super::script::{BURSTS, Fate};
+
+/// How a job came to its runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tier {
+    Reused,
+    Created,
+    Picked,
+    Continued,
+    /// It ran on a runner that was made for another.
+    Taken,
+    /// It never had one.
+    None,
+}
+
+impl Tier {
+    fn of(row: &Row) -> Self {
+        let how = row.job.steps.iter().rev().find_map(|step| match step.step {
+            Step::Assigned { how, .. } => Some(how),
+            _ => None,
+        });
+        match how {
+            _ if row.view.started_at.is_none() => Self::None,
+            Some(How::Reused) => Self::Reused,
+            Some(How::Created) => Self::Created,
+            Some(How::Picked) => Self::Picked,
+            Some(How::Continued) => Self::Continued,
+            None => Self::Taken,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reused => "reused",
+            Self::Created => "created",
+            Self::Picked => "picked",
+            Self::Continued => "continued",
+            Self::Taken => "taken",
+            Self::None => "no runner",
+        }
+    }
+}
+
+/// Everything there is to tell.
+#[derive(Debug)]
+pub(super) struct Report {
+    played: Played,
+    /// What a boot pretends to take.
+    boot: Duration,
+    /// How long all of it took.
+    took: Duration,
+}
+
+impl Report {
+    /// From what was seen.
+    pub(super) const fn new(played: Played, boot: Duration, took: Duration) -> Self {
+        Self { played, boot, took }
+    }
+
+    /// What is not as it should be.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let mut wrong: Vec<String> =
+            self.played.rows.iter().flat_map(|row| self.off(row)).collect();
+        let refused =
+            self.played.webhooks.iter().filter(|code| !(200..300).contains(*code)).count();
+        if refused > 0 {
+            wrong.push(format!("{refused} webhooks were not taken"));
+        }
+        wrong.extend(self.played.violations.iter().cloned());
+        wrong
+    }
+
+    fn off(&self, row: &Row) -> Vec<String> {
+        let name = row.order.name;
+        let mut off = Vec::new();
+        let end = match &row.job.life {
+            Life::Ended { end, .. } => Some(end),
+            _ => None,
+        };
+        let ended = match row.order.fate {
+            Fate::Runs | Fate::Takes | Fate::Robbed => {
+                row.worked
+                    && matches!(end, Some(End::Completed(word)) if word.as_str() == "success")
+            }
+            Fate::Cancelled => end == Some(&End::Cancelled) && !row.worked,
+            Fate::Refused => {
+                matches!(end, Some(End::Failed(Reason::UnknownPool { .. }))) && self.is_told(row)
+            }
+        };
+        if !ended {
+            off.push(format!("{name} ended otherwise: {}", row.told.now));
+        }
+        let how = BURSTS[row.burst].how.map(|how| match how {
+            How::Reused => Tier::Reused,
+            How::Created => Tier::Created,
+            How::Picked => Tier::Picked,
+            How::Continued => Tier::Continued,
+        });
+        if row.order.fate == Fate::Runs && how.is_some_and(|how| how != Tier::of(row)) {
+            off.push(format!("{name} had a machine that was {}", Tier::of(row).as_str()));
+        }
+        let lost = |code: &str| row.told.timeline.iter().any(|entry| entry.code == code);
+        if row.order.fate == Fate::Robbed && !lost("runner-taken") && !lost("exchanged") {
+            off.push(format!("nobody took the runner of {name}"));
+        }
+        off
+    }
+
+    /// Whether the job's author was told, where its commit is.
+    fn is_told(&self, row: &Row) -> bool {
+        let id = row.view.id.to_string();
+        self.played.notices.iter().any(|notice| {
+            notice.text.contains("cii") || notice.external_id.as_deref() == Some(id.as_str())
+        })
+    }
+
+    /// The waits of each tier until its jobs began, shortest first.
+    fn tiers(&self) -> BTreeMap<Tier, Vec<u64>> {
+        let mut tiers: BTreeMap<Tier, Vec<u64>> = BTreeMap::new();
+        for row in &self.played.rows {
+            tiers.entry(Tier::of(row)).or_default().push(row.told.waited_ms.unwrap_or(0));
+        }
+        for waits in tiers.values_mut() {
+            waits.sort_unstable();
+        }
+        tiers
+    }
+
+    /// The job that waited longest for a runner that it got.
+    fn slowest(&self) -> Option<&Row> {
+        let ran = self.played.rows.iter().filter(|row| Tier::of(row) != Tier::None);
+        ran.max_by_key(|row| row.told.waited_ms)
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut lines = vec![format!(
+            "{:<10} {:>5} {:>10} {:>10} {:>10}   from queued to begun",
+            "MACHINE", "JOBS", "FASTEST", "MEDIAN", "SLOWEST"
+        )];
+        for (tier, waits) in self.tiers() {
+            let of = |index: usize| span(Duration::from_millis(waits[index]));
+            let times = [0, waits.len() / 2, waits.len() - 1].map(of);
+            let [fastest, median, slowest] =
+                if tier == Tier::None { ["-"; 3].map(str::to_owned) } else { times };
+            lines.push(format!(
+                "{:<10} {:>5} {fastest:>10} {median:>10} {slowest:>10}   {}",
+                tier.as_str(),
+                waits.len(),
+                self.names(tier)
+            ));
+        }
+        lines.push(String::new());
+        lines.push(format!("A new machine pretends to boot for {} s.", self.boot.as_secs_f64()));
+        let refused = self.played.rows.iter().find(|row| row.order.fate == Fate::Refused);
+        if let Some(row) = refused {
+            lines.push(format!("{}, as its author was told: {}", row.order.name, row.told.verdict));
+        }
+        let Played { records, violations, webhooks, rows, .. } = &self.played;
+        lines.push(format!(
+            "{} jobs, {} webhooks; ledger verify: {records} records, {} violations; {:.1} s in all.",
+            rows.len(),
+            webhooks.len(),
+            violations.len(),
+            self.took.as_secs_f64()
+        ));
+        if let Some(row) = self.slowest() {
+            lines.push(format!("The slowest, as `bullpen explain` tells it: {}.", row.told.line()));
+        }
+        lines.join("\n")
+    }
+
+    /// Which jobs those are, if they are few.
+    fn names(&self, tier: Tier) -> String {
+        let of_tier = self.played.rows.iter().filter(|row| Tier::of(row) == tier);
+        let names: Vec<&str> = of_tier.map(|row| row.order.name).collect();
+        if names.len() > 3 { String::new() } else { names.join(", ") }
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let jobs: Vec<Value> = self.played.rows.iter().map(object).collect();
+        let tiers: Vec<Value> = self
+            .tiers()
+            .iter()
+            .map(|(tier, waits)| {
+                json!({
+                    "tier": tier.as_str(),
+                    "jobs": waits.len(),
+                    "fastest_ms": waits.first(),
+                    "median_ms": waits.get(waits.len() / 2),
+                    "slowest_ms": waits.last(),
+                })
+            })
+            .collect();
+        json!({
+            "jobs": jobs,
+            "tiers": tiers,
+            "pretended_boot_ms": u64::try_from(self.boot.as_millis()).unwrap_or(u64::MAX),
+            "webhooks": self.played.webhooks.len(),
+            "notices": self.played.notices.len(),
+            "records": self.played.records,
+            "violations": self.played.violations,
+            "slowest": self.slowest().map(|row| &row.told),
+            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "wrong": self.wrong(),
+        })
+    }
+
+    /// The id of the job that waited longest, to ask about.
+    pub(super) fn worth_asking(&self) -> Option<u64> {
+        self.slowest().map(|row| row.view.id)
+    }
+}
+
+fn object(row: &Row) -> Value {
+    json!({
+        "id": row.view.id,
+        "name": row.order.name,
+        "burst": row.burst + 1,
+        "names": row.order.names.as_str(),
+        "tier": Tier::of(row).as_str(),
+        "waited_ms": row.told.waited_ms,
+        "conclusion": row.view.conclusion,
+        "worked": row.worked,
+        "verdict": row.told.verdict,
+    })
+}
+
+#[cfg(test)]
+mod tests;

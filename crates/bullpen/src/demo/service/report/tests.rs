@@ -1,0 +1,192 @@
+//! What should come of the jobs is not wrong, and everything else is, and is named.
+//!
+//! Not here: jobs that really ran.
+
+use bullpen_core::explain::{Subject, explain};
+use bullpen_core::ids::{
+    ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName,
+};
+use bullpen_core::job::{About, Conclusion, Event, Fact, Held, Job, Lane, Said, Setback};
+use bullpen_core::limits::Limits;
+use bullpen_core::time::Timestamp;
+use bullpen_github::stand_in::protocol::{self, JobView, NoticeView};
+
+use super::super::script::{BURSTS, Order};
+use super::*;
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_268_800_000 + millis)
+}
+
+fn held() -> Held {
+    let (instance, runner) = (InstanceId::new("i-1"), RunnerName::new("bullpen-1-0"));
+    Held { instance, generation: Generation(2), runner }
+}
+
+fn learn(job: &Job, said: Said, when: i64) -> Job {
+    let fact = Fact { job: job.id.clone(), about: job.known.about.clone(), said };
+    job.learn(&fact, at(when), &Limits::DEFAULT).expect("it is about this job")
+}
+
+fn queued(order: &Order) -> Job {
+    let about = About {
+        repository: Repository::new("acme/app"),
+        run: RunAttempt::new("1.1"),
+        name: order.name.to_owned(),
+        labels: vec![order.names.label(1)],
+        commit: "0a1b".to_owned(),
+        created_at: Some(at(0)),
+    };
+    let said = Said::Queued { at: Some(at(0)) };
+    Job::first(&Fact { job: JobId::new("1"), about, said }, at(10), &Limits::DEFAULT)
+}
+
+fn after(job: &Job, events: &[Event]) -> Job {
+    events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
+}
+
+/// The job as it should have become.
+fn fulfilled(order: &Order, how: How) -> Job {
+    let job = queued(order);
+    let completed = |job: &Job, word: &str| {
+        let conclusion = Conclusion::new(word);
+        learn(job, Said::Completed { conclusion, runner: None, at: Some(at(900)) }, 900)
+    };
+    let (worker, lane) = (ClaimId::new("w"), Lane::Class(ClassName::new("small")));
+    let begun = Event::Begun {
+        worker: worker.clone(),
+        at: at(30),
+        lease: at(90_000),
+        skew: Duration::ZERO,
+    };
+    let routed = [Event::Routed { lane, at: at(20) }, begun.clone()];
+    let assigned = Event::Assigned { worker, held: held(), how, at: at(40), notes: vec![] };
+    let started = |job: &Job| {
+        let runner = Some(held().runner);
+        learn(job, Said::Started { runner, at: Some(at(500)) }, 500)
+    };
+    match order.fate {
+        Fate::Cancelled => completed(&after(&job, &routed), "cancelled"),
+        Fate::Refused => {
+            let (pool, suggestions) = (PoolName::new("cii"), vec!["ci".to_owned()]);
+            let reason = Reason::UnknownPool { pool, suggestions };
+            after(&job, &[Event::Failed { reason, at: at(20), cancel_by: None }])
+        }
+        Fate::Takes => completed(&started(&job), "success"),
+        Fate::Robbed => {
+            let freed = Event::Freed {
+                held: held(),
+                setback: Setback::RunnerTaken,
+                at: at(45),
+                not_before: at(30),
+            };
+            let job = after(&after(&job, &routed), &[assigned.clone(), freed, begun, assigned]);
+            completed(&started(&job), "success")
+        }
+        Fate::Runs => completed(&started(&after(&after(&job, &routed), &[assigned])), "success"),
+    }
+}
+
+fn row(burst: usize, order: &Order) -> Row {
+    let job = fulfilled(order, BURSTS[burst].how.unwrap_or(How::Reused));
+    let told = explain(&Subject {
+        job: &job,
+        next_look: None,
+        forget_at: at(0),
+        record: None,
+        report: None,
+        now: at(1_000),
+        limits: &Limits::DEFAULT,
+    });
+    let runs = matches!(order.fate, Fate::Runs | Fate::Takes | Fate::Robbed);
+    let conclusion =
+        if runs { protocol::Conclusion::Success } else { protocol::Conclusion::Cancelled };
+    let view = JobView {
+        id: 1,
+        name: order.name.to_owned(),
+        repository: "acme/app".to_owned(),
+        run_id: 1,
+        run_attempt: 1,
+        labels: job.known.about.labels.clone(),
+        status: "completed".to_owned(),
+        conclusion: Some(conclusion),
+        runner: None,
+        created_at: at(0),
+        started_at: runs.then(|| at(500)),
+        completed_at: Some(at(900)),
+    };
+    Row { burst, order: *order, view, job, told, worked: runs }
+}
+
+fn report() -> Report {
+    let bursts = BURSTS.iter().enumerate();
+    let rows =
+        bursts.flat_map(|(burst, script)| script.orders.iter().map(move |order| row(burst, order)));
+    let notice = NoticeView {
+        id: 9,
+        repository: "acme/app".to_owned(),
+        commit: "0a1b".to_owned(),
+        is_check: false,
+        name: "bullpen".to_owned(),
+        external_id: None,
+        outcome: "error".to_owned(),
+        title: String::new(),
+        text: "there is no pool `cii`".to_owned(),
+        at: at(30),
+    };
+    let played = Played {
+        rows: rows.collect(),
+        webhooks: vec![202, 204],
+        notices: vec![notice],
+        records: 5,
+        violations: Vec::new(),
+    };
+    Report::new(played, Duration::from_secs(2), Duration::from_secs(7))
+}
+
+#[test]
+fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
+    let report = report();
+    assert_eq!(report.played.rows.len(), 20);
+    assert_eq!(report.wrong(), Vec::<String>::new());
+    let text = report.text();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    for line in [["reused", "12"], ["created", "5"], ["taken", "1"]] {
+        assert!(lines.contains(&line.to_vec()), "{text}");
+    }
+    assert!(text.contains("did you mean ci?"), "{text}");
+    assert!(text.contains("20 jobs, 2 webhooks; ledger verify: 5 records, 0 violations"), "{text}");
+    assert!(text.contains("The slowest, as `bullpen explain` tells it: job 1 ("), "{text}");
+    assert_eq!(report.json()["jobs"].as_array().map(Vec::len), Some(20));
+}
+
+#[test]
+fn everything_else_is_and_is_named() {
+    let broken: [(fn(&mut Report), &str); 8] = [
+        (|report| report.played.rows[0].worked = false, "cold 1 ended otherwise"),
+        (|report| report.played.rows[5].worked = true, "cancelled ended otherwise"),
+        (
+            |report| report.played.rows[6].job = fulfilled(&BURSTS[1].orders[0], How::Created),
+            "warm 1 had a machine that was created",
+        ),
+        (
+            |report| report.played.rows[12].told = report.played.rows[13].told.clone(),
+            "nobody took the runner of robbed",
+        ),
+        (|report| report.played.notices.clear(), "refused ended otherwise"),
+        (
+            |report| report.played.rows[19].job = queued(&BURSTS[2].orders[8]),
+            "refused ended otherwise",
+        ),
+        (|report| report.played.webhooks.push(502), "1 webhooks were not taken"),
+        (|report| report.played.violations.push("I1: two owners".to_owned()), "I1: two owners"),
+    ];
+    for (spoil, says) in broken {
+        let mut report = report();
+        spoil(&mut report);
+        let wrong = report.wrong();
+        assert!(wrong.len() == 1 && wrong[0].starts_with(says), "{says}: {wrong:?}");
+        assert_eq!(report.json()["wrong"].as_array().map(Vec::len), Some(1));
+    }
+}
