@@ -210,8 +210,7 @@ const fn is_mark(what: &Happened) -> bool {
             | Step::Warm
             | Step::Assigned { .. }
             | Step::Listens => true,
-            Step::Overflowed
-            | Step::Exchanged { .. }
+            Step::Exchanged { .. }
             | Step::Adopted { .. }
             | Step::Told
             | Step::RunCancelled
@@ -271,8 +270,7 @@ const fn step_code(step: &Step) -> PartCode {
         Step::Warm => PartCode::WarmUp,
         Step::Assigned { .. } => PartCode::HandOver,
         Step::Listens => PartCode::Listen,
-        Step::Overflowed
-        | Step::Exchanged { .. }
+        Step::Exchanged { .. }
         | Step::Adopted { .. }
         | Step::Told
         | Step::RunCancelled

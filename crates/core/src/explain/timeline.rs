@@ -83,32 +83,37 @@ pub(super) fn story(subject: &Subject<'_>) -> Vec<Event> {
         let said = queued.at.or(job.known.about.created_at);
         // It was queued before we heard of it, whatever the clocks say.
         let queued = said.map(|at| first.map_or(at, |first| at.min(first))).or(first);
-        events.extend(queued.map(|at| Event { at, what: Happened::Queued }));
-        events.extend(held_back(subject, queued));
+        let queued = queued.map(|at| Event { at, what: Happened::Queued });
+        let held_back = held_back(subject, queued.as_ref());
+        events.splice(..0, held_back.into_iter().chain(queued));
     }
     if let Some(started) = &job.known.started {
         let runner = started.runner.as_ref().map(ToString::to_string);
         let at = started.at.map(|at| not_before_its_runner(subject, &events, at));
-        events.extend(at.map(|at| Event { at, what: Happened::Began(runner) }));
+        insert(&mut events, at, Happened::Began(runner));
     }
     if let Some(completed) = &job.known.completed {
-        let at = match (completed.at, &job.life) {
-            (Some(at), _) => Some(at),
-            (None, Life::Ended { at, .. }) => Some(*at),
-            (None, _) => None,
-        };
-        let word = completed.conclusion.as_str().to_owned();
-        events.extend(at.map(|at| Event { at, what: Happened::Completed(word) }));
+        let at = completed.at.or(match &job.life {
+            Life::Ended { at, .. } => Some(*at),
+            _ => None,
+        });
+        insert(&mut events, at, Happened::Completed(completed.conclusion.as_str().to_owned()));
     }
-    // Stable: what has the same time stays in the order of its cause.
-    events.sort_by_key(|event| (event.at, rank(&event.what)));
     events
 }
 
+/// Puts something after everything that happened before it, or at the same time.
+fn insert(events: &mut Vec<Event>, at: Option<Timestamp>, what: Happened) {
+    if let Some(at) = at {
+        let index = events.partition_point(|event| event.at <= at);
+        events.insert(index, Event { at, what });
+    }
+}
+
 /// GitHub made it some time before it wanted a runner: a gate, or a concurrency group.
-fn held_back(subject: &Subject<'_>, queued: Option<Timestamp>) -> Option<Event> {
+fn held_back(subject: &Subject<'_>, queued: Option<&Event>) -> Option<Event> {
     let created = subject.job.known.about.created_at?;
-    (created < queued?).then_some(Event { at: created, what: Happened::Created })
+    (created < queued?.at).then_some(Event { at: created, what: Happened::Created })
 }
 
 /// A job cannot begin before its own runner listens; the tolerated skew says otherwise.
@@ -133,27 +138,48 @@ fn not_before_its_runner(subject: &Subject<'_>, events: &[Event], at: Timestamp)
 /// Our own part, and the agent's.
 fn ours(subject: &Subject<'_>) -> Vec<Event> {
     let job = subject.job;
-    let mut events: Vec<Event> = job
+    let mut steps: Vec<Event> = job
         .steps
         .iter()
         .map(|step| Event { at: step.at, what: Happened::Step(step.step.clone()) })
         .collect();
-    for setback in &job.setbacks {
-        if let Some(since) = setback.since {
-            events.push(Event { at: since, what: Happened::Setback(setback.clone()) });
-        }
-        events.push(Event { at: setback.at, what: Happened::Setback(setback.clone()) });
-    }
-    if job.steps.is_empty()
-        && let Life::Waiting { not_before, .. } = job.life
+    if let Life::Waiting { not_before, .. } = job.life
+        && steps.is_empty()
     {
-        events.push(Event { at: not_before, what: Happened::Step(Step::Heard) });
+        steps.push(Event { at: not_before, what: Happened::Step(Step::Heard) });
     }
-    events.extend(signals(subject));
+    // Some come with a later write than others that happened after them.
+    steps.sort_by_key(|step| step.at);
+    let mut events = with_setbacks(steps, &job.setbacks);
+    for signal in signals(subject) {
+        insert(&mut events, Some(signal.at), signal.what);
+    }
     if let Life::Ended { end: End::Failed(reason), at, .. } = &job.life {
-        events.push(Event { at: *at, what: Happened::Failed(reason.clone()) });
+        insert(&mut events, Some(*at), Happened::Failed(reason.clone()));
     }
-    events.sort_by_key(|event| (event.at, rank(&event.what)));
+    events
+}
+
+/// A setback ends the attempt that was under way; of what has the same time only the next attempt
+/// comes after it.
+fn with_setbacks(steps: Vec<Event>, setbacks: &[SetbackAt]) -> Vec<Event> {
+    let times = setbacks.iter().flat_map(|setback| {
+        let event = |at| Event { at, what: Happened::Setback(setback.clone()) };
+        setback.since.into_iter().chain([setback.at]).map(event)
+    });
+    let mut times: Vec<Event> = times.collect();
+    times.sort_by_key(|setback| setback.at);
+    let mut setbacks = times.into_iter().peekable();
+    let mut events = Vec::new();
+    for step in steps {
+        let begins = step.what == Happened::Step(Step::Begun);
+        let is_before = |setback: &Event| setback.at < step.at || (begins && setback.at == step.at);
+        while let Some(setback) = setbacks.next_if(is_before) {
+            events.push(setback);
+        }
+        events.push(step);
+    }
+    events.extend(setbacks);
     events
 }
 
@@ -171,35 +197,6 @@ fn signals(subject: &Subject<'_>) -> Vec<Event> {
         events.push(Event { at, what: Happened::Step(Step::Listens) });
     }
     events
-}
-
-/// What comes first of what has the same time. A setback ends an attempt, and the next begins after.
-const fn rank(what: &Happened) -> u8 {
-    match what {
-        Happened::Created => 0,
-        Happened::Queued => 1,
-        Happened::Step(step) => match step {
-            Step::Heard => 2,
-            Step::Routed { .. } => 3,
-            Step::Begun => 6,
-            Step::Assigned { .. } => 8,
-            Step::Listens => 10,
-            Step::Overflowed => 4,
-            Step::Minted
-            | Step::NothingIdle
-            | Step::Claimed { .. }
-            | Step::Launched { .. }
-            | Step::Warm
-            | Step::Unknown => 7,
-            Step::Exchanged { .. } | Step::Adopted { .. } => 12,
-            Step::Told | Step::RunCancelled | Step::Released => 15,
-        },
-        Happened::Setback(_) => 5,
-        Happened::Acknowledged => 9,
-        Happened::Began(_) => 11,
-        Happened::Completed(_) => 13,
-        Happened::Failed(_) => 14,
-    }
 }
 
 /// The story as lines.
@@ -235,9 +232,11 @@ fn millis(later: Timestamp, earlier: Timestamp) -> u64 {
 
 const fn by(what: &Happened) -> By {
     match what {
-        Happened::Created | Happened::Queued | Happened::Began(_) | Happened::Completed(_) => {
-            By::Github
-        }
+        Happened::Created
+        | Happened::Queued
+        | Happened::Step(Step::Minted)
+        | Happened::Began(_)
+        | Happened::Completed(_) => By::Github,
         Happened::Acknowledged | Happened::Step(Step::Listens | Step::Warm) => By::Agent,
         Happened::Step(_) | Happened::Setback(_) | Happened::Failed(_) => By::Bullpen,
     }
@@ -277,7 +276,6 @@ fn step_words(step: &Step) -> String {
     match step {
         Step::Heard => "Bullpen heard of it".to_owned(),
         Step::Routed { lane } => format!("routed to {}", lane_words(lane)),
-        Step::Overflowed => "its pool had nothing: it may have a new machine".to_owned(),
         Step::Begun => "a worker took it on".to_owned(),
         Step::Minted => "GitHub gave a credential for its runner".to_owned(),
         Step::NothingIdle => "no idle machine for it was found".to_owned(),

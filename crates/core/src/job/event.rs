@@ -20,10 +20,7 @@ pub enum Event {
         at: Timestamp,
     },
     /// Its pool has nothing for it: it may be launched for.
-    Overflowed {
-        /// Now.
-        at: Timestamp,
-    },
+    Overflowed,
     /// A worker takes it on, or takes over from one whose lease has passed.
     Begun {
         /// The worker's nonce.
@@ -139,7 +136,7 @@ impl Event {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Routed { .. } => "routed",
-            Self::Overflowed { .. } => "overflowed",
+            Self::Overflowed => "overflowed",
             Self::Begun { .. } => "begun",
             Self::Renewed { .. } => "renewed",
             Self::Assigned { .. } => "assigned",

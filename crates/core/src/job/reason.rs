@@ -97,7 +97,9 @@ impl fmt::Display for Setback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RaceLost => f.write_str("another job was faster"),
-            Self::PoolEmpty => f.write_str("its pool had no machine for it"),
+            Self::PoolEmpty => {
+                f.write_str("its pool had nothing for it: it may have a new machine")
+            }
             Self::RunnerTaken => f.write_str("GitHub gave its runner to another job"),
             Self::WorkerLost => f.write_str("whoever worked on it went away"),
             Self::NoCapacity => f.write_str("no machine of its class could be had"),

@@ -29,8 +29,6 @@ pub enum Step {
         /// Where.
         lane: Lane,
     },
-    /// Its pool had nothing for it.
-    Overflowed,
     /// A worker took it on.
     Begun,
     /// GitHub gave a credential for its runner.
@@ -88,7 +86,6 @@ impl Step {
         match self {
             Self::Heard => "heard",
             Self::Routed { .. } => "routed",
-            Self::Overflowed => "overflowed",
             Self::Begun => "begun",
             Self::Minted => "minted",
             Self::NothingIdle => "nothing-idle",
@@ -119,7 +116,6 @@ impl Step {
             | Self::Warm => true,
             Self::Heard
             | Self::Routed { .. }
-            | Self::Overflowed
             | Self::Assigned { .. }
             | Self::Listens
             | Self::Exchanged { .. }

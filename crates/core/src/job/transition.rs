@@ -85,7 +85,7 @@ impl Job {
     pub fn on(&self, event: &Event) -> Result<Self, Refusal> {
         let mut next = self.clone();
         match event {
-            Event::Routed { .. } | Event::Overflowed { .. } => next.lane_event(event)?,
+            Event::Routed { .. } | Event::Overflowed => next.lane_event(event)?,
             Event::Begun { .. }
             | Event::Renewed { .. }
             | Event::Assigned { .. }
@@ -112,10 +112,7 @@ impl Job {
                 }
                 self.lane = Some(lane.clone());
             }
-            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed { at }) => {
-                if !self.overflowed {
-                    self.note(*at, Step::Overflowed);
-                }
+            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed) => {
                 self.overflowed = true;
             }
             (_, event) => return Err(self.illegal(event)),

@@ -422,8 +422,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Outcome::Overflows => {
                 let until = self.service.patience();
                 let stack = self.service.stack;
-                let overflowed = Event::Overflowed { at };
-                let _ = rows::apply(stack, &self.job.id, &overflowed, until).await?;
+                let _ = rows::apply(stack, &self.job.id, &Event::Overflowed, until).await?;
                 let (setback, notes) = (Setback::PoolEmpty, self.take_notes());
                 let event = Event::SetBack { worker, setback, at, not_before: at, notes };
                 self.set_back(&event, Next::Again { not_before: at }).await

@@ -45,8 +45,7 @@ fn step_after(step: &Step) -> Option<Step> {
     let instance = held().instance;
     Some(match step {
         Step::Heard => Step::Routed { lane: class() },
-        Step::Routed { .. } => Step::Overflowed,
-        Step::Overflowed => Step::Begun,
+        Step::Routed { .. } => Step::Begun,
         Step::Begun => Step::Minted,
         Step::Minted => Step::NothingIdle,
         Step::NothingIdle => claimed(),

@@ -26,7 +26,7 @@ fn happens(job: &Job, (what, at): (u8, u64)) -> Job {
     let (worker, notes) = (worker(), noted(&[(at / 2, Step::Minted), (at, Step::Warm)]));
     let event = match what {
         0 => Event::Routed { lane: class(), at: now },
-        1 => Event::Overflowed { at: now },
+        1 => Event::Overflowed,
         2 | 3 => Event::Begun { worker, at: now, lease: now, skew: Duration::ZERO },
         4 => Event::Assigned { worker, held, how: How::Reused, at: now, notes },
         5 => Event::SetBack { worker, setback: Setback::Ceiling, at: now, not_before: now, notes },

@@ -310,7 +310,7 @@ fn the_table() {
     ];
     let events = [
         Event::Routed { lane: lane(), at: at(100) },
-        Event::Overflowed { at: at(105) },
+        Event::Overflowed,
         begun(300),
         Event::Renewed { worker: worker(), lease: at(500) },
         Event::Assigned {

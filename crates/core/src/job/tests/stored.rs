@@ -34,7 +34,7 @@ fn refused() -> Event {
 /// What the first programs of this version wrote.
 fn early() -> Job {
     let failed = Setback::LaunchFailed { said: "not today".to_owned() };
-    let overflowed = Event::Overflowed { at: at(105) };
+    let overflowed = Event::Overflowed;
     let events = [overflowed, set_back(110, failed, vec![]), begun(120), took(vec![]), refused()];
     after(&assigning(), &events)
 }
@@ -49,7 +49,7 @@ fn full() -> Job {
         noted(124, Step::Warm),
     ];
     let events = [
-        Event::Overflowed { at: at(105) },
+        Event::Overflowed,
         set_back(105, Setback::PoolEmpty, nothing),
         begun(120),
         set_back(121, Setback::Ceiling, vec![]),
