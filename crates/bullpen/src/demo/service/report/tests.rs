@@ -161,9 +161,11 @@ fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
     assert_eq!(report.json()["jobs"].as_array().map(Vec::len), Some(20));
 }
 
+type Spoil = fn(&mut Report);
+
 #[test]
 fn everything_else_is_and_is_named() {
-    let broken: [(fn(&mut Report), &str); 8] = [
+    let broken: [(Spoil, &str); 8] = [
         (|report| report.played.rows[0].worked = false, "cold 1 ended otherwise"),
         (|report| report.played.rows[5].worked = true, "cancelled ended otherwise"),
         (
