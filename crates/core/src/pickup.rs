@@ -158,6 +158,8 @@ pub struct Scan {
     /// The generation each machine was last offered at; `None` while only generation-less messages
     /// spoke of it.
     offered: BTreeMap<InstanceId, Option<Generation>>,
+    /// How many idle machines were not for this request when the queue was exhausted, by reason.
+    unfit: BTreeMap<&'static str, u32>,
 }
 
 impl Scan {
@@ -258,12 +260,26 @@ impl Scan {
     ) -> Vec<Advert> {
         let mut found = Vec::new();
         for advert in directory {
-            if judge(&advert, request, limits, now) == Verdict::PassOn && self.is_news(&advert) {
-                self.offered.insert(advert.id.clone(), advert.generation);
-                found.push(advert);
-            }
+            let why = match judge(&advert, request, limits, now) {
+                Verdict::PassOn if self.is_news(&advert) => {
+                    self.offered.insert(advert.id.clone(), advert.generation);
+                    found.push(advert);
+                    continue;
+                }
+                // It was offered, and somebody else was faster.
+                Verdict::PassOn => continue,
+                Verdict::Requeue(why) => why.as_str(),
+                Verdict::Discard(why) => why.as_str(),
+            };
+            *self.unfit.entry(why).or_insert(0) += 1;
         }
         found
+    }
+
+    /// How many idle machines were there when the queue was exhausted and not for this request, by
+    /// the codes of [`RequeueWhy`] and [`DiscardWhy`].
+    pub const fn unfit(&self) -> &BTreeMap<&'static str, u32> {
+        &self.unfit
     }
 }
 

@@ -141,10 +141,20 @@ pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String
 fn warm_machine(job: &Job, parts: &[Part]) -> String {
     let made = parts.iter().filter(|part| matches!(part.code, PartCode::Launch | PartCode::WarmUp));
     let saved = span(Duration::from_millis(made.map(|part| part.ms).sum()));
-    let searched = job.steps.iter().any(|step| step.step == Step::NothingIdle);
+    let searched = job.steps.iter().rev().find_map(|step| match &step.step {
+        Step::NothingIdle { unfit } => Some(unfit),
+        _ => None,
+    });
+    let distrusted = searched.and_then(|unfit| unfit.get("trust-differs"));
     let what = match &job.lane {
         Some(Lane::Pool(pool)) => format!("a machine standing by in pool {pool} (`hot`)"),
-        Some(Lane::Class(class)) if searched => {
+        Some(Lane::Class(class)) if distrusted.is_some() => {
+            format!(
+                "an idle machine of its own trust group (`x-bullpen.runners.{class}.trust` says who \
+                 may follow whom)"
+            )
+        }
+        Some(Lane::Class(class)) if searched.is_some() => {
             format!("one more idle machine of class {class}, as a standby pool keeps them")
         }
         Some(Lane::Class(class)) => {

@@ -204,7 +204,8 @@ const fn is_mark(what: &Happened) -> bool {
             | Step::Routed { .. }
             | Step::Begun
             | Step::Minted
-            | Step::NothingIdle
+            | Step::Asked
+            | Step::NothingIdle { .. }
             | Step::Claimed { .. }
             | Step::Launched { .. }
             | Step::Warm
@@ -265,7 +266,7 @@ const fn step_code(step: &Step) -> PartCode {
         Step::Routed { .. } => PartCode::Configuration,
         Step::Begun => PartCode::Worker,
         Step::Minted => PartCode::Credential,
-        Step::NothingIdle | Step::Claimed { .. } => PartCode::Search,
+        Step::Asked | Step::NothingIdle { .. } | Step::Claimed { .. } => PartCode::Search,
         Step::Launched { .. } => PartCode::Launch,
         Step::Warm => PartCode::WarmUp,
         Step::Assigned { .. } => PartCode::HandOver,

@@ -277,8 +277,14 @@ fn step_words(step: &Step) -> String {
         Step::Heard => "Bullpen heard of it".to_owned(),
         Step::Routed { lane } => format!("routed to {}", lane_words(lane)),
         Step::Begun => "a worker took it on".to_owned(),
+        Step::Asked => "asked GitHub for a credential for its runner".to_owned(),
         Step::Minted => "GitHub gave a credential for its runner".to_owned(),
-        Step::NothingIdle => "no idle machine for it was found".to_owned(),
+        Step::NothingIdle { unfit } if unfit.is_empty() => "no machine was idle".to_owned(),
+        Step::NothingIdle { unfit } => {
+            let of = |(code, count): (&String, &u32)| format!("{count} {}", unfit_words(code));
+            let unfit: Vec<String> = unfit.iter().map(of).collect();
+            format!("no machine was idle that it may have: {}", unfit.join(", "))
+        }
         Step::Claimed { instance, tier } => {
             format!("took {} machine {instance}", tier_words(*tier))
         }
@@ -298,6 +304,22 @@ fn step_words(step: &Step) -> String {
         Step::Released => "its machine was taken back".to_owned(),
         Step::Unknown => "a newer version of Bullpen did something".to_owned(),
     }
+}
+
+/// Why an idle machine was not for a job: codes of `pickup`, and words.
+pub(super) const UNFIT: [(&str, &str); 8] = [
+    ("built-otherwise", "built otherwise than it would be now"),
+    ("expired", "about to end"),
+    ("memory-below-class", "with less memory than its class has now"),
+    ("trust-differs", "of another trust group"),
+    ("type-not-allowed", "of a type that it may not have"),
+    ("usage-differs", "paid for otherwise"),
+    ("vcpu-outside-class", "with other vCPUs than its class has now"),
+    ("wrong-class", "of another class"),
+];
+
+fn unfit_words(code: &str) -> &str {
+    UNFIT.iter().find(|(known, _)| *known == code).map_or(code, |(_, words)| words)
 }
 
 const fn tier_words(tier: Tier) -> &'static str {

@@ -6,6 +6,8 @@
 //!
 //! Not here: what went wrong on the way (`reason`), GitHub's part (`fact`), or telling it (`explain`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Lane;
@@ -31,10 +33,16 @@ pub enum Step {
     },
     /// A worker took it on.
     Begun,
+    /// GitHub was asked for a credential for its runner.
+    Asked,
     /// GitHub gave a credential for its runner.
     Minted,
     /// No idle machine was found that it may have.
-    NothingIdle,
+    NothingIdle {
+        /// How many were there and not for it, by reason (`pickup`).
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        unfit: BTreeMap<String, u32>,
+    },
     /// An idle machine was taken for it.
     Claimed {
         /// Which one.
@@ -87,8 +95,9 @@ impl Step {
             Self::Heard => "heard",
             Self::Routed { .. } => "routed",
             Self::Begun => "begun",
+            Self::Asked => "asked",
             Self::Minted => "minted",
-            Self::NothingIdle => "nothing-idle",
+            Self::NothingIdle { .. } => "nothing-idle",
             Self::Claimed { .. } => "claimed",
             Self::Launched { .. } => "launched",
             Self::Warm => "warm",
@@ -109,8 +118,9 @@ impl Step {
     const fn is_of_an_attempt(&self) -> bool {
         match self {
             Self::Begun
+            | Self::Asked
             | Self::Minted
-            | Self::NothingIdle
+            | Self::NothingIdle { .. }
             | Self::Claimed { .. }
             | Self::Launched { .. }
             | Self::Warm => true,

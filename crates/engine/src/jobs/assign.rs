@@ -173,12 +173,12 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         if self.wanted.pool.is_some() || self.wanted.reuse {
             let terms = async || self.terms().await;
             match candidates::take(self.service.stack, &self.wanted, terms).await {
-                Ok(Some((terms, taken))) => {
+                Ok((terms, taken)) => {
                     let instance = taken.held.record.id.clone();
                     self.note(Step::Claimed { instance, tier: taken.tier });
                     return self.hand_over(&terms, taken).await;
                 }
-                Ok(None) => self.note(Step::NothingIdle),
+                Err(NotTaken::Nothing(unfit)) => self.note(Step::NothingIdle { unfit }),
                 Err(NotTaken::SetBack(setback)) => return Ok(Outcome::Nothing(setback)),
                 Err(NotTaken::Fault(fault)) => return Err(fault),
             }
@@ -305,6 +305,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         if let Some(known) = known {
             return Ok(known);
         }
+        self.note(Step::Asked);
         let until = stack.now().after(stack.limits.forge_patience);
         let minted = patiently(stack, until, || stack.ports.forge().credential(spec)).await;
         let refused = |fault: Fault| match fault {

@@ -2,6 +2,8 @@
 //!
 //! Not here: judging (`core::pickup`), or launching ([`super::launch`]).
 
+use std::collections::BTreeMap;
+
 use bullpen_core::instance::{Record, State, Tier};
 use bullpen_core::job::{How, Setback};
 use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
@@ -30,9 +32,11 @@ impl Taken {
     }
 }
 
-/// Why no machine was claimed, though one may be there.
+/// Why no machine was claimed.
 #[derive(Debug)]
 pub(super) enum NotTaken {
+    /// None is there for the job; so many are for others, by reason.
+    Nothing(BTreeMap<String, u32>),
     /// There are no terms to claim it on.
     SetBack(Setback),
     /// Somebody did not answer.
@@ -51,11 +55,14 @@ pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
     wanted: &Wanted,
     terms: impl AsyncFn() -> Result<Terms<'t>, Setback>,
-) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
+) -> Result<(Terms<'t>, Taken), NotTaken> {
     if let Some(taken) = of_pool(stack, wanted, &terms).await? {
-        return Ok(Some(taken));
+        return Ok(taken);
     }
-    if wanted.reuse { of_class(stack, &wanted.request, &terms).await } else { Ok(None) }
+    if !wanted.reuse {
+        return Err(NotTaken::Nothing(BTreeMap::new()));
+    }
+    of_class(stack, &wanted.request, &terms).await
 }
 
 async fn of_pool<'t, P: Ports>(
@@ -105,11 +112,16 @@ async fn of_class<'t, P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
-) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
+) -> Result<(Terms<'t>, Taken), NotTaken> {
     let manager = PickupManager::new(stack, request, 1);
-    let mut taken = Ok(None);
+    let mut taken = Err(NotTaken::Nothing(BTreeMap::new()));
     while stack.now() < request.deadline {
-        let Some(advert) = manager.candidate().await? else { break };
+        let Some(advert) = manager.candidate().await? else {
+            let unfit = manager.unfit().await.into_iter();
+            let unfit = unfit.map(|(why, count)| (why.to_owned(), count)).collect();
+            taken = Err(NotTaken::Nothing(unfit));
+            break;
+        };
         let terms = match terms().await {
             Ok(terms) => terms,
             Err(setback) => {
@@ -122,7 +134,7 @@ async fn of_class<'t, P: Ports>(
         let claim = stack.ports.ids().claim();
         if let Some(record) = worker::take(stack, &terms, &advert, &claim).await? {
             let held = Held::new(record, Some(claim), worker::How::Reused);
-            taken = Ok(Some((terms, Taken::warm(held, advert.tier, How::Reused))));
+            taken = Ok((terms, Taken::warm(held, advert.tier, How::Reused)));
             break;
         }
         manager.came_to_nothing();

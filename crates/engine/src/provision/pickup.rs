@@ -9,7 +9,7 @@
 //!
 //! Not here: judging (`core::pickup`), claiming ([`super::worker`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -138,6 +138,11 @@ impl<'s, P: Ports> PickupManager<'s, P> {
             state.scan.confirm(directory, self.request, &self.stack.limits, self.stack.now());
         state.ready.extend(found.into_iter().map(|advert| Candidate { advert, from_queue: false }));
         Ok(())
+    }
+
+    /// How many idle machines were not for the request, by reason; known once there is no candidate.
+    pub async fn unfit(&self) -> BTreeMap<&'static str, u32> {
+        self.state.lock().await.scan.unfit().clone()
     }
 
     /// Puts back what no worker needed, at once and without delay.

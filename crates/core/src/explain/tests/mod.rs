@@ -121,10 +121,10 @@ fn noted(notes: &[(u64, Step)]) -> Vec<StepAt> {
 
 fn launched() -> Vec<(u64, Step)> {
     vec![
-        (700, Step::Minted),
-        (800, Step::NothingIdle),
+        (600, Step::NothingIdle { unfit: [("trust-differs".to_owned(), 2)].into() }),
         (1_200, Step::Launched { instance: InstanceId::new("i-1") }),
         (14_200, Step::Warm),
+        (14_200, Step::Asked),
         (14_900, Step::Minted),
     ]
 }
@@ -144,17 +144,17 @@ fn a_cold_start_is_told_as_it_was() {
         "job 4242  build  acme/app, run 77.1\n\
          labels: runs-on=77/runner=large\n\
          \n\
-         waited 16 s: 13 s for the machine to start and warm up, 900 ms for its runner's credential \
-         from GitHub, 900 ms for its runner to listen\n\
+         waited 16 s: 13 s for the machine to start and warm up, 900 ms for its runner to listen\n\
          \n\
          \x20 2026-01-01 12:00:00.000                queued           GitHub queued it\n\
          \x20 2026-01-01 12:00:00.400       +400 ms  heard            Bullpen heard of it\n\
          \x20 2026-01-01 12:00:00.410        +10 ms  routed           routed to machines of class large\n\
          \x20 2026-01-01 12:00:00.500        +90 ms  begun            a worker took it on\n\
-         \x20 2026-01-01 12:00:00.700       +200 ms  minted           GitHub gave a credential for its runner\n\
-         \x20 2026-01-01 12:00:00.800       +100 ms  nothing-idle     no idle machine for it was found\n\
-         \x20 2026-01-01 12:00:01.200       +400 ms  launched         launched machine i-1\n\
+         \x20 2026-01-01 12:00:00.600       +100 ms  nothing-idle     no machine was idle that it may have: \
+         2 of another trust group\n\
+         \x20 2026-01-01 12:00:01.200       +600 ms  launched         launched machine i-1\n\
          \x20 2026-01-01 12:00:14.200         +13 s  warm             the machine was up and warm\n\
+         \x20 2026-01-01 12:00:14.200                asked            asked GitHub for a credential for its runner\n\
          \x20 2026-01-01 12:00:14.900       +700 ms  minted           GitHub gave a credential for its runner\n\
          \x20 2026-01-01 12:00:15.000       +100 ms  assigned         has machine i-1, made for it\n\
          \x20 2026-01-01 12:00:15.900       +900 ms  listens          its runner listened for jobs\n\
@@ -164,7 +164,8 @@ fn a_cold_start_is_told_as_it_was() {
          \n\
          now:    it is over: success\n\
          next:   nothing: all is done, and its row is forgotten, by 2026-01-15T12:01:30Z\n\
-         faster: one more idle machine of class large, as a standby pool keeps them: about 13 s less"
+         faster: an idle machine of its own trust group (`x-bullpen.runners.large.trust` says who may \
+         follow whom): about 13 s less"
     );
     assert_eq!((told.waited_ms, told.blocker, told.waits), (Some(16_000), Some("warm-up"), false));
 }

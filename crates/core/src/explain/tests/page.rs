@@ -5,8 +5,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::super::timeline::OTHER_CODES;
+use super::super::timeline::{OTHER_CODES, UNFIT};
 use super::*;
+use crate::class::Usage;
+use crate::ids::{InstanceType, SpecHash, TrustGroup};
+use crate::message::Advert;
+use crate::pickup::Scan;
+use crate::request::Request;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explain.md");
 
@@ -46,9 +51,10 @@ fn step_after(step: &Step) -> Option<Step> {
     Some(match step {
         Step::Heard => Step::Routed { lane: class() },
         Step::Routed { .. } => Step::Begun,
-        Step::Begun => Step::Minted,
-        Step::Minted => Step::NothingIdle,
-        Step::NothingIdle => claimed(),
+        Step::Begun => Step::Asked,
+        Step::Asked => Step::Minted,
+        Step::Minted => Step::NothingIdle { unfit: [].into() },
+        Step::NothingIdle { .. } => claimed(),
         Step::Claimed { .. } => Step::Launched { instance },
         Step::Launched { .. } => Step::Warm,
         Step::Warm => Step::Assigned { how: How::Created, instance: None },
@@ -86,6 +92,7 @@ fn the_page_has_every_code() {
         ("Parts of a wait", own),
         ("Setbacks", codes(Setback::RaceLost, setback_after, Setback::code)),
         ("Failures", codes(pool, reason_after, Reason::code)),
+        ("Idle machines", UNFIT.iter().map(|(code, _)| (*code).to_owned()).collect()),
         ("Timeline", other.chain(steps).collect::<Vec<_>>()),
     ] {
         let written = written(&page, heading);
@@ -93,6 +100,32 @@ fn the_page_has_every_code() {
         assert_eq!(set(&written), set(&codes), "{heading}");
         assert_eq!(written.len(), set(&written).len(), "{heading}: each once");
     }
+}
+
+/// Every reason for which an idle machine is not for a request has words.
+#[test]
+fn what_the_judge_says_of_a_machine_has_words() {
+    let own = SpecHash::new("1:0a");
+    let request = Request { spec_hash: Some(own.clone()), ..samples::request() };
+    let spoils: [fn(&mut Advert); 8] = [
+        |advert| advert.class = ClassName::new("small"),
+        |advert| advert.vcpu = 64,
+        |advert| advert.memory_mib = 1,
+        |advert| advert.deadline = samples::at(0),
+        |advert| advert.spec_hash = Some(SpecHash::new("1:ff")),
+        |advert| advert.usage = Usage::Spot,
+        |advert| advert.instance_type = InstanceType::new("t3.nano"),
+        |advert| advert.trust = Some(TrustGroup::new("acme/other")),
+    ];
+    let unlike = spoils.map(|spoil| {
+        let mut advert = Advert { spec_hash: Some(own.clone()), ..samples::advert("i-1", 5) };
+        spoil(&mut advert);
+        advert
+    });
+    let mut scan = Scan::default();
+    assert_eq!(scan.confirm(unlike.to_vec(), &request, &LIMITS, samples::at(0)), []);
+    let codes: BTreeSet<&str> = scan.unfit().keys().copied().collect();
+    assert_eq!(codes, UNFIT.iter().map(|(code, _)| *code).collect());
 }
 
 /// The example on the page is what the program prints.

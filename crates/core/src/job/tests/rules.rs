@@ -124,7 +124,7 @@ fn what_passes_by_itself_is_remembered_once() {
     for second in 0..100 {
         let (at, not_before) = (at(200 + second), at(200 + second));
         let (worker, setback) = (worker(), Setback::Ceiling);
-        let notes = vec![StepAt { at, step: Step::NothingIdle }];
+        let notes = vec![StepAt { at, step: Step::NothingIdle { unfit: [].into() } }];
         let back = Event::SetBack { worker, setback, at, not_before, notes };
         job = after(&job, &[begun(200 + second), back]);
     }

@@ -42,7 +42,12 @@ fn early() -> Job {
 /// Everything that a row can remember.
 fn full() -> Job {
     let instance = held().instance;
-    let nothing = vec![noted(101, Step::Minted), noted(102, Step::NothingIdle)];
+    let unfit = [("trust-differs".to_owned(), 2)].into();
+    let nothing = vec![
+        noted(101, Step::Asked),
+        noted(101, Step::Minted),
+        noted(102, Step::NothingIdle { unfit }),
+    ];
     let launched = vec![
         noted(121, Step::Claimed { instance: instance.clone(), tier: crate::instance::Tier::Hot }),
         noted(122, Step::Launched { instance }),
