@@ -2,9 +2,10 @@
 //! `bullpen`: inputs arrive as variables, verbatim and never run; outputs come out. With `bullpen`
 //! itself, against a stand-in GitHub: machines come, run a job, and go back warm.
 //!
-//! act is a tool of the gate. It is found by `BULLPEN_ACT`, which the gate sets, or in the cache.
-//!
 //! Not here: whether the action has all inputs (beside the reader), or what the command does.
+
+#[path = "tools/act.rs"]
+mod tool;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +20,8 @@ use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use bullpen_github::stand_in::{Options, StandIn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tool::{act, variable};
 
-const MISSING: &str = "act is not there; `cargo xtask tools` installs it, once";
 const TOKEN: &str = "s3cr3t-runner-token";
 
 /// How long a workflow may take to get somewhere on a machine with better things to do.
@@ -45,26 +46,6 @@ const SHELL: &str = r#"#!/bin/bash
 set -o pipefail
 /bin/bash "$@" 2>&1 | tee -a "$STAGE/said"
 "#;
-
-#[expect(clippy::disallowed_methods, reason = "a test finds its tool as the gate would")]
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
-}
-
-fn act() -> PathBuf {
-    variable("BULLPEN_ACT").or_else(cached).filter(|path| path.exists()).expect(MISSING)
-}
-
-/// The one in the gate's cache; the last of several versions.
-fn cached() -> Option<PathBuf> {
-    let home = || Some(variable("HOME")?.join(".cache"));
-    let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");
-    let entries = std::fs::read_dir(tools).ok()?.flatten().map(|entry| entry.path());
-    let is_act = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("act-"))
-    };
-    entries.filter(is_act).max().map(|path| path.join("bin/act"))
-}
 
 fn run(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().expect("it starts");

@@ -9,4 +9,6 @@ mod program;
 mod runner;
 mod stage;
 mod stand_in;
+#[path = "../tools/act.rs"]
+mod tool;
 mod warm_up;

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bullpen_agent::runner::tree;
 use bullpen_core::mailbox::Secret;
 use bullpen_github::stand_in::Outage;
-use bullpen_github::stand_in::protocol::Conclusion;
+use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use rustix::process::Signal;
 
 use crate::program::{Program, until};
 use crate::stage::Forge;
+use crate::tool::act;
 
 const LISTENING: &str = "Z: Listening for Jobs\n";
 const GONE: &str = "The runner no longer exists on the server.";
@@ -117,6 +118,40 @@ async fn a_failing_job_fails_and_the_next_one_runs() {
     assert!(!runner.path("_work/went-on").exists());
     let next = forge.job("warm", "two", "true");
     assert_eq!(forge.over(next).await, Some(Conclusion::Success));
+}
+
+/// A job that is a workflow's: act reads the file, runs the one job of that name, and says how it
+/// went.
+#[tokio::test]
+async fn a_workflow_is_handed_to_act_and_its_result_comes_back() {
+    const WORKFLOW: &str = "\
+        {on: push, jobs: {\
+         good: {runs-on: warm, steps: [{run: 'echo $RUNNER_NAME > $MARKED'}]}, \
+         bad: {runs-on: warm, steps: [{run: exit 3}]}}}";
+    let (forge, runner) = (Forge::new().await, Runner::new());
+    let mut program = runner.listening(&forge).await;
+    let (home, marked) = (runner.path("home"), runner.path("marked"));
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let order = |name: &str| JobOrder {
+        repository: String::from("acme/app"),
+        labels: vec![String::from("warm")],
+        name: Some(name.to_owned()),
+        workflow: Some(String::from(WORKFLOW)),
+        env: [("BULLPEN_ACT", text(&act())), ("HOME", text(&home)), ("MARKED", text(&marked))]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        ..JobOrder::default()
+    };
+    let bad = forge.stand_in.submit(order("bad")).id;
+    assert_eq!(forge.over(bad).await, Some(Conclusion::Failure));
+    assert!(!marked.exists(), "only the job of that name is run");
+    let good = forge.stand_in.submit(order("good")).id;
+    let log = runner.path(&format!("_diag/Job_{good}.log"));
+    let conclusion = forge.over(good).await;
+    let log = fs::read_to_string(log).expect("act said something");
+    assert_eq!(conclusion, Some(Conclusion::Success), "{log}");
+    assert_eq!(fs::read_to_string(marked).expect("the step has run").trim(), "bp-1");
+    program.says("Z: Job good completed with result: Succeeded\n").await;
 }
 
 #[tokio::test]

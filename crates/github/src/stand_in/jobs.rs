@@ -27,7 +27,9 @@ impl Job {
             repository: self.order.repository.clone(),
             run_id: self.run,
             run_attempt: self.attempt,
+            labels: self.order.labels.clone(),
             script: self.order.script.clone(),
+            workflow: self.order.workflow.clone(),
             env: self.order.env.clone(),
         }
     }

@@ -15,6 +15,7 @@
 //!
 //! Not here: logs, artifacts, webhooks about anything else.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -204,6 +205,12 @@ impl StandIn {
     /// How many calls of GitHub's interface there have been, whatever they were answered.
     pub fn calls(&self) -> u64 {
         self.world.look(|state, _| state.calls)
+    }
+
+    /// How often each kind of call, such as `POST actions/runners/generate-jitconfig`, was answered
+    /// with each status. An outage's closed connections are in [`StandIn::calls`] only.
+    pub fn answers(&self) -> BTreeMap<(String, u16), u64> {
+        self.world.look(|state, _| state.answers.clone())
     }
 
     /// Waits until there have been so many calls.

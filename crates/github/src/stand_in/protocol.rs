@@ -116,9 +116,15 @@ pub struct JobMessage {
     pub run_id: u64,
     /// Its run's attempt.
     pub run_attempt: u32,
+    /// What it asked of a runner.
+    #[serde(default)]
+    pub labels: Vec<String>,
     /// A shell script; an empty one succeeds at once.
     pub script: String,
-    /// Variables that the script sees besides.
+    /// The workflow file that it is of; then it is run by `act`, and the script is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// Variables that it sees besides.
     pub env: BTreeMap<String, String>,
 }
 
@@ -181,7 +187,11 @@ pub struct JobOrder {
     /// The shell script it is; an empty one succeeds at once.
     #[serde(default)]
     pub script: String,
-    /// Variables that the script sees.
+    /// The text of a workflow file that has a job of this name, which `act` runs in the script's
+    /// place.
+    #[serde(default)]
+    pub workflow: Option<String>,
+    /// Variables that it sees.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Whether a gate holds it back until somebody approves.

@@ -51,6 +51,18 @@ pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Times
     reply
 }
 
+/// What kind of call it is: its method and its path, without whose it is and what is numbered.
+pub(super) fn kind(ask: &Ask) -> String {
+    let path = ask.segments();
+    let rest = match *path {
+        ["repos", _, _, ref rest @ ..] | ["orgs", _, ref rest @ ..] => rest,
+        ref all => all,
+    };
+    let place = |part: &&str| if part.parse::<u64>().is_ok() { "{id}" } else { *part }.to_owned();
+    let rest: Vec<String> = rest.iter().map(place).collect();
+    format!("{} {}", ask.method, rest.join("/"))
+}
+
 fn hour(now: Timestamp) -> i64 {
     now.as_millis().div_euclid(3_600_000)
 }

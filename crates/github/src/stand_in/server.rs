@@ -112,6 +112,7 @@ async fn github(ask: &Ask, world: &World) -> Result<Reply, Dropped> {
             None => rest::answer(ask, state, &world.options, now),
         }
     });
+    world.look(|state, _| *state.answers.entry((rest::kind(ask), reply.status)).or_default() += 1);
     kept(world)?;
     Ok(reply)
 }

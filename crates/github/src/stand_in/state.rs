@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<u64, Job>,
     /// Calls of GitHub's interface so far, whatever they were answered.
     pub(super) calls: u64,
+    /// By kind of call and status: how often that was answered.
+    pub(super) answers: BTreeMap<(String, u16), u64>,
     /// By bearer: the hour, and the calls in it.
     pub(super) used: BTreeMap<String, (i64, u64)>,
     /// By bearer: the points of the last minute, oldest first.

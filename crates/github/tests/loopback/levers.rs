@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ports::{Fault, Forge as _};
+use bullpen_core::ids::JobId;
+use bullpen_core::ports::{Fault, Forge as _, JobForge};
 use bullpen_github::limits::{CALL_TIMEOUT, METHOD_TIMEOUT};
 use bullpen_github::stand_in::{Outage, RateLimit};
 use futures_util::future::{Either, join, select};
@@ -185,4 +186,24 @@ async fn levers_are_pulled_over_http_as_well_and_reach_runners() {
     assert_eq!(world.rest("GET", "/orgs/acme/actions/runners", None).await.0, 429);
     let unknown = json!({"outrage": true});
     assert_eq!(world.ask("PUT", "/levers", "", Some(unknown)).await.0, 422);
+}
+
+#[tokio::test]
+async fn every_answer_is_counted_by_what_was_asked() {
+    let world = World::new().await;
+    let github = world.client("acme/app", pat());
+    github.credential(&spec("bp-1", true)).await.unwrap();
+    let job = world.job(&["x"]);
+    for repository in ["acme/app", "acme/other"] {
+        let id = JobId::new(job.id.to_string());
+        let _ = JobForge::job(&github, &repository.into(), &id).await;
+    }
+    let counted: Vec<_> = world.stand_in.answers().into_iter().collect();
+    let answered = |kind: &str, status: u16| ((kind.to_owned(), status), 1);
+    let expected = [
+        answered("GET actions/jobs/{id}", 200),
+        answered("GET actions/jobs/{id}", 404),
+        answered("POST actions/runners/generate-jitconfig", 201),
+    ];
+    assert_eq!(counted, expected);
 }

@@ -1,9 +1,10 @@
-//! One job as a process: its script in bash, in the work directory, in a process group of its own.
+//! One job as a process: its script in bash, or `act` with its workflow, in the work directory, in a
+//! process group of its own.
 //!
 //! Its output goes to a file under `_diag`, as the official program's does, so that a job cannot
 //! print what only the program may say.
 //!
-//! Not here: telling the server (`listen`).
+//! Not here: how `act` is told (`act`), telling the server (`listen`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,6 +19,7 @@ use futures_util::future::{Either, select};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
+use super::act;
 use super::files::Settings;
 use super::inputs::Inputs;
 use crate::stand_in::protocol::{Conclusion, JobMessage};
@@ -41,12 +43,12 @@ impl Running {
         let (work, diag) = (inputs.root.join(&settings.work), inputs.root.join("_diag"));
         fs::create_dir_all(&work)?;
         fs::create_dir_all(&diag)?;
-        let script = diag.join(format!("Job_{}.sh", job.job));
-        fs::write(&script, &job.script)?;
         let output = File::create(diag.join(format!("Job_{}.log", job.job)))?;
-        let child = Command::new("bash")
-            .arg("-e")
-            .arg(script)
+        let mut command = match &job.workflow {
+            Some(workflow) => act::command(workflow, job, &inputs.environment, &diag)?,
+            None => script(job, &diag)?,
+        };
+        let child = command
             .current_dir(&work)
             .env_clear()
             .envs(&inputs.environment)
@@ -92,6 +94,14 @@ impl Running {
             let _ = kill_process_group(group, signal);
         }
     }
+}
+
+fn script(job: &JobMessage, diag: &Path) -> io::Result<Command> {
+    let script = diag.join(format!("Job_{}.sh", job.job));
+    fs::write(&script, &job.script)?;
+    let mut command = Command::new("bash");
+    command.arg("-e").arg(script);
+    Ok(command)
 }
 
 /// What every job finds in its environment.

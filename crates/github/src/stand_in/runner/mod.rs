@@ -18,6 +18,7 @@ use std::pin::pin;
 
 use bullpen_core::ports::Clock;
 
+mod act;
 mod configure;
 mod console;
 mod files;
