@@ -1,0 +1,60 @@
+//! Processes that are asked to end, and the next one, which carries on.
+//!
+//! Not here: processes that are killed (`killed`).
+
+use bullpen_core::job::{Conclusion as Concluded, End};
+use bullpen_github::stand_in::protocol::Conclusion;
+use rustix::process::Signal;
+
+use crate::process::until;
+use crate::stage::{HASTY, Stage};
+
+/// Jobs run on while nobody serves, and whoever serves next gives their machines back.
+#[tokio::test]
+async fn jobs_outlive_the_service_and_the_next_one_settles_them() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let stage = Stage::with(HASTY).await;
+        let mut served = stage.serve().await;
+        let script = stage.gated("go");
+        let jobs: Vec<u64> = (0..3).map(|_| stage.job("bullpen/runner=small", &script)).collect();
+        for job in &jobs {
+            stage.started(*job).await;
+        }
+        stage.github.webhooks_sent().await;
+        assert!(!served.process.is_over());
+        served.process.signal(signal);
+        served.process.ends().await.exits(code);
+        // Nobody hears of it.
+        stage.open("go");
+        for job in &jobs {
+            assert_eq!(stage.over(*job).await.conclusion, Some(Conclusion::Success));
+        }
+        let unheard = stage.job("bullpen/runner=small", "true");
+        stage.github.webhooks_sent().await;
+        let _served = stage.serve().await;
+        stage.over(unheard).await;
+        for job in jobs.into_iter().chain([unheard]) {
+            assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+        }
+        stage.quiet().await;
+    }
+}
+
+/// Asked to end with everything half done: what is begun is finished or handed back, and the next
+/// process loses none of it.
+#[tokio::test]
+async fn what_is_half_done_is_finished_or_handed_back() {
+    let stage = Stage::with(HASTY).await;
+    let served = stage.serve().await;
+    let jobs: Vec<u64> = (0..8).map(|_| stage.job("bullpen/runner=small", "true")).collect();
+    until("first row", async || stage.row(jobs[0]).await).await;
+    served.process.signal(Signal::TERM);
+    let ran = served.process.ends().await;
+    ran.exits(143);
+    let _served = stage.serve().await;
+    for job in jobs {
+        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success), "{}", ran.talk);
+        assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+    }
+    stage.quiet().await;
+}

@@ -1,0 +1,36 @@
+//! Two thousand webhooks at once: every row is durable when its webhook was answered, and memory is
+//! bounded.
+//!
+//! Not here: how fast it is (the benchmark `webhooks`).
+
+use bullpen_core::ids::JobId;
+use bullpen_core::job::Job;
+use bullpen_core::ports::Ledger as _;
+
+use crate::process::within;
+use crate::stage::Stage;
+
+const JOBS: usize = 2_000;
+/// Generous: what a debug build takes with room to spare, and far from what would be kept if each
+/// webhook were.
+const PEAK_KIB_MAX: u64 = 256 * 1024;
+
+#[tokio::test]
+async fn two_thousand_webhooks_are_durable_when_they_are_answered() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let jobs: Vec<u64> = (0..JOBS)
+        .map(|number| stage.job(&format!("bullpen={number}/runner=small"), "true"))
+        .collect();
+    within("answers", stage.github.webhooks_sent()).await;
+    let peak = served.process.peak_kib();
+    served.kill().await;
+    assert_eq!(stage.github.webhook_answers(), [204; JOBS]);
+    let ledger = stage.ledger();
+    for job in jobs {
+        let row = ledger.row(&JobId::new(job.to_string())).await.expect("it is readable");
+        let row = row.unwrap_or_else(|| panic!("job {job} was answered and is lost"));
+        Job::decode(&row.body).expect("it is a job");
+    }
+    assert!(peak < PEAK_KIB_MAX, "{peak} KiB");
+}

@@ -1,0 +1,162 @@
+//! Jobs that are announced and served, one way or another.
+//!
+//! Not here: webhooks that do not come (`lost`), or processes that end (`drain`, `killed`).
+
+use std::collections::BTreeSet;
+
+use bullpen_core::job::{Conclusion as Concluded, End, Reason};
+use bullpen_github::stand_in::protocol::Conclusion;
+
+use crate::process::until;
+use crate::stage::{Stage, order};
+
+/// A burst with one label: every job runs, and a second burst takes the machines of the first.
+#[tokio::test]
+async fn a_burst_runs_and_the_next_one_takes_its_machines() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let mut machines = Vec::new();
+    for burst in ["one", "two"] {
+        let script = stage.gated(burst);
+        let jobs: Vec<u64> = (0..6).map(|_| stage.job("bullpen/runner=small", &script)).collect();
+        for job in &jobs {
+            stage.started(*job).await;
+        }
+        stage.open(burst);
+        let mut runners = BTreeSet::new();
+        for job in jobs {
+            let over = stage.over(job).await;
+            assert_eq!(over.conclusion, Some(Conclusion::Success));
+            assert!(runners.insert(over.runner), "a runner serves one job");
+            assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+        }
+        machines.push(stage.quiet().await);
+    }
+    assert_eq!((machines[0].len(), &machines[1]), (6, &machines[0]), "none was launched twice");
+}
+
+/// A class without reuse: one job, and the machine is gone.
+#[tokio::test]
+async fn without_reuse_a_machine_serves_one_job() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    for _ in 0..2 {
+        let job = stage.job("bullpen/runner=once", "true");
+        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+        assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+        assert_eq!(stage.quiet().await, BTreeSet::new());
+    }
+    assert_eq!(stage.machines().len(), 2);
+}
+
+/// A pool that keeps nothing passes its jobs on to a launch.
+#[tokio::test]
+async fn a_job_of_an_empty_pool_is_launched_for() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let job = stage.job("bullpen/pool=builders", "true");
+    assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+    stage.settled(job).await;
+    let row = stage.row(job).await.expect("it has a row");
+    assert!(row.overflowed, "{row:?}");
+}
+
+/// A pool that there is not: the author is told at once, with what to do, and nothing is launched.
+#[tokio::test]
+async fn an_unknown_pool_is_a_failure_that_its_author_sees() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let job = stage.job("bullpen/pool=bilders", "true");
+    let End::Failed(Reason::UnknownPool { pool, suggestions }) = stage.settled(job).await else {
+        panic!("{:?}", stage.row(job).await);
+    };
+    assert_eq!((pool.as_str(), &*suggestions), ("bilders", &["builders".to_owned()][..]));
+    let notices = stage.github.notices();
+    let [notice] = &notices[..] else { panic!("{notices:?}") };
+    assert!(notice.is_check && notice.outcome == "failure", "{notice:?}");
+    assert_eq!(notice.external_id, Some(job.to_string()));
+    assert!(
+        notice.text.contains("there is no pool `bilders`; did you mean builders?"),
+        "{notice:?}"
+    );
+    assert_eq!(stage.machines().len(), 0);
+}
+
+/// Jobs that speak to somebody else leave nothing at all.
+#[tokio::test]
+async fn a_job_of_others_is_none_of_ours() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let theirs = stage.job("ubuntu-latest", "true");
+    let elsewhere = stage.job("bullpen/runner=small/env=staging", "true");
+    let ours = stage.job("bullpen/runner=small", "true");
+    stage.over(ours).await;
+    for job in [theirs, elsewhere] {
+        assert_eq!(stage.row(job).await, None);
+        assert_eq!(stage.github.job(job).expect("it was queued").status, "queued");
+    }
+    assert_eq!(stage.github.webhook_answers()[..2], [204, 204]);
+}
+
+/// Cancelled while it runs, and while it waits for a machine that there is not.
+#[tokio::test]
+async fn a_cancelled_job_gives_its_machine_back() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let runs = stage.job("bullpen/runner=small", &stage.gated("never"));
+    stage.started(runs).await;
+    assert!(stage.github.cancel(runs));
+    assert_eq!(stage.over(runs).await.conclusion, Some(Conclusion::Cancelled));
+    assert_eq!(stage.settled(runs).await, End::Cancelled);
+    stage.quiet().await;
+    // Nothing has so many processors.
+    let waits = stage.job("bullpen/cpu=96/family=c6i", "true");
+    until("row", async || stage.row(waits).await.filter(|row| row.attempts > 0)).await;
+    assert!(stage.github.cancel(waits));
+    assert_eq!(stage.settled(waits).await, End::Cancelled);
+    stage.quiet().await;
+}
+
+/// GitHub gives a runner to whichever job comes first. The job that the runner was made for gets
+/// another, and both rows say which machine ran what.
+#[tokio::test]
+async fn a_stolen_runner_costs_nobody_a_job() {
+    // Nobody asks GitHub for what no webhook said.
+    let stage = Stage::with(&[("find", "10m")]).await;
+    let _served = stage.serve().await;
+    stage.github.pull(|levers| levers.webhooks.lose = 1);
+    let thief = stage.job("bullpen/runner=small", "true");
+    let robbed = stage.job("bullpen/runner=small", "true");
+    let runner = stage.over(thief).await.runner.expect("it had one");
+    assert_eq!(runner, format!("bullpen-{robbed}-0"));
+    let own = stage.over(robbed).await.runner.expect("it had one");
+    assert_ne!(own, runner);
+    for job in [thief, robbed] {
+        assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+    }
+    stage.quiet().await;
+}
+
+/// Every webhook twice, and the last first: one run, one machine.
+#[tokio::test]
+async fn doubled_and_reversed_webhooks_change_nothing() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    stage.github.pull(|levers| {
+        levers.webhooks.double = true;
+        levers.webhooks.newest_first = true;
+    });
+    let ran = stage.path("ran");
+    let jobs: Vec<u64> = (0..4)
+        .map(|number| {
+            let label = format!("bullpen={number}/runner=small");
+            stage.github.submit(order(&label, &format!("echo x >> {}", ran.display()))).id
+        })
+        .collect();
+    for job in jobs {
+        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+        assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+    }
+    assert_eq!(std::fs::read_to_string(ran).expect("they ran").lines().count(), 4);
+    stage.quiet().await;
+}

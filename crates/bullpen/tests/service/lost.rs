@@ -1,0 +1,86 @@
+//! Webhooks that do not come: never sent, not answered, or signed by somebody who is being replaced.
+//!
+//! Not here: webhooks that are wrong (`door`).
+
+use bullpen_core::job::{Conclusion as Concluded, End};
+use bullpen_core::mailbox::Secret;
+use bullpen_github::stand_in::Hook;
+
+use crate::process::until;
+use crate::stage::{HASTY, SECRET, Stage};
+
+fn success() -> End {
+    End::Completed(Concluded::new("success"))
+}
+
+/// GitHub says nothing of it, ever: the job is found by asking.
+#[tokio::test]
+async fn a_job_that_no_webhook_announced_is_found() {
+    let stage = Stage::with(HASTY).await;
+    let _served = stage.serve().await;
+    stage.github.pull(|levers| levers.webhooks.lose = u32::MAX);
+    let job = stage.job("bullpen/runner=small", "true");
+    stage.over(job).await;
+    assert_eq!(stage.settled(job).await, success());
+    assert_eq!(stage.github.webhook_answers(), [0; 0], "nothing was ever said");
+    stage.quiet().await;
+}
+
+/// Only the end reaches nobody: it is asked for again, and the machine comes back.
+#[tokio::test]
+async fn a_job_whose_end_reached_nobody_gives_its_machine_back() {
+    let stage = Stage::new().await;
+    let served = stage.serve().await;
+    let job = stage.job("bullpen/runner=small", &stage.gated("go"));
+    stage.started(job).await;
+    stage.github.webhooks_sent().await;
+    let nowhere = Hook { url: String::from("http://127.0.0.1:9/"), secret: Secret::new(SECRET) };
+    stage.github.hook(nowhere).expect("it is on loopback");
+    stage.open("go");
+    stage.over(job).await;
+    stage.github.webhooks_sent().await;
+    assert_eq!(stage.github.webhook_answers().last(), Some(&502));
+    stage.hook(&served, SECRET);
+    assert_eq!(stage.settled(job).await, success());
+    stage.quiet().await;
+}
+
+/// Nobody listened: once somebody does, GitHub is asked to send it again.
+#[tokio::test]
+async fn what_was_sent_to_nobody_is_sent_again() {
+    let stage = Stage::new().await;
+    stage.serve().await.kill().await;
+    let job = stage.job("bullpen/runner=small", "true");
+    stage.github.webhooks_sent().await;
+    assert_eq!(stage.github.webhook_answers(), [502]);
+    let _served = stage.serve().await;
+    stage.over(job).await;
+    assert_eq!(stage.settled(job).await, success());
+    until("redelivery", async || {
+        let redelivered = |((kind, status), _): &((String, u16), u64)| {
+            kind == "POST app/hook/deliveries/{id}/attempts" && *status == 202
+        };
+        stage.github.answers().into_iter().find(redelivered)
+    })
+    .await;
+    stage.quiet().await;
+}
+
+/// A secret is being replaced: what is signed with the old one is still believed.
+#[tokio::test]
+async fn the_previous_secret_is_good_for_as_long_as_it_is_there() {
+    let mut stage = Stage::with(&[("find", "10m")]).await;
+    stage.environment.insert("BULLPEN_WEBHOOK_SECRET".into(), "the new one".into());
+    stage.environment.insert("BULLPEN_WEBHOOK_SECRET_PREVIOUS".into(), SECRET.into());
+    let served = stage.serve().await;
+    for secret in [SECRET, "the new one"] {
+        stage.hook(&served, secret);
+        let job = stage.job("bullpen/runner=small", "true");
+        stage.over(job).await;
+        assert_eq!(stage.settled(job).await, success());
+    }
+    stage.hook(&served, "neither");
+    stage.job("bullpen/runner=small", "true");
+    stage.github.webhooks_sent().await;
+    assert_eq!(stage.github.webhook_answers().last(), Some(&401));
+}

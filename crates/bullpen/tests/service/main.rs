@@ -1,0 +1,20 @@
+//! The service, end to end: `bullpen serve` as a process, told by signed webhooks over HTTP from a
+//! stand-in GitHub, with agents, runners and jobs as processes. Every wait is for something that
+//! happens.
+//!
+//! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`), or
+//! the door's and the client's own rules (`bullpen-github`).
+
+mod crowd;
+mod door;
+mod drain;
+mod flood;
+mod jobs;
+mod killed;
+mod lost;
+mod process;
+mod stage;
+#[path = "../tools/act.rs"]
+mod tool;
+mod wire;
+mod workflow;

@@ -1,0 +1,157 @@
+//! One process of the built command, ended with its test, and waiting for what happens.
+//!
+//! Not here: the world it runs in (`stage`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bullpen_core::ports::Clock as _;
+use bullpen_embedded::system::SystemClock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// How long anything that a test waits for may take on a machine with better things to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until there is something to find.
+pub(crate) async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
+    let clock = SystemClock::new();
+    while clock.monotonic() < PATIENCE {
+        if let Some(found) = find().await {
+            return found;
+        }
+        clock.sleep(LOOK).await;
+    }
+    panic!("no {what} within {PATIENCE:?}");
+}
+
+/// Waits for something that comes by itself.
+pub(crate) async fn within<T>(what: &str, comes: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(PATIENCE, comes).await;
+    came.unwrap_or_else(|_| panic!("no {what} within {PATIENCE:?}"))
+}
+
+/// Lets some time pass: only ever to sample moments, never to wait for something.
+pub(crate) async fn pass(time: Duration) {
+    SystemClock::new().sleep(time).await;
+}
+
+/// A running command, with its output in files. It ends with its test.
+pub(crate) struct Process {
+    child: Child,
+    line: String,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Process {
+    /// Starts the command with these words between white space; its output goes beside `output`.
+    pub(crate) fn start(line: &str, environment: &BTreeMap<String, String>, output: &Path) -> Self {
+        let (stdout, stderr) = (output.with_extension("out"), output.with_extension("err"));
+        let file = |path: &Path| File::create(path).expect("the output can be written");
+        let child = Command::new(env!("CARGO_BIN_EXE_bullpen"))
+            .args(line.split_whitespace())
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::null())
+            .stdout(file(&stdout))
+            .stderr(file(&stderr))
+            .spawn()
+            .expect("the command runs");
+        Self { child, line: line.to_owned(), stdout, stderr }
+    }
+
+    /// What it has said to people so far.
+    pub(crate) fn talk(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// The first line of its data, once that is whole.
+    pub(crate) async fn first_line(&mut self) -> String {
+        let what = format!("word of {}", self.line);
+        until(&what, async || {
+            let data = fs::read_to_string(&self.stdout).unwrap_or_default();
+            let line = data.split_once('\n').map(|(line, _)| line.to_owned());
+            let over = self.child.try_wait().expect("it is our child");
+            assert!(line.is_some() || over.is_none(), "{} ended: {}", self.line, self.talk());
+            line
+        })
+        .await
+    }
+
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        // One that has ended, and was not waited for, takes it and does nothing.
+        kill_process(self.pid(), signal).expect("it is ours");
+    }
+
+    fn pid(&self) -> Pid {
+        let pid = i32::try_from(self.child.id()).expect("process ids are small");
+        Pid::from_raw(pid).expect("it is not zero")
+    }
+
+    /// The most memory it ever had, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|text| text.parse().ok()).expect("it has memory")
+    }
+
+    pub(crate) async fn ends(mut self) -> Ran {
+        let what = format!("end of {}", self.line);
+        let status = until(&what, async || self.child.try_wait().expect("it is our child")).await;
+        self.ran(status.code())
+    }
+
+    /// Without a runtime, for the very end.
+    pub(crate) fn ends_blocking(mut self) -> Ran {
+        let status = self.child.wait().expect("it is our child");
+        self.ran(status.code())
+    }
+
+    fn ran(&self, code: Option<i32>) -> Ran {
+        let data = fs::read_to_string(&self.stdout).expect("its output is there");
+        Ran { line: self.line.clone(), code, data, talk: self.talk() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    line: String,
+    /// None if a signal ended it.
+    pub(crate) code: Option<i32>,
+    data: String,
+    pub(crate) talk: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn exits(&self, code: i32) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        self.exits(0);
+        serde_json::from_str(&self.data)
+            .unwrap_or_else(|_| panic!("no JSON of {}: {self:#?}", self.line))
+    }
+}

@@ -1,0 +1,349 @@
+//! The world of a test: a state directory, a GitHub that sends signed webhooks, and the service as
+//! a process of its own.
+//!
+//! Machines, agents and jobs are real processes. Whatever a test leaves behind is destroyed with its
+//! world, and a process that is left after that fails the test.
+//!
+//! Not here: any case.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bullpen_agent::runner::tree::{self, Identity};
+use bullpen_core::ids::JobId;
+use bullpen_core::instance::State;
+use bullpen_core::job::{End, Job, Life};
+use bullpen_core::mailbox::Secret;
+use bullpen_core::ports::Ledger as _;
+use bullpen_embedded::SqliteLedger;
+use bullpen_embedded::system::SystemClock;
+use bullpen_github::AppKey;
+use bullpen_github::stand_in::protocol::{JobOrder, JobView};
+use bullpen_github::stand_in::{Hook, KnownApp, Options, StandIn};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, Ran, until, within};
+use crate::wire::{self, Answer};
+
+pub(crate) const SECRET: &str = "it is a secret";
+pub(crate) const REPOSITORY: &str = "acme/app";
+const APP_ID: &str = "4711";
+const APP_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
+
+/// One class whose machines are reused, one whose are not, and a pool that keeps nothing.
+const CONFIG: &str = "\
+runners:
+  small: {cpu: 2, ram: 4, family: c6i}
+  once: {cpu: 2, ram: 4, family: c6i}
+pools:
+  builders:
+    runner: small
+    schedule: [{name: default, hot: 0, stopped: 0}]
+x-bullpen:
+  runners:
+    small: {reuse: {max-uses: 1000}}
+";
+
+/// Checks that only a broken product fails, however busy the host is; and a service that looks
+/// often, because nobody here has a minute.
+const PATIENT: &[(&str, &str)] = &[
+    ("assignment-acknowledged", "60s"),
+    ("registration", "60s"),
+    ("fleet-validation", "140s"),
+    ("heartbeat-stale", "60s"),
+    ("sweep", "1s"),
+    ("row-look-again", "3s"),
+    ("find", "1s"),
+    ("upkeep", "2s"),
+    ("uses-max", "1000"),
+];
+
+/// The same for worlds that wait for somebody's time to be up: what a killed process had in hand is
+/// let go of within half a minute.
+pub(crate) const HASTY: &[(&str, &str)] = &[
+    ("row-lease", "9s"),
+    ("row-lease-renew", "3s"),
+    ("drain", "6s"),
+    ("claim-lease", "17s"),
+    ("claim-renew", "2s"),
+    ("assignment-acknowledged", "8s"),
+    ("registration", "8s"),
+    ("fleet-validation", "17s"),
+    ("warm-up", "18s"),
+    ("release-acknowledgement", "8s"),
+    ("reconcile-grace", "1s"),
+    ("clock-skew", "1s"),
+];
+
+/// A world.
+pub(crate) struct Stage {
+    place: TempDir,
+    pub(crate) github: StandIn,
+    pub(crate) environment: BTreeMap<String, String>,
+    calls: Cell<u32>,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// With these limits in its `bullpen.toml`.
+    pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
+        let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
+        let address = "127.0.0.1:0".parse().expect("it is an address");
+        let github = StandIn::start(address, options(), Arc::new(SystemClock::new())).await;
+        let github = github.expect("some port is free");
+        let path = |name: &str| place.path().join(name).display().to_string();
+        let environment = BTreeMap::from(
+            [
+                ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+                ("HOME", path("home")),
+                ("BULLPEN_STATE", path("state")),
+                ("BULLPEN_WEBHOOK_SECRET", SECRET.to_owned()),
+                ("BULLPEN_LOG", "info".to_owned()),
+                ("INPUT_STACK", path("bullpen.toml")),
+                ("INPUT_CONFIG", path("runs-on.yml")),
+                ("INPUT_APP_ID", APP_ID.to_owned()),
+                ("INPUT_APP_KEY", APP_KEY.to_owned()),
+                ("GITHUB_API_URL", github.url()),
+                ("GITHUB_REPOSITORY", REPOSITORY.to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        let stage = Self { place, github, environment, calls: Cell::new(0) };
+        fs::write(stage.path("runs-on.yml"), CONFIG).expect("it can be written");
+        stage.limit(limits);
+        stage
+    }
+
+    fn limit(&self, limits: &[(&str, &str)]) {
+        let mut all: BTreeMap<&str, &str> = PATIENT.iter().copied().collect();
+        all.extend(limits.iter().copied());
+        let quoted = |value: &str| match value.parse::<u32>() {
+            Ok(number) => number.to_string(),
+            Err(_) => format!("{value:?}"),
+        };
+        let lines: Vec<String> =
+            all.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect();
+        let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\n";
+        let text = format!("{fleet}[limits]\n{}", lines.concat());
+        fs::write(self.path("bullpen.toml"), text).expect("it can be written");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// A command of this world, its words between white space.
+    pub(crate) fn bullpen(&self, line: &str) -> Process {
+        let number = self.calls.get() + 1;
+        self.calls.set(number);
+        Process::start(line, &self.environment, &self.path(&format!("call-{number}")))
+    }
+
+    pub(crate) async fn run(&self, line: &str) -> Ran {
+        self.bullpen(line).ends().await
+    }
+
+    /// The service, from here on told of everything.
+    pub(crate) async fn serve(&self) -> Served {
+        self.serve_with("").await
+    }
+
+    /// The same with more words.
+    pub(crate) async fn serve_with(&self, more: &str) -> Served {
+        let line = format!("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0 {more}");
+        let mut process = self.bullpen(&line);
+        let told: Value =
+            serde_json::from_str(&process.first_line().await).expect("it says where it listens");
+        let url = |key: &str| told[key].as_str().expect("an address").to_owned();
+        let served = Served { process, webhook: url("webhook"), admin: url("admin") };
+        self.hook(&served, SECRET);
+        served
+    }
+
+    /// GitHub signs with this from now on.
+    pub(crate) fn hook(&self, served: &Served, secret: &str) {
+        let hook = Hook { url: served.webhook.clone(), secret: Secret::new(secret) };
+        self.github.hook(hook).expect("it is on loopback");
+    }
+
+    /// Queues a job of this label.
+    pub(crate) fn job(&self, label: &str, script: &str) -> u64 {
+        self.github.submit(order(label, script)).id
+    }
+
+    /// Waits until GitHub says that a job is over.
+    pub(crate) async fn over(&self, job: u64) -> JobView {
+        within(&format!("end of job {job}"), self.github.over(job)).await
+    }
+
+    /// Waits until GitHub says that a job has begun.
+    pub(crate) async fn started(&self, job: u64) -> JobView {
+        within(&format!("start of job {job}"), self.github.started(job)).await
+    }
+
+    /// The ledger, as anybody may read it beside the service.
+    pub(crate) fn ledger(&self) -> SqliteLedger<SystemClock> {
+        let path = self.state().join("ledger.db");
+        SqliteLedger::open(&path, Arc::new(SystemClock::new())).expect("it is there")
+    }
+
+    /// A job's row.
+    pub(crate) async fn row(&self, job: u64) -> Option<Job> {
+        let row = self.ledger().row(&JobId::new(job.to_string())).await.expect("it is readable");
+        row.map(|row| Job::decode(&row.body).expect("it is a job"))
+    }
+
+    /// Waits until nothing is left to do about a job; says how it ended by its row.
+    pub(crate) async fn settled(&self, job: u64) -> End {
+        until(&format!("settled row of job {job}"), async || {
+            match self.row(job).await.map(|row| row.life) {
+                Some(Life::Ended { end, debts, .. }) if debts.is_settled() => Some(end),
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn status(&self) -> Value {
+        self.run("status --json").await.json()
+    }
+
+    /// Waits until nobody owns anything and every machine that is left is idle; then looks whether
+    /// anything is amiss. Returns the idle ones.
+    pub(crate) async fn quiet(&self) -> BTreeSet<String> {
+        let idle = until("quiet world", async || {
+            // A look at the ledger costs less than a command.
+            if !self.nobody_owns_anything().await {
+                return None;
+            }
+            idle_only(&self.status().await)
+        })
+        .await;
+        for machine in self.machines() {
+            let name = machine.file_name().expect("it has a name").to_string_lossy().into_owned();
+            let left = processes_under(&machine);
+            assert!(idle.contains(&name) || left.is_empty(), "{name} is an orphan: {left:?}");
+            assert!(!idle.contains(&name) || !left.is_empty(), "{name} is a ghost");
+        }
+        self.run("ledger verify").await.exits(0);
+        idle
+    }
+
+    async fn nobody_owns_anything(&self) -> bool {
+        let ledger = self.ledger();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = ledger.live(cursor.as_deref()).await.expect("it is readable");
+            if page.items.iter().any(|record| !matches!(record.state, State::Idle { .. })) {
+                return false;
+            }
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return true,
+            }
+        }
+    }
+
+    /// Every machine's directory.
+    pub(crate) fn machines(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.state().join("machines")) else { return Vec::new() };
+        let paths = entries.flatten().map(|entry| entry.path());
+        paths.filter(|path| path.join("machine.json").exists()).collect()
+    }
+
+    /// A script that notes that it runs, and goes on once `gate` is there.
+    pub(crate) fn gated(&self, gate: &str) -> String {
+        let (ran, gate) = (self.path("ran"), self.path(gate));
+        let note = format!("echo \"$RUNNER_NAME\" >> {}", ran.display());
+        format!("{note}\nuntil [ -e {} ]; do sleep 0.05; done\n", gate.display())
+    }
+
+    pub(crate) fn open(&self, gate: &str) {
+        fs::write(self.path(gate), "").expect("it can be written");
+    }
+}
+
+fn options() -> Options {
+    let pem = fs::read_to_string(APP_KEY).expect("the fixture is there");
+    let public_key = AppKey::from_pem(&pem).expect("it is a key").public_key();
+    let installations = BTreeMap::from([(7, "acme".to_owned())]);
+    let app = KnownApp { id: APP_ID.to_owned(), public_key, installations };
+    Options { app: Some(app), ..Options::default() }
+}
+
+/// A job of this label.
+pub(crate) fn order(label: &str, script: &str) -> JobOrder {
+    JobOrder {
+        repository: REPOSITORY.to_owned(),
+        labels: vec![label.to_owned()],
+        script: script.to_owned(),
+        ..JobOrder::default()
+    }
+}
+
+/// The idle machines, if there are no others.
+fn idle_only(status: &Value) -> Option<BTreeSet<String>> {
+    let all = status["instances"].as_array().expect("a list");
+    let is_idle = |one: &Value| one["state"] == "idle" && one["machine"] == "running";
+    let quiet = status["unrecorded"] == Value::Array(Vec::new()) && all.iter().all(is_idle);
+    let id = |one: &Value| one["id"].as_str().expect("an id").to_owned();
+    quiet.then(|| all.iter().map(id).collect())
+}
+
+/// Everything that runs on the machines of this directory.
+fn processes_under(machines: &std::path::Path) -> Vec<Identity> {
+    let Ok(machines) = machines.canonicalize() else { return Vec::new() };
+    let mark = machines.to_str().expect("it is text").to_owned();
+    tree::under(&BTreeSet::from([mark])).expect("this is Linux")
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let machines = self.state().join("machines");
+        let mark = machines.canonicalize().unwrap_or(machines).display().to_string();
+        // GitHub is served by this very thread, so it is left alone.
+        self.environment.remove("INPUT_APP_ID");
+        self.environment.remove("INPUT_APP_KEY");
+        let destroyed = self.bullpen("destroy --yes").ends_blocking();
+        let left = tree::under(&BTreeSet::from([mark])).expect("this is Linux");
+        for one in &left {
+            let _ = one.kill();
+        }
+        if !std::thread::panicking() {
+            destroyed.exits(0);
+            assert!(left.is_empty(), "left behind: {left:?}");
+        }
+    }
+}
+
+/// The service as a process.
+pub(crate) struct Served {
+    pub(crate) process: Process,
+    pub(crate) webhook: String,
+    pub(crate) admin: String,
+}
+
+impl Served {
+    /// A question to the admin listener.
+    pub(crate) async fn ask(&self, path: &str) -> Answer {
+        wire::get(&format!("{}{path}", self.admin)).await
+    }
+
+    /// Dies at once, and is seen to be dead.
+    pub(crate) async fn kill(self) {
+        self.process.signal(Signal::KILL);
+        self.process.ends().await;
+    }
+}

@@ -1,0 +1,117 @@
+//! HTTP by hand: what no well-behaved client would send has to be sent too.
+//!
+//! Not here: what is sent.
+
+use std::io;
+use std::net::SocketAddr;
+
+use bullpen_core::mailbox::Secret;
+use bullpen_github::webhook::sign;
+use tokio::net::TcpStream;
+
+/// What was answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// The address and path of `http://ADDRESS/PATH`.
+pub(crate) fn place(url: &str) -> (SocketAddr, String) {
+    let rest = url.strip_prefix("http://").expect("plain http");
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+    (address.parse().expect("an address"), format!("/{path}"))
+}
+
+pub(crate) async fn get(url: &str) -> Answer {
+    let (address, path) = place(url);
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    talk(address, head.as_bytes(), b"").await
+}
+
+/// A webhook as its headers and its body, not sent yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Webhook {
+    headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Webhook {
+    /// Nothing but a body of this event.
+    pub(crate) fn new(event: &str, body: impl Into<Vec<u8>>) -> Self {
+        let body = body.into();
+        let headers = vec![
+            ("content-type", String::from("application/json")),
+            ("x-github-event", event.to_owned()),
+            ("content-length", body.len().to_string()),
+        ];
+        Self { headers, body }
+    }
+
+    pub(crate) fn header(self, name: &'static str, value: &str) -> Self {
+        let mut without = self.without(name);
+        without.headers.push((name, value.to_owned()));
+        without
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self
+    }
+
+    pub(crate) fn signed(self, secret: &str) -> Self {
+        let signature = sign(&Secret::new(secret), &self.body);
+        self.header("x-hub-signature-256", &signature)
+    }
+
+    pub(crate) async fn send(&self, url: &str) -> Answer {
+        let (address, path) = place(url);
+        let headers = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let headers: String = headers.collect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"
+        );
+        talk(address, head.as_bytes(), &self.body).await
+    }
+}
+
+async fn talk(address: SocketAddr, head: &[u8], body: &[u8]) -> Answer {
+    let stream = TcpStream::connect(address).await.expect("somebody listens");
+    // Whoever refuses by the headers alone may not listen to the body.
+    let written = match write(&stream, head).await {
+        Ok(()) => write(&stream, body).await,
+        failed => failed,
+    };
+    let answer = read(&stream).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no status in {text:?}, {written:?}"));
+    Answer { status, body: body.to_owned() }
+}
+
+async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Everything up to the end, or to where the connection was cut.
+async fn read(stream: &TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut part = [0; 4096];
+    while stream.readable().await.is_ok() {
+        match stream.try_read(&mut part) {
+            Ok(count) if count > 0 => all.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    all
+}

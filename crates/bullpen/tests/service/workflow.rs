@@ -1,0 +1,63 @@
+//! A real workflow from a webhook to its conclusion: GitHub's label, our machine, and `act`, which
+//! reads the workflow file and runs its steps.
+//!
+//! Not here: jobs that are scripts (`jobs`).
+
+use std::fs;
+
+use bullpen_core::job::{Conclusion as Concluded, End};
+use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
+
+use crate::stage::{REPOSITORY, Stage};
+use crate::tool::act;
+
+/// Two jobs, of which one is asked for at a time; a step's output is the next one's input.
+const WORKFLOW: &str = r#"
+on: push
+jobs:
+  build:
+    runs-on: [bullpen, runner=small]
+    steps:
+      - id: first
+        run: echo "word=hello of $RUNNER_NAME" >> "$GITHUB_OUTPUT"
+      - run: echo "${{ steps.first.outputs.word }}" > "$STAGE/said"
+  fail:
+    runs-on: [bullpen, runner=small]
+    steps:
+      - run: exit 3
+      - run: touch "$STAGE/went-on"
+"#;
+
+fn order(stage: &Stage, name: &str) -> JobOrder {
+    let directory = stage.path("").display().to_string();
+    let act = act().display().to_string();
+    JobOrder {
+        repository: REPOSITORY.to_owned(),
+        labels: ["bullpen", "runner=small"].map(str::to_owned).to_vec(),
+        name: Some(name.to_owned()),
+        workflow: Some(WORKFLOW.to_owned()),
+        env: [("STAGE", directory), ("BULLPEN_ACT", act)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        ..JobOrder::default()
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_is_run_by_act_and_its_result_is_the_jobs() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let good = stage.github.submit(order(&stage, "build")).id;
+    let over = stage.over(good).await;
+    assert_eq!(over.conclusion, Some(Conclusion::Success));
+    assert_eq!(stage.settled(good).await, End::Completed(Concluded::new("success")));
+    let runner = over.runner.expect("it had one");
+    let said = fs::read_to_string(stage.path("said")).expect("the steps ran");
+    assert_eq!(said.trim(), format!("hello of {runner}"));
+
+    let bad = stage.github.submit(order(&stage, "fail")).id;
+    assert_eq!(stage.over(bad).await.conclusion, Some(Conclusion::Failure));
+    assert_eq!(stage.settled(bad).await, End::Completed(Concluded::new("failure")));
+    assert!(!stage.path("went-on").exists(), "a step that fails ends its job");
+    assert_eq!(stage.quiet().await.len(), 1, "one machine served both");
+}
