@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::config::{Config, Stack as StackFile};
+use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
 use bullpen_engine::Stack;
@@ -167,8 +168,9 @@ impl Errand for Serving<'_> {
         true
     }
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = Door>>(self, mut house: House<P>) -> Self::Outcome {
         let Self { opening, mut signals } = self;
+        bound(&mut house.stack.ceilings, opening.file);
         let told: Cell<Option<Ending>> = Cell::new(None);
         let (stop, mut stopped) = watch::channel(false);
         let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -186,6 +188,14 @@ impl Errand for Serving<'_> {
             () = listening => {}
         }
         Ok(told.get().map_or(Exit::Done, Ending::exit))
+    }
+}
+
+/// A host has room for so many machines and no more. Jobs wait under a ceiling until one is free,
+/// where a cloud without room would be asked again a few times and then given up.
+fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile) {
+    if !ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack) {
+        ceilings.push(Ceiling { scope: Scope::Stack, max: file.process_fleet.capacity });
     }
 }
 

@@ -27,6 +27,9 @@ use crate::transition;
 /// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
 /// the next look goes on.
 const SEE_THROUGH: Duration = Duration::from_secs(20);
+/// How long a machine waits, idle in all but name, for GitHub's word on whose code ran there. Less
+/// than it would be kept idle for.
+const ORIGIN_WITHIN: Duration = Duration::from_secs(5 * 60);
 /// How a job ended that GitHub does not know any more.
 const VANISHED: &str = "vanished";
 
@@ -239,7 +242,7 @@ async fn ends_with<P: Ports, J: JobForge>(
     };
     let after = match decided {
         Some(after) => after,
-        None => after_job(origin(service, job).await),
+        None => after_job(origin(service, job).await?),
     };
     if let AfterJob::End(why) = after {
         return Ok(Some(why));
@@ -251,7 +254,12 @@ async fn ends_with<P: Ports, J: JobForge>(
     Ok(None)
 }
 
-async fn origin<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job) -> Origin {
+/// Whose code ran in a job. A machine that is as good as idle is worth waiting for GitHub's word on
+/// it, for a while.
+async fn origin<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<Origin, Fault> {
     let (stack, about) = (service.stack, &job.known.about);
     let known = service.recall().is_from_fork(&about.repository, &about.run);
     let fork = match known {
@@ -262,9 +270,18 @@ async fn origin<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job) -
                 .await
         }
     };
-    let Ok(fork) = fork else { return Origin::Unknown };
-    service.recall().came_from(&about.repository, &about.run, fork);
-    if fork { Origin::Fork } else { Origin::Own }
+    match (fork, &job.life) {
+        (Ok(fork), _) => {
+            service.recall().came_from(&about.repository, &about.run, fork);
+            Ok(if fork { Origin::Fork } else { Origin::Own })
+        }
+        (Err(fault), Life::Ended { at, .. })
+            if fault.is_transient() && stack.now().since(*at) < ORIGIN_WITHIN =>
+        {
+            Err(fault)
+        }
+        (Err(_), _) => Ok(Origin::Unknown),
+    }
 }
 
 /// Takes back what a job holds that wants nothing any more. A job that somebody else works on keeps
