@@ -28,6 +28,8 @@ use crate::patience::patiently;
 const HIDDEN_MAX: Duration = Duration::from_secs(10 * 60 * 60);
 /// How long a message is hidden whose lane's turns are all taken.
 const TURNS_TAKEN: Duration = Duration::from_secs(2);
+/// How long a worker of this process may take to let go of a row that it has put down.
+const LET_GO: Duration = Duration::from_millis(500);
 /// How many rows are lost to other processes before a message is put off.
 const RACES_MAX: u32 = 5;
 /// How many messages one worker has in hand: more than a burst of one repository may take up
@@ -329,11 +331,16 @@ async fn ready_of<P: Ports, J: JobForge>(
             patiently(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref())).await?;
         for row in &page.items {
             let Life::Waiting { not_before, .. } = Seen::of(row)?.job.life else { continue };
-            if not_before > stack.now() {
-                *soonest = Some(soonest.map_or(not_before, |soonest| soonest.min(not_before)));
-            } else if !service.under_way().contains(&row.job) {
+            let later = if not_before > stack.now() {
+                not_before
+            } else if service.under_way().contains(&row.job) {
+                // It was just taken up, or just put down: whoever put it down sent this message.
+                stack.now().after(LET_GO)
+            } else {
                 ready.push(row.job.clone());
-            }
+                continue;
+            };
+            *soonest = Some(soonest.map_or(later, |soonest| soonest.min(later)));
         }
         match page.next {
             Some(next) if ready.len() < MESSAGES_PER_CALL_MAX => cursor = Some(next),
