@@ -44,7 +44,10 @@ pub async fn attend<P: Ports, J: JobForge>(
             Ok(exchanged)
         }
         Life::Assigned { held, .. } if seen.job.known.phase() == Phase::Queued => {
-            tend(service, &seen, held).await
+            // The next look at it comes by itself. A message that waited here would keep back the one
+            // that says the job is over.
+            let _ = tend(service, &seen, held).await?;
+            Ok(Attended::Done)
         }
         Life::Dormant | Life::Assigned { .. } | Life::Elsewhere => {
             ends::is_queued(service, &seen.job).await?;
