@@ -1,26 +1,25 @@
 //! The only place that prints: data to stdout, talk to stderr.
 //!
+//! A reader that has gone, as `head` does, is no failure of ours: what it would have read is dropped.
+//!
 //! Not here: what is said.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this module is how the rest prints"
-)]
+
+use std::io::{self, Write as _};
 
 /// A line of data.
 pub(crate) fn data(line: &str) {
-    println!("{line}");
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// A line of talk.
 pub(crate) fn talk(line: &str) {
-    eprintln!("{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// An error in one line, and after a blank line what to do about it.
 pub(crate) fn error(what: &str, hint: Option<&str>) {
-    eprintln!("error: {what}");
+    talk(&format!("error: {what}"));
     if let Some(hint) = hint {
-        eprintln!("\nhint: {hint}");
+        talk(&format!("\nhint: {hint}"));
     }
 }

@@ -165,7 +165,7 @@ async fn deal<'t, P: Ports, J: JobForge>(
     messages: Vec<Message>,
     tasks: &mut Vec<Task<'t>>,
 ) {
-    let waiting = match waiting(service, lane).await {
+    let waiting = match waiting(service, reach, lane).await {
         Ok(waiting) => waiting,
         Err(fault) => {
             for message in messages {
@@ -239,7 +239,7 @@ async fn serve<P: Ports, J: JobForge>(
         }
         // The turn ends before the next one begins.
         drop(turn);
-        let mut waiting = waiting(service, lane).await?;
+        let mut waiting = waiting(service, reach, lane).await?;
         waiting.ready.retain(|repository, _| !without_room.contains(repository));
         if waiting.ready.is_empty() && !without_room.is_empty() {
             return Ok(Attended::NoRoom);
@@ -301,6 +301,7 @@ struct Waiting {
 
 async fn waiting<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
+    reach: Reach,
     lane: &str,
 ) -> Result<Waiting, Fault> {
     let (stack, until) = (service.stack, service.patience());
@@ -308,7 +309,7 @@ async fn waiting<P: Ports, J: JobForge>(
     let mut found = Waiting::default();
     for repository in patiently(stack, until, || ledger.waiting_repositories(lane)).await? {
         let at = WaitingAt { lane: lane.to_owned(), repository };
-        let ready = ready_of(service, &at, &mut found.soonest).await?;
+        let ready = ready_of(service, reach, &at, &mut found.soonest).await?;
         if !ready.is_empty() {
             found.ready.insert(at.repository, ready);
         }
@@ -320,6 +321,7 @@ async fn waiting<P: Ports, J: JobForge>(
 /// one receive can serve.
 async fn ready_of<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
+    reach: Reach,
     at: &WaitingAt,
     soonest: &mut Option<Timestamp>,
 ) -> Result<Vec<JobId>, Fault> {
@@ -330,7 +332,12 @@ async fn ready_of<P: Ports, J: JobForge>(
         let page =
             patiently(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref())).await?;
         for row in &page.items {
-            let Life::Waiting { not_before, .. } = Seen::of(row)?.job.life else { continue };
+            let job = Seen::of(row)?.job;
+            let Life::Waiting { not_before, .. } = job.life else { continue };
+            if reach == Reach::Idle && job.overflowed {
+                // Its pool had nothing for it, and it has a message for whoever may launch.
+                continue;
+            }
             let later = if not_before > stack.now() {
                 not_before
             } else if service.under_way().contains(&row.job) {
