@@ -262,13 +262,11 @@ async fn origin<P: Ports, J: JobForge>(
 ) -> Result<Origin, Fault> {
     let (stack, about) = (service.stack, &job.known.about);
     let known = service.recall().is_from_fork(&about.repository, &about.run);
-    let fork = match known {
-        Some(fork) => Ok(fork),
-        None => {
-            let until = stack.now().after(stack.limits.forge_patience);
-            patiently(stack, until, || service.forge.is_from_fork(&about.repository, &about.run))
-                .await
-        }
+    let fork = if let Some(fork) = known {
+        Ok(fork)
+    } else {
+        let until = stack.now().after(stack.limits.forge_patience);
+        patiently(stack, until, || service.forge.is_from_fork(&about.repository, &about.run)).await
     };
     match (fork, &job.life) {
         (Ok(fork), _) => {

@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(recall.credential(&name(1), NOW), Some(credential("one")));
         recall.used(&name(1));
         assert_eq!(recall.credential(&name(1), NOW), None);
-        let almost = NOW.after(CREDENTIAL_LASTS - Duration::from_millis(1));
+        let almost = NOW.after(CREDENTIAL_LASTS).before(Duration::from_millis(1));
         assert_eq!(recall.credential(&name(2), almost), Some(credential("two")));
         assert_eq!(recall.credential(&name(2), NOW.after(CREDENTIAL_LASTS)), None);
     }
