@@ -26,9 +26,6 @@ pub(super) struct Tenures {
 struct Tenure {
     generation: Generation,
     is_fenced: bool,
-    /// Whether it took the machine for a job. Every process of the service acts for every job, by the
-    /// job's row, whichever of them took its machine.
-    serves_jobs: bool,
 }
 
 impl Tenures {
@@ -46,18 +43,18 @@ impl Tenures {
             return Ok(());
         }
         let tenures = self.of.entry(after.id.clone()).or_default();
-        if takes(before, after) {
-            let serves_jobs = matches!(after.state.owner(), Some(Owner::Job(_)));
-            let (generation, is_fenced) = (after.generation, false);
-            let tenure = Tenure { generation, is_fenced, serves_jobs };
+        let takes = match (before.map(|before| &before.state), &after.state) {
+            (None, State::Created { owner, .. })
+            | (Some(State::Idle { .. }), State::Claimed { owner, .. }) => !is_anyones(owner),
+            _ => false,
+        };
+        if takes {
+            let tenure = Tenure { generation: after.generation, is_fenced: false };
             tenures.insert(by.to_owned(), tenure);
         } else if let Some(tenure) = tenures.get(by)
             && tenure.is_fenced
             && !is_renewal(before, after)
-            && before.and_then(|before| before.state.owner()).is_some_and(|owner| {
-                let is_a_job = matches!(owner, Owner::Job(_));
-                !speaks_for(owner) && !(tenure.serves_jobs && is_a_job)
-            })
+            && before.and_then(|before| before.state.owner()).is_some_and(|it| !speaks_for(it))
         {
             let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
             return wrong(&after.id, what);
@@ -69,18 +66,9 @@ impl Tenures {
     }
 }
 
-/// Whether whoever writes this has the machine from now on: launched, claimed, or taken over from
-/// another process of the same owner.
-fn takes(before: Option<&Record>, after: &Record) -> bool {
-    match (before.map(|before| (&before.state, before.generation)), &after.state) {
-        (None, State::Created { .. }) | (Some((State::Idle { .. }, _)), State::Claimed { .. }) => {
-            true
-        }
-        (Some((State::Claimed { .. }, generation)), State::Claimed { .. }) => {
-            generation < after.generation
-        }
-        _ => false,
-    }
+/// What one process of the service began for a job any other may finish.
+const fn is_anyones(owner: &Owner) -> bool {
+    matches!(owner, Owner::Job(_))
 }
 
 /// A lease is its owner's: any of the owner's processes may renew it.
