@@ -121,7 +121,7 @@ fn an_outage_of_github_costs_no_machine_and_no_attempt() {
         assert_eq!(record.as_ref(), Some(&idle[0]), "it was not touched");
         town.world.outside.forge().set_outage(false);
         town.github.set_outage(false);
-        let done = async || town.is_over("7");
+        let done = async || town.is_over("7") && town.is_settled("7").await;
         assert!(town.live("after", Duration::from_secs(300), |_| true, done).await);
         assert_eq!(town.launched(), 1, "the idle one served it");
         town.end().await;

@@ -25,8 +25,10 @@ const CALM_SEEDS: u64 = 24;
 const FOUL_SEEDS: u64 = 8;
 const DYING_SEEDS: u64 = 12;
 const LONG: Duration = Duration::from_secs(3 * 3600);
-/// How late a webhook may be: later than a machine takes to be idle again.
-const LATE: Duration = Duration::from_secs(90);
+/// How late a webhook may be so that whoever took a runner is known before the runner is gone.
+const LATE: Duration = Duration::from_secs(30);
+/// How late a webhook may be otherwise: a runner may be gone, and replaced, by then.
+const VERY_LATE: Duration = Duration::from_secs(90);
 /// Two of one label, so that either may take the other's runner, and one of its own.
 const JOBS: [(&str, &str); 3] = [("71", "runs-on"), ("72", "runs-on"), ("73", "runs-on=73")];
 
@@ -35,7 +37,7 @@ fn every_order_of_webhooks_leaves_every_job_run_once_on_a_machine_each() {
     for seed in 0..CALM_SEEDS {
         on_virtual_time(async {
             let town = Town::in_world(stage::calm(seed, 8).await).await;
-            two_serve(&town, &Dice::new(seed, "webhooks"), None).await;
+            two_serve(&town, &Dice::new(seed, "webhooks"), LATE, None).await;
             assert_eq!(town.launched(), JOBS.len(), "seed {seed}");
             assert_eq!(town.world.outside.forge().completed(), 3, "seed {seed}");
             town.end_of(seed).await;
@@ -50,7 +52,7 @@ fn every_order_of_webhooks_leaves_every_job_run_once_whoever_dies() {
     for seed in 0..DYING_SEEDS {
         on_virtual_time(async {
             let town = Town::in_world(stage::calm(seed, 8).await).await;
-            two_serve(&town, &Dice::new(seed, "webhooks"), Some(400)).await;
+            two_serve(&town, &Dice::new(seed, "webhooks"), LATE, Some(400)).await;
             let launched = town.launched();
             assert!((JOBS.len()..=JOBS.len() + 1).contains(&launched), "seed {seed}: {launched}");
             assert_eq!(town.world.outside.forge().completed(), 3, "seed {seed}");
@@ -73,15 +75,15 @@ fn every_order_of_webhooks_leaves_every_job_run_once_in_foul_weather() {
                 pass(Duration::from_secs(15 * 60)).await;
                 town.world.heal();
             };
-            tokio::join!(Box::pin(two_serve(&town, &dice, None)), heal);
+            tokio::join!(Box::pin(two_serve(&town, &dice, VERY_LATE, None)), heal);
             town.end_of(seed).await;
         });
     }
 }
 
-/// Two processes serve until every job is over and settled. Each dies within so many awaits, and is
-/// started anew.
-async fn two_serve(town: &Town, dice: &Dice, dies_within: Option<u64>) {
+/// Two processes serve until every job is over and settled. Webhooks are so late at most; each process
+/// dies within so many awaits, and is started anew.
+async fn two_serve(town: &Town, dice: &Dice, late: Duration, dies_within: Option<u64>) {
     let sent = RefCell::new(Vec::new());
     for (job, head) in JOBS {
         let label = format!("{head}/runner=large");
@@ -118,7 +120,7 @@ async fn two_serve(town: &Town, dice: &Dice, dies_within: Option<u64>) {
     let served = tokio::select! {
         biased;
         served = async { tokio::join!(Box::pin(serve("one")), Box::pin(serve("other"))) } => served,
-        never = deliver(town, dice, &sent, lost) => match never {},
+        never = deliver(town, dice, &sent, (lost, late)) => match never {},
         never = ask(town) => match never {},
     };
     let seed = town.world.seed;
@@ -150,7 +152,7 @@ async fn deliver(
     town: &Town,
     dice: &Dice,
     sent: &RefCell<Vec<Fact>>,
-    lost: Option<Phase>,
+    (lost, late): (Option<Phase>, Duration),
 ) -> Infallible {
     let clock = town.world.outside.clock();
     let mut due: Vec<(Duration, Fact)> = Vec::new();
@@ -158,7 +160,7 @@ async fn deliver(
         let now = clock.elapsed();
         for fact in sent.take().into_iter().filter(|fact| Some(phase(fact)) != lost) {
             for _ in 0..2 {
-                due.push((now + dice.between(Duration::ZERO, LATE), fact.clone()));
+                due.push((now + dice.between(Duration::ZERO, late), fact.clone()));
             }
         }
         let (arrived, still): (Vec<_>, Vec<_>) = due.into_iter().partition(|(at, _)| *at <= now);
