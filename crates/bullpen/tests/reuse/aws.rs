@@ -5,41 +5,19 @@
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bullpen_faulty::{Fault, Ministack, Plan, Proxy};
+use bullpen_faulty::{Fault, Plan, Proxy};
 use futures_util::future::join_all;
 use rustix::process::Signal;
 
 use crate::call::Call;
+use crate::emulator::EMULATOR;
 use crate::stage::{HASTY, Stage};
-
-/// One emulator for all worlds; an access key of twelve digits is an account of its own there.
-static EMULATOR: LazyLock<Ministack> =
-    LazyLock::new(|| Ministack::start().expect("`cargo xtask tools` installs it"));
-
-static ACCOUNTS: AtomicU64 = AtomicU64::new(100_000_000_000);
 
 /// Whether every world of this run is to be on AWS's storage, whichever module it is of.
 #[expect(clippy::disallowed_methods, reason = "how a test is run is the environment's to say")]
 pub(crate) fn is_wanted() -> bool {
     std::env::var("BULLPEN_TEST_ENGINE").is_ok_and(|engine| engine == "aws")
-}
-
-/// What a command of one more world on AWS's storage has in its environment.
-pub(crate) fn environment() -> Vec<(String, String)> {
-    let account = ACCOUNTS.fetch_add(1, Ordering::Relaxed).to_string();
-    [
-        ("INPUT_ENGINE", "aws".to_owned()),
-        ("INPUT_FLEET", "process".to_owned()),
-        ("AWS_ENDPOINT_URL", EMULATOR.url()),
-        ("AWS_REGION", "eu-west-1".to_owned()),
-        ("AWS_ACCESS_KEY_ID", account),
-        ("AWS_SECRET_ACCESS_KEY", "not a secret".to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
 }
 
 /// A world on AWS's storage, with its tables made.

@@ -50,6 +50,9 @@ mod aws;
 mod call;
 mod cancelled;
 mod crowd;
+#[cfg(feature = "aws")]
+#[path = "../tools/ministack.rs"]
+mod emulator;
 mod fitness;
 mod killed;
 mod order;

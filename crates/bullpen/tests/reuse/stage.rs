@@ -70,7 +70,7 @@ impl Stage {
     #[cfg(feature = "aws")]
     pub(crate) async fn on_aws(limits: &[(&str, &str)]) -> Self {
         let mut stage = Self::on_files(limits).await;
-        stage.environment.extend(crate::aws::environment());
+        stage.environment.extend(crate::emulator::environment());
         stage.refresh().await;
         stage
     }

@@ -8,11 +8,16 @@
 mod crowd;
 mod door;
 mod drain;
+#[cfg(feature = "aws")]
+#[path = "../tools/ministack.rs"]
+mod emulator;
 mod flood;
 mod jobs;
 mod killed;
 mod lost;
 mod process;
+#[cfg(feature = "aws")]
+mod replicas;
 mod stage;
 #[path = "../tools/act.rs"]
 mod tool;
