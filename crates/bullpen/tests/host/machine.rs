@@ -20,8 +20,9 @@ use bullpen_embedded::SqliteMailbox;
 use bullpen_embedded::machine::{self, RunnerProgram, UserData};
 use bullpen_embedded::system::SystemClock;
 
-use crate::program::{Program, until};
+use crate::program::Program;
 use crate::stage::Forge;
+use crate::waiting::until;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// What must not reach a job.

@@ -11,4 +11,6 @@ mod stage;
 mod stand_in;
 #[path = "../tools/act.rs"]
 mod tool;
+#[path = "../tools/waiting.rs"]
+mod waiting;
 mod warm_up;

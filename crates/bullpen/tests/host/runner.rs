@@ -10,9 +10,10 @@ use bullpen_github::stand_in::Outage;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use rustix::process::Signal;
 
-use crate::program::{Program, until};
+use crate::program::Program;
 use crate::stage::Forge;
 use crate::tool::act;
+use crate::waiting::until;
 
 const LISTENING: &str = "Z: Listening for Jobs\n";
 const GONE: &str = "The runner no longer exists on the server.";

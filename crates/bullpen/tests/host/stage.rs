@@ -13,7 +13,7 @@ use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use bullpen_github::stand_in::{Options, StandIn};
 use bullpen_github::{GitHub, Login, Scope, Settings};
 
-use crate::program::until;
+use crate::waiting::until;
 
 /// GitHub for organisation `acme`.
 pub(crate) struct Forge {

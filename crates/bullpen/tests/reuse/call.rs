@@ -13,21 +13,7 @@ use bullpen_embedded::system::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How long anything that a test waits for may take on a machine with better things to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Waits until there is something to find.
-pub(crate) async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
-    let clock = SystemClock::new();
-    while clock.monotonic() < PATIENCE {
-        if let Some(found) = find().await {
-            return found;
-        }
-        clock.sleep(LOOK).await;
-    }
-    panic!("no {what} within {PATIENCE:?}");
-}
+use crate::waiting::until;
 
 /// Lets some time pass: only ever to sample moments, never to wait for something.
 pub(crate) async fn pass(time: Duration) {

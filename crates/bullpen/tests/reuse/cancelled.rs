@@ -9,8 +9,9 @@ use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::call::{Ran, Running, pass, until};
+use crate::call::{Ran, Running, pass};
 use crate::stage::{HASTY, Stage};
+use crate::waiting::until;
 
 /// GitHub kills a cancelled step a few seconds later.
 const WITHIN: Duration = Duration::from_secs(6);

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 const TWO_VCPUS: &str = r#"{"large":{"cpu":2,"mmem":4096}}"#;
 const FOUR_VCPUS: &str = r#"{"large":{"cpu":4,"mmem":4096}}"#;

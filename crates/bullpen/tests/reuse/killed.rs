@@ -10,8 +10,9 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::call::{pass, until};
+use crate::call::pass;
 use crate::stage::{HASTY, Provisioned, Stage};
+use crate::waiting::until;
 
 /// When something is killed, in milliseconds: dense where a command begins, up to where it ends.
 const MOMENTS: [u64; 12] = [0, 2, 5, 10, 20, 40, 80, 160, 240, 320, 480, 960];

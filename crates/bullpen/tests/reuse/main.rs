@@ -62,5 +62,9 @@ mod settled;
 mod stage;
 mod tokens;
 mod trust;
+#[path = "../tools/waiting.rs"]
+mod waiting;
 mod warm;
 mod watchdog;
+#[path = "../tools/world.rs"]
+mod world;

@@ -9,8 +9,8 @@ use std::path::Path;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 /// Every row of every table.
 fn rows(database: &Path) -> BTreeMap<String, Vec<String>> {

@@ -8,8 +8,8 @@ use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::{Options, Outage, RateLimit, StandIn};
 use serde_json::Value;
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 /// A world with two warm machines, and what its status is.
 async fn two_warm() -> (Stage, Value) {

@@ -8,8 +8,8 @@ use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 /// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class, expired
 /// or of a generation long gone cost time and no machine.

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::call::until;
-use crate::stage::{Stage, processes_under};
+use crate::stage::Stage;
+use crate::waiting::until;
+use crate::world::processes_under;
 
 impl Stage {
     /// Every machine's directory.

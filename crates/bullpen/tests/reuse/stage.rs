@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bullpen_agent::runner::tree::{self, Identity};
@@ -18,7 +18,9 @@ use bullpen_github::stand_in::{Options, StandIn};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::call::{Call, Ran, until};
+use crate::call::{Call, Ran};
+use crate::waiting::until;
+use crate::world::{processes_under, stack_file};
 
 /// Checks that only a broken product fails, however busy the host is.
 const PATIENT: &[(&str, &str)] = &[
@@ -101,16 +103,7 @@ impl Stage {
 
     /// From now on these limits hold.
     pub(crate) fn limit(&self, limits: &[(&str, &str)]) {
-        let mut all: BTreeMap<&str, &str> = PATIENT.iter().copied().collect();
-        all.extend(limits.iter().copied());
-        let quoted = |value: &str| match value.parse::<u32>() {
-            Ok(number) => number.to_string(),
-            Err(_) => format!("{value:?}"),
-        };
-        let lines: Vec<String> =
-            all.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect();
-        let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\n";
-        let text = format!("{fleet}[limits]\n{}", lines.concat());
+        let text = stack_file(PATIENT.iter().chain(limits));
         fs::write(self.path("bullpen.toml"), text).expect("it can be written");
     }
 
@@ -205,13 +198,6 @@ impl Stage {
         let with_label = runners.filter(|runner| runner.labels.iter().any(|one| one == label));
         with_label.filter(|runner| runner.online).map(|runner| runner.name).collect()
     }
-}
-
-/// Everything that runs on the machines of this directory.
-pub(crate) fn processes_under(machines: &Path) -> Vec<Identity> {
-    let Ok(machines) = machines.canonicalize() else { return Vec::new() };
-    let mark = machines.to_str().expect("it is text").to_owned();
-    tree::under(&BTreeSet::from([mark])).expect("this is Linux")
 }
 
 impl Drop for Stage {

@@ -4,8 +4,8 @@
 
 use std::fs;
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 /// D54: a machine that ran one repository's code is not given to another's.
 #[tokio::test]

@@ -8,8 +8,8 @@ use std::fs;
 use bullpen_github::stand_in::protocol::Conclusion;
 use serde_json::Value;
 
-use crate::call::until;
 use crate::stage::Stage;
+use crate::waiting::until;
 
 const KEYS: [&str; 8] =
     ["request", "label", "requested", "reused", "started", "created", "instances", "timings"];

@@ -20,8 +20,9 @@ use bullpen_embedded::system::{SystemClock, SystemIds};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::call::{pass, until};
+use crate::call::pass;
 use crate::stage::{Provisioned, Stage};
+use crate::waiting::until;
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 

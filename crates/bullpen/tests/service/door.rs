@@ -10,8 +10,9 @@ use bullpen_core::ports::{Fifo, Outgoing, Queues as _};
 use bullpen_embedded::SqliteQueues;
 use serde_json::Value;
 
-use crate::process::{until, within};
+use crate::process::within;
 use crate::stage::{SECRET, Stage};
+use crate::waiting::until;
 use crate::wire::Webhook;
 
 const FIVE_MEGABYTES: usize = 5 * 1024 * 1024;

@@ -6,8 +6,8 @@ use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::Signal;
 
-use crate::process::until;
 use crate::stage::{HASTY, Stage};
+use crate::waiting::until;
 
 /// Jobs run on while nobody serves, and whoever serves next gives their machines back.
 #[tokio::test]

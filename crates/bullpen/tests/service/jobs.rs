@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use bullpen_core::job::{Conclusion as Concluded, End, Reason};
 use bullpen_github::stand_in::protocol::Conclusion;
 
-use crate::process::until;
 use crate::stage::{Stage, order};
+use crate::waiting::until;
 
 /// A burst with one label: every job runs, and a second burst takes the machines of the first.
 #[tokio::test]

@@ -6,8 +6,8 @@ use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_core::mailbox::Secret;
 use bullpen_github::stand_in::Hook;
 
-use crate::process::until;
 use crate::stage::{HASTY, SECRET, Stage};
+use crate::waiting::until;
 
 fn success() -> End {
     End::Completed(Concluded::new("success"))

@@ -21,5 +21,9 @@ mod replicas;
 mod stage;
 #[path = "../tools/act.rs"]
 mod tool;
+#[path = "../tools/waiting.rs"]
+mod waiting;
 mod wire;
 mod workflow;
+#[path = "../tools/world.rs"]
+mod world;

@@ -13,21 +13,7 @@ use bullpen_embedded::system::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How long anything that a test waits for may take on a machine with better things to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-const LOOK: Duration = Duration::from_millis(10);
-
-/// Waits until there is something to find.
-pub(crate) async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
-    let clock = SystemClock::new();
-    while clock.monotonic() < PATIENCE {
-        if let Some(found) = find().await {
-            return found;
-        }
-        clock.sleep(LOOK).await;
-    }
-    panic!("no {what} within {PATIENCE:?}");
-}
+use crate::waiting::{PATIENCE, until};
 
 /// Waits for something that comes by itself.
 pub(crate) async fn within<T>(what: &str, comes: impl Future<Output = T>) -> T {

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bullpen_agent::runner::tree::{self, Identity};
+use bullpen_agent::runner::tree;
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::State;
 use bullpen_core::job::{End, Job, Life};
@@ -27,8 +27,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, Ran, until, within};
+use crate::process::{Process, Ran, within};
+use crate::waiting::until;
 use crate::wire::{self, Answer};
+use crate::world::{processes_under, stack_file};
 
 pub(crate) const SECRET: &str = "it is a secret";
 pub(crate) const REPOSITORY: &str = "acme/app";
@@ -134,16 +136,7 @@ impl Stage {
     }
 
     fn limit(&self, limits: &[(&str, &str)]) {
-        let mut all: BTreeMap<&str, &str> = PATIENT.iter().copied().collect();
-        all.extend(limits.iter().copied());
-        let quoted = |value: &str| match value.parse::<u32>() {
-            Ok(number) => number.to_string(),
-            Err(_) => format!("{value:?}"),
-        };
-        let lines: Vec<String> =
-            all.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect();
-        let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\n";
-        let text = format!("{fleet}[limits]\n{}", lines.concat());
+        let text = stack_file(PATIENT.iter().chain(limits));
         fs::write(self.path("bullpen.toml"), text).expect("it can be written");
     }
 
@@ -323,13 +316,6 @@ fn idle_only(status: &Value) -> Option<BTreeSet<String>> {
     let quiet = status["unrecorded"] == Value::Array(Vec::new()) && all.iter().all(is_idle);
     let id = |one: &Value| one["id"].as_str().expect("an id").to_owned();
     quiet.then(|| all.iter().map(id).collect())
-}
-
-/// Everything that runs on the machines of this directory.
-fn processes_under(machines: &std::path::Path) -> Vec<Identity> {
-    let Ok(machines) = machines.canonicalize() else { return Vec::new() };
-    let mark = machines.to_str().expect("it is text").to_owned();
-    tree::under(&BTreeSet::from([mark])).expect("this is Linux")
 }
 
 impl Drop for Stage {
