@@ -187,9 +187,15 @@ fn until(subject: &Subject<'_>, story: &[Event]) -> (Timestamp, bool) {
         _ => None,
     });
     let waits = subject.job.known.phase() < Phase::Started && !subject.job.is_over();
-    match began.or(over) {
+    // It has begun, and nobody said when: not long after its runner listened.
+    let is_ready = |event: &&Event| {
+        matches!(event.what, Happened::Step(Step::Assigned { .. } | Step::Listens))
+    };
+    let ready = story.iter().rfind(is_ready).map(|event| event.at);
+    let ready = ready.filter(|_| subject.job.known.started.is_some());
+    match began.or(ready).or(over) {
         Some(at) if !waits => (at, false),
-        // It has begun, and nobody said when.
+        // Nobody said anything.
         None if !waits => (story.last().map_or(subject.now, |event| event.at), false),
         _ => (subject.now, true),
     }

@@ -314,6 +314,15 @@ fn a_cause_is_never_told_after_its_effect() {
     assert!(began > codes.iter().position(|code| *code == "listens"), "{codes:?}");
 }
 
+/// The webhook that says so may be lost; the last one names the runner, and not when it began.
+#[test]
+fn one_that_began_unheard_waited_until_its_runner_listened() {
+    let (conclusion, runner) = (Conclusion::new("success"), Some(held().runner));
+    let over = Said::Completed { conclusion, runner, at: Some(ms(60_000)) };
+    let told = cold().learns(60_000, over).released(61_000, 15_900).explained(90_000);
+    assert_eq!((told.waited_ms, told.waits), (Some(15_900), false));
+}
+
 #[test]
 fn times_are_said_as_people_say_them() {
     for (millis, said) in [
