@@ -2,11 +2,13 @@
 //!
 //! Not here: telling (`core::explain`).
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::explain::{Explanation, Subject, explain};
 use bullpen_core::ids::JobId;
+use bullpen_core::job::{Fact, Said, StateName};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
@@ -91,6 +93,56 @@ fn a_warm_one_says_which_machine_it_took() {
             "released",
         ];
         assert_eq!(codes(&told), all, "{}", told.text());
+        town.end().await;
+    });
+}
+
+/// A cold start beside an idle machine says why that one was not taken.
+#[test]
+fn an_idle_machine_of_others_is_counted() {
+    on_virtual_time(async {
+        let town = Town::new(5).await.reusing();
+        for (job, repository) in [("7", "acme/app"), ("8", "acme/other")] {
+            let about = about_in(job, repository, &format!("runs-on={job}/runner=large"));
+            let fact = town.submit(job, about);
+            town.say(&fact).await;
+            let done = async || town.is_settled(job).await;
+            assert!(town.live(job, LONG, |_| true, done).await, "{:?}", town.row(job).await);
+        }
+        let told = explained(&town, "8").await;
+        let line = told.timeline.iter().find(|entry| entry.code == "nothing-idle");
+        let words = line.map(|entry| entry.what.as_str());
+        let counted = "no machine was idle that it may have: 1 of another trust group";
+        assert_eq!(words, Some(counted), "{}", told.text());
+        town.end().await;
+    });
+}
+
+/// A webhook that comes twice, while a machine is got for its job, wakes somebody for nothing. It
+/// must not hold back the word that the job is over, and with it the machine.
+#[test]
+fn a_word_that_is_said_twice_holds_nothing_back() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let about = about_in("7", "acme/app", "runs-on=7/runner=large");
+        let now = town.world.outside.clock().true_now();
+        let fact = town.github.queue("7", about, Duration::from_secs(5), now);
+        town.say(&fact).await;
+        let said = Cell::new(false);
+        let hear = |fact: &Fact| !matches!(fact.said, Said::Started { .. });
+        let done = async || {
+            let row = town.row("7").await;
+            if row.life.name() == StateName::Assigning && !said.replace(true) {
+                town.announce(&fact).await;
+            }
+            town.is_settled("7").await
+        };
+        assert!(town.live("serve", LONG, hear, done).await, "{:?}", town.row("7").await);
+        assert!(said.get());
+        let told = explained(&town, "7").await;
+        let released = told.timeline.iter().find(|entry| entry.code == "released");
+        let took = released.map(|entry| Duration::from_millis(entry.took_ms));
+        assert!(took.is_some_and(|took| took < Duration::from_secs(8)), "{}", told.text());
         town.end().await;
     });
 }
