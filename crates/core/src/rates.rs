@@ -160,6 +160,8 @@ struct Course {
     slowed: u32,
     /// When that was last changed.
     slowed_at: Duration,
+    /// When the last call is made that had to wait, if any had to.
+    last_turn: Option<Duration>,
 }
 
 /// What is left of one share of the cloud's buckets. Times are on one monotonic clock.
@@ -174,6 +176,7 @@ impl Budget {
             machines: rates.machines.map(|bucket| Level::full(bucket, now)),
             slowed: 1,
             slowed_at: now,
+            last_turn: None,
         };
         Self(rates.0.iter().map(|(call, rates)| (*call, course(rates))).collect())
     }
@@ -197,6 +200,9 @@ impl Budget {
         if let Some(level) = &mut course.machines {
             level.take(machines);
         }
+        if !wait.is_zero() {
+            course.last_turn = Some(now + wait);
+        }
         Some(wait)
     }
 
@@ -215,24 +221,35 @@ impl Course {
     fn wait_for(&mut self, machines: u32, now: Duration) -> Duration {
         self.refill(now);
         let wait = self.requests.wait_for(1, self.slowed);
-        match &self.machines {
+        let wait = match &self.machines {
             Some(level) => wait.max(level.wait_for(machines, self.slowed)),
             None => wait,
-        }
+        };
+        wait.max(self.after_last_turn(now))
     }
 
+    /// Who had to wait found the bucket empty, and was told a late turn if the refill was slow then.
+    /// Whoever comes after it has recovered must not have the same one.
+    fn after_last_turn(&self, now: Duration) -> Duration {
+        let step = 1_000_000_u64.div_ceil(self.requests.bucket.refill_millis.max(1));
+        let next = self.last_turn.map(|turn| turn + Duration::from_millis(step));
+        next.unwrap_or_default().saturating_sub(now)
+    }
+
+    /// What was slow is credited slowly, up to when it recovered.
     fn refill(&mut self, now: Duration) {
-        self.recover(now);
+        while self.slowed > 1 && now.saturating_sub(self.slowed_at) >= RECOVERY {
+            self.slowed_at += RECOVERY;
+            self.credit(self.slowed_at);
+            self.slowed /= 2;
+        }
+        self.credit(now);
+    }
+
+    fn credit(&mut self, now: Duration) {
         self.requests.refill(now, self.slowed);
         if let Some(level) = &mut self.machines {
             level.refill(now, self.slowed);
-        }
-    }
-
-    fn recover(&mut self, now: Duration) {
-        while self.slowed > 1 && now.saturating_sub(self.slowed_at) >= RECOVERY {
-            self.slowed /= 2;
-            self.slowed_at += RECOVERY;
         }
     }
 }
@@ -248,6 +265,18 @@ mod tests {
     /// Takes, however long that means to wait.
     fn take(budget: &mut Budget, call: FleetCall, machines: u32, now: Duration) -> Duration {
         budget.take(call, machines, now, Duration::MAX).expect("it would wait for ever")
+    }
+
+    #[test]
+    fn whoever_waits_for_a_slow_turn_shares_it_with_nobody() {
+        let mut budget = Budget::new(&Rates::ec2().share(10), Duration::ZERO);
+        budget.complained(FleetCall::Launch, Duration::ZERO);
+        budget.complained(FleetCall::Launch, Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, secs(41)), Duration::ZERO);
+        let slow = secs(41) + take(&mut budget, FleetCall::Launch, 1, secs(41));
+        assert!(slow > RECOVERY, "{slow:?}");
+        let next = RECOVERY + take(&mut budget, FleetCall::Launch, 1, RECOVERY);
+        assert!(next >= slow + secs(5), "{slow:?}, {next:?}");
     }
 
     #[test]
