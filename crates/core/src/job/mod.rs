@@ -63,6 +63,10 @@ pub struct Job {
     /// go of, so that no other may be called like it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub names: u32,
+    /// Machines that it had and let go of before it ran there, the last ones last. After an exchange
+    /// the runner on one is named after another job, and whoever takes it back has to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub let_go: Vec<Held>,
     /// The last setbacks, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
@@ -232,6 +236,9 @@ impl Job {
     /// served its latest name is left out, unless it is this machine's: it may be another's.
     pub fn runners_on(&self, stack: &str, instance: &InstanceId) -> Vec<RunnerName> {
         if let Some(held) = self.keeps().filter(|held| held.instance == *instance) {
+            return vec![held.runner.clone()];
+        }
+        if let Some(held) = self.let_go.iter().rev().find(|held| held.instance == *instance) {
             return vec![held.runner.clone()];
         }
         let names = self.names + u32::from(self.is_over());

@@ -18,6 +18,10 @@ use crate::time::Timestamp;
 /// How many setbacks a row remembers.
 pub const SETBACKS_KEPT_MAX: usize = 8;
 
+/// How many machines that a job let go of are remembered: more than it has attempts. Each is gone, or
+/// idle, long before the next but seven.
+const LET_GO_KEPT_MAX: usize = 8;
+
 /// What follows a setback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -40,6 +44,7 @@ impl Job {
             overflowed: false,
             attempts: 0,
             names: 0,
+            let_go: Vec::new(),
             setbacks: Vec::new(),
             steps: Vec::new(),
             life: Life::Dormant,
@@ -194,6 +199,9 @@ impl Job {
                 if self.known.started.is_some() {
                     return Err(Refusal::Started);
                 }
+                self.let_go.push(held.clone());
+                let surplus = self.let_go.len().saturating_sub(LET_GO_KEPT_MAX);
+                self.let_go.drain(..surplus);
                 self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
                 self.names = self.names.saturating_add(1);
                 self.remember(*at, setback.clone());
