@@ -119,12 +119,16 @@ async fn deprive<P: Ports, J: JobForge>(
     let now = stack.now();
     let event =
         Event::Freed { held: theirs, setback: Setback::RunnerTaken, at: now, not_before: now };
+    if other.job.on(&event).is_err() {
+        return Ok(Attended::Done);
+    }
+    // Before the row forgets it: whoever dies in between must not leave a machine that no row names.
+    for record in release::withdraw_all(stack, &owner_of(&other.job.id)).await? {
+        // Busy until the job is over; the reaper goes on from there.
+        let _ = release::finish(stack, &record).await?;
+    }
     let freed = rows::apply(stack, &other.job.id, &event, service.patience()).await?;
     if let Changed::To(seen) = freed {
-        for record in release::withdraw_all(stack, &owner_of(&other.job.id)).await? {
-            // Busy until the job is over; the reaper goes on from there.
-            let _ = release::finish(stack, &record).await?;
-        }
         queues::wake(stack, &seen).await;
     }
     Ok(Attended::Done)
