@@ -19,6 +19,7 @@ use crate::clock::{on_virtual_time, pass};
 use crate::dice::Dice;
 use crate::life::{FAULTY, live};
 use crate::load;
+use crate::service::plan;
 use crate::wire::Counts;
 use crate::world::World;
 
@@ -133,13 +134,15 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let climate = load::climate(&dice);
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);
+    let service = plan::draw(seed, FAULTY);
     let world = World::new(seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
+    checker.jobs_trust(service.as_ref().and_then(plan::Plan::trust));
     let lived = tokio::select! {
         biased;
         () = checker.violated() => None,
         () = look_until_the_end(&world, &checker) => None,
-        stats = live(&world, &checker, workflows, calamities) => Some(stats),
+        stats = live(&world, &checker, workflows, calamities, service.as_ref()) => Some(stats),
     };
     checker.look(&world);
     if let Some((violation, history)) = checker.verdict() {

@@ -18,6 +18,7 @@ pub mod load;
 pub mod machine;
 pub mod model;
 pub mod scenario;
+pub mod service;
 pub mod stage;
 pub mod wire;
 pub mod world;

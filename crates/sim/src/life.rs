@@ -9,6 +9,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, QueueName, Repository, RequestId, SpecHash};
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::job::{Job, Life};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Machine, MachineState, Ports, QueueKind, QueueSpec, Queues};
 use bullpen_core::request::Request;
@@ -27,6 +28,7 @@ use crate::clock::pass;
 use crate::dice::Dice;
 use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
+use crate::service::{self, plan::Plan};
 use crate::world::{SimPorts, World};
 
 /// How long faults go on, and runs arrive.
@@ -47,14 +49,17 @@ pub(crate) async fn live(
     checker: &Checker,
     workflows: Vec<Workflow>,
     calamities: Vec<(Duration, Calamity)>,
+    service: Option<&Plan>,
 ) -> Stats {
     make_queues(world).await;
     let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
+    let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
-        let ((), (), (), runs) = tokio::join!(
+        let ((), (), (), (), runs) = tokio::join!(
             heal_later(world),
             strike(world, calamities),
             build_otherwise_later(world),
+            service::follow_all(world, jobs),
             runs
         );
         let mut stats = Stats::default();
@@ -68,8 +73,16 @@ pub(crate) async fn live(
     tokio::select! {
         biased;
         stats = work => stats,
+        never = serve(world, service) => match never {},
         never = keep_up(world) => match never {},
     }
+}
+
+/// The world's service, if it has one.
+async fn serve(world: &Arc<World>, service: Option<&Plan>) -> std::convert::Infallible {
+    let Some(plan) = service else { return std::future::pending().await };
+    service::make_queues(world).await;
+    service::serve(world, plan, FAULTY).await
 }
 
 /// Lets calamities happen at their times; each is over, at the latest, when the world heals.
@@ -406,14 +419,18 @@ async fn keep_up_as(world: &Arc<World>, replica: u64) -> std::convert::Infallibl
 
 /// One refresh, as `bullpen refresh` makes it.
 pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
-    let desired = Desired {
+    refresh(stack, &desired(), memory).await;
+}
+
+/// What every world's stack should be like.
+pub fn desired() -> Desired {
+    Desired {
         classes: load::classes(),
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),
         reads_runs: true,
         manages_runners: true,
-    };
-    refresh(stack, &desired, memory).await;
+    }
 }
 
 /// The faults have stopped and nobody wants anything: everything must go.
@@ -450,7 +467,19 @@ pub fn unquiet(world: &World) -> Option<Violation> {
         let what = format!("{} machines are reserved by {}", intent.outstanding, intent.id);
         return Some(left(None, what));
     }
+    if let Some(job) = unsettled(world) {
+        return Some(left(None, job));
+    }
     let (runner, machine, _) = world.outside.forge().registered().into_iter().next()?;
     let what = format!("not quiet: the runner {runner} is registered");
-    Some(Violation { invariant: Invariant::NoGhosts, instance: Some(machine), what })
+    Some(Violation { invariant: Invariant::NoGhosts, instance: machine, what })
+}
+
+/// The first job that is not over, or that something is left to do about.
+fn unsettled(world: &World) -> Option<String> {
+    world.outside.ledger().rows().into_iter().find_map(|row| match Job::decode(&row.body) {
+        Ok(Job { life: Life::Ended { debts, .. }, .. }) if debts.is_settled() => None,
+        Ok(job) => Some(format!("the row of job {} is {}", job.id, job.life.name().as_str())),
+        Err(error) => Some(format!("the row of job {} cannot be read: {error}", row.job)),
+    })
 }

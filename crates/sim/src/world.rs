@@ -20,7 +20,7 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::machine::{Machine, Temper};
 use crate::model::fleet::Delays;
-use crate::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
+use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
 
 /// Ids drawn from the process's own stream.
@@ -92,6 +92,8 @@ impl Ports for SimPorts {
     }
 }
 
+/// What every world's stack is called.
+const STACK: &str = "sim";
 /// What machines are built from until somebody changes that.
 pub const FIRST_SPEC: &str = "1:aa";
 
@@ -168,6 +170,8 @@ pub struct World {
     pub ceilings: Vec<Ceiling>,
     /// The view from outside, on a wire where nothing happens.
     pub outside: SimPorts,
+    /// GitHub's jobs, seen from outside.
+    pub jobs: JobForgeModel,
     spec_hash: Mutex<SpecHash>,
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
@@ -184,10 +188,11 @@ impl World {
             queues: QueuesModel::new(wire.clone(), clock.clone()),
             mailbox: MailboxModel::new(wire.clone(), clock.clone()),
             fleet: FleetModel::new(wire.clone(), clock.clone()),
-            forge: ForgeModel::new(wire),
+            forge: ForgeModel::new(wire.clone()),
             clock,
             ids: SimIds { dice: Dice::new(seed, "outside"), process: "outside".into() },
         };
+        let jobs = JobForgeModel::new(wire, outside.forge.clone());
         outside.ledger.set_weak(climate.weak);
         outside.queues.set_weak(climate.weak);
         outside.mailbox.set_weak(climate.weak);
@@ -199,6 +204,7 @@ impl World {
             limits,
             ceilings,
             outside,
+            jobs,
             spec_hash: Mutex::new(SpecHash::new(FIRST_SPEC)),
             climate: Mutex::new(climate),
             counts: Mutex::default(),
@@ -228,6 +234,11 @@ impl World {
         change(&mut climate);
         self.outside.fleet.set_delays(climate.delays);
         self.outside.fleet.set_partial(climate.partial);
+    }
+
+    /// What the stack is called.
+    pub const fn stack_name(&self) -> &'static str {
+        STACK
     }
 
     /// What a machine launched now is built from.
@@ -329,7 +340,7 @@ impl World {
             ids: SimIds { dice, process: name.to_owned() },
         };
         let (limits, ceilings) = (self.limits.clone(), self.ceilings.clone());
-        Stack::new(ports, "sim", limits, ceilings, self.spec_hash())
+        Stack::new(ports, STACK, limits, ceilings, self.spec_hash())
     }
 }
 

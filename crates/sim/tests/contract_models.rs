@@ -224,11 +224,16 @@ impl Ear for Deaf {
 }
 
 impl ForgeHarness for CalmForge {
-    async fn listen(&self, runner: &RunnerSpec, _: &Credential) -> bool {
+    async fn listen(&self, runner: &RunnerSpec, credential: &Credential) -> bool {
         let machine = InstanceId::new(runner.name.as_str());
         let ear: Arc<dyn Ear> = Arc::new(Deaf);
-        self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
-            && self.port.listen(&runner.name, &ear) == Ok(true)
+        let is_known = match credential {
+            Credential::Jit(_) => true,
+            Credential::RegistrationToken(_) => {
+                self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
+            }
+        };
+        is_known && self.port.listen(&runner.name, &machine, &ear) == Ok(true)
     }
 
     async fn give_job(&self, runner: &RunnerName) {

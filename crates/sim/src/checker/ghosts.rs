@@ -28,22 +28,25 @@ pub(super) struct Ghosts {
 
 impl Ghosts {
     /// Looks at all runners: their names, their machines, whether they are connected. One without a
-    /// machine may stay for `grace`.
+    /// machine may stay for `grace`, and as long as a job `waits` for it.
     pub(super) fn look(
         &mut self,
         view: &View,
-        registered: &[(RunnerName, InstanceId, bool)],
+        waits: impl Fn(&RunnerName) -> bool,
+        registered: &[(RunnerName, Option<InstanceId>, bool)],
         grace: Duration,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let stray = registered.iter().filter(|(name, machine, _)| !accounts(view, machine, name));
+        let stray = registered
+            .iter()
+            .filter(|(name, machine, _)| !accounts(view, machine.as_ref(), name) && !waits(name));
         let stray: BTreeMap<_, _> = stray.map(|(name, machine, _)| (name, machine)).collect();
         self.runners.retain(|name, _| stray.contains_key(name));
         for (name, machine) in stray {
             let since = *self.runners.entry(name.clone()).or_insert(now);
             if now.since(since) > grace {
                 let what = format!("no machine accounts for the runner {name} since {since}");
-                return ghost(machine, what);
+                return ghost(machine.as_ref(), what);
             }
         }
         self.without_runner(view, registered, now)
@@ -52,11 +55,12 @@ impl Ghosts {
     fn without_runner(
         &mut self,
         view: &View,
-        registered: &[(RunnerName, InstanceId, bool)],
+        registered: &[(RunnerName, Option<InstanceId>, bool)],
         now: Timestamp,
     ) -> Result<(), Violation> {
         let connected = registered.iter().filter(|(.., online)| *online);
-        let connected: BTreeSet<_> = connected.map(|(_, machine, _)| machine).collect();
+        let connected: BTreeSet<_> =
+            connected.filter_map(|(_, machine, _)| machine.as_ref()).collect();
         let running = view.live.values().filter(|r| matches!(r.state, State::Running { .. }));
         let bare: BTreeSet<_> = running
             .map(|record| &record.id)
@@ -67,14 +71,18 @@ impl Ghosts {
         for id in bare {
             let since = *self.machines.entry(id.clone()).or_insert(now);
             if now.since(since) > WITHOUT_RUNNER_MAX {
-                return ghost(id, format!("it runs for somebody, without a runner since {since}"));
+                return ghost(
+                    Some(id),
+                    format!("it runs for somebody, without a runner since {since}"),
+                );
             }
         }
         Ok(())
     }
 }
 
-fn accounts(view: &View, machine: &InstanceId, name: &RunnerName) -> bool {
+fn accounts(view: &View, machine: Option<&InstanceId>, name: &RunnerName) -> bool {
+    let Some(machine) = machine else { return false };
     let in_use = view
         .live
         .get(machine)
@@ -82,6 +90,6 @@ fn accounts(view: &View, machine: &InstanceId, name: &RunnerName) -> bool {
     in_use && view.assigned.get(machine) == Some(name)
 }
 
-fn ghost(machine: &InstanceId, what: String) -> Result<(), Violation> {
-    Err(Violation { invariant: Invariant::NoGhosts, instance: Some(machine.clone()), what })
+fn ghost(machine: Option<&InstanceId>, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::NoGhosts, instance: machine.cloned(), what })
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::ids::{InstanceId, MailboxKey};
+use bullpen_core::ids::{InstanceId, MailboxKey, RequestId, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
 use bullpen_core::limits::Limits;
@@ -24,27 +24,31 @@ use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
 use crate::model::fleet::FleetEvent;
-use crate::model::{ForgeModel, LedgerWrite, MailboxModel};
+use crate::model::{ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
 use crate::world::World;
 
 mod conservation;
 mod fit;
 mod ghosts;
 mod history;
+mod jobs;
 mod missed_warm;
 mod one_owner;
 mod pace;
 mod protected;
 mod requests;
+mod trust;
 mod view;
 
 use ghosts::Ghosts;
 use history::History;
+use jobs::Jobs;
 use one_owner::Tenures;
 use pace::Pace;
 use protected::Condemned;
 use requests::Requests;
 pub use requests::Told;
+use trust::{Code, Traces};
 use view::View;
 
 /// How many times their grace a crashed upkeep may leave things lying, while faults go on.
@@ -56,6 +60,10 @@ struct Inner {
     history: History,
     view: View,
     requests: Requests,
+    jobs: Jobs,
+    traces: Traces,
+    /// The group of machines that jobs have reused, if it is not each repository's own.
+    jobs_trust: Option<TrustGroup>,
     tenures: Tenures,
     ghosts: Ghosts,
     pace: Pace,
@@ -63,6 +71,7 @@ struct Inner {
     machine_time: Duration,
     ended: BTreeMap<EndReason, u64>,
     forge: ForgeModel,
+    job_forge: JobForgeModel,
     mailbox: MailboxModel,
 }
 
@@ -83,6 +92,9 @@ impl Checker {
             history: History::new(trace),
             view: View::new(numbers, outside.ledger().snapshot(), outside.fleet().snapshot()),
             requests: Requests::default(),
+            jobs: Jobs::default(),
+            traces: Traces::default(),
+            jobs_trust: None,
             tenures: Tenures::default(),
             ghosts: Ghosts::default(),
             pace: Pace::default(),
@@ -90,6 +102,7 @@ impl Checker {
             machine_time: Duration::ZERO,
             ended: BTreeMap::new(),
             forge: outside.forge().clone(),
+            job_forge: world.jobs.clone(),
             mailbox: outside.mailbox().clone(),
         };
         let checker = Self { inner: Arc::new(Mutex::new(inner)), violated: Arc::default() };
@@ -202,6 +215,11 @@ impl Checker {
         });
     }
 
+    /// Machines that jobs have reused are this group's, whichever repository the jobs are of.
+    pub fn jobs_trust(&self, group: Option<TrustGroup>) {
+        self.inner().jobs_trust = group;
+    }
+
     /// A process releases what an owner holds.
     pub fn release_begins(&self, process: &str, owner: &Owner) {
         let inner = &mut *self.inner();
@@ -246,7 +264,11 @@ impl Checker {
                 inner.view.intents.remove(&intent.id);
                 conservation::given_back(&inner.view, intent)
             }
-            LedgerWrite::Row { .. } => Ok(()),
+            LedgerWrite::Row { at, after, .. } => {
+                let line = inner.jobs.written(*at, after)?;
+                inner.history.keep(&line);
+                Ok(())
+            }
         });
     }
 
@@ -255,15 +277,19 @@ impl Checker {
         let forge = world.outside.forge();
         let (listeners, registered) = (forge.listeners(), forge.registered());
         let (interrupted, now) = (forge.take_interrupted(), world.outside.clock().true_now());
+        let seen = world.jobs.seen();
         let mut inner = self.inner();
         inner.deserted();
-        let Inner { view, requests, ghosts, .. } = &mut *inner;
+        inner.code_ran();
+        let Inner { view, requests, ghosts, jobs, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
         judged.extend(listeners.iter().map(|(id, label)| one_owner::listens(view, id, label)));
         judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
-        judged.push(ghosts.look(view, &registered, grace, now));
+        let waits = |name: &_| jobs.wants(world.stack_name(), name);
+        judged.push(ghosts.look(view, waits, &registered, grace, now));
         judged.push(requests.look(view, now));
+        judged.extend(jobs.look(view, &seen, now));
         drop(inner);
         for violation in judged.into_iter().filter_map(Result::err) {
             self.report(violation);
@@ -312,7 +338,46 @@ impl Inner {
             self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
+        if let (State::Idle { .. }, State::Claimed { owner, .. }) = (&before.state, &after.state) {
+            self.code_ran();
+            if let Some(group) = self.group_of(owner) {
+                self.traces.claimed(&before.id, group)?;
+            }
+        }
         self.requests.claimed(&self.view, at, before, after)
+    }
+
+    /// Whose code an owner runs.
+    fn group_of(&self, owner: &Owner) -> Option<TrustGroup> {
+        match owner {
+            Owner::Request(_) => Some(self.requests.asked(owner)?.request.trust.clone()),
+            Owner::Job(job) => {
+                let repository = self.jobs.row(job)?.repository();
+                let own = || TrustGroup::new(repository.as_str());
+                Some(self.jobs_trust.clone().unwrap_or_else(own))
+            }
+            Owner::Pool(_) => None,
+        }
+    }
+
+    /// Whatever GitHub has started leaves its traces.
+    fn code_ran(&mut self) {
+        for ran in self.forge.take_ran() {
+            let code = match self.job_forge.by_number(ran.number) {
+                Some((.., true)) => Some(Code::OfAFork),
+                Some((_, repository, false)) => {
+                    let own = || TrustGroup::new(repository.as_str());
+                    Some(Code::Of(self.jobs_trust.clone().unwrap_or_else(own)))
+                }
+                None => {
+                    let request = ran.label.strip_prefix("warm-").map(RequestId::new);
+                    request.and_then(|id| self.group_of(&Owner::Request(id))).map(Code::Of)
+                }
+            };
+            if let Some(code) = code {
+                self.traces.ran(ran.machine, code);
+            }
+        }
     }
 
     /// What GitHub and the mailbox know of a machine.

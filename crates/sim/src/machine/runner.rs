@@ -16,7 +16,7 @@ use std::time::Duration;
 use bullpen_agent::runner::{Ended, Found, Observed, Refused, Runner};
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{InstanceId, RunnerName};
-use bullpen_core::mailbox::{Assignment, Secret};
+use bullpen_core::mailbox::{Assignment, Credential, Secret};
 use bullpen_core::ports::{Clock as _, Ports as _};
 use tokio::sync::{Notify, oneshot};
 
@@ -159,7 +159,7 @@ impl Program {
                 return;
             }
             let ear: Arc<dyn Ear> = self.clone();
-            match self.forge.listen(&runner, &ear) {
+            match self.forge.listen(&runner, &self.machine, &ear) {
                 Ok(true) => break,
                 Ok(false) => {
                     self.exits(Some(Refused::here("the registration was deleted")));
@@ -217,6 +217,11 @@ impl Ear for Program {
                 name: job.to_string(),
                 result: String::from("Succeeded"),
             }),
+            Word::Served => {
+                if self.state().listener.take().is_some() {
+                    self.says(Observed::Ended { code: Some(0) });
+                }
+            }
             Word::Removed => self.exits(Some(Refused::here("the registration was deleted"))),
         }
     }
@@ -249,7 +254,11 @@ impl Runner for Program {
         detach(async move {
             pass(takes).await;
             if program.is_now(era) {
-                let done = program.forge.register(&to.runner, &to.label, &program.machine);
+                let done = match &to.credential {
+                    // Whoever minted it has made it known.
+                    Some(Credential::Jit(_)) => Ok(()),
+                    _ => program.forge.register(&to.runner, &to.label, &program.machine),
+                };
                 program.state().registered = Some(to.runner);
                 // Its agent may be dead.
                 let _ = answer.send(done);

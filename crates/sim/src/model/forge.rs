@@ -1,10 +1,12 @@
 //! A model of GitHub: credentials, runners, and jobs that it gives to any listening runner with the
 //! right label, at any moment it likes.
 //!
+//! A runner that was minted for one job is known from then on, offline, and forgotten after its job.
+//!
 //! A job that dies with its machine, or is stopped under its feet, is remembered: that must never
 //! be our doing.
 //!
-//! Not here: webhooks and checks.
+//! Not here: what is said of jobs ([`super::job_forge`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -16,14 +18,18 @@ use bullpen_core::ids::{InstanceId, Repository, RunAttempt, RunnerName};
 use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
 use bullpen_core::time::Timestamp;
+use tokio::sync::Notify;
 
 use super::{Witness, locked};
 use crate::clock::{instant, pass};
 use crate::wire::{Wire, detach};
 
-/// What a reading call costs, and a writing one.
-const READ: u32 = 1;
-const WRITE: u32 = 5;
+/// What a reading call costs.
+pub(super) const READ: u32 = 1;
+/// What a writing call costs.
+pub(super) const WRITE: u32 = 5;
+/// How long a call waits for its turn within what callers allow themselves.
+const TURN_PATIENCE: Duration = Duration::from_secs(15);
 /// GitHub counts points over this long.
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -47,8 +53,47 @@ pub enum Word {
     JobStarted(u64),
     /// It is over.
     JobFinished(u64),
+    /// That was your one job, and you are not known here any more.
+    Served,
     /// You are not known here any more.
     Removed,
+}
+
+/// What happened to a job that somebody follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Which job.
+    pub number: u64,
+    /// At which runner.
+    pub runner: RunnerName,
+    /// On which machine.
+    pub machine: Option<InstanceId>,
+    /// What.
+    pub happened: Happened,
+}
+
+/// What happens to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A runner has it.
+    Started,
+    /// It ran to its end.
+    Finished,
+    /// Somebody cancelled it while it ran.
+    Cancelled,
+    /// Its runner went away with it.
+    Dropped,
+}
+
+/// Code of a job runs on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Where.
+    pub machine: InstanceId,
+    /// Which job.
+    pub number: u64,
+    /// Under which label.
+    pub label: String,
 }
 
 /// A listener's end of its connection.
@@ -60,10 +105,45 @@ pub trait Ear: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 struct Entry {
     label: String,
-    machine: InstanceId,
+    /// None until the listener of a minted runner connects.
+    machine: Option<InstanceId>,
     online: bool,
+    /// Whether it serves one job only.
+    ephemeral: bool,
     job: Option<u64>,
     ear: Option<Arc<dyn Ear>>,
+}
+
+/// What callers allow themselves.
+#[derive(Debug)]
+struct Budget {
+    points: u32,
+    window: Duration,
+    spent: VecDeque<(tokio::time::Instant, u32)>,
+}
+
+impl Budget {
+    /// How long a call has to wait; it is made if it has not to.
+    fn wait(&mut self, points: u32, now: tokio::time::Instant) -> Duration {
+        let window = self.window;
+        self.spent.retain(|(at, _)| now < *at + window);
+        let mut over = (self.total() + points).saturating_sub(self.points);
+        if over == 0 {
+            self.spent.push_back((now, points));
+            return Duration::ZERO;
+        }
+        for (at, points) in &self.spent {
+            over = over.saturating_sub(*points);
+            if over == 0 {
+                return *at + window - now;
+            }
+        }
+        window
+    }
+
+    fn total(&self) -> u32 {
+        self.spent.iter().map(|(_, points)| points).sum()
+    }
 }
 
 /// The model's state, shared by all processes and all agents.
@@ -72,6 +152,11 @@ pub struct ForgeState {
     runners: BTreeMap<RunnerName, Entry>,
     queued: VecDeque<Job>,
     serial: u64,
+    /// Jobs whose news somebody wants, and the news that nobody has taken yet.
+    followed: BTreeSet<u64>,
+    news: Vec<News>,
+    /// Whose code ran where, not taken yet.
+    ran: Vec<Ran>,
     outage: bool,
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
@@ -81,6 +166,7 @@ pub struct ForgeState {
     /// How many points all callers together may spend in a minute, and what they spent lately.
     points_a_minute: Option<u32>,
     spent: VecDeque<(tokio::time::Instant, u32)>,
+    budget: Option<Budget>,
     witness: Witness,
 }
 
@@ -89,18 +175,19 @@ pub struct ForgeState {
 pub struct ForgeModel {
     state: Arc<Mutex<ForgeState>>,
     wire: Wire,
+    news: Arc<Notify>,
 }
 
 impl ForgeModel {
     /// A GitHub without runners.
     pub fn new(wire: Wire) -> Self {
-        Self { state: Arc::default(), wire }
+        Self { state: Arc::default(), wire, news: Arc::default() }
     }
 
     /// The same GitHub for another process.
     #[must_use]
     pub fn for_process(&self, wire: Wire) -> Self {
-        Self { state: Arc::clone(&self.state), wire }
+        Self { wire, ..self.clone() }
     }
 
     fn state(&self) -> MutexGuard<'_, ForgeState> {
@@ -117,6 +204,30 @@ impl ForgeModel {
         self.state().points_a_minute = a_minute;
     }
 
+    /// Lever: whoever calls keeps to so many points in every stretch of time this long, as the client
+    /// does: a call waits for its turn, and is not made if that is too far off.
+    pub fn budget(&self, points: u32, window: Duration) {
+        self.state().budget = Some(Budget { points, window, spent: VecDeque::new() });
+    }
+
+    /// Waits for a call's turn.
+    pub(super) async fn turn(&self, points: u32) -> Result<(), Fault> {
+        let began = instant();
+        loop {
+            let wait = match &mut self.state().budget {
+                Some(budget) => budget.wait(points, instant()),
+                None => Duration::ZERO,
+            };
+            if wait.is_zero() {
+                return Ok(());
+            }
+            if instant() + wait > began + TURN_PATIENCE {
+                return Err(Fault::Throttled);
+            }
+            pass(wait).await;
+        }
+    }
+
     /// Lever: GitHub is down, or up again. While it is down it starts no jobs either.
     pub fn set_outage(&self, outage: bool) {
         self.state().outage = outage;
@@ -125,13 +236,61 @@ impl ForgeModel {
 
     /// Queues a job and returns its number.
     pub fn submit(&self, label: &str, lasts: Duration) -> u64 {
+        self.queue(label, lasts, false)
+    }
+
+    /// Queues a job whose news are kept until they are taken; returns its number. It goes to no
+    /// runner before [`ForgeModel::assign`].
+    pub(super) fn submit_followed(&self, label: &str, lasts: Duration) -> u64 {
+        self.queue(label, lasts, true)
+    }
+
+    fn queue(&self, label: &str, lasts: Duration, followed: bool) -> u64 {
         let mut state = self.state();
         state.serial += 1;
         let number = state.serial;
         state.queued.push_back(Job { number, label: label.to_owned(), lasts });
+        if followed {
+            state.followed.insert(number);
+        }
         drop(state);
-        self.assign();
+        if !followed {
+            self.assign();
+        }
         number
+    }
+
+    /// What happened to followed jobs that `mine` knows, in its order; each is told once.
+    pub(super) fn take_news(&self, mine: impl Fn(&News) -> bool) -> Vec<News> {
+        self.state().news.extract_if(.., |news| mine(news)).collect()
+    }
+
+    /// There may be news.
+    pub(super) fn notify(&self) {
+        self.news.notify_one();
+    }
+
+    /// Returns when there may be news.
+    pub(super) async fn has_news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Whose code ran where since the last time.
+    pub fn take_ran(&self) -> Vec<Ran> {
+        std::mem::take(&mut self.state().ran)
+    }
+
+    /// Somebody cancels a job: it leaves the queue, or its runner.
+    pub(super) fn cancel_job(&self, number: u64) {
+        let mut state = self.state();
+        state.queued.retain(|job| job.number != number);
+        let mut runners = state.runners.iter();
+        let runs = runners.find(|(_, entry)| entry.job == Some(number));
+        let runs = runs.map(|(name, _)| name.clone());
+        drop(state);
+        if let Some(name) = runs {
+            self.finish(&name, number, Happened::Cancelled);
+        }
     }
 
     /// Takes the jobs of a label off the queue, as cancelling a run does.
@@ -179,14 +338,20 @@ impl ForgeModel {
             return Err(Fault::unavailable("GitHub is down"));
         }
         state.witness.see(machine, format_args!("{name} registers"));
-        let (label, machine) = (label.to_owned(), machine.clone());
-        let entry = Entry { label, machine, online: false, job: None, ear: None };
+        let (label, machine) = (label.to_owned(), Some(machine.clone()));
+        let entry = Entry { label, machine, online: false, ephemeral: false, job: None, ear: None };
         state.runners.insert(name.clone(), entry);
         Ok(())
     }
 
-    /// A known runner's listener connects, and takes jobs from now on. Says whether it is known.
-    pub fn listen(&self, name: &RunnerName, ear: &Arc<dyn Ear>) -> Result<bool, Fault> {
+    /// A known runner's listener connects from a machine, and takes jobs from now on. Says whether it
+    /// is known.
+    pub fn listen(
+        &self,
+        name: &RunnerName,
+        machine: &InstanceId,
+        ear: &Arc<dyn Ear>,
+    ) -> Result<bool, Fault> {
         let mut state = self.state();
         if state.outage {
             return Err(Fault::unavailable("GitHub is down"));
@@ -194,8 +359,8 @@ impl ForgeModel {
         let Some(entry) = state.runners.get_mut(name) else { return Ok(false) };
         entry.online = true;
         entry.ear = Some(Arc::clone(ear));
-        let machine = entry.machine.clone();
-        state.witness.see(&machine, format_args!("{name} listens"));
+        entry.machine = Some(machine.clone());
+        state.witness.see(machine, format_args!("{name} listens"));
         drop(state);
         ear.hear(Word::Connected);
         self.assign();
@@ -244,9 +409,13 @@ impl ForgeModel {
         let entry = state.runners.get_mut(name)?;
         entry.online = false;
         entry.ear = None;
-        let (machine, job) = (entry.machine.clone(), entry.job.take());
+        let (machine, job) = (entry.machine.clone()?, entry.job.take());
         state.witness.see(&machine, format_args!("{name} hangs up, with job {job:?}"));
-        Some((machine, job?))
+        let job = job?;
+        state.tell_of(job, name, Happened::Dropped);
+        drop(state);
+        self.notify();
+        Some((machine, job))
     }
 
     /// Removes a runner, unless it runs a job.
@@ -263,19 +432,19 @@ impl ForgeModel {
     pub fn listeners(&self) -> Vec<(InstanceId, String)> {
         let state = self.state();
         let online = state.runners.values().filter(|entry| entry.online);
-        online.map(|entry| (entry.machine.clone(), entry.label.clone())).collect()
+        online.filter_map(|entry| Some((entry.machine.clone()?, entry.label.clone()))).collect()
     }
 
-    /// Every runner that is registered, its machine, and whether it is connected, seen from outside
-    /// the world.
-    pub fn registered(&self) -> Vec<(RunnerName, InstanceId, bool)> {
+    /// Every runner that is registered, its machine once one has connected, and whether it is
+    /// connected, seen from outside the world.
+    pub fn registered(&self) -> Vec<(RunnerName, Option<InstanceId>, bool)> {
         let state = self.state();
         let all = state.runners.iter();
         all.map(|(name, entry)| (name.clone(), entry.machine.clone(), entry.online)).collect()
     }
 
     /// Gives queued jobs to listening runners with their label.
-    fn assign(&self) {
+    pub(super) fn assign(&self) {
         let mut started = Vec::new();
         let mut state = self.state();
         if state.outage {
@@ -289,38 +458,51 @@ impl ForgeModel {
             match free {
                 Some((name, runner)) => {
                     runner.job = Some(job.number);
-                    let machine = runner.machine.clone();
-                    seen.push((machine, format!("{name} starts job {}", job.number)));
+                    seen.push((name.clone(), runner.machine.clone(), job.clone()));
                     started.push((name.clone(), runner.ear.clone(), job));
                 }
                 None => waiting.push_back(job),
             }
         }
         state.queued = waiting;
-        for (machine, what) in seen {
-            state.witness.see(&machine, format_args!("{what}"));
+        for (name, machine, job) in seen {
+            let Some(machine) = machine else { continue };
+            state.witness.see(&machine, format_args!("{name} starts job {}", job.number));
+            state.tell_of(job.number, &name, Happened::Started);
+            state.ran.push(Ran { machine, number: job.number, label: job.label });
         }
         drop(state);
+        self.notify();
         for (name, ear, job) in started {
             tell(ear.as_ref(), Word::JobStarted(job.number));
             let model = self.clone();
             detach(async move {
                 pass(job.lasts).await;
-                model.finish(&name, job.number);
+                model.finish(&name, job.number, Happened::Finished);
             });
         }
     }
 
-    fn finish(&self, name: &RunnerName, job: u64) {
+    fn finish(&self, name: &RunnerName, job: u64, happened: Happened) {
         let mut state = self.state();
         if let Some(entry) = state.runners.get_mut(name)
             && entry.job == Some(job)
         {
             entry.job = None;
-            let ear = entry.ear.clone();
-            state.completed += 1;
+            let (ear, ephemeral, machine) =
+                (entry.ear.clone(), entry.ephemeral, entry.machine.clone());
+            state.completed += u64::from(happened == Happened::Finished);
+            state.tell_of(job, name, happened);
+            if ephemeral {
+                state.runners.remove(name);
+                state.left.extend(machine);
+            }
             drop(state);
+            self.notify();
             tell(ear.as_ref(), Word::JobFinished(job));
+            if ephemeral {
+                tell(ear.as_ref(), Word::Served);
+            }
         } else {
             drop(state);
         }
@@ -352,13 +534,37 @@ impl ForgeState {
             Some(entry) if entry.job.is_some() => (Deletion::Busy, None),
             Some(_) => {
                 let removed = self.runners.remove(name);
-                if let Some(entry) = &removed {
-                    self.witness.see(&entry.machine, format_args!("{name} is removed"));
+                if let Some(machine) = removed.as_ref().and_then(|entry| entry.machine.as_ref()) {
+                    self.witness.see(machine, format_args!("{name} is removed"));
                 }
                 (Deletion::Deleted, removed.and_then(|entry| entry.ear))
             }
         }
     }
+
+    fn tell_of(&mut self, number: u64, runner: &RunnerName, happened: Happened) {
+        if self.followed.contains(&number) {
+            let machine = self.runners.get(runner).and_then(|entry| entry.machine.clone());
+            self.news.push(News { number, runner: runner.clone(), machine, happened });
+        }
+    }
+}
+
+/// A runner for one job becomes known. An idle one of the same name is replaced.
+fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Fault> {
+    if remove(state, &spec.name) == Deletion::Busy {
+        return Err(Fault::Unclassified(format!("the runner {} runs a job", spec.name)));
+    }
+    let entry = Entry {
+        label: spec.labels.join(","),
+        machine: None,
+        online: false,
+        ephemeral: true,
+        job: None,
+        ear: None,
+    };
+    locked(state).runners.insert(spec.name.clone(), entry);
+    Ok(Credential::Jit(Secret::new(&format!("jit-for-{}", spec.name))))
 }
 
 impl ForgeModel {
@@ -369,12 +575,20 @@ impl ForgeModel {
         points: u32,
         effect: impl FnOnce(&Mutex<ForgeState>) -> T + Send + 'static,
     ) -> Result<T, Fault> {
+        self.turn(points).await?;
         let (state, wire) = (Arc::clone(&self.state), self.wire.clone());
         let reply = self.wire.call("forge", move || {
             locked(&state).admit(points, &wire)?;
             Ok(effect(&state))
         });
         reply.await.or_unavailable()?
+    }
+}
+
+impl ForgeModel {
+    /// Whether a call of so many points may be made now, as any of GitHub's calls.
+    pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
+        self.state().admit(points, wire)
     }
 }
 
@@ -400,6 +614,10 @@ impl ForgeState {
 
 impl Forge for ForgeModel {
     async fn credential(&self, runner: &RunnerSpec) -> Result<Credential, Fault> {
+        if runner.ephemeral {
+            let spec = runner.clone();
+            return self.ask(WRITE, move |state| mint(state, &spec)).await?;
+        }
         let token = Secret::new(&format!("token-for-{}", runner.name));
         self.ask(WRITE, move |_| Credential::RegistrationToken(token)).await
     }

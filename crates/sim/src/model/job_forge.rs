@@ -4,28 +4,47 @@
 //! its runners in the order they were queued. [`JobForgeModel::observe`] turns what happened there
 //! into facts, as webhooks would say them; whoever hands them on may lose, double and reorder them.
 //!
-//! Not here: runners, credentials, rate limits.
+//! Outages and points are the other model's too: GitHub is one.
+//!
+//! Not here: runners, credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
-use bullpen_core::job::{About, Conclusion, Fact, Said, runner_name};
+use bullpen_core::ids::{InstanceId, JobId, Repository, RunAttempt, RunnerName};
+use bullpen_core::job::{About, Conclusion, Fact, Said};
 use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice};
 use bullpen_core::time::Timestamp;
 
-use super::forge::ForgeModel;
+use super::forge::{ForgeModel, Happened, READ, WRITE};
 use super::locked;
 use crate::wire::Wire;
 
-/// Attempts of one job that a runner may be named after.
-const ATTEMPTS_WATCHED: u32 = 8;
-
 #[derive(Debug)]
 struct Job {
+    number: u64,
     about: About,
     said: Said,
+    queued: Timestamp,
+    began: Option<(Timestamp, InstanceId)>,
+}
+
+/// A job as it is seen from outside the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which one.
+    pub job: JobId,
+    /// Whose.
+    pub about: About,
+    /// Where it stands.
+    pub said: Said,
+    /// When it was queued.
+    pub queued: Timestamp,
+    /// When it began, and where.
+    pub began: Option<(Timestamp, InstanceId)>,
+    /// Whether its author was told that it cannot be served.
+    pub told: bool,
 }
 
 /// Everything GitHub knows of jobs, and was told about them.
@@ -34,13 +53,15 @@ struct JobForgeState {
     jobs: BTreeMap<JobId, Job>,
     /// The same jobs, by the numbers that the runners know them by.
     numbers: BTreeMap<u64, JobId>,
-    /// Which job each busy runner was last seen with.
-    busy: BTreeMap<RunnerName, u64>,
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
     forks: BTreeSet<RunAttempt>,
     lost: Vec<(LostDelivery, Fact)>,
+    /// Deliveries that were ever lost, to name the next one.
+    losses: u64,
     redelivered: Vec<Fact>,
+    /// What was said since it was last observed, apart from what runners did.
+    news: Vec<Fact>,
     outage: bool,
 }
 
@@ -69,54 +90,100 @@ impl JobForgeModel {
         let (id, label) = (JobId::new(job), about.labels.join(","));
         let said = Said::Queued { at: Some(now) };
         let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
-        let number = self.runners.submit(&label, lasts);
+        let number = self.runners.submit_followed(&label, lasts);
         let mut state = locked(&self.state);
         state.numbers.insert(number, id.clone());
-        state.jobs.insert(id, Job { about, said });
+        state.jobs.insert(id, Job { number, about, said, queued: now, began: None });
         drop(state);
+        self.runners.assign();
         fact
     }
 
-    /// Somebody cancels a job that waits; returns what a webhook would say. Its label must be its own.
+    /// A webhook is to say this.
+    pub fn say(&self, fact: Fact) {
+        locked(&self.state).news.push(fact);
+        self.runners.notify();
+    }
+
+    /// Returns when there may be something to observe, or to deliver again.
+    pub async fn has_news(&self) {
+        self.runners.has_news().await;
+    }
+
+    /// Somebody cancels a job that waits; returns what a webhook would say.
     pub fn cancel_queued(&self, job: &str, now: Timestamp) -> Fact {
-        let id = JobId::new(job);
-        let mut state = locked(&self.state);
-        let entry = state.jobs.get_mut(&id).expect("the job was queued");
-        let conclusion = Conclusion::new("cancelled");
-        entry.said = Said::Completed { conclusion, runner: None, at: Some(now) };
-        let label = entry.about.labels.join(",");
-        let fact = Fact { job: id, about: entry.about.clone(), said: entry.said.clone() };
-        drop(state);
-        self.runners.cancel(&label);
-        fact
+        self.cancel_job(&JobId::new(job), now);
+        locked(&self.state).news.pop().expect("it waited")
     }
 
-    /// What happened since the last time, as webhooks would say it; to be asked several times a second.
+    /// Somebody cancels a job, whatever it does; webhooks will say so.
+    pub fn cancel_job(&self, job: &JobId, now: Timestamp) {
+        let mut state = locked(&self.state);
+        let Some(number) = state.jobs.get(job).map(|job| job.number) else { return };
+        state.cancel_waiting(job, Some(now));
+        drop(state);
+        self.runners.cancel_job(number);
+        self.runners.notify();
+    }
+
+    /// What happened since the last time, as webhooks would say it, to runners of this stack and to
+    /// jobs without one; to be asked several times a second.
     pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<Fact> {
         let mut state = locked(&self.state);
-        let jobs = state.jobs.keys();
-        let runners: Vec<RunnerName> = jobs
-            .flat_map(|id| (0..ATTEMPTS_WATCHED).map(move |name| runner_name(stack, id, name)))
-            .collect();
-        let mut facts = Vec::new();
-        for runner in runners {
-            let (was, is) = (state.busy.get(&runner).copied(), self.runners.job(&runner));
-            if was == is {
-                continue;
-            }
-            if let Some(over) = was {
-                state.busy.remove(&runner);
-                let (conclusion, runner) = (Conclusion::new("success"), Some(runner.clone()));
-                facts
-                    .extend(state.say(over, Said::Completed { conclusion, runner, at: Some(now) }));
-            }
-            if let Some(started) = is {
-                state.busy.insert(runner.clone(), started);
-                let said = Said::Started { runner: Some(runner), at: Some(now) };
-                facts.extend(state.say(started, said));
-            }
+        let mut facts = std::mem::take(&mut state.news);
+        let is_ours = |runner: &RunnerName| {
+            runner.as_str().strip_prefix(stack).is_some_and(|rest| rest.starts_with('-'))
+        };
+        let news = self
+            .runners
+            .take_news(|news| is_ours(&news.runner) && state.numbers.contains_key(&news.number));
+        for news in news {
+            let (runner, at) = (Some(news.runner), Some(now));
+            let over = |word: &str| Conclusion::new(word);
+            let said = match news.happened {
+                Happened::Started => {
+                    state.begins(news.number, now, news.machine);
+                    Said::Started { runner, at }
+                }
+                Happened::Finished => Said::Completed { conclusion: over("success"), runner, at },
+                Happened::Dropped => Said::Completed { conclusion: over("failure"), runner, at },
+                Happened::Cancelled => {
+                    Said::Completed { conclusion: over("cancelled"), runner, at }
+                }
+            };
+            facts.extend(state.say(news.number, said));
         }
         facts
+    }
+
+    /// Every job there is, as it is seen from outside the world.
+    pub fn seen(&self) -> Vec<Seen> {
+        let state = locked(&self.state);
+        let told: BTreeSet<&JobId> = state.told.iter().map(|notice| &notice.job).collect();
+        let seen = |(id, job): (&JobId, &Job)| Seen {
+            job: id.clone(),
+            about: job.about.clone(),
+            said: job.said.clone(),
+            queued: job.queued,
+            began: job.began.clone(),
+            told: told.contains(id),
+        };
+        state.jobs.iter().map(seen).collect()
+    }
+
+    /// Whether a job is over, or its author was told that it will not be served.
+    pub fn is_over(&self, job: &JobId) -> bool {
+        let state = locked(&self.state);
+        state.told.iter().any(|notice| notice.job == *job)
+            || state.jobs.get(job).is_none_or(|job| matches!(job.said, Said::Completed { .. }))
+    }
+
+    /// Of which job this number is, whose it is, and whether a fork's code runs in it.
+    pub fn by_number(&self, number: u64) -> Option<(JobId, Repository, bool)> {
+        let state = locked(&self.state);
+        let id = state.numbers.get(&number)?;
+        let about = &state.jobs.get(id)?.about;
+        Some((id.clone(), about.repository.clone(), state.forks.contains(&about.run)))
     }
 
     /// Lever: GitHub answers nothing about jobs.
@@ -127,7 +194,8 @@ impl JobForgeModel {
     /// Lever: a webhook fails to arrive, and GitHub knows it.
     pub fn lose(&self, fact: Fact, at: Timestamp) {
         let mut state = locked(&self.state);
-        let id = u64::try_from(state.lost.len()).unwrap_or(u64::MAX);
+        state.losses += 1;
+        let id = state.losses;
         let delivery = LostDelivery { id, guid: format!("guid-{id}"), at };
         state.lost.push((delivery, fact));
     }
@@ -162,12 +230,17 @@ impl JobForgeModel {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
 
+    /// Makes one call that costs so many points.
     async fn call<T: Send + 'static>(
         &self,
+        points: u32,
         effect: impl FnOnce(&mut JobForgeState) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let state = Arc::clone(&self.state);
+        self.runners.turn(points).await?;
+        let (state, runners) = (Arc::clone(&self.state), self.runners.clone());
+        let wire = self.wire.clone();
         let reply = self.wire.call("job-forge", move || {
+            runners.admits(points, &wire)?;
             let mut state = locked(&state);
             if state.outage {
                 return Err(Fault::unavailable("GitHub is down"));
@@ -179,6 +252,25 @@ impl JobForgeModel {
 }
 
 impl JobForgeState {
+    /// A job is cancelled, if it waits.
+    fn cancel_waiting(&mut self, id: &JobId, at: Option<Timestamp>) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if !matches!(job.said, Said::Queued { .. }) {
+            return;
+        }
+        let conclusion = Conclusion::new("cancelled");
+        job.said = Said::Completed { conclusion, runner: None, at };
+        let fact = self.fact(id);
+        self.news.extend(fact);
+    }
+
+    fn begins(&mut self, number: u64, at: Timestamp, machine: Option<InstanceId>) {
+        let job = self.numbers.get(&number).and_then(|id| self.jobs.get_mut(id));
+        if let Some(job) = job {
+            job.began = machine.map(|machine| (at, machine));
+        }
+    }
+
     fn say(&mut self, number: u64, said: Said) -> Option<Fact> {
         let job = self.numbers.get(&number)?.clone();
         self.jobs.get_mut(&job)?.said = said;
@@ -200,17 +292,17 @@ impl JobForgeState {
 impl JobForge for JobForgeModel {
     async fn job(&self, _: &Repository, job: &JobId) -> Result<Fact, Fault> {
         let job = job.clone();
-        self.call(move |state| state.fact(&job).ok_or(Fault::NotFound)).await
+        self.call(READ, move |state| state.fact(&job).ok_or(Fault::NotFound)).await
     }
 
     async fn jobs_of(&self, _: &Repository, run: &RunAttempt) -> Result<Vec<Fact>, Fault> {
         let run = run.clone();
-        self.call(move |state| Ok(state.facts(|job| job.about.run == run))).await
+        self.call(READ, move |state| Ok(state.facts(|job| job.about.run == run))).await
     }
 
     async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<Fact>, Fault> {
         let repository = repository.clone();
-        self.call(move |state| {
+        self.call(READ, move |state| {
             Ok(state.facts(|job| {
                 job.about.repository == repository && matches!(job.said, Said::Queued { .. })
             }))
@@ -220,12 +312,12 @@ impl JobForge for JobForgeModel {
 
     async fn is_from_fork(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         let run = run.clone();
-        self.call(move |state| Ok(state.forks.contains(&run))).await
+        self.call(READ, move |state| Ok(state.forks.contains(&run))).await
     }
 
     async fn tell(&self, notice: &Notice) -> Result<(), Fault> {
         let notice = notice.clone();
-        self.call(move |state| {
+        self.call(WRITE, move |state| {
             // The same again says it once.
             state.told.retain(|told| told.job != notice.job);
             state.told.push(notice);
@@ -235,22 +327,29 @@ impl JobForge for JobForgeModel {
     }
 
     async fn cancel(&self, _: &Repository, run: &RunAttempt) -> Result<(), Fault> {
-        let run = run.clone();
-        self.call(move |state| {
+        let (run, runners) = (run.clone(), self.runners.clone());
+        self.call(WRITE, move |state| {
             if !state.cancelled.contains(&run) {
-                state.cancelled.push(run);
+                state.cancelled.push(run.clone());
             }
+            let of_it = state.jobs.iter().filter(|(_, job)| job.about.run == run);
+            let jobs: Vec<_> = of_it.map(|(id, job)| (id.clone(), job.number)).collect();
+            for (id, number) in jobs {
+                state.cancel_waiting(&id, None);
+                runners.cancel_job(number);
+            }
+            runners.notify();
             Ok(())
         })
         .await
     }
 
     async fn file(&self, _: &Repository, _: &str, _: Option<&str>) -> Result<FileRead, Fault> {
-        self.call(|_| Ok(FileRead::Absent)).await
+        self.call(READ, |_| Ok(FileRead::Absent)).await
     }
 
     async fn lost_deliveries(&self, since: Timestamp) -> Result<Vec<LostDelivery>, Fault> {
-        self.call(move |state| {
+        self.call(READ, move |state| {
             let lost = state.lost.iter().map(|(delivery, _)| delivery);
             Ok(lost.filter(|delivery| delivery.at >= since).cloned().collect())
         })
@@ -258,11 +357,12 @@ impl JobForge for JobForgeModel {
     }
 
     async fn redeliver(&self, delivery: &LostDelivery) -> Result<(), Fault> {
-        let id = delivery.id;
-        self.call(move |state| {
+        let (id, runners) = (delivery.id, self.runners.clone());
+        self.call(WRITE, move |state| {
             let found = state.lost.iter().position(|(lost, _)| lost.id == id);
             let (_, fact) = state.lost.remove(found.ok_or(Fault::NotFound)?);
             state.redelivered.push(fact);
+            runners.notify();
             Ok(())
         })
         .await

@@ -83,6 +83,11 @@ impl LedgerModel {
         locked(&self.state).snapshot()
     }
 
+    /// All rows of jobs.
+    pub fn rows(&self) -> Vec<JobRow> {
+        locked(&self.state).rows.stored.values().map(|row| JobRow::clone(row)).collect()
+    }
+
     /// What is stored of an instance, without a trip.
     pub fn read_now(&self, id: &InstanceId) -> Option<Record> {
         locked(&self.state).read(id)

@@ -1,0 +1,228 @@
+//! Invariant 1 for jobs: every job that GitHub queued gets a runner in time, or its author is told; a
+//! job has one machine, a machine has one job, and what is over keeps nothing; nobody's turn is passed
+//! over for long.
+//!
+//! What GitHub says of its jobs is compared with what the rows say. Whoever waits is known from the
+//! rows' writes alone, and not from any listing, which may lag.
+//!
+//! Not here: whose code ran where ([`super::trust`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bullpen_core::ids::{Generation, InstanceId, JobId, RunnerName};
+use bullpen_core::instance::{Owner, State};
+use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::job::{End, Job, Life, Said};
+use bullpen_core::ports::{JobRow, WaitingAt};
+use bullpen_core::time::Timestamp;
+
+use super::view::View;
+use crate::model::job_forge::Seen;
+
+/// How long after its deadline a job may still wait for a runner or a word to its author: what is not
+/// heard of is found late, and GitHub may be down when it is to be told.
+const TOLD_WITHIN: Duration = Duration::from_secs(45 * 60);
+/// How long two machines may be a job's: a worker that lost its row gives back what it took.
+const SEVERAL_MAX: Duration = Duration::from_secs(10 * 60);
+/// How long a job that is over may keep a machine: what a crash leaves to leases and sweeps.
+const KEPT_MAX: Duration = Duration::from_secs(20 * 60);
+/// How long a row waits before it counts as passed over: listings lag.
+const SEEN_WITHIN: Duration = Duration::from_secs(30);
+/// How many turns in a row others may have in a lane while a repository waits there and has none
+/// under way. Turns go round among a few repositories, in each of a few processes.
+const PASSED_OVER_MAX: u32 = 16;
+
+/// A job as its row says, and since when it could have been begun.
+#[derive(Debug)]
+struct Row {
+    job: Job,
+    ready: Timestamp,
+}
+
+/// All jobs that have a row.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    rows: BTreeMap<JobId, Row>,
+    /// Turns that others had since those who wait there had one.
+    passed_over: BTreeMap<WaitingAt, u32>,
+    several: BTreeMap<JobId, Timestamp>,
+    kept: BTreeMap<InstanceId, Timestamp>,
+}
+
+fn wrong(instance: Option<&InstanceId>, what: String) -> Result<(), Violation> {
+    Err(Violation { invariant: Invariant::EveryJobEnds, instance: instance.cloned(), what })
+}
+
+impl Jobs {
+    /// A job as its row says.
+    pub(super) fn row(&self, job: &JobId) -> Option<&Job> {
+        self.rows.get(job).map(|row| &row.job)
+    }
+
+    /// Whether a runner of this name is a job's that is not over.
+    pub(super) fn wants(&self, stack: &str, runner: &RunnerName) -> bool {
+        let job = runner.as_str().strip_prefix(stack).and_then(|rest| rest.strip_prefix('-'));
+        let job = job.and_then(|rest| rest.rsplit_once('-')).map(|(job, _)| JobId::new(job));
+        job.and_then(|job| self.row(&job)).is_some_and(|job| !job.is_over())
+    }
+
+    /// A row was written.
+    pub(super) fn written(&mut self, at: Timestamp, row: &JobRow) -> Result<String, Violation> {
+        let unreadable = |error| Violation {
+            invariant: Invariant::EveryJobEnds,
+            instance: None,
+            what: format!("the row of job {} cannot be read: {error}", row.job),
+        };
+        let job = Job::decode(&row.body).map_err(unreadable)?;
+        let before = self.rows.get(&job.id);
+        if before.is_some_and(|before| before.job.is_over()) && !job.is_over() {
+            wrong(None, format!("job {} was over, and is not any more", job.id))?;
+        }
+        let was_waiting = before.is_some_and(|row| matches!(row.job.life, Life::Waiting { .. }));
+        let begins = was_waiting && matches!(job.life, Life::Assigning { .. });
+        let turn = before.filter(|_| begins).and_then(|before| before.job.waiting_at());
+        let ready = match (&job.life, before) {
+            (Life::Waiting { not_before, .. }, Some(before)) if was_waiting => {
+                before.ready.max(*not_before)
+            }
+            (Life::Waiting { not_before, .. }, _) => at.max(*not_before),
+            _ => at,
+        };
+        let line = format!("{at} job {} is {}", job.id, job.life.name().as_str());
+        self.rows.insert(job.id.clone(), Row { job, ready });
+        match turn {
+            Some(turn) => self.begins(at, &turn).map(|()| line),
+            None => Ok(line),
+        }
+    }
+
+    /// A repository has a turn in a lane.
+    fn begins(&mut self, at: Timestamp, whose: &WaitingAt) -> Result<(), Violation> {
+        self.passed_over.remove(whose);
+        let others = self.others(at, whose);
+        self.passed_over.retain(|other, _| other.lane != whose.lane || others.contains(other));
+        for other in others {
+            let turns = self.passed_over.entry(other.clone()).or_default();
+            *turns += 1;
+            if *turns > PASSED_OVER_MAX {
+                let WaitingAt { lane, repository } = &other;
+                let what = format!("{repository} waits in {lane}, and others had {turns} turns");
+                return wrong(None, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// The others who wait in the same lane and have nothing under way there.
+    fn others(&self, at: Timestamp, whose: &WaitingAt) -> BTreeSet<WaitingAt> {
+        let busy: BTreeSet<_> = self
+            .rows
+            .values()
+            .filter(|row| matches!(row.job.life, Life::Assigning { .. }))
+            .map(|row| row.job.repository())
+            .collect();
+        let waiting = self.rows.values().filter(|row| at >= row.ready.after(SEEN_WITHIN));
+        waiting
+            .filter_map(|row| row.job.waiting_at())
+            .filter(|other| other.lane == whose.lane && other.repository != whose.repository)
+            .filter(|other| !busy.contains(&other.repository))
+            .collect()
+    }
+
+    /// Looks at everything: GitHub's jobs, the rows, and the machines that jobs have.
+    pub(super) fn look(
+        &mut self,
+        view: &View,
+        seen: &[Seen],
+        now: Timestamp,
+    ) -> Vec<Result<(), Violation>> {
+        let mut judged: Vec<_> = seen.iter().map(|job| self.in_time(view, job, now)).collect();
+        judged.push(self.one_machine(view, now));
+        judged.push(self.one_job());
+        judged.push(self.keeps_nothing(view, now));
+        judged
+    }
+
+    /// A job waits no longer than it may, and who was not served was told.
+    fn in_time(&self, view: &View, seen: &Seen, now: Timestamp) -> Result<(), Violation> {
+        let row = self.row(&seen.job);
+        if let Some(Job { life: Life::Ended { end: End::Failed(reason), debts, .. }, .. }) = row
+            && !debts.tell
+            && !seen.told
+        {
+            let code = reason.code();
+            return wrong(None, format!("job {} failed ({code}), and nobody was told", seen.job));
+        }
+        let waits = matches!(seen.said, Said::Queued { .. }) && !seen.told;
+        if waits && now.since(seen.queued) > view.limits.job_deadline + TOLD_WITHIN {
+            let is = row.map_or("not there", |job| job.life.name().as_str());
+            let (job, since) = (&seen.job, seen.queued);
+            return wrong(None, format!("job {job} waits since {since}; its row is {is}"));
+        }
+        Ok(())
+    }
+
+    /// A job has one machine.
+    fn one_machine(&mut self, view: &View, now: Timestamp) -> Result<(), Violation> {
+        let mut held: BTreeMap<&JobId, u32> = BTreeMap::new();
+        let mut running: BTreeMap<&JobId, u32> = BTreeMap::new();
+        for record in view.live.values() {
+            if let Some(Owner::Job(job)) = record.state.owner() {
+                *held.entry(job).or_default() += 1;
+                let runs = matches!(record.state, State::Running { .. });
+                *running.entry(job).or_default() += u32::from(runs);
+            }
+        }
+        if let Some((job, count)) = running.iter().find(|(_, count)| **count > 1) {
+            return wrong(None, format!("{count} machines run for job {job}"));
+        }
+        self.several.retain(|job, _| held.get(job).is_some_and(|count| *count > 1));
+        for (job, _) in held.into_iter().filter(|(_, count)| *count > 1) {
+            let since = *self.several.entry(job.clone()).or_insert(now);
+            if now.since(since) > SEVERAL_MAX {
+                return wrong(None, format!("job {job} has several machines since {since}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A machine has one job.
+    fn one_job(&self) -> Result<(), Violation> {
+        let mut holders: BTreeMap<(&InstanceId, Generation), &JobId> = BTreeMap::new();
+        for Row { job, .. } in self.rows.values() {
+            let Some(held) = job.held() else { continue };
+            if let Some(other) = holders.insert((&held.instance, held.generation), &job.id) {
+                let what = format!("the rows of jobs {other} and {} both name it", job.id);
+                return Err(Violation {
+                    invariant: Invariant::OneOwner,
+                    instance: Some(held.instance.clone()),
+                    what,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A job that is over has no machine for long.
+    fn keeps_nothing(&mut self, view: &View, now: Timestamp) -> Result<(), Violation> {
+        let rows = &self.rows;
+        let is_over = |job: &JobId| rows.get(job).is_some_and(|row| row.job.is_over());
+        let kept: BTreeMap<&InstanceId, &JobId> = view
+            .live
+            .values()
+            .filter_map(|record| match record.state.owner() {
+                Some(Owner::Job(job)) if is_over(job) => Some((&record.id, job)),
+                _ => None,
+            })
+            .collect();
+        self.kept.retain(|id, _| kept.contains_key(id));
+        for (id, job) in kept {
+            let since = *self.kept.entry(id.clone()).or_insert(now);
+            if now.since(since) > KEPT_MAX {
+                return wrong(Some(id), format!("job {job} is over, and has it since {since}"));
+            }
+        }
+        Ok(())
+    }
+}

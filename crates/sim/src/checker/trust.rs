@@ -1,0 +1,56 @@
+//! Whose code ran on a machine, by what GitHub started there, and who may have it after that: those of
+//! the same trust group, and nobody after a fork's code.
+//!
+//! GitHub may give a runner to another job of the same labels, whosever it is. That is nobody's fault;
+//! to hand the machine on afterwards is.
+//!
+//! Not here: what the record says of it ([`super::fit`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use bullpen_core::ids::{InstanceId, TrustGroup};
+use bullpen_core::invariants::{Invariant, Violation};
+
+/// Whose code it was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Code {
+    /// A trust group's.
+    Of(TrustGroup),
+    /// A stranger's.
+    OfAFork,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(group) => write!(f, "code of {group}"),
+            Self::OfAFork => f.write_str("a fork's code"),
+        }
+    }
+}
+
+/// Whose code ran where.
+#[derive(Debug, Default)]
+pub(super) struct Traces(BTreeMap<InstanceId, BTreeSet<Code>>);
+
+impl Traces {
+    /// Somebody's code runs on a machine.
+    pub(super) fn ran(&mut self, machine: InstanceId, code: Code) {
+        self.0.entry(machine).or_default().insert(code);
+    }
+
+    /// A machine is claimed for a trust group.
+    pub(super) fn claimed(&self, machine: &InstanceId, by: TrustGroup) -> Result<(), Violation> {
+        let (ours, group) = (Code::Of(by.clone()), by);
+        let others = self.0.get(machine).into_iter().flatten().find(|code| **code != ours);
+        match others {
+            None => Ok(()),
+            Some(code) => Err(Violation {
+                invariant: Invariant::OneOwner,
+                instance: Some(machine.clone()),
+                what: format!("claimed for {group}, and {code} ran on it"),
+            }),
+        }
+    }
+}

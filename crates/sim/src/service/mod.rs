@@ -1,0 +1,141 @@
+//! The service in a seed's world: processes that serve jobs and die, webhooks that get lost, and jobs
+//! that come, run and are cancelled.
+//!
+//! Each process is the production service as a whole ([`bullpen_engine::jobs::run`]). A webhook is
+//! taken by a process of its own, as a replica's listener does it and nothing else.
+//!
+//! Not here: what is drawn ([`plan`]), GitHub ([`crate::model::job_forge`]), or whether it goes well
+//! ([`crate::checker`]).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::ports::Ports;
+use bullpen_engine::Stack;
+use bullpen_engine::jobs::{self, Duties, Service, ensure_queues};
+use futures_util::future::join_all;
+
+use crate::clock::pass;
+use crate::dice::Dice;
+use crate::life::desired;
+use crate::model::JobForgeModel;
+use crate::wire::Wire;
+use crate::world::{SimPorts, World};
+
+mod courier;
+pub mod plan;
+
+pub use courier::Courier;
+use plan::{JobPlan, Plan, Post};
+
+/// A service in a world.
+pub type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
+
+/// How often a job's author looks whether it is over.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long the author of a job that cannot be served lets it wait.
+const GIVES_UP_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Makes the queues that jobs wake workers by.
+pub async fn make_queues(world: &World) {
+    let (wire, stack) = world.process("jobs' queues");
+    while ensure_queues(&stack).await.is_err() {}
+    world.retire(&wire);
+}
+
+/// Serves for ever: replicas, and whoever brings them what GitHub says, well or badly until the
+/// faults end.
+pub async fn serve(world: &Arc<World>, plan: &Plan, faulty: Duration) -> Infallible {
+    let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
+    let courier = Courier::new(plan.post);
+    let heals = async {
+        pass(faulty).await;
+        courier.travels(Post::default());
+    };
+    let (never, ..) = tokio::join!(Box::pin(courier.bring(world, plan)), replicas, heals);
+    never
+}
+
+/// All jobs, to their ends.
+pub async fn follow_all(world: &World, jobs: &[JobPlan]) {
+    join_all(jobs.iter().map(|job| follow(world, job))).await;
+}
+
+/// One job: GitHub queues it, somebody may cancel it, and its author waits for its end.
+async fn follow(world: &World, job: &JobPlan) {
+    pass(job.arrives).await;
+    let (github, clock) = (&world.jobs, world.outside.clock());
+    if job.is_fork {
+        github.from_fork(job.about.run.clone());
+    }
+    let fact = github.queue(job.id.as_str(), job.about.clone(), job.lasts, clock.true_now());
+    github.say(fact);
+    let began = clock.elapsed();
+    while !github.is_over(&job.id) {
+        if job.cancelled_after.is_some_and(|after| clock.elapsed() >= began + after) {
+            github.cancel_job(&job.id, clock.true_now());
+        }
+        pass(LOOK).await;
+    }
+    pass(GIVES_UP_AFTER).await;
+    github.cancel_job(&job.id, clock.true_now());
+}
+
+/// One replica after another under one number: each dies at an await, drains, or lives on.
+async fn replica(world: &Arc<World>, plan: &Plan, number: u64) -> Infallible {
+    let dice = Dice::new(world.seed, &format!("serve {number}"));
+    let upkeep = dice.chance(500);
+    let duties = Duties { jobs: true, upkeep, repositories: plan.repositories.clone() };
+    let mut round = 0_u64;
+    loop {
+        pass(dice.between(Duration::ZERO, Duration::from_secs(40))).await;
+        round += 1;
+        let dies = dice.chance(world.climate().crash);
+        let awaits = dice.below(if dice.chance(500) { 600 } else { 20_000 });
+        let (drains, after) =
+            (dice.chance(250), dice.between(Duration::ZERO, Duration::from_secs(40 * 60)));
+        let stop = async {
+            if !drains {
+                std::future::pending::<()>().await;
+            }
+            pass(after).await;
+        };
+        let name = format!("serve {number}.{round}");
+        let ended = process(world, plan, &name, dies.then_some(awaits), async |service| {
+            jobs::run(service, &duties, desired, stop).await;
+        });
+        if ended.await.is_some() {
+            world.happened("replica drained");
+        }
+    }
+}
+
+/// One process of the service, to its end or its death.
+pub async fn process<T>(
+    world: &Arc<World>,
+    plan: &Plan,
+    name: &str,
+    fuse: Option<u64>,
+    body: impl AsyncFnOnce(&SimService<'_>) -> T,
+) -> Option<T> {
+    let (wire, stack) = world.process(name);
+    if let Some(awaits) = fuse {
+        wire.die_after(awaits);
+    }
+    on_wire(world, plan, &wire, &stack, body).await
+}
+
+/// The same, on a wire that was made before, and perhaps prepared.
+pub async fn on_wire<T>(
+    world: &Arc<World>,
+    plan: &Plan,
+    wire: &Wire,
+    stack: &Stack<SimPorts>,
+    body: impl AsyncFnOnce(&SimService<'_>) -> T,
+) -> Option<T> {
+    let github = world.jobs.for_process(wire.clone());
+    let service = Service::new(stack, &github, plan.settings());
+    // Boxed: whole services run in here.
+    world.run_on(wire, stack, async |_| Box::pin(body(&service)).await).await
+}

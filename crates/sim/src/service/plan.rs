@@ -1,0 +1,232 @@
+//! What the service of a seed's world is and has to do: its configuration, its replicas, how badly
+//! webhooks travel, and the jobs of several repositories.
+//!
+//! Drawn from streams of its own, so that a world without jobs is what it was before there were any.
+//!
+//! Not here: doing it ([`super`]).
+
+use std::time::Duration;
+
+use bullpen_core::class::Usage;
+use bullpen_core::config::extension::OnUnfulfillable;
+use bullpen_core::config::runner::Reuse;
+use bullpen_core::config::runs_on::{self, Config};
+use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt, TrustGroup};
+use bullpen_core::job::About;
+use bullpen_core::job::fair::Shares;
+use bullpen_engine::jobs::Settings;
+
+use crate::dice::Dice;
+
+/// Of a thousand seeds, how many run the service.
+const SERVING: u32 = 400;
+
+/// The configuration that all worlds have in common: the load's classes, and a pool that promises
+/// nothing, so that every job of it overflows.
+const RUNS_ON: &str = "
+runners:
+  large:
+    cpu: 2
+    ram: 4
+  xlarge:
+    cpu: 4
+    ram: 8
+pools:
+  ci:
+    runner: large
+    schedule:
+      - {name: always, hot: 0, stopped: 0}
+";
+
+/// The class that machines are reused of, if they are of any.
+const REUSED: &str = "large";
+
+/// How badly webhooks travel, each out of a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Post {
+    /// Not taken by anybody, and GitHub knows.
+    pub lost: u32,
+    /// Never sent, and nobody knows.
+    pub unsent: u32,
+    /// Late, by up to [`Post::late_max`].
+    pub late: u32,
+    /// How late.
+    pub late_max: Duration,
+    /// Sent again although it was taken.
+    pub twice: u32,
+}
+
+/// One job.
+#[derive(Clone, Debug)]
+pub struct JobPlan {
+    /// When GitHub queues it.
+    pub arrives: Duration,
+    /// Its id.
+    pub id: JobId,
+    /// What stays the same.
+    pub about: About,
+    /// How long it runs.
+    pub lasts: Duration,
+    /// When somebody cancels it, since it was queued.
+    pub cancelled_after: Option<Duration>,
+    /// Whether a fork's code runs in it.
+    pub is_fork: bool,
+}
+
+/// The service of one world.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is configured.
+    pub config: Config,
+    /// How much each repository is served.
+    pub shares: Shares,
+    /// Those whose jobs it serves.
+    pub repositories: Vec<Repository>,
+    /// How many processes serve them.
+    pub replicas: u64,
+    /// How webhooks travel while there are faults.
+    pub post: Post,
+    /// The jobs, in the order they come.
+    pub jobs: Vec<JobPlan>,
+}
+
+impl Plan {
+    /// What every process of the service is told.
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new("production", "eu-west-1", Some(self.config.clone()));
+        settings.shares = self.shares.clone();
+        settings
+    }
+
+    /// Whose code may follow whose on machines that are reused.
+    pub fn trust(&self) -> Option<TrustGroup> {
+        self.config.runners.get(&ClassName::new(REUSED))?.trust.clone()
+    }
+}
+
+/// Draws the service of a seed's world, if it has one, for a world that lasts this long under faults.
+pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
+    let dice = Dice::new(seed, "service");
+    if !dice.chance(SERVING) {
+        return None;
+    }
+    let repositories: Vec<Repository> =
+        ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
+    Some(Plan {
+        config: config(&dice),
+        shares: shares(&dice),
+        replicas: 1 + dice.below(2),
+        post: post(&dice),
+        jobs: jobs(&dice, &repositories, lasts),
+        repositories,
+    })
+}
+
+/// What is configured in every world, before anything is drawn.
+pub fn base() -> Config {
+    let read = runs_on::read(RUNS_ON.as_bytes());
+    read.value().expect("the constant is a good configuration").clone()
+}
+
+fn config(dice: &Dice) -> Config {
+    let mut config = base();
+    let reuse = dice.chance(600).then(Reuse::default);
+    let trust = dice.chance(500).then(|| TrustGroup::new("octo/main"));
+    let usage = dice.chance(300).then_some(Usage::Spot);
+    if let Some(large) = config.runners.get_mut(&ClassName::new(REUSED)) {
+        (large.reuse, large.trust, large.usage) = (reuse, trust, usage);
+    }
+    if dice.chance(500) {
+        config.on_unfulfillable = OnUnfulfillable::Cancel;
+    }
+    config
+}
+
+/// In some worlds a process works on so few jobs at once that it matters whose turn it is.
+fn shares(dice: &Dice) -> Shares {
+    let few = |most| 1 + u32::try_from(dice.below(most)).unwrap_or(0);
+    let (cap, more) = (few(3), few(3));
+    if dice.chance(400) {
+        Shares { cap, busy: cap + more, ..Shares::default() }
+    } else {
+        Shares::default()
+    }
+}
+
+fn post(dice: &Dice) -> Post {
+    let odds = |most: u64| {
+        let on = dice.chance(500);
+        let strength = u32::try_from(dice.below(most)).unwrap_or(0) + 1;
+        if on { strength } else { 0 }
+    };
+    Post {
+        lost: odds(200),
+        unsent: odds(100),
+        late: odds(300),
+        late_max: dice.between(Duration::from_secs(5), Duration::from_secs(900)),
+        twice: odds(300),
+    }
+}
+
+/// When the jobs of one run come, and of which repository they are.
+struct Burst {
+    at: Duration,
+    repository: Repository,
+    jobs: u64,
+}
+
+fn jobs(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<JobPlan> {
+    let mut drawn = Vec::new();
+    for (number, burst) in bursts(dice, repositories, lasts).into_iter().enumerate() {
+        let run = RunAttempt::new(format!("{}.1", 70_000 + number));
+        let is_fork = dice.chance(150);
+        for _ in 0..burst.jobs {
+            let id = JobId::new((500_000 + drawn.len()).to_string());
+            let about = About {
+                repository: burst.repository.clone(),
+                run: run.clone(),
+                name: format!("job {id}"),
+                labels: vec![label(dice, &id, &burst.repository)],
+                commit: "0a1b".to_owned(),
+                created_at: None,
+            };
+            let after = dice.between(Duration::ZERO, Duration::from_secs(180));
+            drawn.push(JobPlan {
+                arrives: burst.at + dice.between(Duration::ZERO, Duration::from_secs(5)),
+                id,
+                about,
+                lasts: dice.delay(Duration::from_secs(5), Duration::from_secs(600)),
+                cancelled_after: dice.chance(100).then_some(after),
+                is_fork,
+            });
+        }
+    }
+    drawn
+}
+
+fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burst> {
+    let count = 1 + dice.below(8);
+    let one = |_| {
+        let most = if dice.chance(250) { 24 } else { 4 };
+        Burst {
+            at: dice.between(Duration::ZERO, lasts),
+            repository: dice.pick(repositories).cloned().expect("there are some"),
+            jobs: 1 + dice.below(most),
+        }
+    };
+    (0..count).map(one).collect()
+}
+
+/// What a job asks for. Jobs of equal labels may be given each other's runners.
+fn label(dice: &Dice, id: &JobId, repository: &Repository) -> String {
+    match dice.below(20) {
+        0..8 => format!("runs-on={id}/runner=large"),
+        8..12 => {
+            format!("runs-on={}/runner=large", repository.as_str().replace('/', "-"))
+        }
+        12..14 => "runs-on/runner=large".to_owned(),
+        14..16 => format!("runs-on={id}/runner=xlarge"),
+        16..19 => format!("runs-on={id}/pool=ci"),
+        _ => format!("runs-on={id}/pool=nope"),
+    }
+}
