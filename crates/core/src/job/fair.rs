@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::Repository;
+use crate::sabotage;
 
 /// How much each repository is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,13 @@ impl Turns {
         }
         let earned = |repository: &Repository| self.earned.get(repository).copied().unwrap_or(0);
         // The first in the alphabet of those who have earned most, so that it is always the same.
-        let next = in_line.into_iter().rev().max_by_key(|repository| earned(repository))?.clone();
+        let next = in_line
+            .into_iter()
+            .rev()
+            .max_by_key(
+                |repository| if sabotage!("turns-are-not-taken") { 0 } else { earned(repository) },
+            )?
+            .clone();
         *self.earned.entry(next.clone()).or_default() -= total;
         *self.under_way.entry(next.clone()).or_default() += 1;
         Some(next)

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::PoolName;
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// Why one attempt came to nothing.
@@ -74,8 +75,11 @@ impl Setback {
 
     /// Whether it counts as one of the attempts a job has. Races, ceilings and outages pass by
     /// themselves, and only the deadline ends them.
-    pub const fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         match self {
+            _ if sabotage!("setbacks-never-count") => false,
+            Self::Outage { .. } if sabotage!("outages-count-as-attempts") => true,
+            Self::Ceiling if sabotage!("ceilings-count-as-attempts") => true,
             Self::RaceLost
             | Self::PoolEmpty
             | Self::RunnerTaken

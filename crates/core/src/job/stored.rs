@@ -11,6 +11,7 @@ use super::{Job, Lane, Life, UNROUTED};
 use crate::ids::Revision;
 use crate::limits::Limits;
 use crate::ports::{JobRow, WaitingAt};
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// How often a row is looked at whose job runs on a machine of ours: the machine says more, and
@@ -76,6 +77,7 @@ impl Job {
                 Some(lease.after(limits.clock_skew).min(*deadline))
             }
             Life::Assigned { .. } if self.known.phase() == Phase::Queued => Some(soon),
+            Life::Assigned { .. } if sabotage!("ends-are-only-heard-of") => None,
             Life::Assigned { .. } => Some(now.after(RUNNING_LOOK_AGAIN)),
             Life::Dormant | Life::Elsewhere => Some(now.after(FOREIGN_LOOK_AGAIN)),
             Life::Ended { debts, .. } => (!debts.is_settled()).then(|| now.after(ENDED_LOOK_AGAIN)),

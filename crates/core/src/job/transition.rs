@@ -13,6 +13,7 @@ use super::fact::{Completed, Fact, Known, Phase};
 use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt, step};
 use crate::ids::ClaimId;
 use crate::limits::Limits;
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// How many setbacks a row remembers.
@@ -242,7 +243,8 @@ impl Job {
                 }
                 self.note_heard();
                 let release = self.held().cloned();
-                let debts = Debts { tell: true, cancel_by: *cancel_by, release, after: None };
+                let tell = !sabotage!("failures-are-not-told");
+                let debts = Debts { tell, cancel_by: *cancel_by, release, after: None };
                 self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
             (Life::Ended { debts, .. }, Event::Told { at }) => {
@@ -345,6 +347,7 @@ fn ended(completed: Option<&Completed>, release: Option<Held>, now: Timestamp) -
         Some(conclusion) if !conclusion.is_cancelled() => End::Completed(conclusion.clone()),
         _ => End::Cancelled,
     };
+    let release = release.filter(|_| !sabotage!("ends-release-nothing"));
     Life::Ended { end, at: now, debts: Debts { release, ..Debts::default() } }
 }
 

@@ -21,6 +21,7 @@ use bullpen_core::job::{
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use super::candidates::{self, NotTaken, Taken};
@@ -480,7 +481,18 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Changed::To(seen) => match next {
                 Next::GiveUp(reason) => ends::fail(self.service, &self.job.id, reason).await,
                 Next::Again { not_before } => {
-                    queues::wake(stack, &seen).await;
+                    let is_silent = match event {
+                        Event::SetBack { setback: Setback::PoolEmpty, .. } => {
+                            sabotage!("overflow-wakes-nobody")
+                        }
+                        Event::SetBack { setback: Setback::WorkerLost, .. } => {
+                            sabotage!("handing-back-wakes-nobody")
+                        }
+                        _ => false,
+                    };
+                    if !is_silent {
+                        queues::wake(stack, &seen).await;
+                    }
                     Ok(Attended::Again { at: not_before })
                 }
             },

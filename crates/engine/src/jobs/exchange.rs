@@ -8,6 +8,7 @@
 use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Event, Held, Job, Setback};
 use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
+use bullpen_core::sabotage;
 
 use super::rows::{self, Changed, Seen};
 use super::{Attended, Service, launch, owner_of, queues, runners};
@@ -22,6 +23,9 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
 ) -> Result<Attended, Fault> {
     let stack = service.stack;
     let Some(runner) = seen.job.taken_by_another().cloned() else { return Ok(Attended::Done) };
+    if sabotage!("nothing-is-exchanged") {
+        return Ok(Attended::Done);
+    }
     let Some(other) = runners::holder(stack, &runner, service.patience()).await? else {
         return Ok(Attended::Done);
     };
