@@ -41,8 +41,8 @@ impl Shares {
     /// Enough for a burst to be served at the speed that machines come, and few enough that the
     /// calls it costs leave room for others.
     pub const CAP_DEFAULT: u32 = 32;
-    /// A burst of five hundred is begun in four waves; the workers have room for more than that.
-    pub const BUSY_DEFAULT: u32 = 128;
+    /// A burst of five hundred is begun in two waves; the workers have room for more than that.
+    pub const BUSY_DEFAULT: u32 = 256;
 
     /// A repository without weight would never be served.
     fn weight(&self, repository: &Repository) -> i64 {

@@ -34,7 +34,7 @@ const LET_GO: Duration = Duration::from_millis(500);
 const RACES_MAX: u32 = 5;
 /// How many messages one worker has in hand: more than a burst of one repository may take up
 /// (`Shares::busy`), so that whoever else comes is heard.
-const IN_HAND_MAX: usize = 160;
+const IN_HAND_MAX: usize = 320;
 /// How long a receive waits for the first message: what SQS allows.
 const RECEIVE_WAIT: Duration = Duration::from_secs(20);
 /// How long a worker waits after a queue did not answer.
