@@ -66,7 +66,7 @@ pub(crate) async fn live(
         for run in runs {
             stats += run;
         }
-        become_quiet(world, checker).await;
+        become_quiet(world, checker, |world| unsettled(world).or_else(|| unquiet(world))).await;
         pass(LASTS.saturating_sub(world.outside.clock().elapsed())).await;
         stats
     };
@@ -433,10 +433,14 @@ pub fn desired() -> Desired {
     }
 }
 
-/// The faults have stopped and nobody wants anything: everything must go.
-pub async fn become_quiet(world: &World, checker: &Checker) {
+/// The faults have stopped and nobody wants anything: everything must go that `left` knows of.
+pub async fn become_quiet(
+    world: &World,
+    checker: &Checker,
+    left: impl Fn(&World) -> Option<Violation>,
+) {
     let began = world.outside.clock().elapsed();
-    while let Some(left) = unquiet(world) {
+    while let Some(left) = left(world) {
         if world.outside.clock().elapsed() > began + QUIET_WITHIN {
             checker.report(left);
             // The run is over; the checker's word ends it.
@@ -467,19 +471,19 @@ pub fn unquiet(world: &World) -> Option<Violation> {
         let what = format!("{} machines are reserved by {}", intent.outstanding, intent.id);
         return Some(left(None, what));
     }
-    if let Some(job) = unsettled(world) {
-        return Some(left(None, job));
-    }
     let (runner, machine, _) = world.outside.forge().registered().into_iter().next()?;
     let what = format!("not quiet: the runner {runner} is registered");
     Some(Violation { invariant: Invariant::NoGhosts, instance: machine, what })
 }
 
 /// The first job that is not over, or that something is left to do about.
-fn unsettled(world: &World) -> Option<String> {
-    world.outside.ledger().rows().into_iter().find_map(|row| match Job::decode(&row.body) {
+pub fn unsettled(world: &World) -> Option<Violation> {
+    let rows = world.outside.ledger().rows();
+    let what = rows.into_iter().find_map(|row| match Job::decode(&row.body) {
         Ok(Job { life: Life::Ended { debts, .. }, .. }) if debts.is_settled() => None,
         Ok(job) => Some(format!("the row of job {} is {}", job.id, job.life.name().as_str())),
         Err(error) => Some(format!("the row of job {} cannot be read: {error}", row.job)),
-    })
+    })?;
+    let what = format!("not quiet: {what}");
+    Some(Violation { invariant: Invariant::EveryJobEnds, instance: None, what })
 }

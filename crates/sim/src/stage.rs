@@ -22,7 +22,7 @@ use futures_util::future::join_all;
 
 use crate::checker::Checker;
 use crate::clock::pass;
-use crate::life::{become_quiet, keep_up, make_queues};
+use crate::life::{become_quiet, keep_up, make_queues, unquiet};
 use crate::load;
 use crate::world::{CALM, Climate, FIRST_SPEC, SimPorts, World};
 
@@ -202,7 +202,7 @@ pub async fn end(world: &Arc<World>, checker: &Checker) -> Result<(), String> {
     tokio::select! {
         biased;
         () = checker.violated() => {}
-        () = become_quiet(world, checker) => {}
+        () = become_quiet(world, checker, unquiet) => {}
         never = keep_up(world) => match never {},
     }
     checker.look(world);

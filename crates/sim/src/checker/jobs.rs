@@ -23,6 +23,9 @@ use crate::model::job_forge::Seen;
 /// How long after its deadline a job may still wait for a runner or a word to its author: what is not
 /// heard of is found late, and GitHub may be down when it is to be told.
 const TOLD_WITHIN: Duration = Duration::from_secs(45 * 60);
+/// How long after a job's end its row may not know of it: GitHub is asked every quarter of an hour,
+/// and may be down then.
+const ENDED_WITHIN: Duration = Duration::from_secs(45 * 60);
 /// How long two machines may be a job's: a worker that lost its row gives back what it took.
 const SEVERAL_MAX: Duration = Duration::from_secs(10 * 60);
 /// How long a job that is over may keep a machine: what a crash leaves to leases and sweeps.
@@ -153,6 +156,11 @@ impl Jobs {
         {
             let code = reason.code();
             return wrong(None, format!("job {} failed ({code}), and nobody was told", seen.job));
+        }
+        let has_ended = seen.ended.is_some_and(|at| now.since(at) > ENDED_WITHIN);
+        if has_ended && row.is_some_and(|job| !job.is_over()) {
+            let (job, is) = (&seen.job, row.map_or("", |job| job.life.name().as_str()));
+            return wrong(None, format!("job {job} is over, and its row is still {is}"));
         }
         let waits = matches!(seen.said, Said::Queued { .. }) && !seen.told;
         if waits && now.since(seen.queued) > view.limits.job_deadline + TOLD_WITHIN {

@@ -338,13 +338,14 @@ impl Inner {
             self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
+        self.requests.claimed(&self.view, at, before, after)?;
         if let (State::Idle { .. }, State::Claimed { owner, .. }) = (&before.state, &after.state) {
             self.code_ran();
             if let Some(group) = self.group_of(owner) {
                 self.traces.claimed(&before.id, group)?;
             }
         }
-        self.requests.claimed(&self.view, at, before, after)
+        Ok(())
     }
 
     /// Whose code an owner runs.

@@ -28,6 +28,7 @@ struct Job {
     said: Said,
     queued: Timestamp,
     began: Option<(Timestamp, InstanceId)>,
+    ended: Option<Timestamp>,
 }
 
 /// A job as it is seen from outside the world.
@@ -43,6 +44,8 @@ pub struct Seen {
     pub queued: Timestamp,
     /// When it began, and where.
     pub began: Option<(Timestamp, InstanceId)>,
+    /// When it ended on its runner.
+    pub ended: Option<Timestamp>,
     /// Whether its author was told that it cannot be served.
     pub told: bool,
 }
@@ -93,7 +96,7 @@ impl JobForgeModel {
         let number = self.runners.submit_followed(&label, lasts);
         let mut state = locked(&self.state);
         state.numbers.insert(number, id.clone());
-        state.jobs.insert(id, Job { number, about, said, queued: now, began: None });
+        state.jobs.insert(id, Job { number, about, said, queued: now, began: None, ended: None });
         drop(state);
         self.runners.assign();
         fact
@@ -166,6 +169,7 @@ impl JobForgeModel {
             said: job.said.clone(),
             queued: job.queued,
             began: job.began.clone(),
+            ended: job.ended,
             told: told.contains(id),
         };
         state.jobs.iter().map(seen).collect()
@@ -273,7 +277,11 @@ impl JobForgeState {
 
     fn say(&mut self, number: u64, said: Said) -> Option<Fact> {
         let job = self.numbers.get(&number)?.clone();
-        self.jobs.get_mut(&job)?.said = said;
+        let entry = self.jobs.get_mut(&job)?;
+        if let Said::Completed { at, .. } = &said {
+            entry.ended = *at;
+        }
+        entry.said = said;
         self.fact(&job)
     }
 
