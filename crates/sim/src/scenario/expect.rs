@@ -10,6 +10,7 @@ use bullpen_core::ids::RequestId;
 use bullpen_core::spelling::{hint, nearest};
 
 use super::processes::{Finished, HOW_ENDED};
+use super::serving::{self, Expected};
 use super::words::{Misspelt, Span, Word, Words};
 
 /// What there is, by name.
@@ -107,6 +108,7 @@ pub(super) enum Expectation {
         of: Option<RequestId>,
         counts: Wanted,
     },
+    Jobs(Expected),
     Machine {
         name: String,
         state: Option<&'static str>,
@@ -120,6 +122,9 @@ impl Expectation {
         if first.text.contains('.') {
             let ended = words.more();
             return process(words, Some(RequestId::new(&first.text)), ended);
+        }
+        if first.text == "job" {
+            return serving::expected(words).map(Self::Jobs);
         }
         if super::names::is_name(&first.text) {
             let state = words.more();

@@ -14,6 +14,8 @@ mod parse;
 mod played;
 mod processes;
 mod runner;
+mod service;
+mod serving;
 mod setting;
 mod transcript;
 mod troubles;

@@ -12,6 +12,7 @@ use bullpen_core::request::entry::split;
 use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
+use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
 use super::troubles::{agents, capacity, cloud, fault, github, lose, shortage, weather};
@@ -98,7 +99,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 25] = [
+const VERBS: [(&str, Read); 32] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -112,6 +113,13 @@ const VERBS: [(&str, Read); 25] = [
     ("jobs", jobs),
     ("cancel-jobs", |words| Ok(Verb::Jobs(Jobs::Cancel(request_id(&words.needed("of")?)?)))),
     ("run-ends", run_ends),
+    ("service", serving::service),
+    ("serve", serving::serve),
+    ("kill", serving::kill),
+    ("drain", serving::drain),
+    ("webhooks", serving::webhooks),
+    ("job", serving::job),
+    ("cancel-job", serving::cancel_job),
     ("fault", fault),
     ("weather", weather),
     ("github", github),
@@ -199,7 +207,7 @@ fn process(words: &mut Words, task: ReadTask) -> Result<Process, Misspelt> {
 }
 
 /// The number of an await, or `fleet#2` for a call that lands and is never answered.
-fn death(word: &Word) -> Result<Death, Misspelt> {
+pub(super) fn death(word: &Word) -> Result<Death, Misspelt> {
     let Some((port, call)) = word.text.split_once('#') else {
         let what = format!("{:?} is neither a number nor a call such as fleet#1", word.text);
         return word.number().map(Death::Await).map_err(|_| word.wrong(what));
@@ -264,7 +272,10 @@ fn meanwhile(words: &mut Words) -> Result<Verb, Misspelt> {
 fn await_something(words: &mut Words) -> Result<Verb, Misspelt> {
     /// Longer than every job of a story.
     const WITHIN: Duration = Duration::from_secs(2 * 3_600);
-    let word = words.plain("jobs, or a request id")?;
+    let word = words.plain("jobs, job, or a request id")?;
+    if word.text == "job" {
+        return serving::await_jobs(words, WITHIN);
+    }
     if word.text != "jobs" {
         return Ok(Verb::Await(request_id(&word)?));
     }

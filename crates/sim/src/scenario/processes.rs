@@ -264,7 +264,7 @@ impl Start {
 }
 
 /// Kills a process when its time has come; who runs it sees it die.
-async fn kill_in_time(wire: &Wire, after: Option<Duration>) -> Infallible {
+pub(super) async fn kill_in_time(wire: &Wire, after: Option<Duration>) -> Infallible {
     if let Some(after) = after {
         pass(after).await;
         wire.kill();

@@ -25,11 +25,13 @@ use super::names::Names;
 use super::parse::{Line, Script};
 use super::played::{Broken, Played, Why};
 use super::processes::{Finished, Start, class, plain_spec};
+use super::service::{self, Served};
+use super::serving::Serving;
 use super::transcript::Transcript;
 use super::verb::{Jobs, Look, Process, Put, Setting, Task, Verb};
 use crate::checker::Checker;
 use crate::clock::{on_virtual_time, pass};
-use crate::life::unquiet;
+use crate::life::{unquiet, unsettled};
 use crate::load;
 use crate::stage::{Furniture, furnish};
 use crate::wire::Planned;
@@ -83,6 +85,7 @@ struct Stage {
     finished: BTreeMap<RequestId, Finished>,
     last: Option<Finished>,
     jobs: BTreeSet<RequestId>,
+    served: Served,
 }
 
 impl Stage {
@@ -102,6 +105,7 @@ impl Stage {
             finished: BTreeMap::new(),
             last: None,
             jobs: BTreeSet::new(),
+            served: Served::default(),
         };
         // A stack is set up before it is used; what that says belongs to no story.
         stage.refresh_silently().await.expect("nothing goes wrong in an empty world");
@@ -135,6 +139,7 @@ impl Stage {
                 () = self.checker.violated() => return Err(String::from("violated")),
                 done = &mut work => return Ok(done),
                 Some((id, finished)) = self.meanwhile.next() => self.note(id, finished),
+                Some(_) = self.served.goes_on() => {}
                 () = &mut looking => {}
             }
         }
@@ -154,6 +159,7 @@ impl Stage {
             Verb::Upkeep(lasts) => self.upkeep(*lasts).await?,
             Verb::Pass(lasts) => self.during(pass(*lasts)).await?,
             Verb::Jobs(jobs) => self.jobs(jobs).await?,
+            Verb::Serving(serving) => return self.serving(serving).await,
             Verb::Lose(name) => {
                 let id = self.machine(name)?;
                 self.world.outside.fleet().lose(&id);
@@ -310,6 +316,46 @@ impl Stage {
         Ok(())
     }
 
+    async fn serving(&mut self, serving: &Serving) -> Result<Vec<String>, String> {
+        let world = Arc::clone(&self.world);
+        match serving {
+            Serving::Configure(configured) => self.served.configure(configured, &self.checker),
+            Serving::Serve(serve) => {
+                let faults = std::mem::take(&mut self.faults);
+                let process = self.process_name(format!("serve {}", serve.name));
+                self.served.serve(&world, serve, faults, &process).await?;
+            }
+            Serving::Kill(name) => {
+                self.served.kill(name)?;
+                self.gone(name).await?;
+            }
+            Serving::Drain(name) => {
+                self.served.drain(name)?;
+                self.gone(name).await?;
+            }
+            Serving::Webhooks(way) => self.served.webhooks(&world, *way),
+            Serving::Queue(queue) => self.served.queue(&world, queue).await,
+            Serving::Cancel(jobs) => {
+                let now = world.outside.clock().true_now();
+                jobs.ids().iter().for_each(|id| world.jobs.cancel_job(id, now));
+            }
+            Serving::Await { jobs, within } => {
+                let ids = jobs.ids();
+                self.during(service::over(&world, &ids, *within)).await??;
+                return service::outcomes(&world, &ids);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Waits until a process of the service is not there any more.
+    async fn gone(&mut self, name: &str) -> Result<(), String> {
+        while self.served.serves(name) {
+            self.during(pass(Duration::from_millis(100))).await?;
+        }
+        Ok(())
+    }
+
     /// The faults end, upkeep goes on, and everything must come to its end.
     async fn quiet(&mut self) -> Result<Vec<String>, String> {
         if let Some(id) = self.under_way.first() {
@@ -317,7 +363,7 @@ impl Stage {
         }
         self.world.heal();
         let began = self.world.outside.clock().elapsed();
-        while let Some(left) = unquiet(&self.world) {
+        while let Some(left) = unsettled(&self.world).or_else(|| unquiet(&self.world)) {
             if self.world.outside.clock().elapsed() > began + QUIET_WITHIN {
                 self.checker.report(left);
                 return Err(String::from("not quiet"));
@@ -359,6 +405,7 @@ impl Stage {
                 let found = looks::count(&self.world, *subject, of.as_ref());
                 compare(counts, &found.unwrap_or_else(|| self.count(*subject)))
             }
+            Expectation::Jobs(expected) => service::compare(&self.world, expected),
             Expectation::Machine { name, state, counts } => {
                 let id = self.machine(name).map_err(Unmet)?;
                 let (states, found) = looks::machine(&self.world, &id);

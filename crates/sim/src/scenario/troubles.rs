@@ -70,7 +70,13 @@ pub(super) fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Change(Change::Weather(weather)))
 }
 
+/// `github down`, `github up`, `github points=60`, `github points=unlimited`
 pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
+    if let Some(word) = words.option("points") {
+        let unlimited = word.text == "unlimited";
+        let points = if unlimited { None } else { Some(word.number()?) };
+        return Ok(Verb::Change(Change::Points(points)));
+    }
     let word = words.plain("down or up")?;
     let down = word.one_of("word for GitHub", &[("down", true), ("up", false)])?;
     Ok(Verb::Change(Change::GitHub { down }))

@@ -11,6 +11,7 @@ use bullpen_core::limits::Limits;
 use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
+use super::serving::Serving;
 use crate::wire::{Planned, Weather};
 
 /// What a world is, before anything happens in it.
@@ -100,6 +101,7 @@ pub(super) enum Change {
     RunEnds(RunAttempt),
     Weather(Weather),
     GitHub { down: bool },
+    Points(Option<u32>),
     Shortage { usage: Usage, instance_type: Option<InstanceType>, zone: Option<Zone> },
     ShortageOver,
     Capacity(Option<u32>),
@@ -127,6 +129,7 @@ pub(super) enum Verb {
     Upkeep(Duration),
     Pass(Duration),
     Jobs(Jobs),
+    Serving(Serving),
     Fault(Vec<Planned>),
     Lose(String),
     Change(Change),

@@ -1,0 +1,310 @@
+//! The service in a scenario: its processes, GitHub's webhooks and jobs, and what became of them.
+//!
+//! Not here: reading these lines (`serving`), or the service in a seed's world ([`crate::service`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::config::extension::OnUnfulfillable;
+use bullpen_core::config::runner::Reuse;
+use bullpen_core::ids::{JobId, Repository, RunAttempt, TrustGroup};
+use bullpen_core::job::fair::Shares;
+use bullpen_core::job::{About, Job, Said};
+use bullpen_core::ports::Ports;
+use bullpen_engine::jobs::{self, Duties};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Notify;
+
+use super::expect::Unmet;
+use super::names::Names;
+use super::processes::kill_in_time;
+use super::serving::{Configured, Expected, Queue, Serve, Way};
+use super::verb::Death;
+use crate::checker::Checker;
+use crate::clock::pass;
+use crate::life::desired;
+use crate::model::job_forge::Seen;
+use crate::service::plan::{self, Plan, Post};
+use crate::service::{Courier, make_queues, on_wire};
+use crate::wire::{Planned, Wire};
+use crate::world::World;
+
+/// Those whose jobs are served.
+const REPOSITORIES: [&str; 2] = ["octo/main", "octo/other"];
+
+/// The service of a story.
+pub(super) struct Served {
+    plan: Plan,
+    courier: Arc<Courier>,
+    replicas: BTreeMap<String, Replica>,
+    under_way: FuturesUnordered<LocalBoxFuture<'static, String>>,
+}
+
+struct Replica {
+    wire: Wire,
+    stop: Arc<Notify>,
+}
+
+impl Default for Served {
+    fn default() -> Self {
+        let plan = Plan {
+            config: plan::base(),
+            shares: Shares::default(),
+            repositories: REPOSITORIES.map(Repository::new).into(),
+            replicas: 0,
+            post: Post::default(),
+            jobs: Vec::new(),
+        };
+        Self {
+            plan,
+            courier: Arc::default(),
+            replicas: BTreeMap::new(),
+            under_way: FuturesUnordered::new(),
+        }
+    }
+}
+
+impl Served {
+    /// From now on this is configured, for processes that begin.
+    pub(super) fn configure(&mut self, configured: &Configured, checker: &Checker) {
+        let trust = configured.trust.as_ref().map(TrustGroup::new);
+        if let Some(class) = &configured.reuse
+            && let Some(runner) = self.plan.config.runners.get_mut(class)
+        {
+            runner.reuse = Some(Reuse::default());
+            runner.trust.clone_from(&trust);
+        }
+        if configured.cancels {
+            self.plan.config.on_unfulfillable = OnUnfulfillable::Cancel;
+        }
+        let shares = &mut self.plan.shares;
+        shares.cap = configured.cap.unwrap_or(shares.cap);
+        shares.busy = configured.busy.unwrap_or(shares.busy);
+        checker.jobs_trust(trust);
+    }
+
+    /// Everything that goes on by itself; returns the name of a process that has ended.
+    pub(super) async fn goes_on(&mut self) -> Option<String> {
+        let ended = self.under_way.next().await?;
+        self.replicas.remove(&ended);
+        Some(ended)
+    }
+
+    /// Begins to bring webhooks, if nobody does yet.
+    async fn begin(&mut self, world: &Arc<World>) {
+        if !self.under_way.is_empty() {
+            return;
+        }
+        make_queues(world).await;
+        let (courier, world, plan) =
+            (Arc::clone(&self.courier), Arc::clone(world), self.plan.clone());
+        self.under_way.push(Box::pin(async move {
+            let never = courier.bring(&world, &plan).await;
+            match never {}
+        }));
+    }
+
+    /// A process of the service begins.
+    pub(super) async fn serve(
+        &mut self,
+        world: &Arc<World>,
+        serve: &Serve,
+        faults: Vec<Planned>,
+        process: &str,
+    ) -> Result<(), String> {
+        let name = serve.name.clone();
+        if self.replicas.contains_key(&name) {
+            return Err(format!("{name} serves already"));
+        }
+        self.begin(world).await;
+        let (wire, stack) = world.process(process);
+        for planned in faults {
+            wire.plan(planned);
+        }
+        let mut dies_after = None;
+        match &serve.death {
+            None => {}
+            Some(Death::Await(awaits)) => wire.die_after(*awaits),
+            Some(Death::Call(planned)) => wire.plan(planned.clone()),
+            Some(Death::After(after)) => dies_after = Some(*after),
+        }
+        let stop = Arc::new(Notify::new());
+        let replica = Replica { wire: wire.clone(), stop: Arc::clone(&stop) };
+        self.replicas.insert(name.clone(), replica);
+        let (world, plan) = (Arc::clone(world), self.plan.clone());
+        let repositories = plan.repositories.clone();
+        self.under_way.push(Box::pin(async move {
+            let duties = Duties { jobs: true, upkeep: true, repositories };
+            let runs = on_wire(&world, &plan, &wire, &stack, async |service| {
+                jobs::run(service, &duties, desired, stop.notified()).await;
+            });
+            tokio::select! {
+                biased;
+                _ = runs => {}
+                never = kill_in_time(&wire, dies_after) => match never {},
+            }
+            name
+        }));
+        Ok(())
+    }
+
+    /// A process dies.
+    pub(super) fn kill(&self, name: &str) -> Result<(), String> {
+        self.replica(name)?.wire.kill();
+        Ok(())
+    }
+
+    /// A process is told to end.
+    pub(super) fn drain(&self, name: &str) -> Result<(), String> {
+        self.replica(name)?.stop.notify_one();
+        Ok(())
+    }
+
+    fn replica(&self, name: &str) -> Result<&Replica, String> {
+        self.replicas.get(name).ok_or_else(|| format!("{name} does not serve"))
+    }
+
+    /// Whether a process of this name is there.
+    pub(super) fn serves(&self, name: &str) -> bool {
+        self.replicas.contains_key(name)
+    }
+
+    /// How webhooks travel from now on.
+    pub(super) fn webhooks(&self, world: &World, way: Way) {
+        let always = 1_000;
+        let post = match way {
+            Way::Well | Way::Kept | Way::Backwards => Post::default(),
+            Way::Lost => Post { lost: always, ..Post::default() },
+            Way::Unsent => Post { unsent: always, ..Post::default() },
+            Way::Twice => Post { twice: always, ..Post::default() },
+            Way::Late(late_max) => Post { late: always, late_max, ..Post::default() },
+        };
+        self.courier.travels(post);
+        match way {
+            Way::Kept => self.courier.keep(),
+            Way::Backwards => self.courier.let_go_backwards(world),
+            Way::Well | Way::Lost | Way::Unsent | Way::Twice | Way::Late(_) => {}
+        }
+    }
+
+    /// GitHub queues jobs.
+    pub(super) async fn queue(&mut self, world: &Arc<World>, queue: &Queue) {
+        self.begin(world).await;
+        let now = world.outside.clock().true_now();
+        let repository = Repository::new(&queue.repository);
+        for id in queue.jobs.ids() {
+            let run = RunAttempt::new(queue.run.clone().unwrap_or_else(|| format!("{id}.1")));
+            if queue.is_fork {
+                world.jobs.from_fork(run.clone());
+            }
+            let about = About {
+                repository: repository.clone(),
+                run,
+                name: format!("job {id}"),
+                labels: vec![queue.label(&id)],
+                commit: "0a1b".to_owned(),
+                created_at: None,
+            };
+            let fact = world.jobs.queue(id.as_str(), about, queue.lasts, now);
+            world.jobs.say(fact);
+        }
+    }
+}
+
+/// What became of a job, in a word and at length.
+fn outcome(world: &World, seen: &Seen) -> (&'static str, String) {
+    let state = match &seen.said {
+        _ if seen.told => "told",
+        Said::Held | Said::Queued { .. } => "waiting",
+        Said::Started { .. } => "running",
+        Said::Completed { conclusion, .. } => match conclusion.as_str() {
+            "success" => "completed",
+            "cancelled" => "cancelled",
+            _ => "failed",
+        },
+    };
+    let told = world.jobs.told().into_iter().find(|notice| notice.job == seen.job);
+    let at_length = match (told, &seen.began) {
+        (Some(notice), _) => format!("told: {}", notice.reason),
+        (None, Some((_, machine))) => {
+            format!("{state} on {}", Names::of(world).list(std::slice::from_ref(machine)))
+        }
+        (None, None) => state.to_owned(),
+    };
+    (state, at_length)
+}
+
+/// What a job was set back by, as its row remembers it.
+fn setbacks(world: &World, id: &JobId) -> Vec<String> {
+    let rows = world.outside.ledger().rows();
+    let row = rows.iter().find(|row| row.job == *id).and_then(|row| Job::decode(&row.body).ok());
+    let setbacks = row.map(|job| job.setbacks).unwrap_or_default();
+    setbacks.iter().map(|setback| setback.setback.code().to_owned()).collect()
+}
+
+fn find(world: &World, id: &JobId) -> Result<Seen, String> {
+    let seen = world.jobs.seen().into_iter().find(|seen| seen.job == *id);
+    seen.ok_or_else(|| format!("there is no job {id}"))
+}
+
+/// What became of jobs; those of which the same is true share a line.
+pub(super) fn outcomes(world: &World, ids: &[JobId]) -> Result<Vec<String>, String> {
+    if let [id] = ids {
+        return Ok(vec![outcome(world, &find(world, id)?).1]);
+    }
+    let mut counts: BTreeMap<&'static str, u32> = BTreeMap::new();
+    for id in ids {
+        *counts.entry(outcome(world, &find(world, id)?).0).or_default() += 1;
+    }
+    let told: Vec<String> =
+        counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    Ok(vec![told.join(", ")])
+}
+
+/// Compares what became of jobs with what is expected of them.
+pub(super) fn compare(world: &World, expected: &Expected) -> Result<(), Unmet> {
+    for id in expected.jobs.ids() {
+        let seen = find(world, &id).map_err(Unmet)?;
+        let (state, at_length) = outcome(world, &seen);
+        if expected.is.is_some_and(|is| is != state) {
+            let is = expected.is.unwrap_or_default();
+            return Err(Unmet(format!("expected job {id} to be {is}, and it is {at_length}")));
+        }
+        if let Some(text) = &expected.because
+            && !at_length.contains(text.as_str())
+        {
+            return Err(Unmet(format!("expected of job {id} {text:?}, found {at_length:?}")));
+        }
+        if let Some(code) = &expected.after
+            && !setbacks(world, &id).contains(code)
+        {
+            let found = setbacks(world, &id).join(", ");
+            return Err(Unmet(format!("expected job {id} to be set back by {code}: {found:?}")));
+        }
+        let waited = seen.began.as_ref().map(|(began, _)| began.since(seen.queued));
+        if let Some(within) = expected.within
+            && waited.is_none_or(|waited| waited > within)
+        {
+            let waited = waited.unwrap_or(Duration::MAX);
+            return Err(Unmet(format!("expected job {id} to begin in {within:?}: {waited:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until jobs are over, or their authors were told.
+pub(super) async fn over(world: &World, ids: &[JobId], within: Duration) -> Result<(), String> {
+    let until = world.outside.clock().elapsed() + within;
+    for id in ids {
+        while !world.jobs.is_over(id) {
+            if world.outside.clock().elapsed() > until {
+                let is = outcome(world, &find(world, id)?).1;
+                return Err(format!("job {id} is still {is} after {within:?}"));
+            }
+            pass(Duration::from_secs(1)).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Reading the lines about the service: its processes, webhooks, and jobs.
+//!
+//! Not here: every other line (`parse`), or doing it (`service`).
+
+use std::time::Duration;
+
+use bullpen_core::ids::{ClassName, JobId};
+
+use super::parse::death;
+use super::verb::{Death, Verb};
+use super::words::{Misspelt, Word, Words};
+
+/// What is configured for the service.
+#[derive(Clone, Debug)]
+pub(super) struct Configured {
+    pub(super) reuse: Option<ClassName>,
+    pub(super) trust: Option<String>,
+    pub(super) cancels: bool,
+    pub(super) cap: Option<u32>,
+    pub(super) busy: Option<u32>,
+}
+
+/// A process that serves.
+#[derive(Clone, Debug)]
+pub(super) struct Serve {
+    pub(super) name: String,
+    pub(super) death: Option<Death>,
+}
+
+/// How webhooks travel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    Well,
+    Lost,
+    Unsent,
+    Twice,
+    Late(Duration),
+    Kept,
+    Backwards,
+}
+
+/// Some jobs with ids in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobIds {
+    first: u64,
+    count: u64,
+}
+
+impl JobIds {
+    pub(super) fn ids(self) -> Vec<JobId> {
+        (self.first..self.first + self.count).map(|id| JobId::new(id.to_string())).collect()
+    }
+}
+
+/// Jobs that GitHub queues.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) jobs: JobIds,
+    pub(super) repository: String,
+    pub(super) run: Option<String>,
+    pub(super) lasts: Duration,
+    pub(super) is_fork: bool,
+    wants: String,
+    shared: Option<String>,
+}
+
+impl Queue {
+    /// What a job asks for: by a label of its own, unless it shares one.
+    pub(super) fn label(&self, id: &JobId) -> String {
+        let own = self.shared.clone().unwrap_or_else(|| id.to_string());
+        format!("runs-on={own}/{}", self.wants)
+    }
+}
+
+/// What is expected of jobs.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    pub(super) jobs: JobIds,
+    pub(super) is: Option<&'static str>,
+    pub(super) because: Option<String>,
+    /// What it was set back by on its way.
+    pub(super) after: Option<String>,
+    pub(super) within: Option<Duration>,
+}
+
+/// A line about the service.
+#[derive(Clone, Debug)]
+pub(super) enum Serving {
+    Configure(Configured),
+    Serve(Serve),
+    Kill(String),
+    Drain(String),
+    Webhooks(Way),
+    Queue(Queue),
+    Cancel(JobIds),
+    Await { jobs: JobIds, within: Duration },
+}
+
+const OUTCOMES: [(&str, &str); 6] = [
+    ("waiting", "waiting"),
+    ("running", "running"),
+    ("completed", "completed"),
+    ("cancelled", "cancelled"),
+    ("failed", "failed"),
+    ("told", "told"),
+];
+
+/// `service [reuse=large] [trust=octo] [on-unfulfillable=cancel] [cap=1] [busy=2]`
+pub(super) fn service(words: &mut Words) -> Result<Verb, Misspelt> {
+    const ANSWERS: [(&str, bool); 2] = [("annotate", false), ("cancel", true)];
+    let number = |word: Word| word.number();
+    Ok(Verb::Serving(Serving::Configure(Configured {
+        reuse: words.option("reuse").map(|word| ClassName::new(&word.text)),
+        trust: words.option("trust").map(|word| word.text),
+        cancels: words
+            .option("on-unfulfillable")
+            .map_or(Ok(false), |word| word.one_of("answer", &ANSWERS))?,
+        cap: words.option("cap").map(number).transpose()?,
+        busy: words.option("busy").map(number).transpose()?,
+    })))
+}
+
+/// `serve NAME [dies-at=] [dies-after=]`
+pub(super) fn serve(words: &mut Words) -> Result<Verb, Misspelt> {
+    let name = words.plain("the process's name")?.text;
+    let at = words.option("dies-at").map(|word| death(&word)).transpose()?;
+    let after = words.option("dies-after").map(|word| word.time()).transpose()?;
+    let death = at.or(after.map(Death::After));
+    Ok(Verb::Serving(Serving::Serve(Serve { name, death })))
+}
+
+pub(super) fn kill(words: &mut Words) -> Result<Verb, Misspelt> {
+    Ok(Verb::Serving(Serving::Kill(words.plain("a process's name")?.text)))
+}
+
+pub(super) fn drain(words: &mut Words) -> Result<Verb, Misspelt> {
+    Ok(Verb::Serving(Serving::Drain(words.plain("a process's name")?.text)))
+}
+
+/// `webhooks well`, or how badly; `webhooks late=5m`.
+pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
+    const WAYS: [(&str, Way); 6] = [
+        ("well", Way::Well),
+        ("lost", Way::Lost),
+        ("unsent", Way::Unsent),
+        ("twice", Way::Twice),
+        ("kept", Way::Kept),
+        ("backwards", Way::Backwards),
+    ];
+    let way = match words.option("late") {
+        Some(word) => Way::Late(word.time()?),
+        None => words.plain("how webhooks travel")?.one_of("way for webhooks", &WAYS)?,
+    };
+    Ok(Verb::Serving(Serving::Webhooks(way)))
+}
+
+/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [lasts=] [run=] [fork=yes]`
+pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
+    /// As long as nothing depends on it.
+    const LASTS: Duration = Duration::from_secs(60);
+    let jobs = ids(words)?;
+    let text = |word: Word| word.text;
+    let pool = words.option("pool").map(|word| format!("pool={}", word.text));
+    let runner = words.option("runner").map_or_else(|| String::from("large"), text);
+    let fork = words.option("fork");
+    let is_fork = fork.map(|word| word.one_of("answer", &[("yes", true), ("no", false)]));
+    Ok(Verb::Serving(Serving::Queue(Queue {
+        jobs,
+        repository: words.option("repository").map_or_else(|| String::from("octo/main"), text),
+        run: words.option("run").map(text),
+        lasts: words.option("lasts").map_or(Ok(LASTS), |word| word.time())?,
+        is_fork: is_fork.transpose()?.unwrap_or(false),
+        wants: pool.unwrap_or_else(|| format!("runner={runner}")),
+        shared: words.option("shared").map(text),
+    })))
+}
+
+pub(super) fn cancel_job(words: &mut Words) -> Result<Verb, Misspelt> {
+    Ok(Verb::Serving(Serving::Cancel(ids(words)?)))
+}
+
+/// `await job 71 [count=] [within=]`
+pub(super) fn await_jobs(words: &mut Words, within: Duration) -> Result<Verb, Misspelt> {
+    let jobs = ids(words)?;
+    let within = words.option("within").map_or(Ok(within), |word| word.time())?;
+    Ok(Verb::Serving(Serving::Await { jobs, within }))
+}
+
+/// `expect job 71 [count=] [completed] [because="text"] [after=ceiling] [within=30s]`
+pub(super) fn expected(words: &mut Words) -> Result<Expected, Misspelt> {
+    let jobs = ids(words)?;
+    let is = words.more().map(|word| word.one_of("end of a job", &OUTCOMES)).transpose()?;
+    let because = words.option("because").map(|word| word.text);
+    let after = words.option("after").map(|word| word.text);
+    let within = words.option("within").map(|word| word.time()).transpose()?;
+    if is.is_none() && after.is_none() && because.is_none() && within.is_none() {
+        return Err(words.after().wrong("what is expected is missing, such as completed"));
+    }
+    Ok(Expected { jobs, is, because, after, within })
+}
+
+fn ids(words: &mut Words) -> Result<JobIds, Misspelt> {
+    let first = words.plain("a job's number, such as 71,")?.number()?;
+    let count = words.option("count").map_or(Ok(1), |word| word.number())?;
+    Ok(JobIds { first, count })
+}
