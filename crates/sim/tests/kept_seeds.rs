@@ -4,14 +4,19 @@
 use bullpen_sim::kernel;
 
 /// The seed, and what it showed.
-const KEPT: [(u64, &str); 20] = [
+const KEPT: [(u64, &str); 25] = [
     (6, "an agent said that a listener listens which it was ending for being late"),
     (13, "a superseded process that failed took back what its successor had running"),
     (34, "a cancelled request ended a created machine that ran a job"),
+    (48, "two launches had one turn after the share of the cloud's buckets recovered"),
     (54, "a release ended a machine that was being assigned, with its listener connected"),
     (72, "a created machine that was condemned registered before it was ended, and took a job"),
+    (113, "a machine that changed hands was ended under a job, by asking for the wrong runner"),
+    (138, "as 48"),
     (154, "of two processes of one request, one ended what the other had marked running"),
+    (169, "a job whose runner was taken forgot its machine, and nobody took it back"),
     (180, "a reservation that landed late made a launch larger than what was missing"),
+    (194, "as 113"),
     (228, "as 6"),
     (330, "as 6"),
     (601, "as 72, by a release"),

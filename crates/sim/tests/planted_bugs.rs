@@ -10,13 +10,17 @@ mod table;
 #[cfg(sabotage)]
 #[expect(clippy::print_stdout, reason = "how soon each bug is found is worth seeing")]
 mod with_bugs {
+    use std::fs;
+    use std::path::Path;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use bullpen_core::sabotage;
     use bullpen_sim::kernel;
+    use bullpen_sim::scenario::{self, Script};
 
+    use super::table::jobs::{self, TOLD, Told};
     use super::table::{BUGS, Bug};
 
     /// A checker that needs more seeds than this finds too little.
@@ -35,11 +39,43 @@ mod with_bugs {
         Ok(format!("{}: seed {}, {}", bug.name, failure.seed, failure.violation))
     }
 
+    /// What the scenario says is wrong.
+    fn play(told: &Told) -> Result<String, String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let path = folder.join(told.scenario).with_extension("txt");
+        let text = fs::read_to_string(path).expect("the scenario is checked in");
+        let script = Script::parse(&text).expect("it can be read");
+        let played = sabotage::with(told.name, || scenario::run(&script, false));
+        match played.broken {
+            Some(broken) => Ok(format!("{}: {}, {broken}", told.name, told.scenario)),
+            None => Err(format!("{}: {} holds all the same", told.name, told.scenario)),
+        }
+    }
+
+    #[test]
+    fn every_bug_that_a_scenario_tells_of_is_found_by_it() {
+        let mut wrong = Vec::new();
+        for told in TOLD {
+            match play(told) {
+                Ok(line) => println!("{line}"),
+                Err(line) => wrong.push(line),
+            }
+            assert!(!told.mistake.is_empty());
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// All that seeds find.
+    fn bugs() -> Vec<&'static Bug> {
+        BUGS.iter().chain(jobs::BUGS).collect()
+    }
+
     #[test]
     fn every_planted_bug_is_found() {
+        let bugs = bugs();
         let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let look = || {
-            while let Some(bug) = BUGS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 match find(bug) {
                     Ok(line) => println!("{line}"),
                     Err(line) => wrong.lock().unwrap().push(line),
@@ -58,8 +94,9 @@ mod with_bugs {
 
     #[test]
     fn every_bug_is_planted_once() {
-        for (index, bug) in BUGS.iter().enumerate() {
-            let twins = BUGS[..index].iter().filter(|other| other.name == bug.name);
+        let bugs = bugs();
+        for (index, bug) in bugs.iter().enumerate() {
+            let twins = bugs[..index].iter().filter(|other| other.name == bug.name);
             assert_eq!(twins.count(), 0, "{} is in the table twice", bug.name);
             assert!(!bug.mistake.is_empty());
         }

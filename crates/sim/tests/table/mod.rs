@@ -1,10 +1,13 @@
 //! The planted bugs: what each is called, the mistake it is, and as what it must be found.
 //!
-//! Not here: the mistakes themselves (`sabotage!` where each is planted).
+//! Not here: those of the service ([`jobs`]), the mistakes themselves (`sabotage!` where each is
+//! planted).
 
 use bullpen_core::invariants::Invariant::{
     self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
 };
+
+pub(crate) mod jobs;
 
 /// One planted bug.
 pub(crate) struct Bug {
@@ -16,7 +19,11 @@ pub(crate) struct Bug {
     pub(crate) found_as: &'static [Invariant],
 }
 
-const fn bug(name: &'static str, found_as: &'static [Invariant], mistake: &'static str) -> Bug {
+pub(crate) const fn bug(
+    name: &'static str,
+    found_as: &'static [Invariant],
+    mistake: &'static str,
+) -> Bug {
     Bug { name, mistake, found_as }
 }
 
