@@ -1,7 +1,7 @@
 //! Five hundred jobs at once against five hundred idle machines of their class: how long until all have
 //! one, and what it costs. Simulated time and counted calls, never durations of this machine.
 
-#![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
+#![expect(clippy::print_stdout, reason = "the counts are reported in docs/simulation.md")]
 
 use std::time::Duration;
 
