@@ -1,7 +1,8 @@
-//! act, which runs GitHub workflows on this machine: the action's tests need it.
+//! act, which runs GitHub workflows on this machine: the tests of the action and of the service need
+//! it.
 //!
 //! Not here: how it is installed (`venv`), or what is run with it
-//! (`crates/bullpen/tests/action.rs`).
+//! (`crates/bullpen/tests/action.rs`, `crates/bullpen/tests/service/workflow.rs`).
 
 use crate::venv::Tool;
 
