@@ -37,6 +37,23 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// A mailbox record's size, with a JIT configuration in it. `DynamoDB` allows 400 KB.
 pub const MAILBOX_BYTES_MAX: usize = 64 * 1024;
 
+/// A pool that keeps more than this replaces its machines a few at a time unless it says otherwise.
+/// In a smaller one a quarter is a machine anyway.
+pub const ROLLING_ABOVE: u32 = 4;
+/// Rolling replaces this part of a pool at a time, rounded up: a quarter is four steps, and so at
+/// most four times the warm-up.
+pub const ROLLING_PARTS: u32 = 4;
+/// How much longer or shorter a hot machine lives than its pool's lifetime, in thousandths, so that
+/// machines launched together are not replaced together.
+pub const LIFETIME_SPREAD_PERMILLE: u64 = 200;
+/// This many boots of one specification failed in a row: it is the specification, not the machine.
+pub const BOOT_FAILURES_MAX: usize = 3;
+/// How long a specification that does not boot is left alone after its first failed launch; doubles
+/// with each further one.
+pub const QUARANTINE: Duration = mins(5);
+/// The longest it is left alone: what was broken outside may have been repaired.
+pub const QUARANTINE_MAX: Duration = hours(1);
+
 /// The numbers of one stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -301,6 +318,7 @@ const fn longer(long: Duration, short: Duration) -> bool {
 }
 
 const _: () = assert!(Limits::DEFAULT.check().is_ok());
+const _: () = assert!(longer(QUARANTINE_MAX, QUARANTINE) && LIFETIME_SPREAD_PERMILLE < 1_000);
 
 #[cfg(test)]
 mod tests {
