@@ -23,6 +23,7 @@ pub mod mailbox;
 pub mod message;
 pub mod parameters;
 pub mod pickup;
+pub mod pool;
 pub mod ports;
 pub mod rates;
 pub mod request;

@@ -1,0 +1,88 @@
+//! What is wanted of one pool at one instant.
+//!
+//! Not here: reading it from a file (`config`), or asking a schedule (`schedule`).
+
+use std::time::Duration;
+
+use crate::class::Usage;
+use crate::config::pool::Rollout;
+use crate::creation::{Ceiling, Scope};
+use crate::ids::{PoolName, SpecHash};
+use crate::limits::{Limits, ROLLING_ABOVE};
+use crate::schedule::Target;
+
+/// What is to be done with a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It keeps its target.
+    Kept,
+    /// An operator said to leave it as it is.
+    Paused,
+    /// An operator said to empty it.
+    Draining,
+    /// It is no longer in the configuration.
+    Removed,
+}
+
+/// A ceiling, and how much of it is used, launches in flight included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Of what, and how many.
+    pub ceiling: Ceiling,
+    /// How many there are, by the ledger's count.
+    pub used: u32,
+}
+
+/// What is wanted of one pool now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Desired {
+    /// Which pool.
+    pub pool: PoolName,
+    /// What is to be done with it.
+    pub mode: Mode,
+    /// What its schedule says for now.
+    pub target: Target,
+    /// What its machines are to be built from.
+    pub spec_hash: SpecHash,
+    /// How machines that were built otherwise are replaced; by the target's size if absent.
+    pub rollout: Option<Rollout>,
+    /// How its hot machines are paid for. Stopped ones are always on-demand.
+    pub hot_usage: Usage,
+    /// When a hot machine is due to be replaced.
+    pub hot_lifetime: Duration,
+    /// The ceilings that a launch for this pool would count under.
+    pub allowances: Vec<Allowance>,
+    /// The stack's numbers.
+    pub limits: Limits,
+}
+
+impl Desired {
+    /// Whether the pool is to become empty.
+    pub(super) fn empties(&self) -> bool {
+        match self.mode {
+            Mode::Draining | Mode::Removed => true,
+            Mode::Kept | Mode::Paused => false,
+        }
+    }
+
+    /// How many hot and stopped machines to aim at. A target above the pool's own ceiling cannot be
+    /// reached, and hot ones come first under it. Ceilings that are shared with others do not lower
+    /// the aim: they may have room again in the next moment.
+    pub(super) fn aim(&self) -> (usize, usize) {
+        if self.empties() {
+            return (0, 0);
+        }
+        let own = |allowance: &&Allowance| matches!(allowance.ceiling.scope, Scope::Pool(_));
+        let max = self.allowances.iter().filter(own).map(|allowance| allowance.ceiling.max).min();
+        let max = max.unwrap_or(u32::MAX);
+        let hot = self.target.hot.min(max);
+        (hot as usize, self.target.stopped.min(max - hot) as usize)
+    }
+
+    /// How machines that were built otherwise are replaced.
+    pub(super) fn rollout(&self) -> Rollout {
+        let size = self.target.hot.saturating_add(self.target.stopped);
+        let by_size = if size > ROLLING_ABOVE { Rollout::Rolling } else { Rollout::Immediate };
+        self.rollout.unwrap_or(by_size)
+    }
+}

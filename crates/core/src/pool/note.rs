@@ -1,0 +1,170 @@
+//! What a pool waits on, in words that a person understands and codes that stay.
+//!
+//! Not here: showing them.
+
+use std::fmt;
+
+use crate::creation::Scope;
+use crate::time::Timestamp;
+
+/// Why a plan goes no further now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An operator paused the pool.
+    Paused,
+    /// An operator empties the pool.
+    Draining {
+        /// Machines that somebody still uses.
+        in_use: usize,
+    },
+    /// The pool is no longer configured.
+    Removed {
+        /// Machines that somebody still uses.
+        in_use: usize,
+    },
+    /// No entry of the schedule applies now.
+    NoEntry,
+    /// A ceiling is in the way.
+    Ceiling {
+        /// Of what.
+        scope: Scope,
+        /// How many it allows.
+        max: u32,
+        /// How many there are.
+        used: u32,
+        /// How many more are wanted.
+        short: usize,
+    },
+    /// The wanted specification does not boot.
+    Quarantined {
+        /// How many boots failed in a row.
+        failed: usize,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+    /// One machine is tried of a specification that did not boot.
+    Probing {
+        /// How many boots failed in a row.
+        failed: usize,
+    },
+    /// Replacing waits because a boot failed.
+    RolloutPaused {
+        /// How many boots failed in a row.
+        failed: usize,
+        /// How many old machines stay meanwhile.
+        old: usize,
+    },
+    /// Replacing goes on.
+    RollingOut {
+        /// How many old machines are left.
+        old: usize,
+    },
+    /// Machines are due to be replaced.
+    Expiring {
+        /// How many.
+        count: usize,
+    },
+    /// Machines are being launched.
+    Launching {
+        /// How many.
+        count: usize,
+    },
+    /// Machines are warming up.
+    WarmingUp {
+        /// How many.
+        count: usize,
+    },
+    /// Machines are being stopped.
+    Stopping {
+        /// How many.
+        count: usize,
+    },
+    /// Machines are stopped, and a stop call may still be under way to them.
+    Fenced {
+        /// How many.
+        count: usize,
+        /// When the last of them is safe.
+        until: Timestamp,
+    },
+    /// The cloud does not list machines that it should.
+    Unseen {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Note {
+    /// The note as one word, for conditions and metrics.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Draining { .. } => "draining",
+            Self::Removed { .. } => "removed",
+            Self::NoEntry => "no-entry",
+            Self::Ceiling { .. } => "ceiling",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Probing { .. } => "probing",
+            Self::RolloutPaused { .. } => "rollout-paused",
+            Self::RollingOut { .. } => "rolling-out",
+            Self::Expiring { .. } => "expiring",
+            Self::Launching { .. } => "launching",
+            Self::WarmingUp { .. } => "warming-up",
+            Self::Stopping { .. } => "stopping",
+            Self::Fenced { .. } => "fenced",
+            Self::Unseen { .. } => "unseen",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str("paused by an operator: nothing is changed"),
+            Self::Draining { in_use } => {
+                write!(f, "drained by an operator; still in use: {in_use}")
+            }
+            Self::Removed { in_use } => {
+                write!(f, "no longer in the configuration; still in use: {in_use}")
+            }
+            Self::NoEntry => {
+                f.write_str("no entry of the schedule applies now, so that nothing is kept")
+            }
+            Self::Ceiling { scope, max, used, short } => {
+                write!(f, "{scope} holds {used} of at most {max} machines; wanted more: {short}")
+            }
+            Self::Quarantined { failed, until } => write!(
+                f,
+                "the last {failed} boots of this specification failed: none is tried until {until}, \
+                 and what runs is kept"
+            ),
+            Self::Probing { failed } => write!(
+                f,
+                "the last {failed} boots of this specification failed: one machine is tried at a time"
+            ),
+            Self::RolloutPaused { failed, old } => write!(
+                f,
+                "replacing waits until a machine boots; failed in a row: {failed}, old machines \
+                 kept: {old}"
+            ),
+            Self::RollingOut { old } => {
+                write!(f, "old machines are replaced a few at a time; left: {old}")
+            }
+            Self::Expiring { count } => {
+                write!(
+                    f,
+                    "due to be replaced, and kept until their replacements are ready: {count}"
+                )
+            }
+            Self::Launching { count } => write!(f, "being launched: {count}"),
+            Self::WarmingUp { count } => write!(f, "warming up: {count}"),
+            Self::Stopping { count } => write!(f, "being stopped: {count}"),
+            Self::Fenced { count, until } => write!(
+                f,
+                "stopped, and left alone until {until} because a stop call may be late: {count}"
+            ),
+            Self::Unseen { count } => {
+                write!(f, "not listed by the cloud, and counted until that is certain: {count}")
+            }
+        }
+    }
+}

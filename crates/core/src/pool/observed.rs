@@ -1,0 +1,98 @@
+//! What was seen of one pool.
+//!
+//! Not here: seeing it (the engine), or what it means (`standing`).
+
+use std::collections::BTreeMap;
+
+use crate::creation::Intent;
+use crate::ids::{InstanceId, IntentId, SpecHash};
+use crate::instance::Record;
+use crate::ports::MachineState;
+use crate::time::Timestamp;
+
+/// How far a machine's agent has come with its warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WarmUp {
+    /// It has reported nothing final.
+    Underway,
+    /// It has reported that the machine is ready to be used, or to be stopped.
+    Complete,
+    /// It has reported a failure.
+    Failed,
+}
+
+/// One machine of a pool: its record, and what others say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standby {
+    /// What the ledger says.
+    pub record: Record,
+    /// What the cloud says; nothing if it did not list the machine, which proves nothing.
+    pub machine: Option<MachineState>,
+    /// What the agent says.
+    pub warm_up: WarmUp,
+    /// Whether a job is known to have started on it.
+    pub job_started: bool,
+    /// Whether the cloud has announced to take it away.
+    pub interrupted: bool,
+}
+
+impl Standby {
+    /// Of two sightings of one machine the later, and of two at once always the same one.
+    fn freshness(&self) -> impl Ord + use<> {
+        let said = (self.job_started, self.interrupted, self.warm_up, self.machine);
+        (self.record.revision, said)
+    }
+}
+
+/// A machine that did not boot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootFailure {
+    /// Which machine.
+    pub id: InstanceId,
+    /// The launch it came from.
+    pub intent: IntentId,
+    /// What it was built from.
+    pub spec_hash: SpecHash,
+    /// When it was known.
+    pub at: Timestamp,
+}
+
+/// Everything that was seen of one pool. The launches must have been read before the records: a
+/// machine that moves from one to the other in between is then counted twice, and never not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Its machines, in every live state.
+    pub instances: Vec<Standby>,
+    /// Launches of which something is outstanding.
+    pub launches: Vec<Intent>,
+    /// Boots that failed lately, those of other specifications too.
+    pub failures: Vec<BootFailure>,
+    /// When a machine of the wanted specification last completed its warm-up.
+    pub booted: Option<Timestamp>,
+}
+
+impl Observed {
+    /// Each machine once, in the order of their ids: a listing may show one twice.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Standby> {
+        let mut each: BTreeMap<&InstanceId, &Standby> = BTreeMap::new();
+        for instance in &self.instances {
+            let known = each.entry(&instance.record.id).or_insert(instance);
+            if known.freshness() < instance.freshness() {
+                *known = instance;
+            }
+        }
+        each.into_values()
+    }
+
+    /// Each launch once, as it was written last.
+    pub(super) fn each_launch(&self) -> impl Iterator<Item = &Intent> {
+        let mut each: BTreeMap<&IntentId, &Intent> = BTreeMap::new();
+        for launch in &self.launches {
+            let known = each.entry(&launch.id).or_insert(launch);
+            if (known.revision, known.outstanding) < (launch.revision, launch.outstanding) {
+                *known = launch;
+            }
+        }
+        each.into_values()
+    }
+}

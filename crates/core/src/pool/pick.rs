@@ -1,0 +1,84 @@
+//! Whom each job gets of a pool's idle machines: released before hot before stopped, and of those
+//! whoever has been ready longest.
+//!
+//! A machine that somebody's code has run on serves only that trust group. What it was built from is
+//! not asked: how long old machines stand by is the rollout's to decide, and while they stand they
+//! serve.
+//!
+//! Not here: claiming (`claim`; two who pick at once may pick the same), starting, or which jobs come
+//! first (`job::fair`).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::ids::{InstanceId, JobId, TrustGroup};
+use crate::instance::{Record, State, Tier};
+use crate::limits::Limits;
+use crate::time::Timestamp;
+
+/// A job that wants a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeker {
+    /// Which job.
+    pub job: JobId,
+    /// Whose code it runs.
+    pub trust: TrustGroup,
+}
+
+/// A machine for a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picked<'r> {
+    /// Which job.
+    pub job: JobId,
+    /// Which machine.
+    pub record: &'r Record,
+    /// What it is; one that is stopped has to be started.
+    pub tier: Tier,
+}
+
+/// A machine's place in the line: its tier, since when it is ready, and its id.
+type Place<'r> = (Tier, Timestamp, &'r InstanceId);
+
+/// Maps jobs, in their order, to idle machines. Jobs that are absent from the answer found none.
+pub fn pick<'r>(
+    records: &'r [Record],
+    jobs: &[Seeker],
+    limits: &Limits,
+    now: Timestamp,
+) -> Vec<Picked<'r>> {
+    let mut line = in_line(records, limits, now);
+    let mut picked = Vec::new();
+    for Seeker { job, trust } in jobs {
+        let first = |key| line.get(&key)?.last().map(|(place, _)| (place.0, key));
+        let nearest = [None, Some(trust)].into_iter().filter_map(first).min();
+        let Some((place, key)) = nearest else { continue };
+        let Some((_, record)) = line.get_mut(&key).and_then(Vec::pop) else { continue };
+        picked.push(Picked { job: job.clone(), record, tier: place.0 });
+    }
+    picked
+}
+
+/// Idle machines by whose code has run on them, the first in line at the end.
+fn in_line<'r>(
+    records: &'r [Record],
+    limits: &Limits,
+    now: Timestamp,
+) -> BTreeMap<Option<&'r TrustGroup>, Vec<(Reverse<Place<'r>>, &'r Record)>> {
+    let mut line: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let claimable_past = now.after(limits.not_claimable_before_deadline);
+    for record in records {
+        match record.state {
+            State::Idle { tier, since, deadline, .. }
+                if claimable_past < deadline && !record.tainted =>
+            {
+                let place = Reverse((tier, since, &record.id));
+                line.entry(record.trust.as_ref()).or_default().push((place, record));
+            }
+            _ => {}
+        }
+    }
+    for machines in line.values_mut() {
+        machines.sort_by_key(|(place, _)| *place);
+    }
+    line
+}

@@ -1,0 +1,137 @@
+//! The plan: the seven steps in their order.
+//!
+//! 1 sort the machines, the safety filter first; 2 end what is in error; 3 end what dangles; 4 end
+//! what is outdated, as far as the rollout goes; 5 stop what is ready to be stopped; 6 create what is
+//! missing; 7 end what is too much.
+//!
+//! Not here: what a machine is to its pool (`standing`), how far a rollout goes (`rollout`), or what is
+//! said of waiting (`waiting`).
+
+use super::boots::Boots;
+use super::desired::{Desired, Mode};
+use super::note::Note;
+use super::observed::{Observed, Standby};
+use super::rollout::{Share, Terms};
+use super::room::Room;
+use super::standing::{Turn, ending};
+use super::supply::{Allotted, Sorted, Stock};
+use super::waiting::Notes;
+use super::{Action, Cause, Ending, Plan, StopWhy};
+use crate::class::Usage;
+use crate::instance::EndReason;
+use crate::time::Timestamp;
+
+/// Decides what to do for one pool now. Total and pure: the same facts, in whatever order, give the
+/// same plan.
+pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
+    if desired.mode == Mode::Paused {
+        return Plan { actions: Vec::new(), notes: vec![Note::Paused] };
+    }
+    let sorted = Sorted::of(observed, desired, now);
+    let allotted = Allotted::of(observed, &sorted, desired, now);
+    let boots = Boots::of(observed, &sorted, desired, now);
+    let terms = terms(boots, &sorted, &allotted, desired, now);
+    let room = Room::of(observed, &sorted, desired);
+    let (aim_hot, aim_stopped) = desired.aim();
+    let mut hot = Share::of(&sorted.hot, aim_hot, allotted.hot, terms);
+    let mut stopped = Share::of(&sorted.stopped, aim_stopped, allotted.stopped, terms);
+    let launches = room.left.min(terms.launches);
+    let create_hot = hot.wanted().min(launches);
+    let create_stopped = stopped.wanted().min(launches - create_hot);
+    let excess = excess(&sorted, &allotted, [hot, stopped], desired);
+    let going = hot.old_going() + stopped.old_going() + sorted.going() + excess.len();
+    if room.left == 0 && !terms.held && going == 0 {
+        hot.make_room();
+        stopped.make_room();
+    }
+
+    let mut plan = Plan::default();
+    let notes = Notes { sorted: &sorted, allotted: &allotted, terms, boots, room: &room };
+    plan.notes = notes.of([hot, stopped], create_hot + create_stopped, desired, now);
+    plan.terminate(Cause::Error, sorted.errors);
+    plan.terminate(Cause::Dangling, sorted.dangling);
+    let mut outdated = sorted.useless;
+    for (stock, share) in [(&sorted.hot, hot), (&sorted.stopped, stopped)] {
+        outdated.extend(oldest(&stock.old, share.old_going(), EndReason::Outdated));
+    }
+    plan.terminate(Cause::Outdated, outdated);
+    settle(allotted, &mut plan);
+    create(desired.hot_usage, create_hot, create_stopped, &mut plan);
+    plan.terminate(Cause::Excess, excess);
+    plan
+}
+
+fn terms(
+    boots: Boots,
+    sorted: &Sorted<'_>,
+    allotted: &Allotted<'_>,
+    desired: &Desired,
+    now: Timestamp,
+) -> Terms {
+    let any_old = !sorted.hot.old.is_empty() || !sorted.stopped.old.is_empty();
+    Terms::of(boots, desired, any_old, sorted.warming.len() + allotted.launching, now)
+}
+
+/// What is warm becomes what it is to be, and what is stopped is kept so.
+fn settle(allotted: Allotted<'_>, plan: &mut Plan) {
+    let mut stops: Vec<_> =
+        allotted.to_stop.into_iter().map(|id| (id, StopWhy::WarmedUp)).collect();
+    let mut kept = Vec::new();
+    for (instance, turn) in allotted.turning {
+        let id = instance.record.id.clone();
+        match turn {
+            Turn::Stop(why) => stops.push((id, why)),
+            Turn::Keep => kept.push(id),
+            Turn::Wait | Turn::Fenced(_) => {}
+        }
+    }
+    plan.keep(Action::KeepHot, allotted.keep_hot);
+    plan.stop(stops);
+    plan.keep(Action::KeepStopped, kept);
+}
+
+/// One launch for everything that is paid for alike.
+fn create(hot_usage: Usage, hot: usize, stopped: usize, plan: &mut Plan) {
+    match hot_usage {
+        Usage::OnDemand => plan.create(Usage::OnDemand, hot, stopped),
+        Usage::Spot => {
+            plan.create(Usage::Spot, hot, 0);
+            plan.create(Usage::OnDemand, 0, stopped);
+        }
+    }
+}
+
+/// The oldest of these; lists are from the oldest to the youngest.
+fn oldest<'o>(
+    instances: &'o [&'o Standby],
+    count: usize,
+    why: EndReason,
+) -> impl Iterator<Item = Ending> + 'o {
+    instances.iter().take(count).map(move |instance| ending(instance, why))
+}
+
+/// What is too much: ready machines beyond the aim, expiring ones whose replacement is ready, and
+/// whatever is coming for nothing. An emptied pool keeps nothing that it may touch.
+fn excess(
+    sorted: &Sorted<'_>,
+    allotted: &Allotted<'_>,
+    shares: [Share; 2],
+    desired: &Desired,
+) -> Vec<Ending> {
+    let why = match desired.mode {
+        Mode::Draining => EndReason::Operator,
+        Mode::Kept | Mode::Paused | Mode::Removed => EndReason::Surplus,
+    };
+    let mut excess = Vec::new();
+    for (stock, share) in [&sorted.hot, &sorted.stopped].into_iter().zip(shares) {
+        let Stock { ready, expiring, .. } = stock;
+        excess.extend(oldest(ready, share.excess(), why));
+        excess.extend(oldest(expiring, expiring.len() - share.expiring_kept, why));
+    }
+    let coming = allotted.surplus.iter().chain(&allotted.turning_surplus);
+    excess.extend(coming.map(|instance| ending(instance, why)));
+    if desired.empties() {
+        excess.extend(sorted.released.iter().map(|instance| ending(instance, why)));
+    }
+    excess
+}

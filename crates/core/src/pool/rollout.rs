@@ -1,0 +1,110 @@
+//! How far replacing goes in one plan: who stands in, how many launches are good now, and how many
+//! ready machines may be missing meanwhile.
+//!
+//! Rolling prefers a *surge*: a few more machines than the aim until the old ones can go. Where a
+//! ceiling leaves no room for it, a few old ones go first, and never so many that more than that are
+//! missing.
+//!
+//! Not here: which machines are old (`standing`).
+
+use super::boots::Boots;
+use super::desired::Desired;
+use super::supply::Stock;
+use crate::config::pool::Rollout;
+use crate::limits::ROLLING_PARTS;
+use crate::time::Timestamp;
+
+/// What is good for the whole pool now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Whether old machines are replaced a few at a time.
+    pub(super) rolling: bool,
+    /// Whether old machines stay because what would replace them may not boot.
+    pub(super) held: bool,
+    /// How many machines may be launched, whatever is missing.
+    pub(super) launches: usize,
+}
+
+impl Terms {
+    /// `coming` machines are on their way already.
+    pub(super) fn of(
+        boots: Boots,
+        desired: &Desired,
+        any_old: bool,
+        coming: usize,
+        now: Timestamp,
+    ) -> Self {
+        let rolling = desired.rollout() == Rollout::Rolling;
+        let one = 1_usize.saturating_sub(coming);
+        let (held, launches) = match boots {
+            Boots::Failing { .. } if rolling && any_old => (true, one),
+            Boots::Sound | Boots::Failing { .. } => (false, usize::MAX),
+            Boots::Quarantined { until, .. } if now < until => (true, 0),
+            Boots::Quarantined { .. } => (true, one),
+        };
+        Self { rolling, held, launches }
+    }
+}
+
+/// One kind's numbers in one plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    aim: usize,
+    ready: usize,
+    coming: usize,
+    old: usize,
+    /// How many expiring machines stand in for what is not ready.
+    pub(super) expiring_kept: usize,
+    /// How many old machines do.
+    pub(super) old_kept: usize,
+}
+
+impl Share {
+    pub(super) fn of(stock: &Stock<'_>, aim: usize, coming: usize, terms: Terms) -> Self {
+        let (ready, old) = (stock.ready.len(), stock.old.len());
+        let open = aim.saturating_sub(ready);
+        let expiring_kept = stock.expiring.len().min(open);
+        let stand_in = terms.rolling || terms.held;
+        let old_kept = if stand_in { old.min(open - expiring_kept) } else { 0 };
+        Self { aim, ready, coming, old, expiring_kept, old_kept }
+    }
+
+    /// How many are neither ready nor coming.
+    pub(super) fn missing(self) -> usize {
+        self.aim.saturating_sub(self.ready + self.coming)
+    }
+
+    /// How many to launch, if nothing else limits it.
+    pub(super) fn wanted(self) -> usize {
+        if self.old_kept == 0 {
+            return self.missing();
+        }
+        let most = self.aim + self.part();
+        self.missing().min(most.saturating_sub(self.ready + self.coming + self.old_kept))
+    }
+
+    /// Lets a few old machines go before anything replaces them, if they are what takes the room.
+    pub(super) fn make_room(&mut self) {
+        if self.old_kept == 0 || self.coming > 0 || self.wanted() == 0 {
+            return;
+        }
+        let least = self.aim.saturating_sub(self.part());
+        let others = self.ready + self.expiring_kept;
+        self.old_kept = self.old_kept.min(least.saturating_sub(others));
+    }
+
+    /// How many ready machines are more than wanted.
+    pub(super) fn excess(self) -> usize {
+        self.ready.saturating_sub(self.aim)
+    }
+
+    /// How many old machines go now.
+    pub(super) fn old_going(self) -> usize {
+        self.old - self.old_kept
+    }
+
+    /// The part that is replaced at a time.
+    fn part(self) -> usize {
+        self.aim.div_ceil(ROLLING_PARTS as usize)
+    }
+}

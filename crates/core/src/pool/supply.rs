@@ -1,0 +1,253 @@
+//! Machines by what they are to their pool, and whom each of them will be.
+//!
+//! A machine that warms up is nobody's yet: it becomes hot or stopped when it is ready, by what is
+//! missing then. Only a spot machine can become nothing but hot.
+//!
+//! Not here: what a single machine is (`standing`), or what is done about it (`plan`).
+
+use super::desired::Desired;
+use super::observed::{Observed, Standby};
+use super::standing::{Kind, Standing, Turn, ending, outdated, standing};
+use super::{Ending, WarmUp};
+use crate::class::Usage;
+use crate::creation::Intent;
+use crate::ids::InstanceId;
+use crate::instance::{EndReason, Owner};
+use crate::sabotage;
+use crate::spec_hash::drifted;
+use crate::time::Timestamp;
+
+/// The ready machines of one kind, each list from the oldest to the youngest.
+#[derive(Debug, Default)]
+pub(super) struct Stock<'o> {
+    pub(super) ready: Vec<&'o Standby>,
+    pub(super) expiring: Vec<&'o Standby>,
+    pub(super) old: Vec<&'o Standby>,
+}
+
+/// All machines of a pool, sorted by what they are to it.
+#[derive(Debug, Default)]
+pub(super) struct Sorted<'o> {
+    pub(super) each: Vec<(&'o Standby, Standing)>,
+    pub(super) protected: usize,
+    pub(super) ending: usize,
+    /// Machines that the cloud should list by now, and did not.
+    pub(super) unseen: usize,
+    pub(super) errors: Vec<Ending>,
+    pub(super) dangling: Vec<Ending>,
+    /// Built otherwise than would be built now, and of no use to anybody at present.
+    pub(super) useless: Vec<Ending>,
+    /// From the one nearest to ready to the furthest.
+    pub(super) warming: Vec<&'o Standby>,
+    /// From the oldest to the youngest.
+    pub(super) stopping: Vec<(&'o Standby, Turn)>,
+    pub(super) released: Vec<&'o Standby>,
+    pub(super) hot: Stock<'o>,
+    pub(super) stopped: Stock<'o>,
+}
+
+impl<'o> Sorted<'o> {
+    pub(super) fn of(observed: &'o Observed, desired: &Desired, now: Timestamp) -> Self {
+        let mut sorted = Self::default();
+        let mut ready = Vec::new();
+        for instance in observed.each() {
+            let standing = standing(instance, desired, now);
+            if let Standing::Ready { kind, since, expiring } = standing {
+                ready.push((since, &instance.record.id, kind, expiring, instance));
+            } else {
+                sorted.put(instance, &standing, outdated(instance, desired));
+            }
+            sorted.unseen += usize::from(unseen(instance, &standing, desired, now));
+            sorted.each.push((instance, standing));
+        }
+        ready.sort_by_key(|(since, id, ..)| (*since, *id));
+        for (_, _, kind, expiring, instance) in ready {
+            let stock = match kind {
+                Kind::Hot => &mut sorted.hot,
+                Kind::Stopped => &mut sorted.stopped,
+            };
+            match (outdated(instance, desired), expiring) {
+                (true, _) => stock.old.push(instance),
+                (false, true) => stock.expiring.push(instance),
+                (false, false) => stock.ready.push(instance),
+            }
+        }
+        let age = |instance: &'o Standby| (instance.record.facts.launched_at, &instance.record.id);
+        sorted.warming.sort_by_key(|&one| (one.warm_up != WarmUp::Complete, age(one)));
+        sorted.stopping.sort_by_key(|&(one, _)| age(one));
+        sorted
+    }
+
+    /// How many machines end already, or will whatever else is decided: their room will come.
+    pub(super) fn going(&self) -> usize {
+        self.ending + self.errors.len() + self.dangling.len() + self.useless.len()
+    }
+
+    /// Puts a machine that cannot be picked where it belongs.
+    fn put(&mut self, instance: &'o Standby, standing: &Standing, outdated: bool) {
+        match standing {
+            Standing::Over | Standing::Ready { .. } => {}
+            Standing::Ending => self.ending += 1,
+            Standing::Protected => self.protected += 1,
+            Standing::Error(why) => self.errors.push(ending(instance, *why)),
+            Standing::Dangling(why) => self.dangling.push(ending(instance, *why)),
+            Standing::Warming | Standing::Stopping(_) | Standing::Released if outdated => {
+                self.useless.push(ending(instance, EndReason::Outdated));
+            }
+            Standing::Warming => self.warming.push(instance),
+            Standing::Stopping(turn) => self.stopping.push((instance, *turn)),
+            Standing::Released => self.released.push(instance),
+        }
+    }
+}
+
+/// Whether the cloud should list the machine by now, and did not. It still counts as supply: that a
+/// listing lags must not launch anything. Reconciling ends it if it is really gone.
+fn unseen(instance: &Standby, standing: &Standing, desired: &Desired, now: Timestamp) -> bool {
+    let age = now.since(instance.record.facts.launched_at);
+    let of_use = match standing {
+        Standing::Over | Standing::Ending | Standing::Protected => false,
+        Standing::Error(_)
+        | Standing::Dangling(_)
+        | Standing::Warming
+        | Standing::Stopping(_)
+        | Standing::Ready { .. }
+        | Standing::Released => true,
+    };
+    instance.machine.is_none() && of_use && age >= desired.limits.reconcile_grace
+}
+
+/// Who becomes what, and how much of each kind is coming.
+#[derive(Debug, Default)]
+pub(super) struct Allotted<'o> {
+    /// Warm, and to stay running.
+    pub(super) keep_hot: Vec<InstanceId>,
+    /// Warm, and to be stopped.
+    pub(super) to_stop: Vec<InstanceId>,
+    /// Warming up for nothing.
+    pub(super) surplus: Vec<&'o Standby>,
+    /// On their way to stopped, and wanted.
+    pub(super) turning: Vec<(&'o Standby, Turn)>,
+    /// On their way to stopped for nothing.
+    pub(super) turning_surplus: Vec<&'o Standby>,
+    /// Machines that are warming up, or are warm and still undecided.
+    pub(super) warming: usize,
+    /// Machines that are being launched.
+    pub(super) launching: usize,
+    /// How many of them will be hot.
+    pub(super) hot: usize,
+    /// How many of them, and of those on their way to stopped, will be stopped.
+    pub(super) stopped: usize,
+}
+
+impl<'o> Allotted<'o> {
+    /// Gives every machine that is coming a place in the aim, as far as there are places.
+    pub(super) fn of(
+        observed: &Observed,
+        sorted: &Sorted<'o>,
+        desired: &Desired,
+        now: Timestamp,
+    ) -> Self {
+        let (hot, stopped) = desired.aim();
+        let mut open = Open {
+            hot: hot.saturating_sub(sorted.hot.ready.len()),
+            stopped: stopped.saturating_sub(sorted.stopped.ready.len()),
+            hot_usage: desired.hot_usage,
+        };
+        let mut allotted = Self::default();
+        allotted.turn(sorted, &mut open);
+        let (spot, on_demand): (Vec<_>, Vec<_>) =
+            sorted.warming.iter().partition(|one| one.record.facts.usage == Usage::Spot);
+        // Spot first: a machine that could be either must not take its only place.
+        for instance in spot.into_iter().chain(on_demand) {
+            allotted.settle(instance, &mut open);
+        }
+        for usage in [Usage::Spot, Usage::OnDemand] {
+            let launching = launching(observed, desired, usage, now);
+            allotted.launching += launching;
+            let places = open.take(usage, launching);
+            allotted.hot += places.hot;
+            allotted.stopped += places.stopped;
+        }
+        allotted
+    }
+
+    fn turn(&mut self, sorted: &Sorted<'o>, open: &mut Open) {
+        let surplus = sorted.stopping.len().saturating_sub(open.stopped);
+        if sabotage!("stopping-is-gone") {
+            self.turning.clone_from(&sorted.stopping);
+            return;
+        }
+        let (surplus, wanted) = sorted.stopping.split_at(surplus);
+        self.turning_surplus = surplus.iter().map(|(instance, _)| *instance).collect();
+        self.turning = wanted.to_vec();
+        self.stopped += wanted.len();
+        open.stopped -= wanted.len();
+    }
+
+    fn settle(&mut self, instance: &'o Standby, open: &mut Open) {
+        let places = open.take(instance.record.facts.usage, 1);
+        self.hot += places.hot;
+        self.stopped += places.stopped;
+        if places == Places::default() {
+            self.surplus.push(instance);
+        } else if instance.warm_up != WarmUp::Complete {
+            self.warming += 1;
+        } else if places.hot > 0 {
+            self.keep_hot.push(instance.record.id.clone());
+        } else {
+            self.to_stop.push(instance.record.id.clone());
+        }
+    }
+}
+
+/// Places that were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Places {
+    hot: usize,
+    stopped: usize,
+}
+
+/// Places in the aim that nothing ready fills.
+struct Open {
+    hot: usize,
+    stopped: usize,
+    hot_usage: Usage,
+}
+
+impl Open {
+    /// Places for so many machines that are paid for like this: among the hot ones first, which serve
+    /// a job soonest, unless those are to be spot and these are not.
+    fn take(&mut self, usage: Usage, machines: usize) -> Places {
+        let order: &[Kind] = match (usage, self.hot_usage) {
+            (Usage::Spot, _) => &[Kind::Hot],
+            (Usage::OnDemand, Usage::OnDemand) => &[Kind::Hot, Kind::Stopped],
+            (Usage::OnDemand, Usage::Spot) => &[Kind::Stopped, Kind::Hot],
+        };
+        let (mut places, mut left) = (Places::default(), machines);
+        for kind in order {
+            let (open, taken) = match kind {
+                Kind::Hot => (&mut self.hot, &mut places.hot),
+                Kind::Stopped => (&mut self.stopped, &mut places.stopped),
+            };
+            *taken = left.min(*open);
+            *open -= *taken;
+            left -= *taken;
+        }
+        places
+    }
+}
+
+/// How many machines are being launched that this pool will want. What is outstanding past its
+/// deadline is given up, and comes no more.
+fn launching(observed: &Observed, desired: &Desired, usage: Usage, now: Timestamp) -> usize {
+    let owner = Owner::Pool(desired.pool.clone());
+    let wanted = |launch: &&Intent| {
+        launch.owner == owner
+            && launch.usage == usage
+            && now < launch.deadline
+            && !drifted(&launch.spec_hash, &desired.spec_hash)
+    };
+    let outstanding = observed.each_launch().filter(wanted).map(|launch| launch.outstanding);
+    outstanding.fold(0, |sum: usize, count| sum.saturating_add(count as usize))
+}

@@ -1,0 +1,114 @@
+//! Whom each job gets.
+//!
+//! Not here: claiming.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::{JobId, TrustGroup};
+use crate::instance::Record;
+
+fn idle(id: &str, tier: Tier, since: u64, trust: Option<&str>) -> Record {
+    let mut record = ready(id, tier, since).record;
+    record.trust = trust.map(TrustGroup::new);
+    record
+}
+
+fn seekers(trusts: &[&str]) -> Vec<Seeker> {
+    let seeker = |(n, trust): (usize, &&str)| Seeker {
+        job: JobId::new(n.to_string()),
+        trust: TrustGroup::new(trust),
+    };
+    trusts.iter().enumerate().map(seeker).collect()
+}
+
+fn picked(records: &[Record], trusts: &[&str]) -> Vec<String> {
+    let picked = pick(records, &seekers(trusts), &LIMITS, at(NOW));
+    picked.iter().map(|one| format!("{} {} {:?}", one.job, one.record.id, one.tier)).collect()
+}
+
+#[test]
+fn released_before_hot_before_stopped_and_the_oldest_first() {
+    let records = [
+        idle("a", Tier::Stopped, 0, None),
+        idle("b", Tier::Hot, 20, None),
+        idle("c", Tier::Hot, 10, None),
+        idle("d", Tier::Released, 30, Some("acme/app")),
+        idle("e", Tier::Hot, 10, None),
+    ];
+    let app = ["acme/app"; 6];
+    let expected = ["0 d Released", "1 c Hot", "2 e Hot", "3 b Hot", "4 a Stopped"];
+    assert_eq!(picked(&records, &app), expected);
+}
+
+#[test]
+fn a_used_machine_serves_its_own_group_only() {
+    let records = [
+        idle("a", Tier::Released, 0, Some("acme/app")),
+        idle("b", Tier::Hot, 0, None),
+        idle("c", Tier::Stopped, 0, Some("acme/lib")),
+    ];
+    assert_eq!(
+        picked(&records, &["acme/web", "acme/web", "acme/lib", "acme/app"]),
+        ["0 b Hot", "2 c Stopped", "3 a Released",]
+    );
+}
+
+#[test]
+fn what_is_not_idle_or_soon_over_is_not_picked() {
+    let margin = LIMITS.not_claimable_before_deadline;
+    let ends = |deadline| {
+        let state = State::Idle { tier: Tier::Hot, since: at(0), deadline, shared: false };
+        Record { trust: None, ..standby("i", state).record }
+    };
+    let edge = at(NOW).after(margin);
+    assert_eq!(picked(&[ends(edge)], &["x"]), [""; 0]);
+    assert_eq!(picked(&[ends(edge.after(std::time::Duration::from_millis(1)))], &["x"]).len(), 1);
+    let tainted = Record { tainted: true, ..idle("i", Tier::Hot, 0, None) };
+    for record in [tainted, stopping("i").record, warm("i").record] {
+        assert_eq!(picked(&[Record { trust: None, ..record }], &["x"]), [""; 0]);
+    }
+    // Old machines serve while they stand by.
+    let old = old(hot("i")).record;
+    assert_eq!(picked(&[Record { trust: None, ..old }], &["x"]), ["0 i Hot"]);
+}
+
+proptest! {
+    /// No machine twice, no job twice, nobody gets a stranger's machine, and nobody goes without
+    /// while one that would do is left. The order of the records is no matter.
+    #[test]
+    fn picking_is_a_matching(
+        machines in prop::collection::vec((0..3_usize, 0..4_u64, 0..4_usize), 0..12),
+        jobs in prop::collection::vec(0..3_usize, 0..12),
+    ) {
+        const TRUSTS: [&str; 3] = ["a", "b", "c"];
+        let tiers = [Tier::Released, Tier::Hot, Tier::Stopped];
+        let records: Vec<_> = machines
+            .iter()
+            .enumerate()
+            .map(|(n, (tier, since, trust))| {
+                idle(&format!("i{n}"), tiers[*tier], *since, TRUSTS.get(*trust).copied())
+            })
+            .collect();
+        let seekers = seekers(&jobs.iter().map(|job| TRUSTS[*job]).collect::<Vec<_>>());
+        let picked = pick(&records, &seekers, &LIMITS, at(NOW));
+        let mut turned = records.clone();
+        turned.reverse();
+        prop_assert_eq!(&picked, &pick(&turned, &seekers, &LIMITS, at(NOW)));
+        let fits = |record: &Record, seeker: &Seeker| {
+            record.trust.as_ref().is_none_or(|trust| *trust == seeker.trust)
+        };
+        let mut left: Vec<&Record> = records.iter().collect();
+        for seeker in &seekers {
+            match picked.iter().find(|one| one.job == seeker.job) {
+                Some(one) => {
+                    prop_assert!(fits(one.record, seeker));
+                    let before = left.len();
+                    left.retain(|record| record.id != one.record.id);
+                    prop_assert_eq!(left.len(), before - 1);
+                }
+                None => prop_assert!(!left.iter().any(|record| fits(record, seeker))),
+            }
+        }
+    }
+}

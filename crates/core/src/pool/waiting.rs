@@ -1,0 +1,98 @@
+//! What a plan waits on: the notes beside its actions.
+//!
+//! Not here: their words (`note`).
+
+use super::boots::Boots;
+use super::desired::{Desired, Mode};
+use super::note::Note;
+use super::rollout::{Share, Terms};
+use super::room::Room;
+use super::standing::Turn;
+use super::supply::{Allotted, Sorted};
+use crate::time::Timestamp;
+
+/// What the notes are made of.
+pub(super) struct Notes<'a> {
+    pub(super) sorted: &'a Sorted<'a>,
+    pub(super) allotted: &'a Allotted<'a>,
+    pub(super) terms: Terms,
+    pub(super) boots: Boots,
+    pub(super) room: &'a Room,
+}
+
+impl Notes<'_> {
+    pub(super) fn of(
+        &self,
+        shares: [Share; 2],
+        created: usize,
+        desired: &Desired,
+        now: Timestamp,
+    ) -> Vec<Note> {
+        let mut notes = Vec::new();
+        let in_use = self.sorted.protected;
+        match desired.mode {
+            Mode::Draining => notes.push(Note::Draining { in_use }),
+            Mode::Removed => notes.push(Note::Removed { in_use }),
+            Mode::Kept | Mode::Paused if desired.target.entry.is_none() => {
+                notes.push(Note::NoEntry);
+            }
+            Mode::Kept | Mode::Paused => {}
+        }
+        notes.extend(self.ceiling(shares, created, desired));
+        notes.extend(self.boots(shares, desired, now));
+        notes.extend(self.waits(shares));
+        notes
+    }
+
+    /// What a ceiling keeps from being launched, and what the pool's own keeps from being aimed at.
+    fn ceiling(&self, shares: [Share; 2], created: usize, desired: &Desired) -> Option<Note> {
+        let (scope, max, used) = self.room.nearest.clone()?;
+        let wanted: usize = shares.iter().map(|share| share.wanted()).sum();
+        let launches = wanted.min(self.terms.launches);
+        let (hot, stopped) = desired.aim();
+        let target = desired.target.hot as usize + desired.target.stopped as usize;
+        let out_of_reach = if desired.empties() { 0 } else { target - hot - stopped };
+        let short = launches.saturating_sub(created) + out_of_reach;
+        (short > 0).then_some(Note::Ceiling { scope, max, used, short })
+    }
+
+    fn boots(&self, shares: [Share; 2], desired: &Desired, now: Timestamp) -> Option<Note> {
+        let old: usize = shares.iter().map(|share| share.old_kept).sum();
+        match self.boots {
+            _ if desired.empties() => None,
+            Boots::Quarantined { failed, until } if now < until => {
+                Some(Note::Quarantined { failed, until })
+            }
+            Boots::Quarantined { failed, .. } => Some(Note::Probing { failed }),
+            Boots::Failing { failed } if self.terms.held => {
+                Some(Note::RolloutPaused { failed, old })
+            }
+            Boots::Failing { .. } | Boots::Sound => (old > 0).then_some(Note::RollingOut { old }),
+        }
+    }
+
+    /// What is under way, and what nobody knows.
+    fn waits(&self, shares: [Share; 2]) -> Vec<Note> {
+        let turns = self.allotted.turning.iter().map(|(_, turn)| *turn);
+        let (mut stopping, mut fenced, mut until) = (0, 0, Timestamp::EPOCH);
+        for turn in turns {
+            match turn {
+                Turn::Wait => stopping += 1,
+                Turn::Fenced(fence) => (fenced, until) = (fenced + 1, until.max(fence)),
+                Turn::Stop(_) | Turn::Keep => {}
+            }
+        }
+        let expiring = shares.iter().map(|share| share.expiring_kept).sum();
+        [
+            (expiring, Note::Expiring { count: expiring }),
+            (self.allotted.launching, Note::Launching { count: self.allotted.launching }),
+            (self.allotted.warming, Note::WarmingUp { count: self.allotted.warming }),
+            (stopping, Note::Stopping { count: stopping }),
+            (fenced, Note::Fenced { count: fenced, until }),
+            (self.sorted.unseen, Note::Unseen { count: self.sorted.unseen }),
+        ]
+        .into_iter()
+        .filter_map(|(count, note)| (count > 0).then_some(note))
+        .collect()
+    }
+}
