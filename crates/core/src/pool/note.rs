@@ -135,7 +135,7 @@ impl fmt::Display for Note {
             Self::Quarantined { failed, until } => write!(
                 f,
                 "the last {failed} boots of this specification failed: none is tried until {until}, \
-                 and what runs is kept"
+                 and old machines are kept as long as they may live"
             ),
             Self::Probing { failed } => write!(
                 f,

@@ -2,7 +2,7 @@
 //!
 //! Not here: seeing it (the engine), or what it means (`standing`).
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 use crate::creation::Intent;
 use crate::ids::{InstanceId, IntentId, SpecHash};
@@ -73,26 +73,21 @@ pub struct Observed {
 
 impl Observed {
     /// Each machine once, in the order of their ids: a listing may show one twice.
-    pub(super) fn each(&self) -> impl Iterator<Item = &Standby> {
-        let mut each: BTreeMap<&InstanceId, &Standby> = BTreeMap::new();
-        for instance in &self.instances {
-            let known = each.entry(&instance.record.id).or_insert(instance);
-            if known.freshness() < instance.freshness() {
-                *known = instance;
-            }
-        }
-        each.into_values()
+    pub(super) fn each(&self) -> Vec<&Standby> {
+        let mut each: Vec<_> = self.instances.iter().collect();
+        each.sort_by(|one, other| {
+            let by_id = one.record.id.cmp(&other.record.id);
+            by_id.then_with(|| other.freshness().cmp(&one.freshness()))
+        });
+        each.dedup_by_key(|one| &one.record.id);
+        each
     }
 
     /// Each launch once, as it was written last.
-    pub(super) fn each_launch(&self) -> impl Iterator<Item = &Intent> {
-        let mut each: BTreeMap<&IntentId, &Intent> = BTreeMap::new();
-        for launch in &self.launches {
-            let known = each.entry(&launch.id).or_insert(launch);
-            if (known.revision, known.outstanding) < (launch.revision, launch.outstanding) {
-                *known = launch;
-            }
-        }
-        each.into_values()
+    pub(super) fn each_launch(&self) -> Vec<&Intent> {
+        let mut each: Vec<_> = self.launches.iter().collect();
+        each.sort_by_key(|launch| (&launch.id, Reverse((launch.revision, launch.outstanding))));
+        each.dedup_by_key(|launch| &launch.id);
+        each
     }
 }

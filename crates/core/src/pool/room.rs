@@ -26,6 +26,7 @@ impl Room {
             });
             let launching = observed
                 .each_launch()
+                .into_iter()
                 .filter(|launch| scope.counts(&launch.class, launch.pool.as_ref()))
                 .fold(0, |sum: u32, launch| sum.saturating_add(launch.outstanding));
             count(live.count()).saturating_add(launching).max(allowance.used)

@@ -4,7 +4,7 @@
 
 use super::desired::Desired;
 use super::observed::{Standby, WarmUp};
-use super::{Ending, StopWhy, hot_deadline, lifetime};
+use super::{Ending, StopWhy, lifetime};
 use crate::instance::{EndReason, Owner, State, Tier};
 use crate::ports::MachineState;
 use crate::sabotage;
@@ -69,7 +69,8 @@ fn protected(instance: &Standby, desired: &Desired) -> bool {
     let record = &instance.record;
     let ours = record.facts.pool.as_ref() == Some(&desired.pool);
     let free = match &record.state {
-        State::Created { owner, .. } => *owner == Owner::Pool(desired.pool.clone()),
+        State::Created { owner: Owner::Pool(pool), .. } => *pool == desired.pool,
+        State::Created { owner: Owner::Request(_) | Owner::Job(_), .. } => false,
         State::Claimed { .. } | State::Running { .. } | State::Releasing { .. } => false,
         State::Idle { .. }
         | State::Stopping { .. }
@@ -156,16 +157,16 @@ fn hot(
     deadline: Timestamp,
     now: Timestamp,
 ) -> Standing {
-    let (id, base) = (&instance.record.id, desired.hot_lifetime);
+    let due = since.after(lifetime(&instance.record.id, desired.hot_lifetime));
     // The lifetime may have been configured anew since the deadline was written.
-    let end = hot_deadline(id, since, base, &desired.limits).min(deadline);
+    let end = due.after(desired.limits.hot_hard_end).min(deadline);
     if is_down(instance) {
         Standing::Error(EndReason::FailedChecks)
     } else if end <= now {
         Standing::Dangling(EndReason::DeadlinePassed)
     } else {
-        let expiring = since.after(lifetime(id, base)) <= now
-            || deadline <= now.after(desired.limits.not_claimable_before_deadline);
+        let expiring =
+            due <= now || deadline <= now.after(desired.limits.not_claimable_before_deadline);
         Standing::Ready { kind: Kind::Hot, since, expiring }
     }
 }
@@ -204,7 +205,7 @@ fn stopping(instance: &Standby, until: Timestamp, desired: &Desired, now: Timest
 /// Whether the machine is built otherwise than would be built now.
 pub(super) fn outdated(instance: &Standby, desired: &Desired) -> bool {
     let (seen, want) = (&instance.record.facts.spec_hash, &desired.spec_hash);
-    drifted(seen, want) || (seen != want && sabotage!("hashes-across-versions"))
+    seen != want && (drifted(seen, want) || sabotage!("hashes-across-versions"))
 }
 
 /// This machine's end, with what its record is to say.

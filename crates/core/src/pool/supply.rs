@@ -248,6 +248,7 @@ fn launching(observed: &Observed, desired: &Desired, usage: Usage, now: Timestam
             && now < launch.deadline
             && !drifted(&launch.spec_hash, &desired.spec_hash)
     };
-    let outstanding = observed.each_launch().filter(wanted).map(|launch| launch.outstanding);
+    let outstanding =
+        observed.each_launch().into_iter().filter(wanted).map(|launch| launch.outstanding);
     outstanding.fold(0, |sum: usize, count| sum.saturating_add(count as usize))
 }
