@@ -70,8 +70,10 @@ fn protected(instance: &Standby, desired: &Desired) -> bool {
     let ours = record.facts.pool.as_ref() == Some(&desired.pool);
     let free = match &record.state {
         State::Created { owner: Owner::Pool(pool), .. } => *pool == desired.pool,
-        State::Created { owner: Owner::Request(_) | Owner::Job(_), .. } => false,
-        State::Claimed { .. } | State::Running { .. } | State::Releasing { .. } => false,
+        State::Created { owner: Owner::Request(_) | Owner::Job(_), .. }
+        | State::Claimed { .. }
+        | State::Running { .. }
+        | State::Releasing { .. } => false,
         State::Idle { .. }
         | State::Stopping { .. }
         | State::Terminating { .. }
