@@ -2,6 +2,7 @@
 //!
 //! Not here: random worlds (`properties`), or a world that plans are carried out in (`world`).
 
+mod lifetimes;
 mod picking;
 mod properties;
 mod rollouts;

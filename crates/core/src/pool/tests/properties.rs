@@ -294,3 +294,39 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Jobs pick while a pool is filled, rolled, shrunk or drained: what they picked is as they left
+    /// it, and the pool still comes to its target.
+    #[test]
+    fn what_a_job_picked_is_never_touched(
+        observed in any_observed(),
+        desired in any_desired(),
+        picks in prop::collection::vec(prop::bool::weighted(0.3), 40),
+        changes in prop::collection::vec((0..40_usize, any_desired()), 0..3),
+    ) {
+        let lasting = |desired| Desired { hot_lifetime: minutes(600_000), ..desired };
+        let mut world = World::of(observed, lasting(desired), at(NOW));
+        world.seen.launches.retain(|launch| launch.owner == pool_owner());
+        let mut picked = Vec::new();
+        for (look, pick) in picks.into_iter().enumerate() {
+            if let Some((_, desired)) = changes.iter().find(|(at, _)| *at == look) {
+                world.desired = lasting(desired.clone());
+            }
+            picked.extend(pick.then(|| world.pick_one()).flatten());
+            world.step();
+        }
+        let quiet = (0..LOOKS_MAX).filter(|_| world.step().actions.is_empty()).count();
+        prop_assert!(quiet > 20, "quiet for {} looks", quiet);
+        for id in picked {
+            let one = world.seen.instances.iter().find(|one| one.record.id == id);
+            let claimed = |one: &Standby| matches!(one.record.state, State::Claimed { .. });
+            prop_assert!(one.is_some_and(claimed), "{} was picked and is {:?}", id, one);
+        }
+        if world.desired.mode != Mode::Paused {
+            settled(&world)?;
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::pool::Rollout;
-use crate::ids::StopOp;
+use crate::ids::{JobId, StopOp};
 use crate::instance::{Authority, EndReason, Event, Record, Warm};
 use crate::time::Timestamp;
 
@@ -45,6 +45,26 @@ impl World {
         for _ in 0..count {
             self.step();
         }
+    }
+
+    /// A job picks a machine, if there is one.
+    pub(super) fn pick_one(&mut self) -> Option<InstanceId> {
+        let records: Vec<_> = self.seen.instances.iter().map(|one| one.record.clone()).collect();
+        let seeker = Seeker { job: JobId::new("4242"), trust: samples::trust() };
+        let picked = pick(&records, &[seeker], &LIMITS, self.now).pop()?;
+        let (id, seen) = (picked.record.id.clone(), picked.record.generation);
+        let claimed = Event::Claimed {
+            owner: samples::job_owner(),
+            claim: samples::nonce(),
+            trust: samples::trust(),
+            seen,
+            at: self.now,
+            margin: LIMITS.not_claimable_before_deadline,
+            lease: self.now.after(LIMITS.claim_lease),
+        };
+        self.happens(&id, &claimed);
+        self.instance(&id).machine = Some(MachineState::Running);
+        Some(id)
     }
 
     fn carry_out(&mut self, action: &Action) {
