@@ -167,12 +167,15 @@ impl Stage {
     /// The same with more words.
     pub(crate) async fn serve_with(&self, more: &str) -> Served {
         let line = format!("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0 {more}");
+        // What it asks to be sent again at once must not go to where its predecessor listened.
+        self.github.pull(|levers| levers.webhooks.hold = true);
         let mut process = self.bullpen(&line);
         let told: Value =
             serde_json::from_str(&process.first_line().await).expect("it says where it listens");
         let url = |key: &str| told[key].as_str().expect("an address").to_owned();
         let served = Served { process, webhook: url("webhook"), admin: url("admin") };
         self.hook(&served, SECRET);
+        self.github.pull(|levers| levers.webhooks.hold = false);
         served
     }
 
