@@ -481,16 +481,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Changed::To(seen) => match next {
                 Next::GiveUp(reason) => ends::fail(self.service, &self.job.id, reason).await,
                 Next::Again { not_before } => {
-                    let is_silent = match event {
-                        Event::SetBack { setback: Setback::PoolEmpty, .. } => {
-                            sabotage!("overflow-wakes-nobody")
-                        }
-                        Event::SetBack { setback: Setback::WorkerLost, .. } => {
-                            sabotage!("handing-back-wakes-nobody")
-                        }
-                        _ => false,
-                    };
-                    if !is_silent {
+                    let is_passed_on =
+                        matches!(event, Event::SetBack { setback: Setback::PoolEmpty, .. });
+                    if !(is_passed_on && sabotage!("overflow-wakes-nobody")) {
                         queues::wake(stack, &seen).await;
                     }
                     Ok(Attended::Again { at: not_before })

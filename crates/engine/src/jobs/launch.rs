@@ -16,7 +16,6 @@ use bullpen_core::job::{Setback, request_id};
 use bullpen_core::mailbox::{Report, SignalKind};
 use bullpen_core::ports::{Fault, Ledger, Mailbox, Ports};
 use bullpen_core::request::Request;
-use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -60,7 +59,6 @@ async fn intent<P: Ports>(
         let known = patiently(stack, request.deadline, || ledger.intent(&id)).await;
         match known.map_err(|fault| outage(&fault))? {
             Some(intent) if intent.outstanding == 0 => number += 1,
-            Some(_) if sabotage!("each-worker-launches-anew") => number += 1,
             Some(intent) => return Ok(intent),
             None => {
                 let new = creation::intend(stack, (request, owner), usage, 1, number);

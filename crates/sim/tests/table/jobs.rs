@@ -57,19 +57,9 @@ pub(crate) const TOLD: &[Told] = &[
         scenario: "a_pool_that_has_nothing_passes_its_job_on_at_once",
     },
     Told {
-        name: "handing-back-wakes-nobody",
-        mistake: "a job that a process hands back is found by the sweep",
-        scenario: "a_process_that_drains_hands_its_jobs_over",
-    },
-    Told {
         name: "nothing-is-exchanged",
         mistake: "each of two jobs keeps the machine that the other runs on",
         scenario: "pain7_stolen_runners_are_exchanged",
-    },
-    Told {
-        name: "each-worker-launches-anew",
-        mistake: "a launch that a dead worker made is not gone on with",
-        scenario: "pain3_a_service_that_dies_leaves_no_orphans",
     },
     Told {
         name: "outages-count-as-attempts",
