@@ -121,9 +121,10 @@ async fn a_cancelled_job_gives_its_machine_back() {
 /// another, and both rows say which machine ran what.
 #[tokio::test]
 async fn a_stolen_runner_costs_nobody_a_job() {
-    // Nobody asks GitHub for what no webhook said.
+    // Nobody asks GitHub for what no webhook said, but once.
     let stage = Stage::with(&[("find", "10m")]).await;
     let _served = stage.serve().await;
+    stage.has_asked().await;
     stage.github.pull(|levers| levers.webhooks.lose = 1);
     let thief = stage.job("bullpen/runner=small", "true");
     let robbed = stage.job("bullpen/runner=small", "true");

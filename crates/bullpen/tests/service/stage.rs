@@ -185,6 +185,16 @@ impl Stage {
         self.github.hook(hook).expect("it is on loopback");
     }
 
+    /// Waits until the service has asked GitHub once for what no webhook said, as it does when it
+    /// begins: for runs that are queued, and for those that go on.
+    pub(crate) async fn has_asked(&self) {
+        let runs = ("GET actions/runs".to_owned(), 200);
+        until("question about runs", async || {
+            self.github.answers().get(&runs).is_some_and(|count| *count >= 2).then_some(())
+        })
+        .await;
+    }
+
     /// Queues a job of this label.
     pub(crate) fn job(&self, label: &str, script: &str) -> u64 {
         self.github.submit(order(label, script)).id
