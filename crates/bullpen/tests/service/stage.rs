@@ -78,6 +78,8 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
     ("fleet-validation", "17s"),
     ("warm-up", "18s"),
     ("release-acknowledgement", "8s"),
+    // A launch that nobody goes on with counts as alive for so long.
+    ("request-deadline", "60s"),
     ("reconcile-grace", "1s"),
     ("clock-skew", "1s"),
 ];
