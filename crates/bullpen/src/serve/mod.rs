@@ -85,7 +85,7 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     // Taken over before anything is begun, so that no end is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
-    let Loaded { common, file, .. } = load(&common, environment)?;
+    let Loaded { common, file } = load(&common, environment)?;
     let place = Place::of(args, &file, environment)?;
     let plans = Plans { common: &common, config: None, file: &file, environment };
     let opening = Opening { place, common: &common, file: &file };

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::iter::successors;
 
-use bullpen_core::config::{Config, Stack as StackFile};
+use bullpen_core::config::Stack as StackFile;
 use bullpen_core::ports::Fault;
 
 use crate::exit::Exit;
@@ -116,17 +116,15 @@ pub(crate) fn told(command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failu
     })
 }
 
-/// What the inputs and the files that they name say together.
+/// What the inputs and `bullpen.toml` say together.
 pub(crate) struct Loaded {
     /// The inputs, completed by `bullpen.toml`.
     pub(crate) common: CommonInputs,
-    /// `runs-on.yml`, if one is named and can be used.
-    pub(crate) config: Result<Option<Config>, UsageError>,
     /// `bullpen.toml`.
     pub(crate) file: StackFile,
 }
 
-/// The files that the inputs name. Secrets are hidden before anything else is said, on stderr: the
+/// Completes the inputs by `bullpen.toml`. Secrets are hidden before anything else is said, on stderr: the
 /// runner reads commands there too, and what a script captures from stdout must not hold a secret.
 pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<Loaded, UsageError> {
     let file = files::stack(&common.stack, environment)?;
@@ -140,8 +138,7 @@ pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<L
     for line in masks(&secrets, environment) {
         render::talk(&line);
     }
-    let common = CommonInputs { stack: common.stack.clone(), github };
-    Ok(Loaded { config: files::config(&common.stack), common, file })
+    Ok(Loaded { common: CommonInputs { stack: common.stack.clone(), github }, file })
 }
 
 /// Runs an errand in the house that the inputs name.
@@ -150,8 +147,8 @@ async fn visit<T, E: Errand<Outcome = Result<T, Failure>>>(
     environment: &Environment,
     errand: E,
 ) -> Result<T, Failure> {
-    let Loaded { common, config, file } = load(common, environment)?;
-    let config = config?;
+    let Loaded { common, file } = load(common, environment)?;
+    let config = files::config(&common.stack)?;
     let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
     house::visit(&plans, errand).await?
 }

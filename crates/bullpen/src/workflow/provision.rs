@@ -21,7 +21,9 @@ use super::progress::Progress;
 use super::{Failure, Loaded, exit_of, fresh_name, load, told};
 use crate::exit::Exit;
 use crate::house::{self, Door, Errand, House, Plans, runner_program};
-use crate::inputs::{self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError};
+use crate::inputs::{
+    self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError, files,
+};
 use crate::render;
 use crate::signals::{Ending, Signals};
 
@@ -37,8 +39,8 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     // Taken over before anything is begun, so that no cancellation is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
-    let Loaded { common, config, file } = load(&inputs.common, environment)?;
-    let config = config?;
+    let Loaded { common, file } = load(&inputs.common, environment)?;
+    let config = files::config(&common.stack)?;
     inputs.common = common.clone();
     let config = config.as_ref();
     let plans = Plans { common: &common, config, file: &file, environment };
