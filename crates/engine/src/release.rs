@@ -27,6 +27,7 @@ use futures_util::future::join_all;
 use crate::Stack;
 use crate::advertise::advertise;
 use crate::jobs::room;
+use crate::jobs::rows::Seen;
 use crate::mail::{self, Posted};
 use crate::patience::patiently;
 use crate::tell::{Tell, Told};
@@ -137,6 +138,15 @@ pub(crate) async fn withdraw_all<P: Ports>(
     owner: &Owner,
 ) -> Result<Vec<Record>, Fault> {
     withdraw_each(stack, owner, held_by(stack, owner).await?).await
+}
+
+/// Fences an owner out of everything it holds, and makes one pass over each; the reaper goes on from
+/// there.
+pub(crate) async fn take_back<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<(), Fault> {
+    for record in withdraw_all(stack, owner).await? {
+        let _ = finish(stack, &record).await?;
+    }
+    Ok(())
 }
 
 /// Fences an owner out of what it holds; returns what is releasing now.
@@ -352,8 +362,7 @@ async fn delete_runner<P: Ports>(stack: &Stack<P>, record: &Record, inbox: &Inbo
 /// A job as its row has it.
 async fn row<P: Ports>(stack: &Stack<P>, job: &JobId) -> Result<Option<Job>, Fault> {
     let Some(row) = stack.ports.ledger().row(job).await? else { return Ok(None) };
-    let unreadable = |error| Fault::Unreadable(format!("the row of job {job}: {error}"));
-    Job::decode(&row.body).map(Some).map_err(unreadable)
+    Ok(Some(Seen::of(&row)?.job))
 }
 
 /// When an assignment made before the withdrawal can no longer be registered, on any clock.

@@ -297,10 +297,7 @@ pub(super) async fn give_back_unwanted<P: Ports, J: JobForge>(
         Life::Waiting { .. } | Life::Assigning { .. } | Life::Assigned { .. } => false,
     });
     if unwanted {
-        for record in release::withdraw_all(stack, &owner_of(id)).await? {
-            // The reaper goes on from there.
-            let _ = release::finish(stack, &record).await?;
-        }
+        release::take_back(stack, &owner_of(id)).await?;
     }
     Ok(())
 }

@@ -127,10 +127,7 @@ async fn deprive<P: Ports, J: JobForge>(
         return Ok(Attended::Done);
     }
     // Before the row forgets it: whoever dies in between must not leave a machine that no row names.
-    for record in release::withdraw_all(stack, &owner_of(&other.job.id)).await? {
-        // Busy until the job is over; the reaper goes on from there.
-        let _ = release::finish(stack, &record).await?;
-    }
+    release::take_back(stack, &owner_of(&other.job.id)).await?;
     let freed = rows::apply(stack, &other.job.id, &event, service.patience()).await?;
     if let Changed::To(seen) = freed {
         queues::wake(stack, &seen).await;

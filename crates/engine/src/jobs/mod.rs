@@ -37,7 +37,7 @@ pub mod note;
 mod queues;
 mod recall;
 pub(crate) mod room;
-mod rows;
+pub(crate) mod rows;
 mod run;
 pub(crate) mod runners;
 pub mod settings;

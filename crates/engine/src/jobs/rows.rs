@@ -15,8 +15,8 @@ use crate::patience::{Waits, patiently};
 
 /// A job, and the revision of its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) job: Job,
+pub(crate) struct Seen {
+    pub(crate) job: Job,
     pub(super) revision: Revision,
     pub(super) next_look: Option<Timestamp>,
 }
@@ -27,7 +27,8 @@ impl Seen {
         self.next_look.is_some_and(|at| now >= at)
     }
 
-    pub(super) fn of(row: &JobRow) -> Result<Self, Fault> {
+    /// What a row says.
+    pub(crate) fn of(row: &JobRow) -> Result<Self, Fault> {
         let job = Job::decode(&row.body)
             .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))?;
         Ok(Self { job, revision: row.revision, next_look: row.next_look })
@@ -107,18 +108,17 @@ pub(super) async fn apply<P: Ports>(
     .await
 }
 
-/// Writes a row as it is, so that it is looked at later and woken for anew.
+/// Writes a row as it is, so that it is looked at later and woken for anew; one that was written
+/// meanwhile is left alone.
 pub(super) async fn touch<P: Ports>(
     stack: &Stack<P>,
     seen: &Seen,
     until: Timestamp,
-) -> Result<Option<Seen>, Fault> {
+) -> Result<(), Fault> {
     let touched = change(stack, &seen.job.id, until, |stored| match stored {
         Some(stored) if stored.revision == seen.revision => Ok(stored.job.clone()),
         _ => Err(()),
     });
-    match touched.await? {
-        Changed::To(seen) => Ok(Some(seen)),
-        Changed::Not(()) => Ok(None),
-    }
+    let (Changed::To(_) | Changed::Not(())) = touched.await?;
+    Ok(())
 }

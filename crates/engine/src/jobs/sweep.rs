@@ -82,7 +82,7 @@ async fn look<P: Ports, J: JobForge>(
         }
         Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => {
             let attended = attend(service, &seen.job.id).await;
-            let _ = rows::touch(stack, &seen, service.patience()).await?;
+            rows::touch(stack, &seen, service.patience()).await?;
             attended.map(|_| ())
         }
     }

@@ -197,9 +197,7 @@ async fn free<P: Ports, J: JobForge>(
     let stack = service.stack;
     // A dead worker's machine is as good as new, and is gone on with.
     if setback != Setback::WorkerLost {
-        for record in release::withdraw_all(stack, &owner_of(&job.id)).await? {
-            let _ = release::finish(stack, &record).await?;
-        }
+        release::take_back(stack, &owner_of(&job.id)).await?;
     }
     let at = stack.now();
     let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
