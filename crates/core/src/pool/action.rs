@@ -1,6 +1,9 @@
-//! What a plan says: actions in their order, and notes.
+//! What a plan says: actions in their order, and notes. Its JSON is read by scripts and kept between
+//! passes: names in it stay.
 //!
 //! Not here: carrying one out (the engine), or deciding on it (`plan`).
+
+use serde::{Deserialize, Serialize};
 
 use super::note::Note;
 use crate::class::Usage;
@@ -8,7 +11,8 @@ use crate::ids::InstanceId;
 use crate::instance::EndReason;
 
 /// Which step of the plan ends a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// It cannot be used: its warm-up failed, or the cloud took or takes it away.
     Error,
@@ -33,7 +37,7 @@ impl Cause {
 }
 
 /// A machine to end, and what its record is to say.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ending {
     /// Which machine.
     pub id: InstanceId,
@@ -42,7 +46,8 @@ pub struct Ending {
 }
 
 /// Why a machine is stopped: which event its record takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StopWhy {
     /// It completed its warm-up and is to be kept stopped.
     WarmedUp,
@@ -54,7 +59,8 @@ pub enum StopWhy {
 
 /// Something to do. It names everything: nothing is left to decide. Everything of one kind is one
 /// action, to be sent in as few calls as the cloud allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "action", content = "of")]
 pub enum Action {
     /// End these.
     Terminate {
@@ -94,7 +100,7 @@ impl Action {
 }
 
 /// What to do for one pool now, and why no more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// In the order in which they are to be done.
     pub actions: Vec<Action>,

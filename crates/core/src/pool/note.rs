@@ -4,11 +4,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::creation::Scope;
 use crate::time::Timestamp;
 
 /// Why a plan goes no further now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", tag = "note")]
 pub enum Note {
     /// An operator paused the pool.
     Paused,

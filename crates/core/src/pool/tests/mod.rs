@@ -2,6 +2,7 @@
 //!
 //! Not here: random worlds (`properties`), or a world that plans are carried out in (`world`).
 
+mod json;
 mod lifetimes;
 mod picking;
 mod properties;
