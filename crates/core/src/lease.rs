@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{FencingToken, HolderId, LeaseName, Revision};
 
+/// The holder of a lease that was given up.
+const NOBODY: &str = "";
+
 /// A lease as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -45,6 +48,17 @@ impl Lease {
             token: self.token.next(),
             revision: self.revision.next(),
         }
+    }
+
+    /// The lease after its holder gave it up: nobody has to wait for its end.
+    #[must_use]
+    pub fn given_up(&self) -> Self {
+        Self { holder: HolderId::new(NOBODY), ..self.renewed() }
+    }
+
+    /// Whether its holder gave it up.
+    pub fn is_free(&self) -> bool {
+        self.holder.as_str() == NOBODY
     }
 }
 
@@ -85,5 +99,7 @@ mod tests {
         assert!(!watch.expired(&renewed, Duration::from_secs(1_060), ttl), "renewed just in time");
         assert!(watch.expired(&renewed, Duration::from_secs(1_120), ttl));
         assert_eq!(renewed.taken_by(HolderId::new("b")).token, FencingToken(2));
+        assert!(renewed.given_up().is_free() && !renewed.is_free());
+        assert!(renewed.given_up().revision > renewed.revision, "whoever held it is fenced");
     }
 }

@@ -11,13 +11,17 @@
 //! otherwise than would be built now. Ready and coming are *supply*; expiring and old ones stand in
 //! for supply that is still coming.
 //!
-//! Not here: observing and doing (the engine will; nothing calls this module yet), which target a
+//! A [`Blueprint`] is a pool as configured, a [`Journal`] what is remembered of it between plans.
+//!
+//! Not here: observing and doing (the engine's `pools`), which target a
 //! schedule gives (`schedule`), what counts as drift (`spec_hash`), or keeping ceilings when several
 //! launch at once (the `Ledger` port's reservation).
 
 mod action;
+mod blueprint;
 mod boots;
 mod desired;
+pub mod journal;
 mod lifetime;
 mod note;
 mod observed;
@@ -32,7 +36,9 @@ mod tests;
 mod waiting;
 
 pub use action::{Action, Cause, Ending, Plan, StopWhy};
+pub use blueprint::{Blueprint, Blueprints, Foundation, Unbuildable};
 pub use desired::{Allowance, Desired, Mode};
+pub use journal::{Booted, Deed, Journal, Order};
 pub use lifetime::{hot_deadline, lifetime};
 pub use note::Note;
 pub use observed::{BootFailure, Observed, Standby, WarmUp};

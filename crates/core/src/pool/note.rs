@@ -38,6 +38,13 @@ pub enum Note {
         /// How many more are wanted.
         short: usize,
     },
+    /// The cloud has nothing to launch.
+    NoCapacity {
+        /// How many more are wanted.
+        short: usize,
+        /// When it is asked again.
+        until: Timestamp,
+    },
     /// The wanted specification does not boot.
     Quarantined {
         /// How many boots failed in a row.
@@ -105,6 +112,7 @@ impl Note {
             Self::Removed { .. } => "removed",
             Self::NoEntry => "no-entry",
             Self::Ceiling { .. } => "ceiling",
+            Self::NoCapacity { .. } => "no-capacity",
             Self::Quarantined { .. } => "quarantined",
             Self::Probing { .. } => "probing",
             Self::RolloutPaused { .. } => "rollout-paused",
@@ -135,6 +143,10 @@ impl fmt::Display for Note {
             Self::Ceiling { scope, max, used, short } => {
                 write!(f, "{scope} holds {used} of at most {max} machines; wanted more: {short}")
             }
+            Self::NoCapacity { short, until } => write!(
+                f,
+                "the cloud had no capacity and is asked again at {until}; wanted more: {short}"
+            ),
             Self::Quarantined { failed, until } => write!(
                 f,
                 "the last {failed} boots of this specification failed: none is tried until {until}, \

@@ -4,6 +4,8 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
+
 use crate::creation::Intent;
 use crate::ids::{InstanceId, IntentId, SpecHash};
 use crate::instance::Record;
@@ -45,7 +47,7 @@ impl Standby {
 }
 
 /// A machine that did not boot.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BootFailure {
     /// Which machine.
     pub id: InstanceId,
@@ -69,6 +71,8 @@ pub struct Observed {
     pub failures: Vec<BootFailure>,
     /// When a machine of the wanted specification last completed its warm-up.
     pub booted: Option<Timestamp>,
+    /// Until when the cloud is known to have nothing to launch.
+    pub short_until: Option<Timestamp>,
 }
 
 impl Observed {

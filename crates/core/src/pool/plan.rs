@@ -30,7 +30,11 @@ pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
     let sorted = Sorted::of(observed, desired, now);
     let allotted = Allotted::of(observed, &sorted, desired, now);
     let boots = Boots::of(observed, &sorted, desired, now);
-    let terms = terms(boots, &sorted, &allotted, desired, now);
+    let short_until = observed.short_until.filter(|until| now < *until);
+    let mut terms = terms(boots, &sorted, &allotted, desired, now);
+    if short_until.is_some() {
+        terms.launches = 0;
+    }
     let room = Room::of(observed, &sorted, desired);
     let (aim_hot, aim_stopped) = desired.aim();
     let mut hot = Share::of(&sorted.hot, aim_hot, allotted.hot, terms);
@@ -46,7 +50,8 @@ pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
     }
 
     let mut plan = Plan::default();
-    let notes = Notes { sorted: &sorted, allotted: &allotted, terms, boots, room: &room };
+    let notes =
+        Notes { sorted: &sorted, allotted: &allotted, terms, boots, room: &room, short_until };
     plan.notes = notes.of([hot, stopped], create_hot + create_stopped, desired, now);
     plan.terminate(Cause::Error, sorted.errors);
     plan.terminate(Cause::Dangling, sorted.dangling);

@@ -18,6 +18,7 @@ pub(super) struct Notes<'a> {
     pub(super) terms: Terms,
     pub(super) boots: Boots,
     pub(super) room: &'a Room,
+    pub(super) short_until: Option<Timestamp>,
 }
 
 impl Notes<'_> {
@@ -39,6 +40,7 @@ impl Notes<'_> {
             Mode::Kept | Mode::Paused => {}
         }
         notes.extend(self.ceiling(shares, created, desired));
+        notes.extend(self.shortage(shares));
         notes.extend(self.boots(shares, desired, now));
         notes.extend(self.waits(shares));
         notes
@@ -54,6 +56,12 @@ impl Notes<'_> {
         let out_of_reach = if desired.empties() { 0 } else { target - hot - stopped };
         let short = launches.saturating_sub(created) + out_of_reach;
         (short > 0).then_some(Note::Ceiling { scope, max, used, short })
+    }
+
+    fn shortage(&self, shares: [Share; 2]) -> Option<Note> {
+        let short: usize = shares.iter().map(|share| share.wanted()).sum();
+        let until = self.short_until.filter(|_| short > 0)?;
+        Some(Note::NoCapacity { short, until })
     }
 
     fn boots(&self, shares: [Share; 2], desired: &Desired, now: Timestamp) -> Option<Note> {

@@ -32,6 +32,8 @@ pub use lint::{ENTRIES_MAX, ScheduleFinding, ScheduleFindingKind, lint};
 pub use time_of_day::{NotATime, TimeOfDay, UnknownWeekday, Weekday};
 pub use zone::{UnknownZone, WallClock, Zone};
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Timestamp;
 
 /// A time of day, from the first minute inside to the first that is not.
@@ -90,7 +92,7 @@ pub struct Schedule {
 }
 
 /// What a pool should keep at one instant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The name of the entry that says so; nothing if none applies, and then both counts are zero.
     pub entry: Option<String>,

@@ -72,6 +72,10 @@ fn each_note_has_a_form_that_stays_and_is_called_by_its_code() {
         (Note::Draining { in_use: 1 }, r#"{"note":"draining","in-use":1}"#),
         (Note::Removed { in_use: 1 }, r#"{"note":"removed","in-use":1}"#),
         (Note::NoEntry, r#"{"note":"no-entry"}"#),
+        (
+            Note::NoCapacity { short: 1, until },
+            r#"{"note":"no-capacity","short":1,"until":"2026-01-01T12:00:00Z"}"#,
+        ),
         (ceiling(Scope::Stack), r#"{"note":"ceiling","scope":"stack","max":4,"used":3,"short":2}"#),
         (
             ceiling(Scope::Class(ClassName::new("large"))),

@@ -6,6 +6,7 @@ mod json;
 mod lifetimes;
 mod picking;
 mod properties;
+mod remembering;
 mod rollouts;
 mod steps;
 mod waiting;

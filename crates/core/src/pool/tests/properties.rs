@@ -81,8 +81,9 @@ fn any_observed() -> impl Strategy<Value = Observed> {
     let failures = prop::collection::vec((0..4_usize, 0..100_u64), 0..5);
     let booted = option::weighted(0.3, (0..100_u64).prop_map(at));
     let instances = prop::collection::vec(any_standby(), 0..16);
-    (instances, launches, failures, booted).prop_map(
-        |(mut instances, launches, failures, booted)| {
+    let short_until = option::weighted(0.2, (0..200_u64).prop_map(at));
+    (instances, launches, failures, booted, short_until).prop_map(
+        |(mut instances, launches, failures, booted, short_until)| {
             for (n, one) in instances.iter_mut().enumerate() {
                 one.record.id = InstanceId::new(format!("i-{n:02}"));
             }
@@ -97,6 +98,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
                 launches: launches.collect(),
                 failures: failures.collect(),
                 booted,
+                short_until,
             }
         },
     )

@@ -103,3 +103,17 @@ fn a_schedule_with_a_hole_and_a_listing_with_one_are_named() {
     let due = plan_of(vec![hot("a")], &desired(1, 0), 12 * 60);
     assert_eq!(codes(&due), ["expiring"]);
 }
+
+#[test]
+fn a_cloud_without_capacity_is_not_asked_again_before_its_time() {
+    let observed = Observed { short_until: Some(at(NOW + 60)), ..Observed::default() };
+    let told_at = |seconds| {
+        let plan = plan(&observed, &desired(1, 1), at(seconds));
+        (told(&plan), plan.notes.iter().map(Note::code).collect::<Vec<_>>())
+    };
+    assert_eq!(told_at(NOW), (vec![], vec!["no-capacity"]));
+    let create = "create on-demand: 1 hot, 1 stopped".to_owned();
+    assert_eq!(told_at(NOW + 60), (vec![create], vec![]));
+    let full = Observed { instances: vec![hot("a"), stopped("b")], ..observed.clone() };
+    assert_eq!(plan(&full, &desired(1, 1), at(NOW)), Plan::default(), "nothing is wanted");
+}

@@ -1,0 +1,213 @@
+//! What a pool's machines are built from, and what its configuration promises: everything about a pool
+//! that does not depend on the time.
+//!
+//! Not here: reading a configuration (`config`), how many machines are wanted now ([`Desired`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::desired::{Allowance, Desired, Mode};
+use crate::class::{RunnerClass, Usage};
+use crate::config::pool::PoolConfig;
+use crate::config::runner::RunnerConfig;
+use crate::config::runs_on::Config;
+use crate::creation::{Ceiling, Scope};
+use crate::ids::{ImageName, PoolName, SpecHash};
+use crate::labels::LabelSpec;
+use crate::labels::class::{Catalogue, ResolveError, resolve};
+use crate::limits::Limits;
+use crate::request::TypePattern;
+use crate::schedule::{UnknownZone, Zone, target_at};
+use crate::spec_hash::{MachineSpec, PoolSpec, RunnerSpec, spec_hash};
+use crate::time::Timestamp;
+
+/// What every machine of a stack is built from, whatever its class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foundation {
+    /// The image of a runner that names none.
+    pub image: String,
+    /// What image names stand for in the cloud's own terms, where that is said.
+    pub images: BTreeMap<ImageName, String>,
+    /// The version of GitHub's runner.
+    pub runner_version: String,
+    /// The script that runs on every machine before its first runner.
+    pub pre_runner: Option<String>,
+}
+
+/// One pool, ready to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blueprint {
+    /// Which pool.
+    pub name: PoolName,
+    /// What its configuration says.
+    pub config: PoolConfig,
+    /// The shape of its machines.
+    pub class: RunnerClass,
+    /// Which machine types will do.
+    pub allowed_types: Vec<TypePattern>,
+    /// What its machines are built from.
+    pub spec_hash: SpecHash,
+    zone: Zone,
+}
+
+/// All pools of one stack, as configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blueprints {
+    /// Those that can be kept.
+    pub pools: BTreeMap<PoolName, Blueprint>,
+    /// Those that cannot, and why. They are left as they are.
+    pub unbuildable: BTreeMap<PoolName, String>,
+}
+
+impl Blueprints {
+    /// The pools of this environment; those of others are nothing to this stack.
+    pub fn of(env: &str, config: &Config, foundation: &Foundation) -> Self {
+        let catalogue = config.catalogue();
+        let mut all = Self::default();
+        for (name, pool) in config.pools.iter().filter(|(_, pool)| pool.env == env) {
+            match Blueprint::of((name, pool), config, &catalogue, foundation) {
+                Ok(blueprint) => drop(all.pools.insert(name.clone(), blueprint)),
+                Err(why) => drop(all.unbuildable.insert(name.clone(), why.to_string())),
+            }
+        }
+        all
+    }
+}
+
+/// Why a pool cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unbuildable {
+    /// Its runner is none.
+    #[error(transparent)]
+    Runner(#[from] ResolveError),
+    /// Its zone is none.
+    #[error(transparent)]
+    Zone(#[from] UnknownZone),
+}
+
+impl Blueprint {
+    /// Of a configured pool.
+    pub fn of(
+        (name, pool): (&PoolName, &PoolConfig),
+        config: &Config,
+        catalogue: &Catalogue,
+        foundation: &Foundation,
+    ) -> Result<Self, Unbuildable> {
+        let asked = LabelSpec { runner: Some(pool.runner.clone()), ..LabelSpec::default() };
+        let resolved = resolve(&asked, catalogue)?;
+        let runner = config.runners.get(&pool.runner).cloned().unwrap_or_default();
+        let class = resolved.class.class().clone();
+        let any = resolved.spec.families.is_empty();
+        let families = resolved.spec.families;
+        Ok(Self {
+            name: name.clone(),
+            zone: Zone::parse(&pool.schedule.zone)?,
+            spec_hash: hash(pool, &runner, &class, config, foundation),
+            allowed_types: if any { vec![TypePattern::new("*")] } else { families },
+            class,
+            config: pool.clone(),
+        })
+    }
+
+    /// How its hot machines are paid for: on demand, whatever its runner says, unless the pool itself
+    /// says otherwise. Stopped ones are always on-demand.
+    pub const fn hot_usage(&self) -> Usage {
+        if self.config.spot { Usage::Spot } else { Usage::OnDemand }
+    }
+
+    /// When one of its hot machines is due to be replaced.
+    pub fn hot_lifetime(&self, limits: &Limits) -> Duration {
+        self.config.hot_lifetime.unwrap_or(limits.hot_lifetime)
+    }
+
+    /// The ceilings that a launch for it counts under: those of the stack that concern it, and its own.
+    pub fn ceilings(&self, stack: &[Ceiling]) -> Vec<Ceiling> {
+        let concerns =
+            |ceiling: &&Ceiling| ceiling.scope.counts(&self.class.name, Some(&self.name));
+        let own = self.config.max.map(|max| Ceiling { scope: Scope::Pool(self.name.clone()), max });
+        stack.iter().filter(concerns).cloned().chain(own).collect()
+    }
+
+    /// What is wanted of it now.
+    pub fn desired(
+        &self,
+        mode: Mode,
+        allowances: Vec<Allowance>,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Desired {
+        Desired {
+            pool: self.name.clone(),
+            mode,
+            target: target_at(&self.config.schedule, &self.zone, now),
+            spec_hash: self.spec_hash.clone(),
+            rollout: self.config.rollout,
+            hot_usage: self.hot_usage(),
+            hot_lifetime: self.hot_lifetime(limits),
+            allowances,
+            limits: limits.clone(),
+        }
+    }
+}
+
+/// How a machine is paid for makes it no other machine, so `spot` is not in it.
+fn hash(
+    pool: &PoolConfig,
+    runner: &RunnerConfig,
+    class: &RunnerClass,
+    config: &Config,
+    foundation: &Foundation,
+) -> SpecHash {
+    let image = runner.image.as_ref().and_then(|image| config.images.get(image));
+    let scripts = |of_image: Option<&String>, of_runner: Option<&String>| {
+        let said: Vec<&str> = of_image.into_iter().chain(of_runner).map(String::as_str).collect();
+        (!said.is_empty()).then(|| said.join("\0"))
+    };
+    let preinstall = image.and_then(|image| image.preinstall.as_ref());
+    let prerun = image.and_then(|image| image.prerun.as_ref());
+    let prerun = scripts(prerun, runner.prerun.as_ref());
+    let shape = RunnerSpec {
+        vcpu_milli: Some((
+            class.vcpu.min.saturating_mul(1_000),
+            class.vcpu.max.saturating_mul(1_000),
+        )),
+        memory_mib: Some((
+            class.memory_mib_min,
+            runner.ram.map_or(class.memory_mib_min, |ram| ram.max_mib),
+        )),
+        architecture: Some(class.architecture.as_str().to_owned()),
+        families: runner.family.iter().cloned().map(String::from).collect(),
+        volume: runner.volume.as_ref().map(ToString::to_string),
+        preinstall: scripts(preinstall, runner.preinstall.as_ref()),
+        prerun: scripts(prerun.as_ref(), foundation.pre_runner.as_ref()),
+        ..RunnerSpec::default()
+    };
+    spec_hash(&MachineSpec {
+        runner: shape,
+        image: resolved_image(runner.image.as_ref(), config, foundation),
+        runner_version: foundation.runner_version.clone(),
+        pool: Some(PoolSpec {
+            runner: pool.runner.to_string(),
+            env: pool.env.clone(),
+            version: pool.version.clone(),
+        }),
+    })
+}
+
+/// The image in the cloud's own terms, as far as they are known without asking it.
+fn resolved_image(name: Option<&ImageName>, config: &Config, foundation: &Foundation) -> String {
+    let Some(name) = name else { return foundation.image.clone() };
+    if let Some(known) = foundation.images.get(name) {
+        return known.clone();
+    }
+    match config.images.get(name) {
+        Some(image) => match (&image.ami, &image.name) {
+            (Some(ami), _) => ami.clone(),
+            (None, Some(pattern)) => {
+                format!("{}/{pattern}", image.owner.as_deref().unwrap_or_default())
+            }
+            (None, None) => name.to_string(),
+        },
+        None => name.to_string(),
+    }
+}

@@ -1,0 +1,161 @@
+//! Tests of what is remembered between plans, and of what a pool is built from.
+
+use super::*;
+use crate::config::runs_on::{self, Config};
+use crate::ids::{ImageName, PoolName};
+use crate::instance::EndReason;
+
+const FILE: &str = "
+images:
+  own: {ami: ami-0123456789abcdef0}
+runners:
+  large: {cpu: 2, ram: 4, image: own, family: [c7a, m7a], preinstall: echo once}
+pools:
+  ci:
+    runner: large
+    schedule: [{name: always, hot: 2, stopped: 1}]
+  theirs:
+    runner: large
+    env: staging
+    schedule: [{name: always, hot: 2, stopped: 1}]
+x-bullpen:
+  pools:
+    ci: {max: 7, spot: true}
+";
+
+fn config(text: &str) -> Config {
+    runs_on::read(text.as_bytes()).into_parts().0.expect("it is good")
+}
+
+fn blueprint(text: &str, foundation: &Foundation) -> Blueprint {
+    let all = Blueprints::of("production", &config(text), foundation);
+    all.pools.get(&PoolName::new("ci")).expect("it is there").clone()
+}
+
+#[test]
+fn a_stack_has_the_pools_of_its_own_environment() {
+    let (config, foundation) = (config(FILE), Foundation::default());
+    let names = |env| -> Vec<PoolName> {
+        Blueprints::of(env, &config, &foundation).pools.into_keys().collect()
+    };
+    assert_eq!(names("production"), [PoolName::new("ci")]);
+    assert_eq!(names("staging"), [PoolName::new("theirs")]);
+    assert!(names("another").is_empty());
+}
+
+#[test]
+fn what_shapes_a_machine_changes_its_hash_and_nothing_else_does() {
+    let foundation = Foundation::default();
+    let hash = |text: &str| blueprint(text, &foundation).spec_hash;
+    let before = hash(FILE);
+    for (from, to) in [
+        ("cpu: 2", "cpu: 4"),
+        ("ram: 4", "ram: 8"),
+        ("c7a, m7a", "c7a"),
+        ("ami-0123456789abcdef0", "ami-0123456789abcdef1"),
+        ("echo once", "echo twice"),
+        ("runner: large\n    schedule", "runner: large\n    version: 2\n    schedule"),
+    ] {
+        assert_ne!(hash(&FILE.replace(from, to)), before, "{to}");
+    }
+    for (from, to) in [
+        ("hot: 2", "hot: 3"),
+        ("name: always", "name: ever"),
+        ("max: 7", "max: 8"),
+        ("spot: true", "spot: false"),
+        ("c7a, m7a", "m7a, c7a"),
+        ("runner: large\n    schedule", "runner: large\n    timezone: Asia/Tokyo\n    schedule"),
+    ] {
+        assert_eq!(hash(&FILE.replace(from, to)), before, "{to}");
+    }
+    let newer = Foundation { runner_version: "2.400.0".to_owned(), ..Foundation::default() };
+    assert_ne!(blueprint(FILE, &newer).spec_hash, before);
+    let script = Foundation { pre_runner: Some("true".to_owned()), ..Foundation::default() };
+    assert_ne!(blueprint(FILE, &script).spec_hash, before);
+    let image = (ImageName::new("own"), "ami-0123456789abcdef1".to_owned());
+    let mapped = Foundation { images: [image].into(), ..Foundation::default() };
+    assert_ne!(blueprint(FILE, &mapped).spec_hash, before);
+}
+
+#[test]
+fn a_pool_stands_under_its_own_ceiling_and_those_that_concern_it() {
+    let ceilings = [
+        Ceiling { scope: Scope::Stack, max: 50 },
+        Ceiling { scope: Scope::Class("large".into()), max: 20 },
+        Ceiling { scope: Scope::Class("other".into()), max: 1 },
+        Ceiling { scope: Scope::Pool("theirs".into()), max: 1 },
+    ];
+    let own = blueprint(FILE, &Foundation::default()).ceilings(&ceilings);
+    assert_eq!(own.iter().map(|ceiling| ceiling.max).collect::<Vec<_>>(), [50, 20, 7]);
+}
+
+#[test]
+fn an_operators_order_holds_whatever_is_configured() {
+    let ordered = |order| Journal { order, ..Journal::default() };
+    assert_eq!(ordered(None).mode(true), Mode::Kept);
+    assert_eq!(ordered(None).mode(false), Mode::Removed);
+    for is_configured in [true, false] {
+        assert_eq!(ordered(Some(Order::Pause)).mode(is_configured), Mode::Paused);
+        assert_eq!(ordered(Some(Order::Drain)).mode(is_configured), Mode::Draining);
+    }
+}
+
+fn failing(id: &str) -> Standby {
+    Standby { warm_up: WarmUp::Failed, ..warming(id) }
+}
+
+/// The journal after one more look at these.
+fn looked(journal: Journal, instances: Vec<Standby>, seconds: u64) -> Journal {
+    let seen = Observed {
+        instances,
+        failures: journal.failures.clone(),
+        booted: journal.booted(&SpecHash::new(NEW)),
+        ..Observed::default()
+    };
+    let (desired, now) = (desired(2, 0), at(seconds));
+    let plan = plan(&seen, &desired, now);
+    journal.after(&seen, &desired, &plan, now)
+}
+
+#[test]
+fn a_boot_that_failed_is_remembered_once_and_until_one_succeeds() {
+    let journal = looked(Journal::default(), vec![failing("a"), failing("b")], 10);
+    assert_eq!(journal.failures.len(), 2);
+    let ends = |id| {
+        let why = EndReason::FailedWarmUp;
+        standby(id, State::Terminating { why, since: at(12) })
+    };
+    let journal = looked(journal, vec![ends("a"), ends("b"), ends("c")], 20);
+    let at_: Vec<_> = journal.failures.iter().map(|failure| failure.at).collect();
+    assert_eq!(at_, [at(10), at(10), at(12)], "those that were known stay as they were");
+    assert!(journal.notes.iter().any(|note| note.code() == "quarantined"));
+    let journal = looked(journal, vec![warm("d")], 30);
+    assert_eq!((journal.failures.len(), journal.booted(&SpecHash::new(NEW))), (0, Some(at(30))));
+    assert_eq!(journal.booted(&SpecHash::new(OLD)), None);
+    let journal = looked(journal, vec![built(OLD, failing("e"))], 40);
+    assert!(journal.failures.is_empty(), "an old one's failure is no matter");
+}
+
+#[test]
+fn a_journal_is_bounded_and_stays_readable() {
+    let deed = |n| Deed {
+        at: at(n),
+        act: "stop".to_owned(),
+        why: "warmed-up".to_owned(),
+        planned: 1,
+        done: 1,
+        said: None,
+    };
+    let many: Vec<_> = (0..100).map(|n| failing(&format!("i-{n}"))).collect();
+    let journal = looked(Journal::default(), many, 10).with_deeds((0..100).map(deed));
+    assert_eq!((journal.failures.len(), journal.deeds.len()), (64, 12));
+    assert_eq!(journal.deeds.last(), Some(&deed(99)));
+    let launch = launch("pool.ci.1", Usage::OnDemand, 3);
+    assert_eq!(journal.next_launch(&pool()).as_str(), "pool.ci.1");
+    let journal = journal.with_launch(launch);
+    assert_eq!(journal.next_launch(&pool()).as_str(), "pool.ci.2");
+    let text = serde_json::to_string(&journal).unwrap();
+    assert_eq!(serde_json::from_str::<Journal>(&text).unwrap(), journal);
+    assert_eq!(serde_json::from_str::<Journal>("{}").unwrap(), Journal::default());
+    assert!(journal.with_open(|_| false).open.is_empty());
+}
