@@ -146,13 +146,13 @@ fn class_text(class: &ClassRef) -> String {
         ClassRef::Named(_) => "named",
         ClassRef::Anonymous(_) => "anonymous: no reuse",
     };
-    let RunnerClass { name, vcpu, memory_mib_min, architecture } = class.class();
+    let RunnerClass { name, vcpu, memory_mib_min, architecture, .. } = class.class();
     let (min, max, arch) = (vcpu.min, vcpu.max, architecture.as_str());
     format!("{name} ({kind}), {min}-{max} vCPU, at least {memory_mib_min} MiB, {arch}")
 }
 
 fn class_json(class: &ClassRef) -> Value {
-    let RunnerClass { name, vcpu, memory_mib_min, architecture } = class.class();
+    let RunnerClass { name, vcpu, memory_mib_min, architecture, .. } = class.class();
     json!({
         "name": name,
         "named": matches!(class, ClassRef::Named(_)),

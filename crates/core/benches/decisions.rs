@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use bullpen_core::class::{Architecture, RunnerClass, Usage, VcpuRange};
+use bullpen_core::class::{Architecture, RunnerClass, Scripts, Usage, VcpuRange};
 use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     RequestId, Revision, RunnerName, SpecHash, TrustGroup, Zone,
@@ -38,6 +38,7 @@ fn idle() -> Record {
             zone: Zone::new("eu-west-1a"),
             usage: Usage::OnDemand,
             architecture: Architecture::X64,
+            scripts: Scripts::default(),
             spec_hash: SpecHash::new("1-0a1b2c"),
             pool: None,
             mailbox: MailboxKey::new("AROA:i-0a1b2c3d4e5f60718"),

@@ -72,6 +72,36 @@ impl VcpuRange {
     }
 }
 
+/// What the machines of a class run before they take jobs, each with bash and to its end, or the
+/// machine is no good. An image's own come before the class's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scripts {
+    /// The image's, once per machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_preinstall: Option<String>,
+    /// The class's, once per machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preinstall: Option<String>,
+    /// The image's, each boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_prerun: Option<String>,
+    /// The class's, each boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prerun: Option<String>,
+}
+
+impl Scripts {
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        let Self { image_preinstall, preinstall, image_prerun, prerun } = self;
+        image_preinstall.is_none()
+            && preinstall.is_none()
+            && image_prerun.is_none()
+            && prerun.is_none()
+    }
+}
+
 /// A named machine shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerClass {
@@ -83,6 +113,9 @@ pub struct RunnerClass {
     pub memory_mib_min: u32,
     /// Its architecture.
     pub architecture: Architecture,
+    /// What its machines run before they take jobs.
+    #[serde(default, skip_serializing_if = "Scripts::is_empty")]
+    pub scripts: Scripts,
 }
 
 impl RunnerClass {
@@ -102,6 +135,7 @@ impl RunnerClass {
             vcpu: VcpuRange::exactly(vcpu),
             memory_mib_min,
             architecture: Architecture::X64,
+            scripts: Scripts::default(),
         })
         .into()
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::class::{Architecture, RunnerClass, Usage, VcpuRange};
+use crate::class::{Architecture, RunnerClass, Scripts, Usage, VcpuRange};
 use crate::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     PoolName, RequestId, Revision, RunnerName, SpecHash, StopOp, TrustGroup, Zone,
@@ -189,6 +189,7 @@ pub(crate) fn request() -> Request {
             vcpu: VcpuRange::exactly(2),
             memory_mib_min: 4_096,
             architecture: Architecture::X64,
+            scripts: Scripts::default(),
         },
         count: 2,
         usage: Usage::OnDemand,

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use bullpen_core::class::{Architecture, RunnerClass, Usage, VcpuRange};
+use bullpen_core::class::{Architecture, RunnerClass, Scripts, Usage, VcpuRange};
 use bullpen_core::config::Config;
 use bullpen_core::config::runner::RunnerConfig;
 use bullpen_core::ids::ClassName;
@@ -189,6 +189,7 @@ fn class(given: &Given, name: &str, fields: &Value) -> Result<RunnerClass, Usage
         vcpu: VcpuRange::exactly(vcpu),
         memory_mib_min,
         architecture: Architecture::X64,
+        scripts: Scripts::default(),
     })
 }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::LabelSpec;
 use super::value::{AMOUNT_MAX, Amounts};
-use crate::class::{Architecture, RunnerClass, VcpuRange};
+use crate::class::{Architecture, RunnerClass, Scripts, VcpuRange};
 use crate::config::image;
 use crate::ids::ClassName;
 use crate::spec_hash::digest_hex;
@@ -202,6 +202,7 @@ impl Shape {
             vcpu: self.vcpu,
             memory_mib_min: self.memory_mib_min,
             architecture: self.architecture,
+            scripts: Scripts::default(),
         }
     }
 

@@ -153,7 +153,7 @@ fn is_burstable(name: &InstanceType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bullpen_core::class::{Usage, VcpuRange};
+    use bullpen_core::class::{Scripts, Usage, VcpuRange};
     use bullpen_core::ids::{ClassName, IntentId, SpecHash};
 
     use super::*;
@@ -166,6 +166,7 @@ mod tests {
                 vcpu,
                 memory_mib_min: 4_096,
                 architecture: Architecture::X64,
+                scripts: Scripts::default(),
             },
             pool: None,
             usage: Usage::Spot,

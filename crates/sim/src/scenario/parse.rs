@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bullpen_core::class::{Architecture, RunnerClass, Usage, VcpuRange};
+use bullpen_core::class::{Architecture, RunnerClass, Scripts, Usage, VcpuRange};
 use bullpen_core::ids::{ClassName, RequestId, RunAttempt, SpecHash};
 use bullpen_core::request::entry::split;
 use bullpen_core::request::{OnPartial, TypePattern};
@@ -153,7 +153,8 @@ fn class(words: &mut Words) -> Result<Verb, Misspelt> {
     let vcpu = VcpuRange::exactly(words.needed("vcpu")?.number()?);
     let memory_mib_min = words.needed("memory")?.number()?;
     let architecture = Architecture::X64;
-    Ok(Verb::Class(RunnerClass { name, vcpu, memory_mib_min, architecture }))
+    let scripts = Scripts::default();
+    Ok(Verb::Class(RunnerClass { name, vcpu, memory_mib_min, architecture, scripts }))
 }
 
 fn usage(words: &mut Words) -> Result<Usage, Misspelt> {
