@@ -33,12 +33,14 @@ pub enum FleetCall {
     Terminate,
     /// Listing and describing.
     Describe,
+    /// Tagging.
+    Tag,
 }
 
 impl FleetCall {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Launch, Self::Start, Self::Stop, Self::Terminate, Self::Describe];
+    pub const ALL: [Self; 6] =
+        [Self::Launch, Self::Start, Self::Stop, Self::Terminate, Self::Describe, Self::Tag];
 }
 
 /// A bucket's size and its refill.
@@ -87,7 +89,7 @@ impl Rates {
     }
 
     /// What EC2 is published, or said, to allow per account and region. Those for starting,
-    /// stopping and ending are from memory and need checking in a real account.
+    /// stopping, ending and tagging are from memory and need checking in a real account.
     pub fn ec2() -> Self {
         let rates = |requests, machines| CallRates { requests, machines };
         Self(BTreeMap::from([
@@ -96,6 +98,7 @@ impl Rates {
             (FleetCall::Stop, rates(Bucket::new(50, 5), Some(Bucket::new(1_000, 20)))),
             (FleetCall::Terminate, rates(Bucket::new(100, 5), Some(Bucket::new(1_000, 20)))),
             (FleetCall::Describe, rates(Bucket::new(100, 20), None)),
+            (FleetCall::Tag, rates(Bucket::new(50, 5), None)),
         ]))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Ports, Started};
+use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Ports, Started, StopOrder, Tag};
 use bullpen_core::rates::{Budget, FleetCall};
 
 use crate::Stack;
@@ -44,6 +44,33 @@ impl<'a, P: Ports> Paced<'a, P> {
         self.heed(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
     }
 
+    /// As [`Fleet::stop`], if its turn comes while this process's monotonic clock is not past
+    /// `send_by`; otherwise refused like a turn that is too far off. A call that is not answered
+    /// within its own timeout is given up, and may have landed. Never tried again here: a late stop
+    /// must find nobody, and the next one needs a new operation.
+    pub async fn stop(&self, orders: &[StopOrder], send_by: Duration) -> Result<(), Fault> {
+        let clock = self.stack.ports.clock();
+        let patience = PATIENCE.min(send_by.saturating_sub(clock.monotonic()));
+        self.turn_within(FleetCall::Stop, count(orders), patience).await?;
+        if clock.monotonic() > send_by {
+            return Err(Fault::Throttled);
+        }
+        let answer = tokio::select! {
+            biased;
+            answer = self.stack.ports.fleet().stop(orders) => answer,
+            () = clock.sleep(self.stack.limits.stop_call_timeout) => {
+                Err(Fault::unavailable("a stop call was not answered in time"))
+            }
+        };
+        self.heed(FleetCall::Stop, answer)
+    }
+
+    /// As [`Fleet::tag`].
+    pub async fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
+        self.turn(FleetCall::Tag, count(ids)).await?;
+        self.heed(FleetCall::Tag, self.stack.ports.fleet().tag(ids, tag).await)
+    }
+
     /// As [`Fleet::terminate`].
     pub async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         self.turn(FleetCall::Terminate, count(ids)).await?;
@@ -63,8 +90,17 @@ impl<'a, P: Ports> Paced<'a, P> {
     }
 
     async fn turn(&self, call: FleetCall, machines: u32) -> Result<(), Fault> {
+        self.turn_within(call, machines, PATIENCE).await
+    }
+
+    async fn turn_within(
+        &self,
+        call: FleetCall,
+        machines: u32,
+        patience: Duration,
+    ) -> Result<(), Fault> {
         let clock = self.stack.ports.clock();
-        let wait = self.budget().take(call, machines, clock.monotonic(), PATIENCE);
+        let wait = self.budget().take(call, machines, clock.monotonic(), patience);
         let wait = wait.ok_or(Fault::Throttled)?;
         if !wait.is_zero() {
             tracing::debug!(?call, ?wait, "waits for its turn");
@@ -85,6 +121,6 @@ impl<'a, P: Ports> Paced<'a, P> {
     }
 }
 
-fn count(ids: &[InstanceId]) -> u32 {
-    u32::try_from(ids.len()).unwrap_or(u32::MAX)
+fn count<T>(machines: &[T]) -> u32 {
+    u32::try_from(machines.len()).unwrap_or(u32::MAX)
 }

@@ -148,6 +148,16 @@ pub(super) async fn reserve(
     }
 }
 
+/// How many machines each scope holds. An absent counter is zero.
+pub(super) async fn used(table: &Table, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
+    let counters = table.get_all(&scopes.iter().map(keys::counter).collect(), true).await?;
+    let used = |scope| match counters.get(&keys::counter(scope)) {
+        Some(counter) => counter.number("held_count"),
+        None => Ok(0),
+    };
+    scopes.iter().map(used).collect()
+}
+
 /// What a reservation's failed parts say.
 fn refused(
     intent: &Intent,

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use aws_config::SdkConfig;
-use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{
     ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
 };
@@ -112,6 +112,10 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     ) -> Result<Written<Reserved>, Fault> {
         let _counting = self.counting.lock().await;
         creation::reserve(&self.table, intent, ceilings).await
+    }
+
+    async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
+        creation::used(&self.table, scopes).await
     }
 
     async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {

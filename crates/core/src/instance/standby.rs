@@ -2,10 +2,13 @@
 //!
 //! Not here: writing the tag that shows them to operators.
 
+use serde::{Deserialize, Serialize};
+
 use super::{EndReason, Record, State};
 
 /// What an operator sees of a pool's instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StandbyStatus {
     /// Created for a pool, not yet warm.
     WarmingUp,

@@ -8,6 +8,7 @@ use super::*;
 use crate::creation::Scope;
 use crate::ids::{ClaimId, IntentId, Revision};
 use crate::instance::{Owner, Tier};
+use crate::ports::Tags;
 use crate::samples::{
     LIMITS, at, claimed, created, facts, idle, job_owner, record, request_owner, running,
 };
@@ -120,6 +121,7 @@ fn machine(id: &str) -> Machine {
         usage: facts.usage,
         launched_at: facts.launched_at,
         mailbox: facts.mailbox,
+        tags: Tags::default(),
     }
 }
 

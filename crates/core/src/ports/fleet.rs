@@ -2,12 +2,15 @@
 
 use std::future::Future;
 
+use serde::{Deserialize, Serialize};
+
 use super::Fault;
 use crate::class::{Architecture, Usage};
 use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
+use crate::instance::standby::StandbyStatus;
 use crate::rates::Rates;
 use crate::time::Timestamp;
 
@@ -24,6 +27,35 @@ pub enum MachineState {
     Stopped,
     /// Terminated, or on its way there.
     Gone,
+}
+
+/// What a machine is tagged with after its launch, for people who look at the cloud. Nothing is
+/// decided by it, but for one thing: a machine on which a job has started never stands by again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tags {
+    /// What its pool says of it.
+    pub standby: Option<StandbyStatus>,
+    /// Whether a job has ever started on it.
+    pub job_started: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// What its pool says of it; replaces what was said before.
+    Standby(StandbyStatus),
+    /// A job has started on it; never taken back.
+    JobStarted,
+}
+
+impl Tags {
+    /// Adds this one.
+    pub const fn put(&mut self, tag: Tag) {
+        match tag {
+            Tag::Standby(status) => self.standby = Some(status),
+            Tag::JobStarted => self.job_started = true,
+        }
+    }
 }
 
 /// A machine as the cloud describes it, with the tags we gave it.
@@ -55,6 +87,8 @@ pub struct Machine {
     pub launched_at: Timestamp,
     /// Where its mailbox is.
     pub mailbox: MailboxKey,
+    /// What it was tagged with since.
+    pub tags: Tags,
 }
 
 /// What a launch brought: possibly fewer than asked for, possibly none, never more.
@@ -91,7 +125,7 @@ pub struct StopOrder {
 /// The cloud's machines that carry this stack's tag, and no others.
 ///
 /// Contract: `launch` is idempotent on `request.intent`: the same request again gives the same
-/// machines, and launches none anew. `start` and `terminate` succeed if there is nothing to do.
+/// machines, and launches none anew. `start`, `terminate` and `tag` succeed if there is nothing to do.
 /// `stop` is sent at most once per call and never retried behind the caller's back. A fleet that can
 /// tell the time carries no order out past its `until`, and answers [`Fault::Denied`] for it; one
 /// that remembers operations carries each out once.
@@ -117,6 +151,9 @@ pub trait Fleet: Send + Sync {
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Ends machines. Ids that are unknown or gone are no error.
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Tags machines, at most [`crate::limits::IDS_PER_CALL_MAX`]. Ids that are unknown or gone are no
+    /// error. A machine keeps its tags while it is stopped. A fault may leave some tagged.
+    fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Every machine with our tag, all pages, whether remembered or not.
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
     /// These machines; one that is absent from the answer is gone, or not visible yet.

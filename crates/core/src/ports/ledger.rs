@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Fault, Written};
-use crate::creation::{Ceiling, CeilingReached, Intent};
+use crate::creation::{Ceiling, CeilingReached, Intent, Scope};
 use crate::ids::{
     ClaimId, ClassName, Generation, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository,
     Revision, TrustGroup,
@@ -132,7 +132,7 @@ pub struct RowSwap {
 /// Contract:
 /// - Every write is atomic and conditional, and answers [`Written`]. An `Err` means that it
 ///   certainly did not land; [`Written::Unknown`] means that it may have.
-/// - Reads by key (`read`, `intent`, `lease`, `row`, `document`) and the directories (`owned_by`,
+/// - Reads by key (`read`, `intent`, `used`, `lease`, `row`, `document`) and the directories (`owned_by`,
 ///   `idle_in`, `standing_by`, `waiting_repositories`, `waiting`, `documents`) are strongly
 ///   consistent: they see every write that was answered before.
 /// - Directories never miss. They may list too much: an entry whose record has moved on, shown as
@@ -211,6 +211,9 @@ pub trait Ledger: Send + Sync {
         intent: &Intent,
         ceilings: &[Ceiling],
     ) -> impl Future<Output = Result<Written<Reserved>, Fault>> + Send;
+    /// How many machines count under each of these scopes, in their order, launches in flight
+    /// included: what [`Ledger::reserve`] checks against ceilings. A scope without any has zero.
+    fn used(&self, scopes: &[Scope]) -> impl Future<Output = Result<Vec<u32>, Fault>> + Send;
     /// One intent, also when nothing is outstanding any more, until it is forgotten.
     fn intent(&self, id: &IntentId) -> impl Future<Output = Result<Option<Intent>, Fault>> + Send;
     /// Sweep: intents with something outstanding.

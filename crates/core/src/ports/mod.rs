@@ -24,7 +24,7 @@ mod mailbox;
 mod queue;
 
 pub use demand::{Demand, DemandSource};
-pub use fleet::{Fleet, Launched, Machine, MachineState, Started, StopOrder};
+pub use fleet::{Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};
 pub use ledger::{

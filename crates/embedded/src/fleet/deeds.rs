@@ -1,4 +1,4 @@
-//! What callers ask for: launching, starting, stopping, ending.
+//! What callers ask for: launching, starting, stopping, ending, tagging.
 //!
 //! Not here: taking turns and cleaning up (`yard`).
 
@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::ports::{Clock, Fault, Launched, Machine, MachineState, Started, StopOrder};
+use bullpen_core::ports::{
+    Clock, Fault, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
+};
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 
@@ -125,6 +127,7 @@ impl<C: Clock> Yard<C> {
             life: self.new_boot(),
             plan: self.plan.clone(),
             stops: BTreeMap::new(),
+            tags: Tags::default(),
         };
         let mut one = Seen { home, record, state: MachineState::Pending, finding: Finding::Unborn };
         let Err(error) = self.raise(&mut one) else { return Ok(None) };
@@ -139,11 +142,11 @@ impl<C: Clock> Yard<C> {
         }
         let ids: Vec<InstanceId> = record.machines.iter().map(|facts| facts.id.clone()).collect();
         let seen = self.settle(Some(&ids))?;
-        let state = |id: &InstanceId| {
-            let found = seen.iter().find(|one| one.record.facts.id == *id);
-            found.map_or(MachineState::Gone, |one| one.state)
+        let now = |facts: &Facts| {
+            let found = seen.iter().find(|one| one.record.facts.id == facts.id);
+            found.map_or_else(|| facts.machine(MachineState::Gone, Tags::default()), Seen::machine)
         };
-        let machines = record.machines.iter().map(|facts| facts.machine(state(&facts.id)));
+        let machines = record.machines.iter().map(now);
         Ok(Launched { machines: machines.collect(), shortages: record.shortages.clone() })
     }
 
@@ -254,10 +257,26 @@ impl<C: Clock> Yard<C> {
         })
     }
 
+    /// Tags what is there and not gone.
+    pub(super) fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
+        self.alone(|| {
+            for mut one in self.settle(Some(ids))? {
+                if matches!(one.record.life, Life::Gone { .. }) {
+                    continue;
+                }
+                one.record.tags.put(tag);
+                one.home
+                    .write_record(&one.record)
+                    .map_err(|error| fault(one.home.path(), &error))?;
+            }
+            Ok(())
+        })
+    }
+
     /// These machines, or all.
     pub(super) fn machines(&self, ids: Option<&[InstanceId]>) -> Result<Vec<Machine>, Fault> {
         let seen = self.settled(ids)?;
-        Ok(seen.iter().map(|one| one.record.facts.machine(one.state)).collect())
+        Ok(seen.iter().map(Seen::machine).collect())
     }
 
     pub(super) fn launches(&self) -> PathBuf {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Started, StopOrder};
+use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Started, StopOrder, Tag};
 
 use crate::turn::Door;
 
@@ -174,6 +174,11 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send {
         let ids = ids.to_vec();
         self.work(move |yard| yard.terminate(&ids))
+    }
+
+    fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
+        let ids = ids.to_vec();
+        self.work(move |yard| yard.tag(&ids, tag))
     }
 
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {

@@ -11,7 +11,7 @@ use bullpen_core::creation::Offering;
 use bullpen_core::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
-use bullpen_core::ports::{Machine, MachineState};
+use bullpen_core::ports::{Machine, MachineState, Tags};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -47,6 +47,9 @@ pub(super) struct Record {
     pub(super) plan: Plan,
     /// Stop operations that were carried out, each until it could not come again.
     pub(super) stops: BTreeMap<StopOp, Timestamp>,
+    /// What it was tagged with since its launch.
+    #[serde(default)]
+    pub(super) tags: Tags,
 }
 
 /// What the fleet means a machine to do. Whether it does, its lock and `boot.json` say.
@@ -101,8 +104,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The machine in this state. Its mailbox is named after it.
-    pub(super) fn machine(&self, state: MachineState) -> Machine {
+    /// The machine in this state, with these tags. Its mailbox is named after it.
+    pub(super) fn machine(&self, state: MachineState, tags: Tags) -> Machine {
         Machine {
             id: self.id.clone(),
             state,
@@ -117,6 +120,7 @@ impl Facts {
             usage: self.usage,
             launched_at: self.launched_at,
             mailbox: MailboxKey::new(self.id.as_str()),
+            tags,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bullpen_agent::runner::tree;
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::ids::{IntentId, SpecHash};
-use bullpen_core::ports::MachineState;
+use bullpen_core::ports::{MachineState, Tags};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::ManualClock;
 use tempfile::TempDir;
@@ -141,6 +141,7 @@ fn a_machine_that_was_made_and_not_started_is_started_once() {
         life: yard.new_boot(),
         plan: yard.plan.clone(),
         stops: BTreeMap::new(),
+        tags: Tags::default(),
     };
     home.write_record(&made).unwrap();
     assert_eq!(yard.launch(&request("intent", 2)).unwrap().machines.len(), 2);

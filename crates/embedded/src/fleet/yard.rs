@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bullpen_agent::runner::tree::MARK;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, MachineState};
+use bullpen_core::ports::{Clock, Fault, Machine, MachineState};
 use bullpen_core::time::Timestamp;
 
 use super::catalogue::Catalogue;
@@ -362,6 +362,10 @@ fn state_of(phase: Option<Phase>) -> MachineState {
 }
 
 impl Seen {
+    pub(super) fn machine(&self) -> Machine {
+        self.record.facts.machine(self.state, self.record.tags)
+    }
+
     /// Whether it takes up room.
     pub(super) fn is_up(&self) -> bool {
         match self.state {

@@ -81,7 +81,7 @@ pub(super) fn reserve(
 }
 
 /// How many machines a scope holds, launches in flight included.
-fn used(db: &Connection, scope: &Scope) -> Result<u32, Trouble> {
+pub(super) fn used(db: &Connection, scope: &Scope) -> Result<u32, Trouble> {
     let (sql, name) = match scope {
         Scope::Stack => (
             // The name is not needed, but bound all the same, so that all three are asked alike.

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{
     ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
 };
@@ -137,6 +137,12 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
             .write(move |writing| creation::reserve(writing.db, intent, &ceilings, now))
             .await
             .written()
+    }
+
+    async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
+        let scopes = scopes.to_vec();
+        let used = move |db: &_| scopes.iter().map(|scope| creation::used(db, scope)).collect();
+        self.store.read(used).await
     }
 
     async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::creation::{Ceiling, Intent, LaunchRequest};
+use bullpen_core::creation::{Ceiling, Intent, LaunchRequest, Scope};
 use bullpen_core::ids::{
     ClassName, Generation, InstanceId, IntentId, JobId, LeaseName, MailboxKey, PoolName, QueueName,
     Receipt, Repository, Revision, RunAttempt, RunnerName,
@@ -22,7 +22,7 @@ use bullpen_core::message::Advert;
 use bullpen_core::ports::{
     ClaimWrite, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched, Ledger, Machine,
     Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Read, Recorded, Reserved, Runner,
-    RunnerSpec, RunnerTokens, Started, StopOrder, Swap, WaitingAt, Written,
+    RunnerSpec, RunnerTokens, Started, StopOrder, Swap, Tag, WaitingAt, Written,
 };
 use bullpen_core::rates::Rates;
 use bullpen_core::time::Timestamp;
@@ -132,6 +132,10 @@ impl<P: Ports> Ledger for Rehearsal<'_, P> {
 
     async fn reserve(&self, _: &Intent, _: &[Ceiling]) -> Result<Written<Reserved>, Fault> {
         not_rehearsed()
+    }
+
+    async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
+        self.real.ledger().used(scopes).await
     }
 
     async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
@@ -305,6 +309,13 @@ impl<P: Ports> Fleet for Rehearsal<'_, P> {
     async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         for id in ids {
             self.note(format!("{id}: the cloud asked to end it"));
+        }
+        Ok(())
+    }
+
+    async fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
+        for id in ids {
+            self.note(format!("{id}: tagged {tag:?}"));
         }
         Ok(())
     }

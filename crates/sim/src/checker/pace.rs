@@ -16,7 +16,7 @@ use bullpen_core::time::Timestamp;
 const fn allowed(call: FleetCall) -> (u64, u64) {
     match call {
         FleetCall::Launch | FleetCall::Start => (1, 12),
-        FleetCall::Stop => (5, 30),
+        FleetCall::Stop | FleetCall::Tag => (5, 30),
         FleetCall::Terminate => (10, 30),
         FleetCall::Describe => (10, 120),
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Started, StopOrder};
+use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Started, StopOrder, Tag};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
@@ -251,6 +251,15 @@ impl Fleet for FleetModel {
         self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
             for id in &ids {
                 state.end(id, model.clock.true_now(), FleetEvent::Terminated);
+            }
+        })
+    }
+
+    fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
+        let ids = ids.to_vec();
+        self.ask(FleetCall::Tag, ids.len(), move |_, state| {
+            for id in &ids {
+                state.tag(id, tag);
             }
         })
     }

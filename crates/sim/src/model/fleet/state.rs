@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
-use bullpen_core::ports::{Fault, Launched, Machine, MachineState, Started};
+use bullpen_core::ports::{Fault, Launched, Machine, MachineState, Started, Tag, Tags};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
@@ -238,6 +238,7 @@ impl FleetState {
             zone: offering.zone.clone(),
             usage: request.usage,
             launched_at: now,
+            tags: Tags::default(),
         };
         let hidden = wire.dice().between(Duration::ZERO, self.delays.visible_after_max);
         if !hidden.is_zero() {
@@ -321,6 +322,15 @@ impl FleetState {
     fn set(&mut self, id: &InstanceId, state: MachineState) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.machine.state = state;
+        }
+    }
+
+    /// What is gone has no tags to put on.
+    pub(super) fn tag(&mut self, id: &InstanceId, tag: Tag) {
+        if let Some(entry) = self.entries.get_mut(id)
+            && entry.machine.state != MachineState::Gone
+        {
+            entry.machine.tags.put(tag);
         }
     }
 

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use bullpen_core::creation::{Ceiling, Intent};
+use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{
     ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository, Revision,
 };
@@ -201,6 +201,11 @@ impl Ledger for LedgerModel {
     ) -> Result<Written<Reserved>, Fault> {
         let (intent, ceilings) = (intent.clone(), ceilings.to_vec());
         self.write(move |state, now| Written::Won(state.reserve(now, intent, &ceilings))).await
+    }
+
+    async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
+        let scopes = scopes.to_vec();
+        self.ask(move |state, _| scopes.iter().map(|scope| state.used(scope)).collect()).await
     }
 
     async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
