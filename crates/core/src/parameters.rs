@@ -143,12 +143,12 @@ enum Stored<T> {
 }
 
 /// As it is stored.
-pub fn encode<T: Kept>(kept: T) -> String {
+pub fn encode<T: Serialize>(kept: T) -> String {
     serde_json::to_string(&Stored::V1(kept)).expect("what is kept has string keys only")
 }
 
 /// As it was stored.
-pub fn decode<T: Kept>(text: &str) -> Result<T, serde_json::Error> {
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     let Stored::V1(kept) = serde_json::from_str(text)?;
     Ok(kept)
 }

@@ -111,7 +111,11 @@ pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp
         && !sabotage!("claims-what-has-expired")
     {
         Verdict::Discard(DiscardWhy::Expired)
-    } else if !request.fits(advert.spec_hash.as_ref()) && !sabotage!("judge-ignores-the-image") {
+    } else if advert.pool.is_none()
+        && !request.fits(advert.spec_hash.as_ref())
+        && !sabotage!("judge-ignores-the-image")
+    {
+        // How long a pool's old machines stand by is its rollout's to decide.
         Verdict::Discard(DiscardWhy::BuiltOtherwise)
     } else if advert.usage != request.usage && !sabotage!("judge-ignores-usage") {
         Verdict::Requeue(RequeueWhy::UsageDiffers)

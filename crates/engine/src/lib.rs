@@ -14,6 +14,7 @@ pub mod kept;
 pub mod mail;
 pub mod pace;
 pub mod patience;
+pub mod pools;
 pub mod postman;
 pub mod provision;
 pub mod reap;

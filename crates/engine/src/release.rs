@@ -448,7 +448,8 @@ async fn settle<P: Ports>(
         Tier::Hot => stack.limits.hot_lifetime,
         Tier::Released => stack.limits.idle_released,
     };
-    let event = Event::Returned { proof, at: now, deadline: now.after(lifetime), shared: true };
+    let shared = stack.is_shared(&record.facts);
+    let event = Event::Returned { proof, at: now, deadline: now.after(lifetime), shared };
     match transition::apply(stack, record, &event, until).await? {
         Moved::To(idle) => {
             advertise(stack, &idle).await;
@@ -474,7 +475,8 @@ fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
         None
     } else if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
         Some(EndReason::WornOut)
-    } else if drifted(&record.facts.spec_hash, &stack.spec_hash) {
+    } else if record.facts.pool.is_none() && drifted(&record.facts.spec_hash, &stack.spec_hash) {
+        // How long an old machine of a pool stands by is its rollout's to decide.
         Some(EndReason::Outdated)
     } else {
         None

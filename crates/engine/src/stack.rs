@@ -2,12 +2,15 @@
 //!
 //! Not here: building one (the `bullpen` command does).
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::creation::{Ceiling, Shortages};
-use bullpen_core::ids::{ClassName, Generation, InstanceId, QueueName, RunnerName, SpecHash};
-use bullpen_core::instance::Owner;
+use bullpen_core::ids::{
+    ClassName, Generation, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
+};
+use bullpen_core::instance::{Facts, Owner};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fleet, Ports};
@@ -33,6 +36,7 @@ pub struct Stack<P> {
     pub removal_token: Option<Secret>,
     shortages: Mutex<Shortages>,
     budget: Mutex<Budget>,
+    sharing: Mutex<BTreeSet<PoolName>>,
 }
 
 impl<P: Ports> Stack<P> {
@@ -47,8 +51,8 @@ impl<P: Ports> Stack<P> {
         let share = ports.fleet().rates().share(COMMAND_SHARE);
         let budget = Mutex::new(Budget::new(&share, ports.clock().monotonic()));
         let shortages = Mutex::new(Shortages::default());
-        let (name, removal_token) = (name.to_owned(), None);
-        Self { ports, name, limits, ceilings, spec_hash, removal_token, shortages, budget }
+        let (name, removal_token, sharing) = (name.to_owned(), None, Mutex::default());
+        Self { ports, name, limits, ceilings, spec_hash, removal_token, shortages, budget, sharing }
     }
 
     /// The time of day.
@@ -77,6 +81,18 @@ impl<P: Ports> Stack<P> {
             Owner::Job(_) => self.limits.max_runtime_service,
             Owner::Request(_) | Owner::Pool(_) => self.limits.max_runtime_workflow,
         }
+    }
+
+    /// From now on these pools' idle machines serve every request of their class.
+    pub fn share(&self, pools: BTreeSet<PoolName>) {
+        *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// Whether an idle machine serves every request of its class. A process that knows of no
+    /// configuration leaves a pool's machines to their pool.
+    pub fn is_shared(&self, facts: &Facts) -> bool {
+        let sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.pool.as_ref().is_none_or(|pool| sharing.contains(pool))
     }
 
     /// What the cloud was short of lately.

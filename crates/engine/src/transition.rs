@@ -8,6 +8,7 @@
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Event, Record, Refusal, State};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{ClaimWrite, Fault, Ledger, Ports, Written};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
@@ -34,21 +35,63 @@ pub async fn apply<P: Ports>(
     event: &Event,
     until: Timestamp,
 ) -> Result<Moved, Fault> {
-    let next = match seen.on(event) {
-        Ok(next) => next,
-        Err(refusal) => {
-            tracing::debug!(instance_id = %seen.id, event = event.name(), %refusal, "refused");
-            return Ok(Moved::Refused(refusal));
+    match next(seen, event) {
+        Ok(next) => store(stack, seen, &next, false, until).await,
+        Err(refusal) => Ok(Moved::Refused(refusal)),
+    }
+}
+
+/// Applies events to records of different machines, in as few calls as the ledger can make of it; one
+/// answer for each, in their order. None of the events buries anything.
+pub async fn apply_all<P: Ports>(
+    stack: &Stack<P>,
+    moves: &[(Record, Event)],
+    until: Timestamp,
+) -> Vec<Result<Moved, Fault>> {
+    let mut moved = Vec::with_capacity(moves.len());
+    for batch in moves.chunks(IDS_PER_CALL_MAX) {
+        let nexts: Vec<_> = batch.iter().map(|(seen, event)| next(seen, event)).collect();
+        let legal = batch.iter().zip(&nexts);
+        let writes: Vec<_> = legal
+            .filter_map(|((seen, _), next)| Some((seen.clone(), next.as_ref().ok()?.clone())))
+            .collect();
+        let mut answers = stack.ports.ledger().replace_all(&writes).await.into_iter();
+        for ((seen, _), next) in batch.iter().zip(nexts) {
+            moved.push(match next {
+                Err(refusal) => Ok(Moved::Refused(refusal)),
+                Ok(next) => match answers.next() {
+                    Some(Ok(Written::Won(record))) => Ok(Moved::To(record)),
+                    Some(Ok(Written::Lost)) => Ok(Moved::Overtaken),
+                    Some(Ok(Written::Unknown)) => store(stack, seen, &next, true, until).await,
+                    Some(Err(_)) | None => store(stack, seen, &next, false, until).await,
+                },
+            });
         }
-    };
+    }
+    moved
+}
+
+fn next(seen: &Record, event: &Event) -> Result<Record, Refusal> {
+    seen.on(event).inspect_err(|refusal| {
+        tracing::debug!(instance_id = %seen.id, event = event.name(), %refusal, "refused");
+    })
+}
+
+/// Stores what comes next. `unsure`: it was tried before, without an answer.
+async fn store<P: Ports>(
+    stack: &Stack<P>,
+    seen: &Record,
+    next: &Record,
+    mut unsure: bool,
+    until: Timestamp,
+) -> Result<Moved, Fault> {
     let ledger = stack.ports.ledger();
     let expected = Record { revision: seen.revision.next(), ..next.clone() };
     let mut waits = Waits::default();
-    let mut unsure = false;
     loop {
         let answer = match next.state {
-            State::Terminated { .. } => ledger.bury(seen, &next).await,
-            _ => ledger.replace(seen, &next).await,
+            State::Terminated { .. } => ledger.bury(seen, next).await,
+            _ => ledger.replace(seen, next).await,
         };
         match answer {
             Ok(Written::Won(record)) => return Ok(Moved::To(record)),

@@ -96,7 +96,7 @@ fn burst(limited: bool) -> Cost {
             }
             world.outside.clock().elapsed().saturating_sub(began)
         };
-        let duties = Duties { jobs: true, upkeep: false, repositories: Vec::new() };
+        let duties = Duties { jobs: true, upkeep: false, pools: false, repositories: Vec::new() };
         let took = on_wire(&world, &plan, &wire, &stack, async |service| {
             let heard = async {
                 for taken in join_all(facts.iter().map(|fact| ingest(service, fact))).await {

@@ -17,6 +17,7 @@ use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
+use bullpen_core::pool::Foundation;
 use bullpen_core::ports::{Clock as _, Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{
@@ -99,6 +100,8 @@ pub(crate) struct House<P = EmbeddedPorts> {
     pub(crate) classes: Vec<RunnerClass>,
     /// What the ledger keeps of them.
     pub(crate) parameters: Parameters,
+    /// What every machine is built from.
+    pub(crate) foundation: Foundation,
     /// Whose workflow this is, where it is one.
     pub(crate) repository: Option<Repository>,
 }
@@ -237,7 +240,8 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
     parameters.applied_to(&mut limits);
     let github = &plans.common.github;
     let forge = door(github, &plans.file.name, tokens, &clock)?;
-    let hash = hash_of(&parameters, github);
+    let foundation = foundation(&parameters, github, plans.file);
+    let hash = hash_of(&foundation);
     let told = Told { place, agents_have, limits: &limits, parameters: &parameters };
     let fleet = fleet(plans, state, told, &clock)?;
     let ids = SystemIds::new();
@@ -250,7 +254,7 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
         Some(Scope::Organisation(_)) | None => None,
     };
     let classes = classes(plans.config, &parameters);
-    Ok(House { stack, classes, parameters, repository })
+    Ok(House { stack, classes, parameters, foundation, repository })
 }
 
 /// What machines and their agents are told.
@@ -352,15 +356,23 @@ fn door(
     Ok(Door::new(manager, reader, kept, Arc::clone(clock)))
 }
 
-/// What a machine that is launched now is built from.
-fn hash_of(parameters: &Parameters, github: &GithubInputs) -> SpecHash {
-    let runner =
-        RunnerSpec { prerun: parameters.pre_runner_script.clone(), ..RunnerSpec::default() };
+/// What every machine is built from, whatever its class.
+fn foundation(parameters: &Parameters, github: &GithubInputs, file: &StackFile) -> Foundation {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
-    spec_hash(&MachineSpec {
-        runner,
+    Foundation {
         image: "process".to_owned(),
+        images: file.images.clone(),
         runner_version: parameters.runner_version.clone().or(program).unwrap_or_default(),
+        pre_runner: parameters.pre_runner_script.clone(),
+    }
+}
+
+/// What a machine that is launched now for no pool is built from.
+fn hash_of(foundation: &Foundation) -> SpecHash {
+    spec_hash(&MachineSpec {
+        runner: RunnerSpec { prerun: foundation.pre_runner.clone(), ..RunnerSpec::default() },
+        image: foundation.image.clone(),
+        runner_version: foundation.runner_version.clone(),
         pool: None,
     })
 }

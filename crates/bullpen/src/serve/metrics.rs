@@ -8,11 +8,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::job::How;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::note::Ending;
 use bullpen_engine::jobs::{Noted, dead_letter_queue, launch_queue, pool_queue};
+use bullpen_engine::pools::Kept;
 use bullpen_engine::reconcile::live_records;
 use hyper::StatusCode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -59,6 +61,25 @@ struct OfClass {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPool {
+    pool: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Promised {
+    pool: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByAction {
+    pool: String,
+    action: String,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfQueue {
     queue: String,
 }
@@ -74,6 +95,9 @@ pub(super) struct Metrics {
     startup: Histogram,
     instances: Family<OfClass, Gauge>,
     queued: Family<OfQueue, Gauge>,
+    standing_by: Family<OfPool, Gauge>,
+    promised: Family<Promised, Gauge>,
+    actions: Family<ByAction, Counter>,
     /// When the stack was looked at, by the process's own clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -95,6 +119,9 @@ impl Metrics {
             startup: waits(),
             instances: Family::default(),
             queued: Family::default(),
+            standing_by: Family::default(),
+            promised: Family::default(),
+            actions: Family::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -118,6 +145,12 @@ impl Metrics {
         known.register("instances", help, self.instances.clone());
         let help = "Messages in the stack's queues, received ones among them";
         known.register("queue_messages", help, self.queued.clone());
+        let help = "Machines of the pools that this process keeps, by status";
+        known.register("pool_instances", help, self.standing_by.clone());
+        let help = "Machines that the schedules of those pools promise now";
+        known.register("pool_desired", help, self.promised.clone());
+        let help = "Machines of pools that something was done to, and why";
+        known.register("pool_actions", help, self.actions.clone());
     }
 
     /// A delivery was answered.
@@ -145,6 +178,25 @@ impl Metrics {
                 };
                 self.ended.get_or_create(&ByEnd { end, reason }).inc();
             }
+            Noted::Kept(kept) => self.kept(kept),
+        }
+    }
+
+    fn kept(&self, kept: &Kept) {
+        let pool = kept.pool.to_string();
+        for status in StandbyStatus::ALL {
+            let count = kept.machines.get(&status).copied().unwrap_or(0);
+            let of = OfPool { pool: pool.clone(), state: status.as_str() };
+            self.standing_by.get_or_create(&of).set(count.into());
+        }
+        for (kind, count) in [("hot", kept.target.hot), ("stopped", kept.target.stopped)] {
+            let of = Promised { pool: pool.clone(), kind };
+            self.promised.get_or_create(&of).set(count.into());
+        }
+        for deed in &kept.deeds {
+            let (action, reason) = (deed.act.clone(), deed.why.clone());
+            let by = ByAction { pool: pool.clone(), action, reason };
+            self.actions.get_or_create(&by).inc_by(deed.done.into());
         }
     }
 

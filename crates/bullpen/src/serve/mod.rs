@@ -15,6 +15,7 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::parameters::Parameters;
+use bullpen_core::pool::Foundation;
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
@@ -72,7 +73,7 @@ pub(crate) enum Role {
     Webhook,
     /// Gives waiting jobs their runners, and finds those that nobody announced
     Jobs,
-    /// Keeps the stack in order: what `refresh` does, again and again
+    /// Keeps standby pools, and the stack in order: what `refresh` does, again and again
     Pools,
 }
 
@@ -247,7 +248,7 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
     let metrics = Metrics::new();
     let note = |noted: &Noted| metrics.note(noted);
-    let configured = Configured::new(file, &house.parameters);
+    let configured = Configured::new(file, house);
     let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github);
     configured.look(&mut configuration, &service).await;
@@ -276,7 +277,8 @@ fn no_credential() -> Failure {
 
 fn duties<P: Ports>(place: &Place, house: &House<P>) -> Duties {
     let repositories = house.repository.iter().cloned().collect();
-    Duties { jobs: place.does(Role::Jobs), upkeep: place.does(Role::Pools), repositories }
+    let (jobs, pools) = (place.does(Role::Jobs), place.does(Role::Pools));
+    Duties { jobs, upkeep: pools, pools, repositories }
 }
 
 /// Looks at the configuration for as long as it serves.
@@ -295,18 +297,20 @@ async fn watching<P: Ports, J: JobForge>(
 struct Configured<'a> {
     file: &'a StackFile,
     parameters: &'a Parameters,
+    foundation: &'a Foundation,
     classes: RefCell<Vec<RunnerClass>>,
 }
 
 impl<'a> Configured<'a> {
-    fn new(file: &'a StackFile, parameters: &'a Parameters) -> Self {
+    fn new<P>(file: &'a StackFile, house: &'a House<P>) -> Self {
+        let House { parameters, foundation, .. } = house;
         let classes = RefCell::new(house::classes(None, parameters));
-        Self { file, parameters, classes }
+        Self { file, parameters, foundation, classes }
     }
 
     fn settings(&self, config: Option<Config>) -> Settings {
         let region = self.file.aws.region.as_deref().unwrap_or(LOCAL);
-        Settings::new(&self.file.env, region, config)
+        Settings::new(&self.file.env, region, config).built_from(self.foundation.clone())
     }
 
     /// Takes what is new and good over.

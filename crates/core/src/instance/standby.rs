@@ -23,6 +23,10 @@ pub enum StandbyStatus {
 }
 
 impl StandbyStatus {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::WarmingUp, Self::ReadyToStop, Self::Ready, Self::Detached, Self::Error];
+
     /// As it is written in the tag.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -57,6 +57,17 @@ pub enum StopWhy {
     Again,
 }
 
+impl StopWhy {
+    /// The reason as one word, for logs and metrics.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::WarmedUp => "warmed-up",
+            Self::FoundRunning => "found-running",
+            Self::Again => "again",
+        }
+    }
+}
+
 /// Something to do. It names everything: nothing is left to decide. Everything of one kind is one
 /// action, to be sent in as few calls as the cloud allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -57,6 +57,21 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// Of a pool that nothing is configured of: it is to have no machines.
+    pub fn nothing(pool: PoolName, mode: Mode, limits: &Limits) -> Self {
+        Self {
+            pool,
+            mode,
+            target: Target::NOTHING,
+            spec_hash: SpecHash::new(""),
+            rollout: None,
+            hot_usage: Usage::OnDemand,
+            hot_lifetime: limits.hot_lifetime,
+            allowances: Vec::new(),
+            limits: limits.clone(),
+        }
+    }
+
     /// Whether the pool is to become empty.
     pub(super) fn empties(&self) -> bool {
         match self.mode {

@@ -104,6 +104,28 @@ pub enum Note {
 }
 
 impl Note {
+    /// Whether what is waited for comes by itself and soon, so that it is worth looking often.
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Launching { .. }
+            | Self::WarmingUp { .. }
+            | Self::Stopping { .. }
+            | Self::Fenced { .. } => true,
+            Self::Paused
+            | Self::Draining { .. }
+            | Self::Removed { .. }
+            | Self::NoEntry
+            | Self::Ceiling { .. }
+            | Self::NoCapacity { .. }
+            | Self::Quarantined { .. }
+            | Self::Probing { .. }
+            | Self::RolloutPaused { .. }
+            | Self::RollingOut { .. }
+            | Self::Expiring { .. }
+            | Self::Unseen { .. } => false,
+        }
+    }
+
     /// The note as one word, for conditions and metrics.
     pub const fn code(&self) -> &'static str {
         match self {

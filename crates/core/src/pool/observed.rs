@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::creation::Intent;
 use crate::ids::{InstanceId, IntentId, SpecHash};
 use crate::instance::Record;
+use crate::mailbox::{Report, SignalKind};
 use crate::ports::MachineState;
 use crate::time::Timestamp;
 
@@ -21,6 +22,20 @@ pub enum WarmUp {
     Complete,
     /// It has reported a failure.
     Failed,
+}
+
+impl WarmUp {
+    /// By what an agent has reported, if anything.
+    pub fn of(report: Option<&Report>) -> Self {
+        let has = |kind| report.is_some_and(|report| report.signals.contains_key(&kind));
+        if has(SignalKind::WarmUpFailed) {
+            Self::Failed
+        } else if has(SignalKind::WarmUpOk) {
+            Self::Complete
+        } else {
+            Self::Underway
+        }
+    }
 }
 
 /// One machine of a pool: its record, and what others say of it.

@@ -13,7 +13,7 @@ use bullpen_core::creation::{Intent, RungResult, next_rung};
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::job::{Setback, request_id};
-use bullpen_core::mailbox::{Report, SignalKind};
+use bullpen_core::pool::WarmUp;
 use bullpen_core::ports::{Fault, Ledger, Mailbox, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
@@ -35,7 +35,7 @@ pub(super) async fn launch<P: Ports>(
     while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
         let intent = intent(stack, request, owner, usage).await?;
         let records =
-            creation::carry_out(stack, request, &intent).await.map_err(|e| set_back(&e))?;
+            creation::carry_out(stack, request.into(), &intent).await.map_err(|e| set_back(&e))?;
         let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
         if let Some(record) = records.into_iter().find(own) {
             return Ok(record);
@@ -94,16 +94,16 @@ pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Resu
         let reports =
             patiently(stack, until, || stack.ports.mailbox().reports(std::slice::from_ref(key)));
         let report = reports.await.map_err(NotWarm::Unknown)?.into_iter().next().flatten();
-        match state_of(report.as_ref()) {
-            Warmth::Warm => return Ok(()),
-            Warmth::Failed => {
+        match WarmUp::of(report.as_ref()) {
+            WarmUp::Complete => return Ok(()),
+            WarmUp::Failed => {
                 let said = CheckFailure::WarmUpFailed.told(report.as_ref());
                 return Err(NotWarm::Failed(said));
             }
-            Warmth::Pending if stack.now() >= until => {
+            WarmUp::Underway if stack.now() >= until => {
                 return Err(NotWarm::Failed(CheckFailure::NotWarm.as_str().to_owned()));
             }
-            Warmth::Pending => stack.ports.mailbox().wait(key, LOOK_AGAIN).await,
+            WarmUp::Underway => stack.ports.mailbox().wait(key, LOOK_AGAIN).await,
         }
     }
 }
@@ -115,23 +115,6 @@ pub(super) enum NotWarm {
     Failed(String),
     /// Nobody knows.
     Unknown(Fault),
-}
-
-enum Warmth {
-    Pending,
-    Warm,
-    Failed,
-}
-
-fn state_of(report: Option<&Report>) -> Warmth {
-    let has = |kind| report.is_some_and(|report| report.signals.contains_key(&kind));
-    if has(SignalKind::WarmUpFailed) {
-        Warmth::Failed
-    } else if has(SignalKind::WarmUpOk) {
-        Warmth::Warm
-    } else {
-        Warmth::Pending
-    }
 }
 
 /// What a fault outside the machines is to a job.

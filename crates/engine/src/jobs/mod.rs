@@ -19,6 +19,8 @@ use bullpen_core::job::{self, fair::Turns};
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
+use tokio::sync::Notify;
+
 use self::lately::Lately;
 use recall::Recall;
 
@@ -73,18 +75,34 @@ pub struct Service<'a, P, J> {
     crowded: Mutex<Lately<String>>,
     /// What GitHub need not be asked again.
     recall: Mutex<Recall>,
+    /// Rung when a pool has lost a machine to a job, or had none for it.
+    pools: Notify,
     ending: run::Ending,
 }
 
 impl<'a, P: Ports, J> Service<'a, P, J> {
     /// A service that has nothing under way yet.
     pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
-        let settings = Mutex::new(Arc::new(settings));
         let (turns, under_way, recall) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
         let heard = Mutex::new(Lately::new(job::active::NOTED_EVERY));
         let crowded = Mutex::new(Lately::new(job::room::NOTED_EVERY));
-        Self { stack, forge, watch, settings, turns, under_way, heard, crowded, recall, ending }
+        stack.share(settings.sharing());
+        let settings = Mutex::new(Arc::new(settings));
+        let pools = Notify::new();
+        Self {
+            stack,
+            forge,
+            watch,
+            settings,
+            turns,
+            under_way,
+            heard,
+            crowded,
+            recall,
+            pools,
+            ending,
+        }
     }
 
     /// The same, and somebody counts what it does.
@@ -100,6 +118,8 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
 
     /// From now on this is configured. Rows that waited for it are routed by the next sweep.
     pub fn configure(&self, settings: Settings) {
+        self.stack.share(settings.sharing());
+        self.pools.notify_one();
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 

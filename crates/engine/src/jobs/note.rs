@@ -9,6 +9,7 @@ use bullpen_core::job::{End, How, Job, Life, Phase, Reason, Setback};
 use bullpen_core::ports::Ports;
 
 use super::Service;
+use crate::pools::Kept;
 
 /// One thing worth counting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum Noted {
     },
     /// A job is over.
     Ended(Ending),
+    /// A pool was looked at.
+    Kept(Kept),
 }
 
 /// How a job ended, in a word.

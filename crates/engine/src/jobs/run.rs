@@ -14,8 +14,9 @@ use futures_util::future::join;
 use tokio::sync::watch;
 
 use super::assign::Reach;
-use super::{Memory, Service, find, sweep, workers};
+use super::{Memory, Noted, Service, find, sweep, workers};
 use crate::advertise;
+use crate::pools;
 use crate::refresh::{Desired, refresh};
 
 /// How long handing back may take: one write a row, all at once. Whoever is not done by then is found
@@ -29,6 +30,8 @@ pub struct Duties {
     pub jobs: bool,
     /// Whether it keeps the stack in order.
     pub upkeep: bool,
+    /// Whether it keeps standby pools.
+    pub pools: bool,
     /// Repositories that are looked at whether or not anything was heard of them.
     pub repositories: Vec<Repository>,
 }
@@ -102,9 +105,14 @@ pub async fn run<P: Ports, J: JobForge>(
             keep_up(service, desired).await;
         }
     };
+    let pools = async {
+        if duties.pools {
+            keep_pools(service).await;
+        }
+    };
     let all = async {
         // Boxed: whole services are in here.
-        join(Box::pin(serve), Box::pin(upkeep)).await;
+        join(join(Box::pin(serve), Box::pin(upkeep)), Box::pin(pools)).await;
         service.takes_no_more().await;
     };
     tokio::select! {
@@ -161,6 +169,21 @@ async fn keep_up<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() ->
         }
     })
     .await;
+}
+
+/// Keeps pools until nothing new is taken on. What is under way is dropped then: whoever keeps them
+/// next goes on with it, and does not have to wait for a lease to end.
+async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
+    let leases = pools::Leases::new(service.stack);
+    let configured = || service.settings().blueprints();
+    let hurried = async || service.pools.notified().await;
+    let tell = |kept: &pools::Kept| (service.watch)(&Noted::Kept(kept.clone()));
+    tokio::select! {
+        biased;
+        () = service.takes_no_more() => {}
+        () = pools::keep(service.stack, &leases, configured, hurried, &tell) => {}
+    }
+    leases.give_up(service.stack).await;
 }
 
 /// Does something at once and then every so often, jittered so that replicas do not beat together,

@@ -14,6 +14,7 @@ use bullpen_core::job::{Event, Job, Lane, Placed, Reason, place, request_id};
 use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
+use bullpen_core::pool::{Blueprints, Foundation};
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::route::{Launch, Route, Routing, route};
 use bullpen_core::sabotage;
@@ -28,6 +29,7 @@ pub struct Settings {
     is_loaded: bool,
     catalogue: Catalogue,
     pools: BTreeSet<PoolName>,
+    foundation: Foundation,
     /// How much each repository is served.
     pub shares: Shares,
 }
@@ -67,8 +69,27 @@ impl Settings {
             catalogue: config.catalogue(),
             config,
             is_loaded,
+            foundation: Foundation::default(),
             shares: Shares::default(),
         }
+    }
+
+    /// The same, of a stack whose machines are built from this.
+    #[must_use]
+    pub fn built_from(self, foundation: Foundation) -> Self {
+        Self { foundation, ..self }
+    }
+
+    /// The pools to keep; nothing until a configuration was read, when nobody knows which there are.
+    pub fn blueprints(&self) -> Option<Blueprints> {
+        let of = || Blueprints::of(&self.env, &self.config, &self.foundation);
+        self.is_loaded.then(of)
+    }
+
+    /// The pools whose idle machines serve every request of their class.
+    pub(super) fn sharing(&self) -> BTreeSet<PoolName> {
+        let sharing = self.config.pools.iter().filter(|(_, pool)| pool.share);
+        sharing.map(|(name, _)| name.clone()).collect()
     }
 
     /// By what jobs are routed.

@@ -7,12 +7,12 @@
 //! Not here: finding what a crash left between launch and record ([`crate::reconcile`]).
 
 use bullpen_core::claim::{Outcome, Watched};
-use bullpen_core::class::Usage;
-use bullpen_core::creation::{CeilingReached, Intent, LaunchRequest};
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchRequest};
 use bullpen_core::ids::{IntentId, RequestId, Revision};
 use bullpen_core::instance::{Facts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
-use bullpen_core::request::Request;
+use bullpen_core::request::{Request, TypePattern};
 use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
@@ -57,7 +57,7 @@ pub async fn create<P: Ports>(
 ) -> Result<Option<Created>, CreationError> {
     let intent = intend(stack, (terms.request, &terms.owner), usage, count, attempt);
     if sabotage!("launch-before-the-intent") {
-        launch(stack, terms.request, &intent).await?;
+        launch(stack, terms.request.into(), &intent).await?;
     }
     let intent = reserve(stack, &intent).await?;
     if intent.count != count {
@@ -66,20 +66,35 @@ pub async fn create<P: Ports>(
         return Ok(None);
     }
     (terms.tell)(Told::Launching { machines: count });
-    let records = carry_out(stack, terms.request, &intent).await?;
+    let records = carry_out(stack, terms.request.into(), &intent).await?;
     let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
     Ok(Some(Created { ready, any_came }))
 }
 
+/// What machines are to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape<'a> {
+    /// Their class.
+    pub(crate) class: &'a RunnerClass,
+    /// Which types will do.
+    pub(crate) allowed_types: &'a [TypePattern],
+}
+
+impl<'a> From<&'a Request> for Shape<'a> {
+    fn from(request: &'a Request) -> Self {
+        Self { class: &request.class, allowed_types: &request.allowed_types }
+    }
+}
+
 /// Launches what an intent says and records what came. Doing so again does nothing anew.
 pub(crate) async fn carry_out<P: Ports>(
     stack: &Stack<P>,
-    request: &Request,
+    shape: Shape<'_>,
     intent: &Intent,
 ) -> Result<Vec<Record>, CreationError> {
-    let launched = launch(stack, request, intent).await?;
+    let launched = launch(stack, shape, intent).await?;
     if sabotage!("rest-returned-before-recording") {
         return_rest(stack, intent).await;
     }
@@ -136,10 +151,19 @@ pub(crate) async fn reserve<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,
 ) -> Result<Intent, CreationError> {
+    reserve_under(stack, intent, &stack.ceilings).await
+}
+
+/// Stores the intent under these ceilings.
+pub(crate) async fn reserve_under<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    ceilings: &[Ceiling],
+) -> Result<Intent, CreationError> {
     let port = |source| CreationError::Port { what: "reserve machines", source };
     let mut waits = Waits::default();
     loop {
-        match stack.ports.ledger().reserve(intent, &stack.ceilings).await {
+        match stack.ports.ledger().reserve(intent, ceilings).await {
             Ok(Written::Won(Reserved::Granted)) => return Ok(intent.clone()),
             // Ours already: an answer that was lost, or an earlier run of the same request.
             Ok(Written::Won(Reserved::Known(known))) => return Ok(known),
@@ -158,16 +182,16 @@ pub(crate) async fn reserve<P: Ports>(
 
 async fn launch<P: Ports>(
     stack: &Stack<P>,
-    request: &Request,
+    shape: Shape<'_>,
     intent: &Intent,
 ) -> Result<Launched, CreationError> {
     let now = stack.now();
     let request = LaunchRequest {
         intent: intent.id.clone(),
-        class: request.class.clone(),
-        pool: None,
+        class: shape.class.clone(),
+        pool: intent.pool.clone(),
         usage: intent.usage,
-        allowed_types: request.allowed_types.clone(),
+        allowed_types: shape.allowed_types.to_vec(),
         avoid: intent.avoid.clone(),
         spec_hash: intent.spec_hash.clone(),
         count: intent.count,
@@ -239,7 +263,7 @@ pub(crate) async fn record<P: Ports>(
 
 /// The launch has answered for good, so what is still outstanding will never come. If this does
 /// not land, reconciliation gives it back after the intent's deadline.
-async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
+pub(crate) async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
     let ledger = stack.ports.ledger();
     let Ok(Some(intent)) = patiently(stack, intent.deadline, || ledger.intent(&intent.id)).await
     else {

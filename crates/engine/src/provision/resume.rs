@@ -57,7 +57,7 @@ async fn finish_launches<P: Ports>(
         let Some(intent) = found else { return Ok(launches) };
         launches += 1;
         if intent.outstanding > 0 {
-            creation::carry_out(stack, terms.request, &intent).await?;
+            creation::carry_out(stack, terms.request.into(), &intent).await?;
         }
     }
 }

@@ -136,7 +136,7 @@ impl Served {
         let (world, plan) = (Arc::clone(world), self.plan.clone());
         let repositories = plan.repositories.clone();
         self.under_way.push(Box::pin(async move {
-            let duties = Duties { jobs: true, upkeep: true, repositories };
+            let duties = Duties { jobs: true, upkeep: true, pools: true, repositories };
             let runs = on_wire(&world, &plan, &wire, &stack, async |service| {
                 jobs::run(service, &duties, desired, stop.notified()).await;
             });

@@ -86,7 +86,8 @@ async fn follow(world: &World, job: &JobPlan) {
 async fn replica(world: &Arc<World>, plan: &Plan, number: u64) -> Infallible {
     let dice = Dice::new(world.seed, &format!("serve {number}"));
     let upkeep = dice.chance(500);
-    let duties = Duties { jobs: true, upkeep, repositories: plan.repositories.clone() };
+    let duties =
+        Duties { jobs: true, upkeep, pools: true, repositories: plan.repositories.clone() };
     let mut round = 0_u64;
     loop {
         pass(dice.between(Duration::ZERO, Duration::from_secs(40))).await;

@@ -1,0 +1,60 @@
+//! Journals in the ledger: one document a pool, written over what was read of it.
+//!
+//! Not here: what is in one (`core::pool::journal`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::{PoolName, Revision};
+use bullpen_core::parameters::{decode, encode};
+use bullpen_core::pool::Journal;
+use bullpen_core::pool::journal::COLLECTION;
+use bullpen_core::ports::{Document, Fault, Ledger, Ports, Written};
+use bullpen_core::time::Timestamp;
+
+use crate::Stack;
+use crate::patience::patiently;
+
+/// A journal as it was read; an absent one has no revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) journal: Journal,
+    pub(super) revision: Option<Revision>,
+}
+
+/// Every pool's journal.
+pub(super) async fn all<P: Ports>(stack: &Stack<P>) -> Result<BTreeMap<PoolName, Read>, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    let ledger = stack.ports.ledger();
+    let documents = patiently(stack, until, || ledger.documents(COLLECTION)).await?;
+    let now = stack.now();
+    let current = documents.iter().filter(|one| one.forget_at.is_none_or(|at| now < at));
+    current.map(|one| Ok((PoolName::new(&one.name), read(one)?))).collect()
+}
+
+fn read(document: &Document) -> Result<Read, Fault> {
+    let journal = decode(&document.body).map_err(|error| {
+        Fault::Unreadable(format!("the journal of pool {}: {error}", document.name))
+    })?;
+    Ok(Read { journal, revision: Some(document.revision) })
+}
+
+/// Stores a journal over what was read; nothing if somebody wrote meanwhile, or if nobody knows.
+pub(super) async fn write<P: Ports>(
+    stack: &Stack<P>,
+    pool: &PoolName,
+    seen: Option<Revision>,
+    journal: &Journal,
+    forget_at: Option<Timestamp>,
+) -> Result<Option<Revision>, Fault> {
+    let document = Document {
+        collection: COLLECTION.to_owned(),
+        name: pool.to_string(),
+        revision: Revision(0),
+        body: encode(journal),
+        forget_at,
+    };
+    match stack.ports.ledger().write_document(seen, &document).await? {
+        Written::Won(stored) => Ok(Some(stored.revision)),
+        Written::Lost | Written::Unknown => Ok(None),
+    }
+}

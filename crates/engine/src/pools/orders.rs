@@ -1,0 +1,47 @@
+//! What an operator orders of a pool. It is remembered with the pool and holds until another order.
+//!
+//! Not here: what follows from it (`core::pool`).
+
+use bullpen_core::ids::{PoolName, Revision};
+use bullpen_core::parameters::{decode, encode};
+use bullpen_core::pool::journal::{COLLECTION, Journal, Order};
+use bullpen_core::ports::{Document, Fault, Ports};
+
+use crate::Stack;
+use crate::document;
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// It holds from now on.
+    Now,
+    /// It held already.
+    Already,
+}
+
+/// Orders something of a pool; `None` takes back what was ordered. Whoever keeps the pool sees it in
+/// its next look.
+pub async fn order<P: Ports>(
+    stack: &Stack<P>,
+    pool: &PoolName,
+    order: Option<Order>,
+) -> Result<Ordered, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    let changed = document::change(stack, (COLLECTION, pool.as_str()), until, |stored| {
+        let unreadable = |error| Fault::Unreadable(format!("the journal of pool {pool}: {error}"));
+        let before: Option<Journal> =
+            stored.map(|stored| decode(&stored.body)).transpose().map_err(unreadable)?;
+        let before = before.unwrap_or_default();
+        if before.order == order {
+            return Ok(None);
+        }
+        Ok(Some(Document {
+            collection: COLLECTION.to_owned(),
+            name: pool.to_string(),
+            revision: Revision(0),
+            body: encode(Journal { order, ..before }),
+            forget_at: None,
+        }))
+    });
+    Ok(if changed.await? { Ordered::Now } else { Ordered::Already })
+}

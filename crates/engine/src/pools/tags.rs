@@ -1,0 +1,50 @@
+//! Tags: what operators see of a pool's machines in the cloud's own console, written where it differs
+//! from what the cloud has. Nothing is decided by them but that a started job is one.
+//!
+//! Not here: what a machine's status is (`core::instance::standby`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::standby::{StandbyStatus, standby_status};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::ports::{MachineState, Ports, Tag};
+
+use super::survey::Found;
+use crate::Stack;
+
+/// Writes what differs. What does not land is written by the next pass.
+pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &Found) {
+    let (statuses, started) = differences(found);
+    let statuses = statuses.into_iter().map(|(status, ids)| (Tag::Standby(status), ids));
+    for (tag, ids) in statuses.chain([(Tag::JobStarted, started)]) {
+        for batch in ids.chunks(IDS_PER_CALL_MAX) {
+            if let Err(fault) = stack.fleet().tag(batch, tag).await {
+                tracing::info!(pool = %found.pool, %fault, "not tagged");
+                return;
+            }
+        }
+    }
+}
+
+type Differences = (BTreeMap<StandbyStatus, Vec<InstanceId>>, Vec<InstanceId>);
+
+fn differences(found: &Found) -> Differences {
+    let (mut statuses, mut started) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    for one in &found.observed.instances {
+        let id = &one.record.id;
+        let Some(machine) = found.machines.get(id) else { continue };
+        if machine.state == MachineState::Gone {
+            continue;
+        }
+        if let Some(status) = standby_status(&one.record)
+            && machine.tags.standby != Some(status)
+        {
+            statuses.entry(status).or_default().push(id.clone());
+        }
+        if found.at_work.contains(id) && !machine.tags.job_started {
+            started.push(id.clone());
+        }
+    }
+    (statuses, started)
+}
