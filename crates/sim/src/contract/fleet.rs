@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId, PoolName, StopOp};
-use bullpen_core::ports::{Fleet, Machine, MachineState, Started, StopOrder};
+use bullpen_core::instance::standby::StandbyStatus;
+use bullpen_core::ports::{Fleet, Machine, MachineState, Started, StopOrder, Tag, Tags};
 
 use super::{Harness, answered};
 
@@ -32,6 +33,9 @@ macro_rules! fleet_contract {
                 starting_answers_for_each_machine,
                 ending_is_final_and_can_be_asked_twice,
                 ending_what_is_unknown_is_no_error,
+                tags_are_shown_and_the_last_one_counts,
+                a_machine_keeps_its_tags_while_it_is_stopped,
+                tagging_what_is_unknown_is_no_error,
             ]
         );
     };
@@ -225,4 +229,72 @@ pub async fn ending_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
     answered(harness.port().terminate(&[unknown, id.clone()]).await);
     until(&harness, &id, MachineState::Gone).await;
     answered(harness.port().terminate(&[]).await);
+}
+
+/// What listings and descriptions show of a machine's tags, which is the same.
+async fn tags_of<H: FleetHarness>(harness: &H, id: &InstanceId) -> Tags {
+    let listed = listed(harness).await;
+    let listed = listed.iter().find(|machine| machine.id == *id).expect("it is listed");
+    let described = answered(harness.another_process().describe(std::slice::from_ref(id)).await);
+    assert_eq!(described.first().map(|machine| machine.tags), Some(listed.tags));
+    listed.tags
+}
+
+/// Each kind of tag is shown beside the other, on the machines it was put on; twice is once, and
+/// another status replaces the one before.
+pub async fn tags_are_shown_and_the_last_one_counts<H: FleetHarness>(harness: H) {
+    let fleet = harness.port();
+    let all: Vec<_> = launch(&harness, "intent-1", 3).await.into_iter().map(|it| it.id).collect();
+    harness.settle().await;
+    let both = &all[..2];
+    for status in [StandbyStatus::WarmingUp, StandbyStatus::Ready, StandbyStatus::Ready] {
+        answered(fleet.tag(both, Tag::Standby(status)).await);
+        for id in both {
+            let shown = Tags { standby: Some(status), job_started: false };
+            assert_eq!(tags_of(&harness, id).await, shown);
+        }
+    }
+    for _ in 0..2 {
+        answered(fleet.tag(&all[1..], Tag::JobStarted).await);
+    }
+    let ready = Some(StandbyStatus::Ready);
+    let shown = [(ready, false), (ready, true), (None, true)];
+    for (id, (standby, job_started)) in all.iter().zip(shown) {
+        assert_eq!(tags_of(&harness, id).await, Tags { standby, job_started });
+    }
+}
+
+/// Tags are the machine's, not its boot's.
+pub async fn a_machine_keeps_its_tags_while_it_is_stopped<H: FleetHarness>(harness: H) {
+    let fleet = harness.port();
+    let id = launch(&harness, "intent-1", 1).await.remove(0).id;
+    let one = std::slice::from_ref(&id);
+    until(&harness, &id, MachineState::Running).await;
+    answered(fleet.tag(one, Tag::Standby(StandbyStatus::ReadyToStop)).await);
+    let op = StopOp::new("op");
+    let order = StopOrder { id: id.clone(), op, until: harness.now().after(PATIENCE) };
+    answered(fleet.stop(&[order]).await);
+    until(&harness, &id, MachineState::Stopped).await;
+    let standby = Some(StandbyStatus::ReadyToStop);
+    assert_eq!(tags_of(&harness, &id).await, Tags { standby, job_started: false });
+    answered(fleet.tag(one, Tag::JobStarted).await);
+    answered(fleet.start(one).await);
+    until(&harness, &id, MachineState::Running).await;
+    assert_eq!(tags_of(&harness, &id).await, Tags { standby, job_started: true });
+}
+
+/// An unknown or gone id is no error, and does not keep the tag from the others.
+pub async fn tagging_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
+    let fleet = harness.port();
+    let machines = launch(&harness, "intent-1", 2).await;
+    let (ended, kept) = (machines[0].id.clone(), machines[1].id.clone());
+    answered(fleet.terminate(std::slice::from_ref(&ended)).await);
+    until(&harness, &ended, MachineState::Gone).await;
+    harness.settle().await;
+    let unknown = InstanceId::new("i-00000000000000000");
+    answered(fleet.tag(std::slice::from_ref(&unknown), Tag::JobStarted).await);
+    answered(fleet.tag(&[unknown, ended.clone(), kept.clone()], Tag::JobStarted).await);
+    assert_eq!(tags_of(&harness, &kept).await, Tags { standby: None, job_started: true });
+    assert_eq!(ids(&listed(&harness).await), BTreeSet::from([kept]), "nothing came back");
+    answered(fleet.tag(&[], Tag::JobStarted).await);
 }

@@ -63,6 +63,8 @@ macro_rules! ledger_contract {
                 recording_and_giving_back_do_not_both_happen,
                 a_burial_frees_its_place,
                 a_burial_that_lost_frees_nothing,
+                scopes_say_what_counts_under_them,
+                what_a_scope_says_is_what_a_ceiling_goes_by,
                 sweeps_turn_every_page_once,
                 due_is_in_order_and_ends_in_time,
                 what_is_being_released_is_due_at_once,

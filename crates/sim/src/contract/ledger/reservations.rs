@@ -250,3 +250,54 @@ pub async fn a_burial_that_lost_frees_nothing<H: Harness<Port: Ledger>>(harness:
     assert_eq!(winners(join_all(burials).await).len(), 1);
     fits(ledger, &mine, 4, 2).await;
 }
+
+/// What the stack, two classes, a pool, and a class and a pool that nobody knows hold.
+async fn held(ledger: &impl Ledger) -> [u32; 6] {
+    let class = |name: &str| Scope::Class(ClassName::new(name));
+    let pool = |name: &str| Scope::Pool(PoolName::new(name));
+    let all =
+        [Scope::Stack, class("large"), class("small"), pool("linux"), class("none"), pool("none")];
+    let used = answered(ledger.used(&all).await);
+    used.try_into().expect("one answer for each")
+}
+
+/// A machine counts under its stack, its class and its pool, from its reservation until its burial
+/// or until it is given back; being recorded changes nothing.
+pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    assert_eq!(held(ledger).await, [0; 6]);
+    assert_eq!(answered(ledger.used(&[]).await), [0; 0]);
+    let pooled = intent("pooled", 3, now.after(HOUR));
+    let small = ClassName::new("small");
+    let single = Intent { class: small, pool: None, ..intent("single", 2, now.after(HOUR)) };
+    reserve(ledger, &pooled).await;
+    reserve(&harness.another_process(), &single).await;
+    assert_eq!(held(ledger).await, [5, 3, 2, 3, 0, 0]);
+    let created = record(ledger, &newborn("i-1", &pooled, now)).await;
+    record(ledger, &newborn("i-2", &single, now)).await;
+    let ending = step(ledger, &created, &condemned(now)).await;
+    assert_eq!(held(ledger).await, [5, 3, 2, 3, 0, 0], "what is ending still counts");
+    won(ledger.bury(&ending, &moved(&ending, &gone(now))).await);
+    assert_eq!(held(&harness.another_process()).await, [4, 2, 2, 2, 0, 0]);
+    for (given_up, left) in [(&pooled, [2, 0, 2, 0, 0, 0]), (&single, [1, 0, 1, 0, 0, 0])] {
+        let seen = answered(ledger.intent(&given_up.id).await).expect("it is stored");
+        won(ledger.give_back(&seen).await);
+        assert_eq!(held(ledger).await, left);
+    }
+    let twice = answered(ledger.used(&[Scope::Stack, Scope::Stack]).await);
+    assert_eq!(twice, [1, 1], "asked twice, said twice");
+}
+
+/// Whoever plans by it is refused only if somebody was faster.
+pub async fn what_a_scope_says_is_what_a_ceiling_goes_by<H: Harness<Port: Ledger>>(harness: H) {
+    let (ledger, now) = (harness.port(), harness.now());
+    reserve(ledger, &intent("others", 3, now.after(HOUR))).await;
+    let [used, ..] = held(ledger).await;
+    fits(ledger, &intent("mine", 1, now.after(HOUR)), used + 2, 2).await;
+    let greedy = intent("greedy", 3, now.after(HOUR));
+    match won(ledger.reserve(&greedy, &stack(used + 2)).await) {
+        Reserved::Short(short) => assert_eq!(short.used, used),
+        other => panic!("more than there was room for was {other:?}"),
+    }
+    assert_eq!(held(ledger).await[0], used, "what was refused is not counted");
+}
