@@ -40,6 +40,7 @@ fn routes(c: &mut Criterion) {
         env: "production",
         region: "eu-west-1",
         pools: &pools,
+        broken: &BTreeSet::new(),
         classes: &classes,
         default_pool: None,
         policy: &policy,

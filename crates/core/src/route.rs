@@ -30,6 +30,8 @@ pub struct Routing<'a> {
     pub region: &'a str,
     /// Its pools: of the configured ones those of its own `env`.
     pub pools: &'a BTreeSet<PoolName>,
+    /// Pools that are configured and cannot be believed: nobody knows yet what their jobs would get.
+    pub broken: &'a BTreeSet<PoolName>,
     /// Its runners and images.
     pub classes: &'a Catalogue,
     /// Where jobs go that name neither a pool nor a machine.
@@ -58,7 +60,7 @@ pub enum Route {
     NotOurs(NotOurs),
     /// It is, and may not be served; each reason is for its author to read.
     Refused(Vec<Refusal>),
-    /// It has to wait until a configuration was read.
+    /// It has to wait until a configuration was read, or until what that says of its pool is mended.
     Wait,
 }
 
@@ -111,8 +113,8 @@ pub fn route<S: AsRef<str>>(labels: &[S], repository: &Repository, routing: &Rou
     // Who names a pool means that pool, dependabot or not.
     let dependabots = spec.dependabot && spec.pool.is_none();
     let pool = PoolName::new(DEPENDABOT);
-    if dependabots && routing.pools.contains(&pool) {
-        return Route::Pool(pool);
+    if dependabots && let Some(route) = to_pool(&pool, routing) {
+        return route;
     }
     if dependabots && !parsed.has_head {
         return Route::NotOurs(NotOurs::NoDependabotPool);
@@ -128,8 +130,7 @@ pub fn route<S: AsRef<str>>(labels: &[S], repository: &Repository, routing: &Rou
     }
     let default = routing.default_pool.filter(|_| !spec.asks_for_a_machine());
     match spec.pool.as_ref().or(default) {
-        Some(pool) if routing.pools.contains(pool) => Route::Pool(pool.clone()),
-        Some(pool) => unknown_pool(pool, routing.pools),
+        Some(pool) => to_pool(pool, routing).unwrap_or_else(|| unknown_pool(pool, routing.pools)),
         None => launch(spec, repository, routing),
     }
 }
@@ -152,6 +153,14 @@ fn not_ours(parsed: &Parsed, routing: &Routing<'_>) -> Option<NotOurs> {
 fn builtin_cpu(spec: &LabelSpec, classes: &Catalogue) -> Option<labels::value::Amounts> {
     let name = spec.runner.as_ref().filter(|name| !classes.runners.contains_key(*name))?;
     class::builtin(name)?.cpu
+}
+
+/// To this pool, or until it is mended to nobody, if there is one of this name.
+fn to_pool(pool: &PoolName, routing: &Routing<'_>) -> Option<Route> {
+    if routing.pools.contains(pool) {
+        return Some(Route::Pool(pool.clone()));
+    }
+    routing.broken.contains(pool).then_some(Route::Wait)
 }
 
 fn unknown_pool(pool: &PoolName, pools: &BTreeSet<PoolName>) -> Route {

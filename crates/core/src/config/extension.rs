@@ -123,7 +123,14 @@ pub(super) fn read(
         extension.runners.insert(entry.key.clone(), read);
     }
     for entry in named(fields.get("pools"), "pools", "pool", pools, findings) {
-        let read = pool_keys(&entry.node, others, findings);
+        // One for a pool that there is not was meant for another, which must not go on without it: that
+        // it does not exist is an error of the file.
+        let read = findings.inside(&PoolName::new(&entry.key), |findings| {
+            if entry.node.extent().flawed {
+                findings.blame();
+            }
+            pool_keys(&entry.node, others, findings)
+        });
         extension.pools.insert(entry.key.clone(), read);
     }
     if let Some(node) = fields.get("default-pool")

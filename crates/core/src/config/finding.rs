@@ -2,14 +2,16 @@
 //!
 //! A *code* is the stable name of a kind of finding; scripts match on it. A *mark* is a place in the
 //! text. Findings are told in the order of the text, and the same one once, however many aliases
-//! lead to it.
+//! lead to it. An error *breaks* the pool that is being read, and *refuses* the file anywhere else.
 //!
 //! Not here: finding anything.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::ids::PoolName;
 use crate::severity::Severity;
 use crate::spelling::nearest;
 
@@ -83,11 +85,17 @@ const COMPARISONS_MAX: usize = 100_000;
 pub(crate) struct Findings {
     found: Vec<Finding>,
     comparisons_left: usize,
+    /// The pool that is being read.
+    inside: Option<PoolName>,
+    broken: BTreeSet<PoolName>,
+    refused: bool,
 }
 
 impl Default for Findings {
     fn default() -> Self {
-        Self { found: Vec::new(), comparisons_left: COMPARISONS_MAX }
+        let (found, comparisons_left) = (Vec::new(), COMPARISONS_MAX);
+        let (inside, broken, refused) = (None, BTreeSet::new(), false);
+        Self { found, comparisons_left, inside, broken, refused }
     }
 }
 
@@ -100,13 +108,53 @@ impl Findings {
         code: &'static str,
         message: impl Into<String>,
     ) -> &mut Finding {
-        let finding = Finding { mark, severity, code, message: message.into(), instead: None };
+        if severity == Severity::Error {
+            self.blame();
+        }
+        self.tell(Finding { mark, severity, code, message: message.into(), instead: None })
+    }
+
+    fn tell(&mut self, finding: Finding) -> &mut Finding {
         self.found.push(finding);
         let last = self.found.len() - 1;
         &mut self.found[last]
     }
 
-    /// The file is refused for this.
+    /// Reads something of this pool: what is wrong with it is wrong with nothing else.
+    pub(crate) fn inside<T>(&mut self, pool: &PoolName, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.inside = Some(pool.clone());
+        let read = read(self);
+        self.inside = None;
+        read
+    }
+
+    /// Whatever is being read cannot be believed.
+    pub(crate) fn blame(&mut self) {
+        match &self.inside {
+            Some(pool) => {
+                self.broken.insert(pool.clone());
+            }
+            None => self.refused = true,
+        }
+    }
+
+    /// The pools that cannot be believed.
+    pub(crate) const fn broken(&self) -> &BTreeSet<PoolName> {
+        &self.broken
+    }
+
+    /// An error in a tree that is not understood yet. Whose it is is known when what it is in is read.
+    pub(crate) fn flaw(
+        &mut self,
+        mark: Mark,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        let (severity, message) = (Severity::Error, message.into());
+        self.tell(Finding { mark, severity, code, message, instead: None })
+    }
+
+    /// What is being read is refused for this.
     pub(crate) fn error(
         &mut self,
         mark: Mark,
@@ -181,7 +229,8 @@ impl Finding {
     }
 }
 
-/// What came of reading a file. There is a value only if there is no error.
+/// What came of reading a file. There is a value only if every error is inside a pool, and then without
+/// those pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Read<T> {
@@ -191,8 +240,8 @@ pub struct Read<T> {
 
 impl<T> Read<T> {
     pub(crate) fn new(value: Option<T>, findings: Findings) -> Self {
+        let refused = findings.refused;
         let findings = findings.into_sorted();
-        let refused = findings.iter().any(|finding| finding.severity == Severity::Error);
         debug_assert!(refused || value.is_some(), "a file is refused only with a reason");
         Self { value: value.filter(|_| !refused), findings }
     }
@@ -238,10 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_value_beside_an_error() {
+    fn there_is_no_value_beside_an_error_outside_of_pools() {
         let mut findings = Findings::default();
         findings.error(Mark::START, "a", "wrong");
         assert_eq!(Read::new(Some(1), findings).value(), None);
         assert_eq!(Read::new(Some(1), Findings::default()).value(), Some(&1));
+        let (mut findings, pool) = (Findings::default(), PoolName::new("ci"));
+        findings.inside(&pool, |findings| findings.error(Mark::START, "a", "wrong").clone());
+        assert_eq!(findings.broken(), &BTreeSet::from([pool]));
+        assert_eq!(Read::new(Some(1), findings).value(), Some(&1));
     }
 }

@@ -3,7 +3,8 @@
 //! `runs-on.yml` ([`runs_on`]) says which machines are wanted: runners, images, pools. `bullpen.toml`
 //! ([`stack`]) says where they live and what they may cost. Both are read into one kind of tree with
 //! places ([`Finding`]s point at them), every mapping is held against the keys it may have, and
-//! reading goes on after a finding. There is a value only if there is no error.
+//! reading goes on after a finding. There is a value only if every error is inside a pool; such pools
+//! are *broken* and left out of it.
 //!
 //! Not here: opening files or looking at the environment (`bullpen`), which target a schedule gives
 //! (`schedule`), or what labels ask for.

@@ -12,6 +12,8 @@ use super::finding::Mark;
 pub(crate) struct Node {
     pub(crate) mark: Mark,
     pub(crate) value: Value,
+    /// Whether something was found here that makes it unreliable, and whoever reads it with it.
+    pub(crate) flawed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,27 +102,41 @@ fn looks_like_a_number(text: &str) -> bool {
 }
 
 impl Node {
+    /// A value without a flaw.
+    pub(crate) const fn new(mark: Mark, value: Value) -> Self {
+        Self { mark, value, flawed: false }
+    }
+
     pub(crate) fn scalar(mark: Mark, text: impl Into<String>, style: Style) -> Self {
-        Self { mark, value: Value::Scalar(Scalar { text: text.into(), style }) }
+        Self::new(mark, Value::Scalar(Scalar { text: text.into(), style }))
+    }
+
+    /// The entries of a mapping; none of anything else.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            Value::Scalar(_) | Value::List(_) => &[],
+        }
     }
 
     pub(crate) fn is_nothing(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.kind() == Kind::Nothing)
     }
 
-    /// How many nodes it is, and how deep. Depth is bounded where trees are made.
+    /// How many nodes it is, how deep, and whether one is flawed. Depth is bounded where trees are made.
     pub(crate) fn extent(&self) -> Extent {
         let over = |children: &mut dyn Iterator<Item = &Self>| {
-            let mut extent = Extent { nodes: 1, depth: 1 };
+            let mut extent = Extent { nodes: 1, depth: 1, flawed: self.flawed };
             for child in children {
                 let inner = child.extent();
                 extent.nodes += inner.nodes;
                 extent.depth = extent.depth.max(1 + inner.depth);
+                extent.flawed |= inner.flawed;
             }
             extent
         };
         match &self.value {
-            Value::Scalar(_) => Extent { nodes: 1, depth: 1 },
+            Value::Scalar(_) => Extent { nodes: 1, depth: 1, flawed: self.flawed },
             Value::List(items) => over(&mut items.iter()),
             Value::Map(entries) => over(&mut entries.iter().map(|entry| &entry.node)),
         }
@@ -132,6 +148,7 @@ impl Node {
 pub(crate) struct Extent {
     pub(crate) nodes: usize,
     pub(crate) depth: usize,
+    pub(crate) flawed: bool,
 }
 
 #[cfg(test)]

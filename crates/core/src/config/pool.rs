@@ -11,8 +11,10 @@ use super::finding::Findings;
 use super::image::Platform;
 use super::node::{Entry as Keyed, Node};
 use super::read::{Fate, Fields, Key, Shape, choice, mapping, scalar, shown, text, used};
-use super::timetable;
-use crate::ids::ClassName;
+use super::stack::{Ceilings, Stack};
+use super::timetable::{self, Bound};
+use crate::creation::{Ceiling, Scope};
+use crate::ids::{ClassName, PoolName};
 use crate::schedule::Schedule;
 
 /// The keys of a pool.
@@ -71,6 +73,7 @@ pub(super) struct Around<'a> {
     pub(super) runners: &'a BTreeMap<&'a str, Option<Platform>>,
     pub(super) zones: &'a BTreeSet<String>,
     pub(super) extensions: &'a BTreeMap<String, PoolExtension>,
+    pub(super) stacks: &'a [Stack],
     pub(super) others: &'a [&'a Shape],
 }
 
@@ -80,6 +83,9 @@ pub(super) fn read(
     around: &Around<'_>,
     findings: &mut Findings,
 ) -> Option<PoolConfig> {
+    if pool.node.extent().flawed {
+        findings.blame();
+    }
     check_name(pool, findings);
     let fields = mapping(&pool.node, &POOL, around.others, findings)?;
     let extension = around.extensions.get(&pool.key).cloned().unwrap_or_default();
@@ -90,7 +96,13 @@ pub(super) fn read(
         .and_then(|node| Some(scalar(node, "version", "text or a number", findings)?.text.clone()));
     let zone = fields.get("timezone").and_then(|node| zone(node, around.zones, findings));
     let zone = zone.unwrap_or_else(|| ZONE_DEFAULT.to_owned());
-    let schedule = timetable::read(pool, &fields, zone, extension.max, around.others, findings);
+    let bounds: Vec<Bound> = extension
+        .max
+        .map(Bound::Own)
+        .into_iter()
+        .chain(above(pool, runner.as_ref(), &env, around))
+        .collect();
+    let schedule = timetable::read(pool, &fields, zone, &bounds, around.others, findings);
     Some(PoolConfig {
         runner: runner?,
         env,
@@ -101,6 +113,26 @@ pub(super) fn read(
         max: extension.max,
         share: extension.share,
         spot: extension.spot,
+    })
+}
+
+/// The ceilings that the pool's machines count under in the stacks that it is for.
+fn above(
+    pool: &Keyed,
+    runner: Option<&ClassName>,
+    env: &str,
+    around: &Around<'_>,
+) -> impl Iterator<Item = Bound> {
+    let name = PoolName::new(&pool.key);
+    around.stacks.iter().filter(move |stack| stack.env == env).flat_map(move |stack| {
+        let Ceilings { stack, classes, pools } = &stack.ceilings;
+        let of_class = runner.and_then(|runner| Some((runner, classes.get(runner)?)));
+        let all = [
+            stack.map(|max| (Scope::Stack, max)),
+            of_class.map(|(class, max)| (Scope::Class(class.clone()), *max)),
+            pools.get(&name).map(|max| (Scope::Pool(name.clone()), *max)),
+        ];
+        all.into_iter().flatten().map(|(scope, max)| Bound::Ceiling(Ceiling { scope, max }))
     })
 }
 

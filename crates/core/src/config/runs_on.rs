@@ -11,6 +11,7 @@ use super::node::{Entry, Node, Value};
 use super::pool::{self, PoolConfig};
 use super::read::{Fate, Shape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
+use super::stack::Stack;
 use super::{churn, timetable, yaml};
 use crate::class::{Architecture, RunnerClass};
 use crate::ids::{ClassName, ImageName, PoolName};
@@ -71,6 +72,9 @@ pub struct Config {
     pub images: BTreeMap<ImageName, ImageConfig>,
     /// Standby pools.
     pub pools: BTreeMap<PoolName, PoolConfig>,
+    /// Pools that are in the file and cannot be believed, of whatever stack. They are not
+    /// gone: their machines stay, and jobs that name one wait until the file is mended.
+    pub broken: BTreeSet<PoolName>,
     /// The pool of jobs that name none.
     pub default_pool: Option<PoolName>,
     /// What becomes of a job that cannot be given a runner.
@@ -95,6 +99,33 @@ impl Config {
         named
     }
 
+    /// This, with its broken pools as they were in what was configured before. One that was none then,
+    /// or whose runner no longer is one for a pool, stays broken.
+    #[must_use]
+    pub fn keeping(mut self, before: &Self) -> Self {
+        for name in std::mem::take(&mut self.broken) {
+            match before.pools.get(&name).filter(|pool| self.can_be_in_a_pool(&pool.runner)) {
+                Some(pool) => {
+                    self.pools.insert(name, pool.clone());
+                }
+                None => {
+                    self.broken.insert(name);
+                }
+            }
+        }
+        self
+    }
+
+    fn can_be_in_a_pool(&self, runner: &ClassName) -> bool {
+        self.runners.contains_key(runner) && self.boots(runner) != Some(Platform::Windows)
+    }
+
+    /// What a runner boots, if it is known.
+    fn boots(&self, runner: &ClassName) -> Option<Platform> {
+        let image = self.runners.get(runner)?.image.as_ref()?;
+        self.platform(image).map(|(platform, _)| platform)
+    }
+
     /// What an image runs, and on what, if it is known.
     pub fn platform(&self, name: &ImageName) -> Option<(Platform, Architecture)> {
         match self.images.get(name) {
@@ -107,12 +138,18 @@ impl Config {
     }
 }
 
-/// Reads `runs-on.yml`, and says everything there is to say about it.
+/// Reads `runs-on.yml`, and says everything there is to say about it alone.
 pub fn read(bytes: &[u8]) -> Read<Config> {
+    read_beside(bytes, &[])
+}
+
+/// Reads `runs-on.yml`, and says everything there is to say about it beside the `bullpen.toml` of these
+/// stacks.
+pub fn read_beside(bytes: &[u8], stacks: &[Stack]) -> Read<Config> {
     let mut findings = Findings::default();
     let config = super::text_of(bytes, super::RUNS_ON_BYTES_MAX, &mut findings)
         .and_then(|text| yaml::read(text, &mut findings).or_else(|| empty(&mut findings)))
-        .map(|root| file(&root, &mut findings));
+        .map(|root| file(&root, stacks, &mut findings));
     Read::new(config, findings)
 }
 
@@ -122,10 +159,13 @@ fn empty(findings: &mut Findings) -> Option<Node> {
         return None;
     }
     findings.warning(Mark::START, "empty-file", "the file says nothing");
-    Some(Node { mark: Mark::START, value: Value::Map(Vec::new()) })
+    Some(Node::new(Mark::START, Value::Map(Vec::new())))
 }
 
-fn file(root: &Node, findings: &mut Findings) -> Config {
+fn file(root: &Node, stacks: &[Stack], findings: &mut Findings) -> Config {
+    if flawed_outside_pools(root) {
+        findings.blame();
+    }
     if root.is_nothing() {
         return empty(findings).map(|_| Config::default()).unwrap_or_default();
     }
@@ -139,12 +179,16 @@ fn file(root: &Node, findings: &mut Findings) -> Config {
     let listed = |key: &str, findings: &mut Findings| {
         part(key).map(|entry| entries(&entry.node, key, findings)).unwrap_or_default()
     };
-    let (images, runners, pools) =
-        (listed("images", findings), listed("runners", findings), listed("pools", findings));
+    let parts = Parts {
+        images: listed("images", findings),
+        runners: listed("runners", findings),
+        pools: listed("pools", findings),
+        stacks,
+    };
     let names = |entries: &'_ [Entry]| -> BTreeSet<String> {
         entries.iter().map(|entry| entry.key.clone()).collect()
     };
-    let (runner_names, pool_names) = (names(runners), names(pools));
+    let (runner_names, pool_names) = (names(parts.runners), names(parts.pools));
     let extension = part("x-bullpen").map(|entry| {
         let classes = RunnerClass::defaults();
         let mut known = borrowed(&runner_names);
@@ -153,20 +197,24 @@ fn file(root: &Node, findings: &mut Findings) -> Config {
         }
         extension::read(&entry.node, &known, &borrowed(&pool_names), STRAYS, findings)
     });
-    assemble(images, runners, pools, extension.unwrap_or_default(), findings)
+    assemble(&parts, extension.unwrap_or_default(), findings)
+}
+
+/// What a configuration is put together from.
+struct Parts<'a> {
+    images: &'a [Entry],
+    runners: &'a [Entry],
+    pools: &'a [Entry],
+    /// What is known of the stacks that it is for.
+    stacks: &'a [Stack],
 }
 
 fn borrowed(names: &BTreeSet<String>) -> BTreeSet<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-fn assemble(
-    images: &[Entry],
-    runners: &[Entry],
-    pools: &[Entry],
-    extension: Extension,
-    findings: &mut Findings,
-) -> Config {
+fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) -> Config {
+    let &Parts { images, runners, pools, stacks } = parts;
     let mut config = Config {
         default_pool: extension.default_pool,
         on_unfulfillable: extension.on_unfulfillable,
@@ -204,27 +252,43 @@ fn assemble(
         runners: &platforms,
         zones: &zones,
         extensions: &extension.pools,
+        stacks,
         others: STRAYS,
     };
     for entry in pools {
+        let name = PoolName::new(&entry.key);
         if is_named(entry, &pool::POOL, findings)
-            && let Some(read) = pool::read(entry, &around, findings)
+            && let Some(read) =
+                findings.inside(&name, |findings| pool::read(entry, &around, findings))
         {
-            config.pools.insert(PoolName::new(&entry.key), read);
+            config.pools.insert(name, read);
         }
     }
+    config.broken.clone_from(findings.broken());
+    config.pools.retain(|name, _| !config.broken.contains(name));
     churn::check(pools, config.pools.iter(), findings);
     config
+}
+
+/// Whether the tree has a flaw that is not inside one pool.
+fn flawed_outside_pools(root: &Node) -> bool {
+    let of_extension = |entry: &Entry| match entry.key.as_str() {
+        "pools" => entry.node.flawed,
+        _ => entry.node.extent().flawed,
+    };
+    let of_file = |entry: &Entry| match entry.key.as_str() {
+        "pools" => entry.node.flawed,
+        "x-bullpen" => entry.node.flawed || entry.node.entries().iter().any(of_extension),
+        _ => entry.node.extent().flawed,
+    };
+    root.flawed || root.entries().iter().any(of_file)
 }
 
 /// What each runner that is named boots; also those that could not be read, so that their pools are
 /// not blamed.
 fn platforms<'n>(runners: &'n [Entry], config: &Config) -> BTreeMap<&'n str, Option<Platform>> {
-    let platform = |name: &str| {
-        let image = config.runners.get(&ClassName::new(name))?.image.as_ref()?;
-        config.platform(image).map(|(platform, _)| platform)
-    };
-    runners.iter().map(|entry| (entry.key.as_str(), platform(&entry.key))).collect()
+    let platform = |entry: &Entry| config.boots(&ClassName::new(&entry.key));
+    runners.iter().map(|entry| (entry.key.as_str(), platform(entry))).collect()
 }
 
 /// Every IANA zone, from the data that is built in.
@@ -294,3 +358,6 @@ fn check_name(entry: &Entry, noun: &str, findings: &mut Findings) {
         findings.error(entry.mark, "bad-name", message).instead("no label could name it");
     }
 }
+
+#[cfg(test)]
+mod tests;

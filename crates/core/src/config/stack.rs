@@ -220,7 +220,7 @@ fn addressed(name: &str) -> Option<(&'static str, &'static Shape, &str)> {
 fn put(root: &mut Node, section: &str, entry: Entry) {
     let Value::Map(sections) = &mut root.value else { return };
     if !sections.iter().any(|known| known.key == section) {
-        let node = Node { mark: entry.mark, value: Value::Map(Vec::new()) };
+        let node = Node::new(entry.mark, Value::Map(Vec::new()));
         sections.push(Entry { key: section.to_owned(), mark: entry.mark, node });
     }
     let found = sections.iter_mut().find(|known| known.key == section);

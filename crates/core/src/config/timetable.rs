@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Findings, Mark};
 use super::node::{Entry as Keyed, Node, Value};
 use super::read::{Fields, Shape, count, mapping, scalar, shown, text, used, wrong};
+use crate::creation::Ceiling;
 use crate::schedule::{
     self, Entry, Match, Schedule, ScheduleFindingKind, TimeOfDay, Weekday, Window,
 };
@@ -21,12 +22,21 @@ pub const ENTRY: Shape = Shape {
 /// The keys of an entry's `match`.
 pub const MATCH: Shape = Shape { name: "`match`", keys: &[used("day"), used("time")] };
 
+/// How many machines an entry may ask for.
+pub(super) enum Bound {
+    /// As many as the pool's own `max`.
+    Own(u32),
+    /// As many as a ceiling of the stack. A target above it is kept as far as the ceiling allows, so
+    /// that one can be lowered without a look at every pool.
+    Ceiling(Ceiling),
+}
+
 /// Reads the `schedule` of a pool.
 pub(super) fn read(
     pool: &Keyed,
     fields: &Fields<'_>,
     zone: String,
-    max: Option<u32>,
+    bounds: &[Bound],
     others: &[&Shape],
     findings: &mut Findings,
 ) -> Schedule {
@@ -54,7 +64,7 @@ pub(super) fn read(
     let mut marks = Vec::new();
     let mut names: BTreeMap<String, Mark> = BTreeMap::new();
     for item in items {
-        let Some(read) = entry(item, max, others, findings) else { continue };
+        let Some(read) = entry(item, bounds, others, findings) else { continue };
         if let Some(first) = names.insert(read.name.clone(), item.mark) {
             let name = shown(&read.name);
             let message = format!("another entry is called {name}, on line {}", first.line);
@@ -91,7 +101,7 @@ fn schedule_findings(schedule: &Schedule, whole: Mark, marks: &[Mark], findings:
 
 fn entry(
     node: &Node,
-    max: Option<u32>,
+    bounds: &[Bound],
     others: &[&Shape],
     findings: &mut Findings,
 ) -> Option<Entry> {
@@ -107,14 +117,9 @@ fn entry(
     let mut counted = |key| fields.get(key).and_then(|node| count(node, key, findings));
     let (hot, stopped) = (counted("hot"), counted("stopped"));
     let when = fields.get("match").map(|node| matched(node, others, findings));
-    if let (Some(hot), Some(max), Some(node)) = (hot, max, fields.get("hot")) {
-        let stopped = stopped.unwrap_or(0);
-        if hot.saturating_add(stopped) > max {
-            let message =
-                format!("{hot} hot and {stopped} stopped are more than the pool's `max`, {max}");
-            findings
-                .error(node.mark, "above-max", message)
-                .instead("raise `x-bullpen.pools.<name>.max`");
+    if let (Some(hot), Some(node)) = (hot, fields.get("hot")) {
+        for bound in bounds {
+            bounded(node.mark, (hot, stopped.unwrap_or(0)), bound, findings);
         }
     }
     let when = match when {
@@ -122,6 +127,26 @@ fn entry(
         None => None,
     };
     Some(Entry { name: name?.to_owned(), hot: hot?, stopped: stopped?, when })
+}
+
+fn bounded(mark: Mark, (hot, stopped): (u32, u32), bound: &Bound, findings: &mut Findings) {
+    let (Bound::Own(max) | Bound::Ceiling(Ceiling { max, .. })) = bound;
+    if hot.saturating_add(stopped) <= *max {
+        return;
+    }
+    let more = format!("{hot} hot and {stopped} stopped are more than");
+    match bound {
+        Bound::Own(max) => {
+            let message = format!("{more} the pool's `max`, {max}");
+            let instead = "raise `x-bullpen.pools.<name>.max`";
+            findings.error(mark, "above-max", message).instead(instead);
+        }
+        Bound::Ceiling(Ceiling { scope, max }) => {
+            let message = format!("{more} the ceiling of the {scope}, {max}, and are never kept");
+            let instead = "lower them, or raise it in `[ceilings]` of `bullpen.toml`";
+            findings.warning(mark, "above-ceiling", message).instead(instead);
+        }
+    }
 }
 
 fn matched(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<Match> {

@@ -47,7 +47,7 @@ impl<'t> Lines<'t> {
         };
         let mut entries: Vec<Entry> = table.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.mark);
-        Node { mark, value: Value::Map(entries) }
+        Node::new(mark, Value::Map(entries))
     }
 
     fn value(&self, value: &Spanned<DeValue<'_>>) -> Node {
@@ -62,10 +62,9 @@ impl<'t> Lines<'t> {
             DeValue::Float(number) => plain(number.as_str().to_owned()),
             DeValue::Boolean(value) => plain(value.to_string()),
             DeValue::Datetime(at) => plain(at.to_string()),
-            DeValue::Array(items) => Node {
-                mark,
-                value: Value::List(items.iter().map(|item| self.value(item)).collect()),
-            },
+            DeValue::Array(items) => {
+                Node::new(mark, Value::List(items.iter().map(|item| self.value(item)).collect()))
+            }
             DeValue::Table(table) => self.table(mark, table),
         }
     }

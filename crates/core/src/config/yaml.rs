@@ -2,7 +2,8 @@
 //!
 //! Everything is bounded: the text, the depth, and the number of nodes after every alias has been
 //! expanded, so that a small file cannot become a large tree. One that breaks a bound, or is no
-//! YAML, gives no tree; everything else that is wrong is found, and the rest is read on.
+//! YAML, gives no tree; everything else that is wrong is found, the value where it stands is marked as
+//! flawed, wherever an alias puts it, and the rest is read on.
 //!
 //! Not here: what any key means.
 
@@ -98,6 +99,7 @@ struct Frame {
     mark: Mark,
     anchor: usize,
     kind: FrameKind,
+    flawed: bool,
 }
 
 enum FrameKind {
@@ -111,6 +113,7 @@ struct Mapping {
     seen: BTreeMap<String, Mark>,
     pending: Option<Pending>,
     merges: Vec<Node>,
+    flawed: bool,
 }
 
 /// A key whose value is to come.
@@ -129,17 +132,19 @@ impl Tree<'_> {
         let at = mark(span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let node = Node::scalar(at, text, self.style(style, tag.as_deref(), at));
+                let flawed = !self.known(tag.as_deref(), at);
+                let node = Node::scalar(at, text, styled(style, tag.as_deref()));
                 self.spend(1, at)?;
-                self.complete(node, anchor)
+                self.complete(Node { flawed, ..node }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.known(tag.as_deref(), at);
-                self.open(Frame { mark: at, anchor, kind: FrameKind::List(Vec::new()) })
+                let flawed = !self.known(tag.as_deref(), at);
+                self.open(Frame { mark: at, anchor, kind: FrameKind::List(Vec::new()), flawed })
             }
             Event::MappingStart(anchor, tag) => {
-                self.known(tag.as_deref(), at);
-                self.open(Frame { mark: at, anchor, kind: FrameKind::Map(Mapping::default()) })
+                let flawed = !self.known(tag.as_deref(), at);
+                let kind = FrameKind::Map(Mapping::default());
+                self.open(Frame { mark: at, anchor, kind, flawed })
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => self.alias(anchor, at),
@@ -151,20 +156,16 @@ impl Tree<'_> {
         }
     }
 
-    fn style(&mut self, style: ScalarStyle, tag: Option<&Tag>, at: Mark) -> Style {
-        self.known(tag, at);
-        let is_text = tag.is_some_and(|tag| tag.suffix == "str" || tag.suffix.is_empty());
-        if style == ScalarStyle::Plain && !is_text { Style::Plain } else { Style::Quoted }
-    }
-
     /// A tag asks for a type that only its author's program has; YAML's own are harmless.
-    fn known(&mut self, tag: Option<&Tag>, at: Mark) {
-        let Some(tag) = tag else { return };
+    fn known(&mut self, tag: Option<&Tag>, at: Mark) -> bool {
+        let Some(tag) = tag else { return true };
         let says_text = tag.handle == "!" && tag.suffix.is_empty();
-        if !tag.is_yaml_core_schema() && !says_text {
+        let known = tag.is_yaml_core_schema() || says_text;
+        if !known {
             let message = format!("the tag `{tag}` means nothing here");
-            self.findings.error(at, "unknown-tag", message).instead("remove it");
+            self.findings.flaw(at, "unknown-tag", message).instead("remove it");
         }
+        known
     }
 
     fn spend(&mut self, nodes: usize, at: Mark) -> Result<(), Broken> {
@@ -195,11 +196,12 @@ impl Tree<'_> {
 
     fn close(&mut self) -> Result<(), Broken> {
         let Some(frame) = self.stack.pop() else { return Ok(()) };
-        let value = match frame.kind {
-            FrameKind::List(items) => Value::List(items),
-            FrameKind::Map(mapping) => Value::Map(self.merged(mapping)?),
+        let (value, flawed) = match frame.kind {
+            FrameKind::List(items) => (Value::List(items), false),
+            FrameKind::Map(mapping) => self.merged(mapping)?,
         };
-        self.complete(Node { mark: frame.mark, value }, frame.anchor)
+        let flawed = flawed || frame.flawed;
+        self.complete(Node { mark: frame.mark, value, flawed }, frame.anchor)
     }
 
     fn alias(&mut self, anchor: usize, at: Mark) -> Result<(), Broken> {
@@ -231,15 +233,18 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// A mapping's own keys come before merged ones, and earlier merges before later ones.
-    fn merged(&mut self, mapping: Mapping) -> Result<Vec<Entry>, Broken> {
-        let Mapping { mut entries, merges, .. } = mapping;
+    /// A mapping's own keys come before merged ones, and earlier merges before later ones. With it,
+    /// whether it is flawed.
+    fn merged(&mut self, mapping: Mapping) -> Result<(Value, bool), Broken> {
+        let Mapping { mut entries, merges, mut flawed, .. } = mapping;
         if merges.is_empty() {
-            return Ok(entries);
+            return Ok((Value::Map(entries), flawed));
         }
         let mut keys: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
         for merge in merges {
-            self.spend(merge.extent().nodes, merge.mark)?;
+            let extent = merge.extent();
+            self.spend(extent.nodes, merge.mark)?;
+            flawed |= extent.flawed;
             let sources = match merge.value {
                 Value::List(items) => items,
                 Value::Map(_) | Value::Scalar(_) => vec![merge],
@@ -247,15 +252,21 @@ impl Tree<'_> {
             for source in sources {
                 let Value::Map(more) = source.value else {
                     self.findings
-                        .error(source.mark, "merge-not-a-mapping", "`<<` merges only mappings")
+                        .flaw(source.mark, "merge-not-a-mapping", "`<<` merges only mappings")
                         .instead("write `<<: *name` or `<<: [*one, *other]`");
+                    flawed = true;
                     continue;
                 };
                 entries.extend(more.into_iter().filter(|entry| keys.insert(entry.key.clone())));
             }
         }
-        Ok(entries)
+        Ok((Value::Map(entries), flawed))
     }
+}
+
+fn styled(style: ScalarStyle, tag: Option<&Tag>) -> Style {
+    let is_text = tag.is_some_and(|tag| tag.suffix == "str" || tag.suffix.is_empty());
+    if style == ScalarStyle::Plain && !is_text { Style::Plain } else { Style::Quoted }
 }
 
 impl Mapping {
@@ -269,10 +280,12 @@ impl Mapping {
     }
 
     fn key(&mut self, node: Node, findings: &mut Findings) -> Pending {
-        let Node { mark, value } = node;
+        let Node { mark, value, flawed } = node;
+        self.flawed |= flawed;
         let Value::Scalar(scalar) = value else {
+            self.flawed = true;
             findings
-                .error(mark, "key-not-text", "a key must be a word, not a list or a mapping")
+                .flaw(mark, "key-not-text", "a key must be a word, not a list or a mapping")
                 .instead("quote it if it is meant as text");
             return Pending::Refused;
         };
@@ -282,7 +295,8 @@ impl Mapping {
             let message = format!("the key {shown} is already there, on line {}", first.line);
             let instead =
                 if is_merge { "write `<<: [*one, *other]`" } else { "remove one of them" };
-            findings.error(mark, "duplicate-key", message).instead(instead);
+            findings.flaw(mark, "duplicate-key", message).instead(instead);
+            self.flawed = true;
             return Pending::Refused;
         }
         self.seen.insert(scalar.text.clone(), mark);

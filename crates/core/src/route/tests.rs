@@ -12,6 +12,7 @@ use crate::labels::policy::Rules;
 struct Stack {
     env: &'static str,
     pools: BTreeSet<PoolName>,
+    broken: BTreeSet<PoolName>,
     classes: Catalogue,
     default_pool: Option<PoolName>,
     policy: Policy,
@@ -22,6 +23,7 @@ fn stack() -> Stack {
     Stack {
         env: "production",
         pools: ["small", "dependabot"].into_iter().map(PoolName::new).collect(),
+        broken: BTreeSet::new(),
         classes: Catalogue::of_classes(&RunnerClass::defaults()),
         default_pool: None,
         policy: Policy {
@@ -38,6 +40,7 @@ fn goes(stack: &Stack, labels: &[&str]) -> String {
         env: stack.env,
         region: "eu-west-1",
         pools: &stack.pools,
+        broken: &stack.broken,
         classes: &stack.classes,
         default_pool: stack.default_pool.as_ref(),
         policy: &stack.policy,
@@ -162,6 +165,30 @@ fn until_a_configuration_was_read_jobs_wait() {
             (&["self-hosted"], "not ours: NoHead"),
         ],
     );
+}
+
+#[test]
+fn jobs_of_a_broken_pool_wait_and_others_do_not() {
+    let [small, dependabot] = ["small", "dependabot"].map(PoolName::new);
+    let broken = Stack {
+        pools: BTreeSet::new(),
+        broken: [small.clone(), dependabot].into(),
+        default_pool: Some(small),
+        ..stack()
+    };
+    check(
+        &broken,
+        &[
+            (&["runs-on=1/pool=small"], "wait"),
+            (&["runs-on=1"], "wait"),
+            (&["dependabot"], "wait"),
+            (&["runs-on=1/pool=smal"], "unknown pool smal"),
+            (&["runs-on=1/runner=large"], "launch large"),
+            (&["runs-on=1/pool=small/env=dev"], "not ours: Env"),
+        ],
+    );
+    let kept = Stack { pools: [PoolName::new("small")].into(), ..broken };
+    check(&kept, &[(&["runs-on=1/pool=small"], "pool small"), (&["dependabot"], "wait")]);
 }
 
 #[test]

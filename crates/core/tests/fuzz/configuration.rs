@@ -4,11 +4,13 @@
 //! Whatever the bytes, reading ends, says why there is no value, and every finding has a place in
 //! the text.
 //!
-//! Not here: what is found in files that people write (`tests/lint`).
+//! Not here: what becomes of the pools beside a broken one (`broken_pools`), or what is found in files that people write (`tests/lint`).
 
 use std::collections::BTreeMap;
 
-use bullpen_core::config::{RUNS_ON_BYTES_MAX, Read, STACK_BYTES_MAX, runs_on, stack};
+use bullpen_core::config::{
+    Config, RUNS_ON_BYTES_MAX, Read, STACK_BYTES_MAX, Stack, runs_on, stack,
+};
 use bullpen_core::severity::Severity;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,10 +34,29 @@ const TOKENS: &str = r#"runners: pools: x-bullpen: schedule: match: hot: cpu:2+4
 const BLANKS: &[&str] =
     &[" ", "\n", "  ", "\n  ", "\n    - ", "\t", "\u{feff}", "\0", "\r", "\u{85}"];
 
-fn is_sound<T>(read: &Read<T>, text: &[u8]) {
+fn errors<T>(read: &Read<T>) -> usize {
+    read.findings().iter().filter(|finding| finding.severity == Severity::Error).count()
+}
+
+/// The file is refused for an error, or the pool that it is in is broken by it.
+fn is_sound_config(read: &Read<Config>, text: &[u8]) {
     let findings = read.findings();
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-    assert_eq!(read.value().is_some(), errors == 0, "{findings:?}");
+    if let Some(config) = read.value() {
+        assert_eq!(config.broken.is_empty(), errors(read) == 0, "{findings:?}");
+        assert!(config.pools.keys().all(|pool| !config.broken.contains(pool)), "{config:?}");
+    } else {
+        assert!(errors(read) > 0, "nothing says why there is no value");
+    }
+    places_are_sound(read, text);
+}
+
+fn is_sound_stack(read: &Read<Stack>, text: &[u8]) {
+    assert_eq!(read.value().is_some(), errors(read) == 0, "{:?}", read.findings());
+    places_are_sound(read, text);
+}
+
+fn places_are_sound<T>(read: &Read<T>, text: &[u8]) {
+    let findings = read.findings();
     let lines = 2 + text.iter().filter(|byte| [b'\n', b'\r'].contains(byte)).count();
     for finding in findings {
         assert!(finding.mark.line >= 1 && finding.mark.column >= 1, "{finding}");
@@ -45,8 +66,8 @@ fn is_sound<T>(read: &Read<T>, text: &[u8]) {
 }
 
 fn read_both(bytes: &[u8]) {
-    is_sound(&runs_on::read(bytes), bytes);
-    is_sound(&stack::read(bytes, &BTreeMap::new()), bytes);
+    is_sound_config(&runs_on::read(bytes), bytes);
+    is_sound_stack(&stack::read(bytes, &BTreeMap::new()), bytes);
 }
 
 #[test]
@@ -60,11 +81,11 @@ fn arbitrary_bytes_are_no_configuration() {
 #[test]
 fn damaged_files_are_read_or_refused() {
     fuzz(&damaged(RUNS_ON), |bytes| {
-        is_sound(&runs_on::read(&bytes), &bytes);
+        is_sound_config(&runs_on::read(&bytes), &bytes);
         Ok(())
     });
     fuzz(&damaged(STACK), |bytes| {
-        is_sound(&stack::read(&bytes, &BTreeMap::new()), &bytes);
+        is_sound_stack(&stack::read(&bytes, &BTreeMap::new()), &bytes);
         Ok(())
     });
 }
@@ -114,12 +135,12 @@ fn long_texts_of_one_hostile_unit_end() {
     for unit in units.split(' ') {
         let unit = unit.replace('_', " ").replace('/', "\n");
         let text = unit.repeat(part_of(RUNS_ON_BYTES_MAX) / unit.len());
-        is_sound(&runs_on::read(text.as_bytes()), text.as_bytes());
+        is_sound_config(&runs_on::read(text.as_bytes()), text.as_bytes());
     }
     for unit in "[ { a=[ [a]/ [[a]]/ a. a=1/ \" ' a={ [a. 'ü'=1/".split(' ') {
         let unit = unit.replace('/', "\n");
         let text = unit.repeat(part_of(STACK_BYTES_MAX) / unit.len());
-        is_sound(&stack::read(text.as_bytes(), &BTreeMap::new()), text.as_bytes());
+        is_sound_stack(&stack::read(text.as_bytes(), &BTreeMap::new()), text.as_bytes());
     }
 }
 
@@ -138,7 +159,7 @@ fn many_names_that_are_nearly_known_end() {
         format!("pools:\n  a:\n{keys}"),
     ] {
         let read = runs_on::read(text.as_bytes());
-        assert!(read.value().is_none() && read.findings().len() <= 1_001);
-        is_sound(&read, text.as_bytes());
+        assert!(errors(&read) > 0 && read.findings().len() <= 1_001);
+        is_sound_config(&read, text.as_bytes());
     }
 }

@@ -99,6 +99,7 @@ fn read(labels: &[String]) -> Result<(), TestCaseError> {
         env: "production",
         region: "eu-west-1",
         pools: &[PoolName::new("c7a")].into(),
+        broken: &[PoolName::new("m7i")].into(),
         classes: &classes,
         default_pool: None,
         policy: &Policy::default(),

@@ -7,6 +7,7 @@
 //! Not here: what a readable text means (`fixtures`).
 
 mod arbitrary;
+mod broken_pools;
 mod configuration;
 mod damage;
 mod labels;

@@ -98,6 +98,7 @@ impl Settings {
             env: &self.env,
             region: &self.region,
             pools: &self.pools,
+            broken: &self.config.broken,
             classes: &self.catalogue,
             default_pool: self.config.default_pool.as_ref(),
             policy: &self.config.labels,

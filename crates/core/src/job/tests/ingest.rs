@@ -30,6 +30,7 @@ impl Stack {
             env: "production",
             region: "eu-west-1",
             pools: &self.pools,
+            broken: const { &BTreeSet::new() },
             classes: &self.classes,
             default_pool: None,
             policy: &self.policy,
