@@ -23,7 +23,7 @@ impl Unusable {
     }
 }
 
-/// What the file says, if it may be believed.
+/// What the file says, if it may be believed, without the pools that may not.
 pub(crate) fn load(path: &Path) -> Result<Config, Unusable> {
     let shown = path.display();
     let bytes = std::fs::read(path)

@@ -1,7 +1,8 @@
 //! `bullpen lint`: finds the configuration, checks it, and tells what was found.
 //!
 //! The file is judged as it stands: the environment, which may override parts of `bullpen.toml`, is
-//! left out, so that the answer is the same on every machine.
+//! left out, so that the answer is the same on every machine. Where both files are given, pools are
+//! held against the ceilings of their stack.
 //!
 //! Not here: what is right (`bullpen_core::config`), or the formats for machines (`report`).
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bullpen_core::config::{self, Finding, runs_on, stack};
+use bullpen_core::config::{self, Finding, Stack, runs_on, stack};
 use bullpen_core::severity::Severity;
 
 use crate::exit::Exit;
@@ -81,12 +82,30 @@ impl Kind {
             Self::Stack => config::STACK_BYTES_MAX,
         }
     }
+}
 
-    fn findings(self, bytes: &[u8]) -> Vec<Finding> {
-        match self {
-            Self::RunsOn => runs_on::read(bytes).into_parts().1,
-            Self::Stack => stack::read(bytes, &BTreeMap::new()).into_parts().1,
+/// A file as it was read.
+struct Text {
+    path: String,
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    /// What it says, if it is a stack's and may be believed.
+    fn stack(&self) -> Option<Stack> {
+        match self.kind {
+            Kind::RunsOn => None,
+            Kind::Stack => stack::read(&self.bytes, &BTreeMap::new()).into_parts().0,
         }
+    }
+
+    fn checked(self, stacks: &[Stack]) -> Checked {
+        let findings = match self.kind {
+            Kind::RunsOn => runs_on::read_beside(&self.bytes, stacks).into_parts().1,
+            Kind::Stack => stack::read(&self.bytes, &BTreeMap::new()).into_parts().1,
+        };
+        Checked { path: self.path, findings }
     }
 }
 
@@ -133,15 +152,17 @@ pub(crate) fn run(args: &LintArgs) -> Exit {
 
 fn check(args: &LintArgs) -> Result<Vec<Checked>, Unusable> {
     if args.stdin {
-        let bytes = read(std::io::stdin().lock(), Kind::RunsOn, STDIN)?;
-        let findings = Kind::RunsOn.findings(&bytes);
-        return Ok(vec![Checked { path: STDIN.to_owned(), findings }]);
+        let kind = Kind::RunsOn;
+        let bytes = read(std::io::stdin().lock(), kind, STDIN)?;
+        return Ok(vec![Text { path: STDIN.to_owned(), kind, bytes }.checked(&[])]);
     }
     let files = if args.files.is_empty() { discover()? } else { args.files.clone() };
-    files.iter().map(|path| check_file(path)).collect()
+    let texts: Vec<Text> = files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+    let stacks: Vec<Stack> = texts.iter().filter_map(Text::stack).collect();
+    Ok(texts.into_iter().map(|text| text.checked(&stacks)).collect())
 }
 
-fn check_file(path: &Path) -> Result<Checked, Unusable> {
+fn open(path: &Path) -> Result<Text, Unusable> {
     let shown = path.display().to_string();
     let Some(kind) = Kind::of(path) else {
         return Err(Unusable {
@@ -153,8 +174,8 @@ fn check_file(path: &Path) -> Result<Checked, Unusable> {
         what: format!("could not open {shown}: {error}"),
         hint: "without a FILE, `bullpen lint` looks for .github/runs-on.yml and bullpen.toml itself",
     })?;
-    let findings = kind.findings(&read(file, kind, &shown)?);
-    Ok(Checked { path: shown, findings })
+    let bytes = read(file, kind, &shown)?;
+    Ok(Text { path: shown, kind, bytes })
 }
 
 /// Reads one byte more than is allowed, so that what is too long is known to be.

@@ -75,7 +75,8 @@ pub(crate) fn preview(args: &PreviewArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let pools = load(&args.config).and_then(|pools| selected(pools, args.pool.as_deref()));
+    let pools = load(&args.config, args.pool.as_deref());
+    let pools = pools.and_then(|pools| selected(pools, args.pool.as_deref()));
     let pools = match pools {
         Ok(pools) => pools,
         Err(Unusable { what, hint }) => {
@@ -98,8 +99,18 @@ struct Pool {
     zone: Zone,
 }
 
-fn load(path: &Path) -> Result<BTreeMap<PoolName, Pool>, Unusable> {
-    let pools = config_file::load(path)?.pools.into_iter();
+/// The pools of a file. Broken ones cannot be shown: that is said, or fails if one is wanted.
+fn load(path: &Path, wanted: Option<&str>) -> Result<BTreeMap<PoolName, Pool>, Unusable> {
+    let config = config_file::load(path)?;
+    let hint = format!("`bullpen lint {}` tells why", path.display());
+    for name in &config.broken {
+        let what = format!("the pool {name} is broken");
+        if wanted == Some(name.as_str()) {
+            return Err(Unusable { what, hint: Some(hint) });
+        }
+        render::talk(&format!("{what} and not shown; {hint}"));
+    }
+    let pools = config.pools.into_iter();
     with_zones(pools.map(|(name, pool)| (name, pool.schedule)).collect())
 }
 

@@ -103,10 +103,32 @@ fn a_label_finds_the_runner_that_the_file_names() {
 #[test]
 fn a_file_with_errors_is_refused_with_the_first_and_the_way_to_all() {
     let bad =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../core/tests/lint/misspelt-schedule.yml");
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../core/tests/lint/misspelt-runner.yml");
     let bad = bad.to_str().expect("the path is text");
     let output = bullpen(&["labels", "parse", "runs-on/cpu=2", "--config", bad]);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("misspelt-schedule.yml:") && told.contains("bullpen lint"), "{told}");
+    assert!(told.contains("misspelt-runner.yml:") && told.contains("bullpen lint"), "{told}");
+}
+
+#[test]
+fn a_broken_pool_is_not_shown_and_does_not_hide_the_others() {
+    let text = std::fs::read_to_string(example()).expect("the example");
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let path = folder.path().join("runs-on.yml");
+    let more = format!("{text}\n  odd: {{runner: none, schedule: []}}\n");
+    std::fs::write(&path, more).expect("a file");
+    let path = path.to_str().expect("the path is text");
+    let preview = |more: &[&str]| {
+        let all = ["pools", "preview", "--config", path, "--at", "2026-11-17T05:00:00Z", "--json"];
+        bullpen(&[&all[..], more].concat())
+    };
+    let output = preview(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(json_of(&output)[0]["pool"], "small-x64");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("the pool odd is broken and not shown"), "{told}");
+    let output = preview(&["--pool", "odd"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the pool odd is broken"));
 }

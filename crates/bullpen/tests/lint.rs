@@ -93,6 +93,22 @@ fn an_error_ends_with_1_and_is_one_line_with_its_place() {
 }
 
 #[test]
+fn beside_a_stack_pools_are_held_against_its_ceilings() {
+    let tree = tree(&[("runs-on.yml", GOOD), ("bullpen.toml", "[ceilings]\nstack = 0\n")]);
+    assert_eq!(stdout(&lint(tree.path(), &["runs-on.yml"])), "");
+    for files in [&["runs-on.yml", "bullpen.toml"][..], &["bullpen.toml", "runs-on.yml"]] {
+        let output = lint(tree.path(), files);
+        assert_eq!(output.status.code(), Some(0), "a ceiling may be lowered at any time");
+        assert_eq!(
+            stdout(&output),
+            "runs-on.yml:4:58: warning: 1 hot and 0 stopped are more than the ceiling of the stack, 0, \
+             and are never kept; lower them, or raise it in `[ceilings]` of `bullpen.toml` \
+             [above-ceiling]\n"
+        );
+    }
+}
+
+#[test]
 fn a_warning_fails_only_a_strict_run() {
     let tree = tree(&[("runs-on.yml", WARNED)]);
     assert_eq!(lint(tree.path(), &["runs-on.yml"]).status.code(), Some(0));

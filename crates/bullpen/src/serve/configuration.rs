@@ -1,7 +1,8 @@
 //! What is configured: read from a file or from the organisation, again and again, the last good one
-//! kept.
+//! kept. A broken pool stays as it was in that, and the others are taken.
 //!
-//! Jobs that come before there is a configuration at all wait for it.
+//! Jobs that come before there is a configuration at all wait for it, and so do those of a pool that was
+//! never good.
 //!
 //! Not here: what a configuration says (`bullpen_core::config`).
 
@@ -9,8 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bullpen_core::config::Config;
-use bullpen_core::config::runs_on;
+use bullpen_core::config::{Config, Finding, Stack as StackFile, runs_on};
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{FileRead, JobForge};
 use bullpen_core::severity::Severity;
@@ -36,10 +36,14 @@ enum Source {
 
 /// What is configured, as far as it was looked at.
 #[derive(Debug)]
-pub(super) struct Configuration {
+pub(super) struct Configuration<'a> {
     source: Source,
+    /// What it is held against.
+    file: &'a StackFile,
     /// What was read last, good or not.
     seen: Option<Seen>,
+    /// What was good of it last.
+    good: Option<Config>,
 }
 
 #[derive(Debug)]
@@ -48,9 +52,9 @@ struct Seen {
     tag: Option<String>,
 }
 
-impl Configuration {
+impl<'a> Configuration<'a> {
     /// That of a file, if one is named, else the organisation's, if there is one.
-    pub(super) fn of(stack: &StackInputs, github: &GithubInputs) -> Self {
+    pub(super) fn of(stack: &StackInputs, github: &GithubInputs, file: &'a StackFile) -> Self {
         let source = match (&stack.config, &github.scope) {
             (Some(path), _) => Source::File(path.clone()),
             (None, Some(Scope::Organisation(name))) => {
@@ -58,11 +62,11 @@ impl Configuration {
             }
             (None, Some(Scope::Repository(_)) | None) => Source::Nowhere,
         };
-        Self { source, seen: None }
+        Self { source, file, seen: None, good: None }
     }
 
-    /// A configuration that is new since the last look and good; what is broken is said loudly, and
-    /// what was configured stays.
+    /// A configuration that is new since the last look and good, but for single pools; what is broken is
+    /// said loudly, and stays as it was.
     pub(super) async fn look(&mut self, forge: &impl JobForge) -> Option<Config> {
         let read = match &self.source {
             Source::Nowhere => FileRead::Absent,
@@ -102,27 +106,32 @@ impl Configuration {
             FileRead::Absent if self.seen.is_some() => None,
             FileRead::Absent => {
                 self.seen = Some(Seen { text: String::new(), tag: None });
-                Some(Config::default())
+                self.good = Some(Config::default());
+                self.good.clone()
             }
         }
     }
 
-    fn judge(&self, text: &str) -> Option<Config> {
-        let (config, findings) = runs_on::read(text.as_bytes()).into_parts();
+    fn judge(&mut self, text: &str) -> Option<Config> {
+        let stacks = std::slice::from_ref(self.file);
+        let (read, findings) = runs_on::read_beside(text.as_bytes(), stacks).into_parts();
         let place = self.place();
-        for finding in &findings {
-            let (line, column) = (finding.mark.line, finding.mark.column);
-            let said = &finding.message;
-            if finding.severity == Severity::Error {
-                tracing::error!(place, line, column, said, "a broken configuration is not used");
+        say(&place, &findings, read.is_some());
+        let read = read?;
+        let broken = read.broken.clone();
+        let before = self.good.take().unwrap_or_default();
+        let config = read.keeping(&before);
+        for pool in &broken {
+            let becomes = if config.pools.contains_key(pool) {
+                "it stays as it was"
             } else {
-                tracing::warn!(place, line, column, said, "about the configuration");
-            }
+                "it is left alone, and its jobs wait"
+            };
+            tracing::error!(place, %pool, becomes, "a pool is broken");
         }
-        if config.is_some() {
-            tracing::info!(place, "configured");
-        }
-        config
+        tracing::info!(place, "configured");
+        self.good = Some(config.clone());
+        Some(config)
     }
 
     fn place(&self) -> String {
@@ -134,8 +143,30 @@ impl Configuration {
     }
 }
 
+fn say(place: &str, findings: &[Finding], is_taken: bool) {
+    for finding in findings {
+        let (line, column) = (finding.mark.line, finding.mark.column);
+        let said = finding.text();
+        match finding.severity {
+            Severity::Error if is_taken => {
+                tracing::error!(place, line, column, said, "what is wrong with a pool");
+            }
+            Severity::Error => {
+                tracing::error!(place, line, column, said, "a broken configuration is not used");
+            }
+            Severity::Warning | Severity::Note => {
+                tracing::warn!(place, line, column, said, "about the configuration");
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use bullpen_core::ids::PoolName;
+
     use super::*;
 
     const GOOD: &str = "runners:\n  large:\n    cpu: 2\n    ram: 4\n";
@@ -144,13 +175,58 @@ mod tests {
         FileRead::Read { text: text.to_owned(), tag: Some("tag".to_owned()) }
     }
 
-    fn configuration() -> Configuration {
-        Configuration { source: Source::Nowhere, seen: None }
+    fn file() -> StackFile {
+        let read = bullpen_core::config::stack::read(b"", &BTreeMap::new());
+        read.into_parts().0.expect("the defaults are good")
+    }
+
+    fn configuration(file: &StackFile) -> Configuration<'_> {
+        Configuration { source: Source::Nowhere, file, seen: None, good: None }
+    }
+
+    /// What is configured of a pool: how many hot machines, broken, or nothing at all.
+    fn pool(config: &Config, name: &str) -> String {
+        let name = PoolName::new(name);
+        match config.pools.get(&name) {
+            Some(pool) => format!("{} hot", pool.schedule.entries[0].hot),
+            None if config.broken.contains(&name) => "broken".to_owned(),
+            None => "gone".to_owned(),
+        }
+    }
+
+    fn pools(a: &str, b: &str) -> FileRead {
+        let pool = |name: &str, hot: &str| {
+            let schedule = format!("[{{name: default, hot: {hot}, stopped: 0}}]");
+            format!("  {name}: {{runner: large, schedule: {schedule}}}\n")
+        };
+        read(&format!("{GOOD}pools:\n{}{}", pool("a", a), pool("b", b)))
+    }
+
+    #[test]
+    fn a_broken_pool_stays_as_it_was_and_the_others_change() {
+        let file = file();
+        let mut configuration = configuration(&file);
+        for (text, a, b) in [
+            (pools("1", "many"), "1 hot", "broken"),
+            (pools("2", "2"), "2 hot", "2 hot"),
+            (pools("3", "many"), "3 hot", "2 hot"),
+            (pools("4", "-1"), "4 hot", "2 hot"),
+            (pools("5", "5"), "5 hot", "5 hot"),
+        ] {
+            let config = configuration.take(text).expect("it is taken");
+            assert_eq!((pool(&config, "a"), pool(&config, "b")), (a.to_owned(), b.to_owned()));
+        }
+        assert!(configuration.take(read("runners: [")).is_none(), "all of it stays");
+        let config = configuration.take(pools("6", "many")).expect("it is taken");
+        assert_eq!((pool(&config, "a").as_str(), pool(&config, "b").as_str()), ("6 hot", "5 hot"));
+        let config = configuration.take(read(GOOD)).expect("it is taken");
+        assert_eq!((pool(&config, "a").as_str(), pool(&config, "b").as_str()), ("gone", "gone"));
     }
 
     #[test]
     fn what_is_new_and_good_is_taken_once() {
-        let mut configuration = configuration();
+        let file = file();
+        let mut configuration = configuration(&file);
         let first = configuration.take(read(GOOD)).unwrap();
         assert_eq!(first.runners.len(), 1);
         assert!(configuration.take(read(GOOD)).is_none(), "nothing is new");
@@ -161,7 +237,8 @@ mod tests {
 
     #[test]
     fn a_broken_one_is_not_used_and_the_next_good_one_is() {
-        let mut configuration = configuration();
+        let file = file();
+        let mut configuration = configuration(&file);
         assert!(configuration.take(read("runners: [")).is_none(), "jobs wait");
         assert!(configuration.take(read(GOOD)).is_some());
         assert!(configuration.take(read("pools: 7")).is_none(), "the last good one stays");
@@ -170,7 +247,8 @@ mod tests {
 
     #[test]
     fn without_one_the_defaults_serve_and_a_lost_one_stays() {
-        let mut configuration = configuration();
+        let file = file();
+        let mut configuration = configuration(&file);
         assert_eq!(configuration.take(FileRead::Absent), Some(Config::default()));
         assert!(configuration.take(FileRead::Absent).is_none());
         assert!(configuration.take(read(GOOD)).is_some());

@@ -250,7 +250,7 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     let note = |noted: &Noted| metrics.note(noted);
     let configured = Configured::new(file, house);
     let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
-    let mut configuration = Configuration::of(&common.stack, &common.github);
+    let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
     ready(&doors.addresses()?);
     let duties = duties(&place, house);
@@ -285,7 +285,7 @@ fn duties<P: Ports>(place: &Place, house: &House<P>) -> Duties {
 async fn watching<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     configured: &Configured<'_>,
-    mut configuration: Configuration,
+    mut configuration: Configuration<'_>,
 ) {
     loop {
         service.stack.ports.clock().sleep(configuration::EVERY).await;
@@ -316,7 +316,7 @@ impl<'a> Configured<'a> {
     /// Takes what is new and good over.
     async fn look<P: Ports, J: JobForge>(
         &self,
-        configuration: &mut Configuration,
+        configuration: &mut Configuration<'_>,
         service: &Service<'_, P, J>,
     ) {
         if let Some(config) = configuration.look(service.forge).await {
