@@ -50,6 +50,9 @@ pub struct Blueprint {
     zone: Zone,
 }
 
+/// Why a pool that is in the file and cannot be believed is not kept.
+const BROKEN: &str = "what the configuration says of it is broken";
+
 /// All pools of one stack, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blueprints {
@@ -63,7 +66,9 @@ impl Blueprints {
     /// The pools of this environment; those of others are nothing to this stack.
     pub fn of(env: &str, config: &Config, foundation: &Foundation) -> Self {
         let catalogue = config.catalogue();
-        let mut all = Self::default();
+        // Nobody knows of which environment these are; to leave another's alone costs nothing.
+        let broken = config.broken.iter().map(|name| (name.clone(), BROKEN.to_owned()));
+        let mut all = Self { unbuildable: broken.collect(), ..Self::default() };
         for (name, pool) in config.pools.iter().filter(|(_, pool)| pool.env == env) {
             match Blueprint::of((name, pool), config, &catalogue, foundation) {
                 Ok(blueprint) => drop(all.pools.insert(name.clone(), blueprint)),

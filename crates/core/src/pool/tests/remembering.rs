@@ -44,6 +44,14 @@ fn a_stack_has_the_pools_of_its_own_environment() {
 }
 
 #[test]
+fn a_broken_pool_is_not_taken_for_a_removed_one() {
+    let broken = FILE.replacen("runner: large", "runner: lrage", 1);
+    let all = Blueprints::of("production", &config(&broken), &Foundation::default());
+    assert!(all.pools.is_empty());
+    assert_eq!(all.unbuildable.into_keys().collect::<Vec<_>>(), [PoolName::new("ci")]);
+}
+
+#[test]
 fn what_shapes_a_machine_changes_its_hash_and_nothing_else_does() {
     let foundation = Foundation::default();
     let hash = |text: &str| blueprint(text, &foundation).spec_hash;
