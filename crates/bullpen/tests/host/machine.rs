@@ -3,7 +3,7 @@
 //!
 //! Not here: tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,15 +31,23 @@ pub(crate) const OURS: &str = "of-the-control-plane";
 /// A machine of the process fleet, and what the fleet and the control plane do to it.
 pub(crate) struct Machine {
     pub(crate) state: tempfile::TempDir,
+    pub(crate) id: String,
     pub(crate) clock: SystemClock,
     agents: std::cell::Cell<u32>,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
+        let machine = Self::called("i-1");
+        fs::create_dir_all(machine.path("")).expect("a directory");
+        machine
+    }
+
+    /// One that somebody else makes.
+    pub(crate) fn called(id: &str) -> Self {
         let state = tempfile::tempdir().expect("a directory");
-        fs::create_dir_all(state.path().join("machines/i-1")).expect("a directory");
-        Self { state, clock: SystemClock::new(), agents: std::cell::Cell::new(0) }
+        let (id, agents) = (id.to_owned(), std::cell::Cell::new(0));
+        Self { state, id, clock: SystemClock::new(), agents }
     }
 
     /// One that was told what it needs to run jobs for `forge`.
@@ -60,7 +68,7 @@ impl Machine {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.state.path().join("machines/i-1").join(name)
+        self.state.path().join("machines").join(&self.id).join(name)
     }
 
     pub(crate) fn work(&self, name: &str) -> PathBuf {
@@ -69,6 +77,10 @@ impl Machine {
 
     pub(crate) fn mark(&self) -> String {
         machine::mark(&self.path("")).expect("it is there")
+    }
+
+    fn key(&self) -> MailboxKey {
+        MailboxKey::new(&self.id)
     }
 
     /// As the fleet starts it.
@@ -93,7 +105,7 @@ impl Machine {
     }
 
     pub(crate) async fn post(&self, order: Order) {
-        let written = self.mailbox().post(&key(), &order).await;
+        let written = self.mailbox().post(&self.key(), &order).await;
         assert!(matches!(written, Ok(Written::Won(_))), "{written:?}");
     }
 
@@ -101,7 +113,7 @@ impl Machine {
         let assignment = Assignment {
             generation: Generation(generation),
             owner: Owner::Request(RequestId::new("1.1.a")),
-            runner: RunnerName::new(format!("bp-i-1-{generation}")),
+            runner: RunnerName::new(format!("bp-{}-{generation}", self.id)),
             label: String::from("warm"),
             credential: Some(credential),
             register_by: None,
@@ -130,7 +142,7 @@ impl Machine {
     pub(crate) async fn report(&self, what: &str, find: impl Fn(&Report) -> bool) -> Report {
         let mailbox = self.mailbox();
         until(what, async || {
-            let reports = mailbox.reports(&[key()]).await.expect("the file is there");
+            let reports = mailbox.reports(&[self.key()]).await.expect("the file is there");
             reports.into_iter().next().flatten().filter(|report| find(report))
         })
         .await
@@ -160,10 +172,6 @@ impl Machine {
     }
 }
 
-fn key() -> MailboxKey {
-    MailboxKey::new("i-1")
-}
-
 pub(crate) async fn token(forge: &Forge) -> Credential {
     Credential::RegistrationToken(forge.registration_token().await)
 }
@@ -171,11 +179,9 @@ pub(crate) async fn token(forge: &Forge) -> Credential {
 impl Drop for Machine {
     fn drop(&mut self) {
         // A test that failed leaves nothing running.
-        let mark = self.mark();
-        let steps = ["preinstall", "prerun", "pre-runner"];
-        let steps = steps.map(|step| format!("{mark}/warm-up/{step}"));
-        for mark in std::iter::once(&mark).chain(&steps) {
-            let _ = tree::kill_marked(mark);
+        let mark = BTreeSet::from([self.mark()]);
+        for process in tree::under(&mark).unwrap_or_default() {
+            let _ = process.kill();
         }
     }
 }

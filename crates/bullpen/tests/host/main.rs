@@ -1,9 +1,11 @@
 //! The built command as what runs on a host: the stand-in GitHub, its runner program, the agent of a
-//! machine. Processes, sockets, files and time are real; every wait is for something that happens.
+//! machine, the fleet that starts machines. Processes, sockets, files and time are real; every wait is
+//! for something that happens.
 //!
-//! Not here: the fleet that starts machines.
+//! Not here: the stores, and who decides what machines are for.
 
 mod agent;
+mod fleet;
 mod machine;
 mod program;
 mod runner;

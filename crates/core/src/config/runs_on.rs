@@ -13,7 +13,7 @@ use super::read::{Fate, Shape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
 use super::stack::Stack;
 use super::{churn, timetable, yaml};
-use crate::class::{Architecture, RunnerClass};
+use crate::class::{Architecture, RunnerClass, Scripts};
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
@@ -89,7 +89,13 @@ impl Config {
         let runners = self.runners.iter().map(|(name, runner)| (name.clone(), runner.as_label()));
         let images = self.images.iter();
         let images = images.map(|(name, image)| (name.to_string(), image.architecture));
-        let named = Catalogue { runners: runners.collect(), images: images.collect() };
+        let scripts = self.runners.iter();
+        let scripts = scripts.map(|(name, runner)| (name.clone(), self.scripts(runner)));
+        let named = Catalogue {
+            runners: runners.collect(),
+            images: images.collect(),
+            scripts: scripts.filter(|(_, scripts)| !scripts.is_empty()).collect(),
+        };
         if named.runners.is_empty() {
             return Catalogue {
                 images: named.images,
@@ -124,6 +130,17 @@ impl Config {
     fn boots(&self, runner: &ClassName) -> Option<Platform> {
         let image = self.runners.get(runner)?.image.as_ref()?;
         self.platform(image).map(|(platform, _)| platform)
+    }
+
+    /// What machines of a runner run before they take jobs: its image's scripts, and its own.
+    fn scripts(&self, runner: &RunnerConfig) -> Scripts {
+        let image = runner.image.as_ref().and_then(|name| self.images.get(name));
+        Scripts {
+            image_preinstall: image.and_then(|image| image.preinstall.clone()),
+            preinstall: runner.preinstall.clone(),
+            image_prerun: image.and_then(|image| image.prerun.clone()),
+            prerun: runner.prerun.clone(),
+        }
     }
 
     /// What an image runs, and on what, if it is known.

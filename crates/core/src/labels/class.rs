@@ -30,6 +30,8 @@ pub struct Catalogue {
     pub runners: BTreeMap<ClassName, LabelSpec>,
     /// Its images, with their architecture.
     pub images: BTreeMap<String, Architecture>,
+    /// What machines of its runners run before they take jobs, where that is said.
+    pub scripts: BTreeMap<ClassName, Scripts>,
 }
 
 impl Catalogue {
@@ -51,7 +53,7 @@ impl Catalogue {
             };
             (class.name.clone(), spec)
         });
-        Self { runners: runners.collect(), images: BTreeMap::new() }
+        Self { runners: runners.collect(), ..Self::default() }
     }
 }
 
@@ -128,8 +130,9 @@ pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, Reso
     let own = named.as_ref().and_then(|&(name, ref base)| Some((name?, base)));
     for (name, runner) in own.into_iter().chain(&catalogue.runners) {
         if Shape::of(runner, catalogue).as_ref() == Ok(&shape) {
-            let class = ClassRef::Named(shape.class(name.clone()));
-            return Ok(Resolved { class, spec: full });
+            let scripts = catalogue.scripts.get(name).cloned().unwrap_or_default();
+            let class = RunnerClass { scripts, ..shape.class(name.clone()) };
+            return Ok(Resolved { class: ClassRef::Named(class), spec: full });
         }
     }
     let class = ClassRef::Anonymous(shape.class(shape.name()));
@@ -196,6 +199,7 @@ impl Shape {
         })
     }
 
+    /// A class of this shape, without scripts: those belong to names.
     fn class(&self, name: ClassName) -> RunnerClass {
         RunnerClass {
             name,

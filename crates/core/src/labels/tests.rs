@@ -5,7 +5,8 @@
 use super::class::{Catalogue, ClassRef, resolve};
 use super::policy::{Policy, Rules};
 use super::*;
-use crate::class::RunnerClass;
+use crate::class::{RunnerClass, Scripts};
+use crate::config::runs_on;
 use crate::ids::Repository;
 
 /// What was read, in one line, and a line for each finding.
@@ -369,4 +370,30 @@ fn the_policy_refuses_by_name() {
     assert_eq!(refused("Acme/Big", "runs-on/cpu=64"), [""; 0]);
     assert_eq!(refused("acme/big", "runs-on/cpu=65").len(), 1);
     assert_eq!(refused("acme/big", "runs-on/ram=65").len(), 1);
+}
+
+/// A class's scripts are its image's and its own, each in its place; whoever is served as the class
+/// has them, and an anonymous class has none.
+#[test]
+fn a_named_class_has_the_scripts_of_its_image_and_of_itself() {
+    let file = "images:\n  ours:\n    platform: linux\n    arch: x64\n    ami: ami-0123456789abcdef0\n    \
+                preinstall: image once\n    prerun: image each\nrunners:\n  both:\n    cpu: 2\n    \
+                image: ours\n    preinstall: once\n    prerun: each\n  plain:\n    cpu: 4\n";
+    let config = runs_on::read(file.as_bytes()).into_parts().0.expect("it can be read");
+    let scripts = |label: &str| {
+        let resolved = resolve(&parse(&[label]).spec, &config.catalogue()).expect("it is known");
+        resolved.class.class().scripts.clone()
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let both = Scripts {
+        image_preinstall: text("image once"),
+        preinstall: text("once"),
+        image_prerun: text("image each"),
+        prerun: text("each"),
+    };
+    assert_eq!(scripts("runs-on/runner=both"), both);
+    assert_eq!(scripts("runs-on/cpu=2/image=ours"), both, "it is the same class");
+    for none in ["runs-on/runner=plain", "runs-on/runner=both/cpu=8", "runs-on/cpu=16"] {
+        assert!(scripts(none).is_empty(), "{none}");
+    }
 }

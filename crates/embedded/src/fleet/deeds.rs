@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::ports::{
@@ -21,6 +22,7 @@ use super::catalogue::{MachineType, NothingFits};
 use super::home::{self, Durability, Home, home_of};
 use super::record::{Facts, LaunchRecord, Life, Record, Version};
 use super::yard::{Down, Finding, Seen, Yard, fault, lock};
+use crate::machine::UserData;
 
 /// How long a launch is remembered at least.
 const LAUNCH_REMEMBERED: Duration = Duration::from_secs(24 * 3600);
@@ -80,8 +82,20 @@ impl<C: Clock> Yard<C> {
             at,
             machines,
             shortages: choice.shortages,
-            user_data: self.user_data.clone(),
+            user_data: self.user_data_of(&request.class)?,
         })
+    }
+
+    /// What machines of this class are told.
+    fn user_data_of(&self, class: &RunnerClass) -> Result<String, Fault> {
+        if class.scripts.is_empty() {
+            return Ok(self.user_data.clone());
+        }
+        let all = UserData::from_text(&self.user_data).map_err(|error| {
+            let name = &class.name;
+            Fault::Denied(format!("class {name} has scripts that no machine can be told: {error}"))
+        })?;
+        Ok(all.of_class(&class.scripts).to_text())
     }
 
     /// `i-` and 17 hexadecimal digits, as EC2's.

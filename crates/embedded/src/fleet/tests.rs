@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bullpen_agent::runner::tree;
-use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::class::{RunnerClass, Scripts, Usage};
 use bullpen_core::ids::{IntentId, SpecHash};
 use bullpen_core::ports::{MachineState, Tags};
 use bullpen_core::request::TypePattern;
@@ -18,7 +18,7 @@ use super::home::{Durability, Home, home_of};
 use super::record::{Boot, Facts, LaunchRecord, Life, Record, Version};
 use super::yard::TOMBSTONE;
 use super::*;
-use crate::machine::mark;
+use crate::machine::{RunnerProgram, USER_DATA, UserData, mark};
 use crate::testing::{clock, secs};
 
 struct Ground {
@@ -32,13 +32,17 @@ impl Ground {
     }
 
     fn fleet(&self) -> ProcessFleet<ManualClock> {
+        self.fleet_that_tells("")
+    }
+
+    fn fleet_that_tells(&self, user_data: &str) -> ProcessFleet<ManualClock> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let settings = FleetSettings {
             directory: self.directory.path().to_owned(),
             supervisor: ["/bin/sh", "-c", "exec sleep 1000"].map(OsString::from).into(),
             agent: vec!["agent".into()],
             environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            user_data: String::new(),
+            user_data: user_data.to_owned(),
             watchdog: secs(600),
             boot_delay: secs(0),
             capacity: Capacity::default(),
@@ -111,6 +115,28 @@ fn a_launch_that_was_only_written_down_is_made_by_the_same_launch_again() {
     let meant: Vec<_> = record.machines.iter().map(|facts| &facts.id).collect();
     assert_eq!(ids(&again.machines), meant);
     assert_eq!((states(&yard).len(), ground.processes()), (2, 2));
+}
+
+#[test]
+fn a_launch_tells_its_machines_the_scripts_its_class_had_when_it_was_written_down() {
+    let ground = Ground::new();
+    let runner = RunnerProgram::Directory("/opt/runner".into());
+    let data = UserData::new("m".into(), "u".into(), runner);
+    let scripts = |text: &str| Scripts { prerun: Some(text.to_owned()), ..Scripts::default() };
+    let with = |text: &str| {
+        let class = RunnerClass { scripts: scripts(text), ..request("intent", 1).class };
+        LaunchRequest { class, ..request("intent", 1) }
+    };
+    let yard = ground.fleet_that_tells(&data.to_text()).yard;
+    let record = yard.plan_launch(&with("then")).unwrap();
+    home::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
+    // Killed there; whoever goes on has another configuration, and nothing to tell.
+    let yard = ground.fleet().yard;
+    let launched = yard.launch(&with("now")).unwrap().machines;
+    let told = fs::read_to_string(home(&yard, &launched[0].id).path().join(USER_DATA)).unwrap();
+    assert_eq!(UserData::from_text(&told).unwrap(), data.of_class(&scripts("then")));
+    let other = LaunchRequest { intent: IntentId::new("other"), ..with("now") };
+    assert!(matches!(yard.launch(&other), Err(Fault::Denied(_))), "there is nothing to add it to");
 }
 
 #[test]

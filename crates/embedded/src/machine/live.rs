@@ -191,7 +191,9 @@ fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
     let scripts = &data.scripts;
     let mut steps = vec![install_step()];
     for (name, script, often) in [
+        ("image-preinstall", &scripts.image_preinstall, Often::OncePerMachine),
         ("preinstall", &scripts.preinstall, Often::OncePerMachine),
+        ("image-prerun", &scripts.image_prerun, Often::EachBoot),
         ("prerun", &scripts.prerun, Often::EachBoot),
         ("pre-runner", &scripts.pre_runner, Often::EachBoot),
     ] {

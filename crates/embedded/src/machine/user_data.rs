@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bullpen_core::class::Scripts;
 use bullpen_core::limits::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -69,9 +70,15 @@ pub enum RunnerProgram {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUpScripts {
+    /// The image's, once per machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_preinstall: Option<String>,
     /// Once per machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preinstall: Option<String>,
+    /// The image's, at each boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_prerun: Option<String>,
     /// At each boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prerun: Option<String>,
@@ -135,6 +142,21 @@ impl UserData {
         }
     }
 
+    /// As a machine of a class is told it: what the class says goes before what all machines are told.
+    #[must_use]
+    pub fn of_class(mut self, scripts: &Scripts) -> Self {
+        let Scripts { image_preinstall, preinstall, image_prerun, prerun } = scripts.clone();
+        let all = self.scripts;
+        self.scripts = WarmUpScripts {
+            image_preinstall: image_preinstall.or(all.image_preinstall),
+            preinstall: preinstall.or(all.preinstall),
+            image_prerun: image_prerun.or(all.image_prerun),
+            prerun: prerun.or(all.prerun),
+            pre_runner: all.pre_runner,
+        };
+        self
+    }
+
     /// What is to be in the file.
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(&Stored::V1(self.clone()))
@@ -195,6 +217,23 @@ mod tests {
         let typo = text.replace("\"url\"", "\"secret\":1,\"url\"");
         UserData::from_text(&typo).unwrap_err();
         UserData::from_text(&text.replace("\"1\"", "\"2\"")).unwrap_err();
+    }
+
+    #[test]
+    fn what_a_class_says_is_told_beside_what_all_machines_are_told() {
+        let data = UserData::from_text(V1).unwrap();
+        assert_eq!(data.clone().of_class(&Scripts::default()), data);
+        let text = |text: &str| Some(text.to_owned());
+        let scripts =
+            Scripts { image_prerun: text("i"), preinstall: text("c"), ..Scripts::default() };
+        let told = data.of_class(&scripts).scripts;
+        let expected = WarmUpScripts {
+            image_prerun: text("i"),
+            preinstall: text("c"),
+            pre_runner: text("b"),
+            ..WarmUpScripts::default()
+        };
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! Machines as the process fleet makes them, with their supervisors and agents: what their class has
+//! them run, and what they do about being taken away.
+//!
+//! Not here: launches, stops and ends as such (`bullpen-embedded`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Scripts, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{InstanceId, IntentId, SpecHash, StopOp};
+use bullpen_core::mailbox::{Phase, Report, SignalKind};
+use bullpen_core::ports::{Clock as _, Fleet as _, Ids as _, MachineState, Started, StopOrder};
+use bullpen_core::request::TypePattern;
+use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
+use bullpen_embedded::system::{SystemClock, SystemIds};
+
+use crate::machine::Machine;
+use crate::stage::Forge;
+use crate::waiting::until;
+
+const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// One machine of a fleet.
+struct Host {
+    fleet: ProcessFleet<SystemClock>,
+    machine: Machine,
+    id: InstanceId,
+}
+
+fn fleet(machine: &Machine, forge: &Forge) -> ProcessFleet<SystemClock> {
+    let ids = SystemIds::new();
+    let settings = FleetSettings {
+        directory: machine.state.path().join("machines"),
+        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
+        agent: [BULLPEN, "agent"].map(OsString::from).into(),
+        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        user_data: machine.user_data(forge).to_text(),
+        watchdog: HOUR,
+        boot_delay: Duration::ZERO,
+        capacity: Capacity::default(),
+        catalogue: Catalogue::built_in(),
+        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+    };
+    ProcessFleet::open(settings, Arc::new(machine.clock)).expect("a fleet")
+}
+
+impl Host {
+    /// Launches a machine of a class with these scripts.
+    async fn launched(forge: &Forge, scripts: Scripts) -> Self {
+        let mut machine = Machine::called("");
+        let fleet = fleet(&machine, forge);
+        let request = LaunchRequest {
+            intent: IntentId::new("intent"),
+            class: RunnerClass { scripts, ..RunnerClass::defaults().remove(0) },
+            pool: None,
+            usage: Usage::Spot,
+            allowed_types: vec![TypePattern::new("*")],
+            avoid: BTreeSet::new(),
+            spec_hash: SpecHash::new("1-abc"),
+            count: 1,
+        };
+        let id = fleet.launch(&request).await.expect("there is room").machines.remove(0).id;
+        machine.id = id.to_string();
+        Self { fleet, machine, id }
+    }
+
+    async fn is(&self, wanted: MachineState) {
+        let id = std::slice::from_ref(&self.id);
+        until("state", async || {
+            let seen = self.fleet.describe(id).await.expect("the files are there");
+            (seen.first()?.state == wanted).then_some(())
+        })
+        .await;
+    }
+
+    /// The boot of the first beat of an agent that waits for orders, in another boot than this one.
+    async fn is_ready(&self, not_in: &str) -> String {
+        let ready = |report: &Report| {
+            let beat = report.beat.as_ref();
+            beat.is_some_and(|beat| beat.boot != not_in && beat.phase == Phase::Waiting)
+        };
+        let report = self.machine.report("boot", ready).await;
+        report.beat.expect("it was just there").boot
+    }
+
+    async fn stops_and_starts(&self) {
+        let until = self.machine.clock.now().after(HOUR);
+        let order = StopOrder { id: self.id.clone(), op: StopOp::new("op"), until };
+        self.fleet.stop(&[order]).await.expect("it is in time");
+        self.is(MachineState::Stopped).await;
+        let started = self.fleet.start(std::slice::from_ref(&self.id)).await;
+        assert_eq!(started, Ok(vec![(self.id.clone(), Started::Starting)]));
+    }
+}
+
+/// A script that adds a line to a file beside the machine, which no owner's end empties.
+fn adds(line: &str) -> String {
+    format!("echo {line} >>$HOME/../../said")
+}
+
+#[tokio::test]
+async fn a_class_installs_once_per_machine_and_prepares_each_boot_in_their_order() {
+    let forge = Forge::new().await;
+    let scripts = Scripts {
+        image_preinstall: Some(adds("image-once")),
+        preinstall: Some(adds("once")),
+        image_prerun: Some(adds("image-each")),
+        prerun: Some(adds("each")),
+    };
+    let host = Host::launched(&forge, scripts).await;
+    let said = || fs::read_to_string(host.machine.path("said")).expect("it has run");
+    let first = host.is_ready("").await;
+    let (once, each) = ("image-once\nonce\n", "image-each\neach\n");
+    assert_eq!(said(), format!("{once}{each}"));
+    host.stops_and_starts().await;
+    host.is_ready(&first).await;
+    assert_eq!(said(), format!("{once}{each}{each}"));
+}
+
+#[tokio::test]
+async fn a_preinstall_that_fails_is_reported_with_its_tail_and_ends_the_machine() {
+    let forge = Forge::new().await;
+    let scripts = Scripts {
+        image_preinstall: Some("echo of no use\nfalse\necho never".to_owned()),
+        preinstall: Some(adds("once")),
+        ..Scripts::default()
+    };
+    let host = Host::launched(&forge, scripts).await;
+    let failed = host.machine.signal(SignalKind::WarmUpFailed, 0).await.detail;
+    assert!(failed.starts_with("image-preinstall: ") && failed.contains("of no use"), "{failed}");
+    assert!(!failed.contains("never"), "{failed}");
+    host.is(MachineState::Gone).await;
+    assert!(!host.machine.path("said").exists(), "what comes after it has not run");
+}
