@@ -60,11 +60,21 @@ impl Identity {
         gone_is_fine(kill_process_group(pid, signal))
     }
 
-    /// Kills this process and no other: the handle is taken first, then it is looked at again.
+    /// Kills this process and no other.
     pub fn kill(self) -> io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Tells this process, and no other, that its time will be over (SIGTERM).
+    pub fn warn(self) -> io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// The handle is taken first, then it is looked at again.
+    fn signal(self, signal: Signal) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
         match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(handle) if self.is_alive() => gone_is_fine(pidfd_send_signal(handle, Signal::KILL)),
+            Ok(handle) if self.is_alive() => gone_is_fine(pidfd_send_signal(handle, signal)),
             Ok(_) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
         }

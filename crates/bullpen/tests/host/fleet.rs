@@ -13,12 +13,15 @@ use bullpen_core::class::{RunnerClass, Scripts, Usage};
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId, SpecHash, StopOp};
 use bullpen_core::mailbox::{Phase, Report, SignalKind};
-use bullpen_core::ports::{Clock as _, Fleet as _, Ids as _, MachineState, Started, StopOrder};
+use bullpen_core::ports::{
+    Clock as _, Fault, Fleet as _, Ids as _, MachineState, Started, StopOrder,
+};
 use bullpen_core::request::TypePattern;
 use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
+use bullpen_github::stand_in::protocol::Conclusion;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, token};
 use crate::stage::Forge;
 use crate::waiting::until;
 
@@ -136,4 +139,24 @@ async fn a_preinstall_that_fails_is_reported_with_its_tail_and_ends_the_machine(
     assert!(!failed.contains("never"), "{failed}");
     host.is(MachineState::Gone).await;
     assert!(!host.machine.path("said").exists(), "what comes after it has not run");
+}
+
+#[tokio::test]
+async fn a_machine_that_will_be_taken_away_says_so_and_finishes_its_job() {
+    let forge = Forge::new().await;
+    let host = Host::launched(&forge, Scripts::default()).await;
+    let machine = &host.machine;
+    machine.assign(1, token(&forge).await).await;
+    machine.signal(SignalKind::Registered, 1).await;
+    let job = forge.job("warm", "patient", "until [ -e go ]; do sleep 0.1; done");
+    machine.signal(SignalKind::JobStarted, 1).await;
+    host.fleet.reclaim(&host.id).await.expect("its agent runs");
+    assert_eq!(machine.signal(SignalKind::Interrupted, 1).await.detail, "SIGTERM");
+    host.is(MachineState::Running).await;
+    fs::write(machine.work("go"), "").expect("it can be written");
+    assert_eq!(forge.over(job).await, Some(Conclusion::Success));
+    host.is(MachineState::Running).await;
+    host.fleet.terminate(std::slice::from_ref(&host.id)).await.expect("it can be ended");
+    host.is(MachineState::Gone).await;
+    assert_eq!(host.fleet.reclaim(&host.id).await, Err(Fault::NotFound));
 }

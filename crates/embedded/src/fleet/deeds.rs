@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bullpen_agent::runner::tree;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, IntentId};
@@ -21,6 +22,7 @@ use bullpen_core::time::Timestamp;
 use super::catalogue::{MachineType, NothingFits};
 use super::home::{self, Durability, Home, home_of};
 use super::record::{Facts, LaunchRecord, Life, Record, Version};
+use super::supervisor::agent_mark;
 use super::yard::{Down, Finding, Seen, Yard, fault, lock};
 use crate::machine::UserData;
 
@@ -285,6 +287,17 @@ impl<C: Clock> Yard<C> {
             }
             Ok(())
         })
+    }
+
+    /// Warns the agent of a machine, as a cloud does before it takes one away. The supervisor hears
+    /// nothing of it, so the machine lives on.
+    pub(super) fn reclaim(&self, id: &InstanceId) -> Result<(), Fault> {
+        let found = self.settled(Some(std::slice::from_ref(id)))?;
+        let one = found.first().filter(|one| one.state == MachineState::Running);
+        let home = &one.ok_or(Fault::NotFound)?.home;
+        let failed = |error| fault(home.path(), &error);
+        let agent = tree::leader(&agent_mark(home)).map_err(failed)?.ok_or(Fault::NotFound)?;
+        agent.warn().map_err(failed)
     }
 
     /// These machines, or all.

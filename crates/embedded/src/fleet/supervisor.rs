@@ -201,7 +201,7 @@ impl<C: Clock> Supervisor<C> {
             .args(["--boot", &self.boot.id])
             .env_clear()
             .envs(&self.plan.environment)
-            .env(MARK, format!("{}/agent", self.home.mark()))
+            .env(MARK, agent_mark(&self.home))
             .stdin(Stdio::null())
             .stdout::<Stdio>(log)
             .stderr::<Stdio>(errors)
@@ -226,6 +226,11 @@ impl<C: Clock> Supervisor<C> {
         self.seat = Seat::Empty { until: self.clock.monotonic() + self.backoff };
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
     }
+}
+
+/// What tells a machine's agent from its other processes.
+pub(super) fn agent_mark(home: &Home) -> String {
+    format!("{}/agent", home.mark())
 }
 
 async fn exit_of(agent: Option<&mut Child>) -> io::Result<ExitStatus> {
