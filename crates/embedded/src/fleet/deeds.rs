@@ -1,6 +1,6 @@
-//! What callers ask for: launching, starting, stopping, ending, tagging.
+//! What callers ask for: launching, starting, stopping, ending.
 //!
-//! Not here: taking turns and cleaning up (`yard`).
+//! Not here: taking turns and cleaning up (`yard`), or what leaves a machine as it is (`words`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,12 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bullpen_agent::runner::tree;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::ports::{
-    Clock, Fault, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
+    Clock, Fault, Launched, Machine, MachineState, Started, StopOrder, Tags,
 };
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
@@ -22,7 +21,6 @@ use bullpen_core::time::Timestamp;
 use super::catalogue::{MachineType, NothingFits};
 use super::home::{self, Durability, Home, home_of};
 use super::record::{Facts, LaunchRecord, Life, Record, Version};
-use super::supervisor::agent_mark;
 use super::yard::{Down, Finding, Seen, Yard, fault, lock};
 use crate::machine::UserData;
 
@@ -271,33 +269,6 @@ impl<C: Clock> Yard<C> {
             let left = seen.into_iter().filter(is_left).map(|one| (one, Down::End));
             self.bring_down(left.collect()).map(|_| ())
         })
-    }
-
-    /// Tags what is there and not gone.
-    pub(super) fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
-        self.alone(|| {
-            for mut one in self.settle(Some(ids))? {
-                if matches!(one.record.life, Life::Gone { .. }) {
-                    continue;
-                }
-                one.record.tags.put(tag);
-                one.home
-                    .write_record(&one.record)
-                    .map_err(|error| fault(one.home.path(), &error))?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Warns the agent of a machine, as a cloud does before it takes one away. The supervisor hears
-    /// nothing of it, so the machine lives on.
-    pub(super) fn reclaim(&self, id: &InstanceId) -> Result<(), Fault> {
-        let found = self.settled(Some(std::slice::from_ref(id)))?;
-        let one = found.first().filter(|one| one.state == MachineState::Running);
-        let home = &one.ok_or(Fault::NotFound)?.home;
-        let failed = |error| fault(home.path(), &error);
-        let agent = tree::leader(&agent_mark(home)).map_err(failed)?.ok_or(Fault::NotFound)?;
-        agent.warn().map_err(failed)
     }
 
     /// These machines, or all.

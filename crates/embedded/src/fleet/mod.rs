@@ -30,6 +30,7 @@ mod life;
 mod record;
 mod settings;
 mod supervisor;
+mod words;
 mod yard;
 
 #[cfg(test)]
