@@ -22,6 +22,7 @@ pub mod reconcile;
 pub mod refresh;
 pub mod release;
 pub mod stack;
+pub mod starts;
 pub mod tell;
 pub mod transition;
 

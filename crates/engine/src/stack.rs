@@ -18,6 +18,7 @@ use bullpen_core::rates::{Budget, COMMAND_SHARE};
 use bullpen_core::time::Timestamp;
 
 use crate::pace::Paced;
+use crate::starts::Starts;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub struct Stack<P> {
     shortages: Mutex<Shortages>,
     budget: Mutex<Budget>,
     sharing: Mutex<BTreeSet<PoolName>>,
+    starts: Starts,
 }
 
 impl<P: Ports> Stack<P> {
@@ -50,9 +52,18 @@ impl<P: Ports> Stack<P> {
     ) -> Self {
         let share = ports.fleet().rates().share(COMMAND_SHARE);
         let budget = Mutex::new(Budget::new(&share, ports.clock().monotonic()));
-        let shortages = Mutex::new(Shortages::default());
-        let (name, removal_token, sharing) = (name.to_owned(), None, Mutex::default());
-        Self { ports, name, limits, ceilings, spec_hash, removal_token, shortages, budget, sharing }
+        Self {
+            ports,
+            name: name.to_owned(),
+            limits,
+            ceilings,
+            spec_hash,
+            removal_token: None,
+            shortages: Mutex::default(),
+            budget,
+            sharing: Mutex::default(),
+            starts: Starts::default(),
+        }
     }
 
     /// The time of day.
@@ -73,6 +84,11 @@ impl<P: Ports> Stack<P> {
     /// The machines, asked no more often than this process's share allows.
     pub fn fleet(&self) -> Paced<'_, P> {
         Paced::new(self, &self.budget)
+    }
+
+    /// Where machines are started.
+    pub const fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// How long an owner may keep a machine without a job extending it.

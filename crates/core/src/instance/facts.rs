@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Architecture, Usage};
-use crate::creation::Intent;
+use crate::creation::{Intent, Offering};
 use crate::ids::{ClassName, InstanceType, IntentId, MailboxKey, PoolName, SpecHash, Zone};
 use crate::ports::Machine;
 use crate::time::Timestamp;
@@ -40,6 +40,15 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// What the cloud must have of to start it.
+    pub fn offering(&self) -> Offering {
+        Offering {
+            usage: self.usage,
+            instance_type: self.instance_type.clone(),
+            zone: self.zone.clone(),
+        }
+    }
+
     /// The facts of a machine that was launched under an intent: the cloud's word for what it is,
     /// the intent's for what it is for.
     pub fn of(machine: &Machine, intent: &Intent) -> Self {

@@ -210,7 +210,7 @@ pub(crate) async fn prepare<P: Ports>(
         let outcome = match step {
             Step::Claim => Outcome::Done,
             Step::Assign => assign(stack, terms, &held.record, register_by).await,
-            Step::Start => start(stack, &held.record.id).await,
+            Step::Start => start(stack, &held.record).await,
             Step::Check => {
                 held.assigned = terms.elapsed(stack);
                 terms.lookout.watch(stack, &held.record, watched(held.how)).await
@@ -291,13 +291,16 @@ pub async fn assign<P: Ports>(
     }
 }
 
-async fn start<P: Ports>(stack: &Stack<P>, id: &InstanceId) -> Outcome {
-    match stack.fleet().start(std::slice::from_ref(id)).await {
-        Ok(answers) => match answers.into_iter().next() {
-            Some((_, Started::Starting)) => Outcome::Done,
-            Some((_, Started::NoCapacity)) => Outcome::StartRefused,
-            Some((_, Started::Failed(_))) | None => Outcome::StartFailed,
-        },
+async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
+    match stack.starts().start(stack, &record.id).await {
+        Ok(Started::Starting) => Outcome::Done,
+        Ok(Started::NoCapacity) => {
+            let offering = record.facts.offering();
+            tracing::info!(%offering, "shortage");
+            stack.shortages().remember(offering, &stack.limits, stack.now());
+            Outcome::StartRefused
+        }
+        Ok(Started::Failed(_)) => Outcome::StartFailed,
         // It may have landed. The checks will tell; a machine that never beats fails them.
         Err(Fault::Unavailable(_)) => Outcome::Done,
         Err(_) => Outcome::StartRefused,
