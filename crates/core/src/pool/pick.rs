@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::time::Timestamp;
 
 /// A job that wants a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seeker {
     /// Which job.
     pub job: JobId,

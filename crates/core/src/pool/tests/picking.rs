@@ -2,6 +2,8 @@
 //!
 //! Not here: claiming.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -71,6 +73,68 @@ fn what_is_not_idle_or_soon_over_is_not_picked() {
     // Old machines serve while they stand by.
     let old = old(hot("i")).record;
     assert_eq!(picked(&[Record { trust: None, ..old }], &["x"]), ["0 i Hot"]);
+}
+
+/// What each of these looks in turn came to, by machine. Every look sees all of the pool.
+fn looks(line: &mut Line, records: &[Record], seekers: &[&Seeker]) -> Vec<String> {
+    let look = |seeker: &&Seeker| loop {
+        match line.take(seeker) {
+            Some(Found::Machine(sighting)) => break sighting.id.to_string(),
+            Some(Found::Nothing) => break "nothing".to_owned(),
+            None => line.look(seeker, records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW)),
+        }
+    };
+    seekers.iter().map(look).collect()
+}
+
+#[test]
+fn whoever_looks_first_looks_for_all_in_their_order() {
+    let records = [
+        idle("a", Tier::Stopped, 0, None),
+        idle("b", Tier::Hot, 0, None),
+        idle("c", Tier::Hot, 1, None),
+    ];
+    let jobs = seekers(&["x", "x", "x", "x"]);
+    let mut line = Line::default();
+    jobs.iter().for_each(|job| line.join(job.clone()));
+    line.look(&jobs[2], records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
+    // Nothing is seen from here on, and it need not be.
+    assert_eq!(
+        looks(&mut line, &[], &[&jobs[3], &jobs[2], &jobs[1], &jobs[0]]),
+        ["nothing", "a", "c", "b"]
+    );
+}
+
+#[test]
+fn whoever_lost_a_machine_is_sent_where_nobody_was_sent() {
+    let records = ["a", "b", "c"].map(|id| idle(id, Tier::Hot, 0, None));
+    let jobs = seekers(&["x", "x"]);
+    let mut line = Line::default();
+    jobs.iter().for_each(|job| line.join(job.clone()));
+    let order = [&jobs[0], &jobs[0], &jobs[1], &jobs[1], &jobs[0]];
+    assert_eq!(looks(&mut line, &records, &order), ["a", "c", "b", "nothing", "nothing"]);
+}
+
+/// What was found is found for whoever it is, not for whoever the job belongs to by now.
+#[test]
+fn a_job_of_another_trust_group_looks_for_itself() {
+    let records = [idle("a", Tier::Hot, 0, Some("x")), idle("b", Tier::Hot, 1, None)];
+    let [was, is] = ["x", "y"].map(|trust| seekers(&[trust]).remove(0));
+    let mut line = Line::default();
+    line.join(was.clone());
+    line.look(&was, records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
+    assert_eq!(looks(&mut line, &records, &[&is]), ["b"]);
+}
+
+#[test]
+fn what_the_cloud_was_short_of_is_not_started() {
+    let records = [idle("a", Tier::Hot, 0, None), idle("b", Tier::Stopped, 0, None)];
+    let short = BTreeSet::from([records[0].facts.offering()]);
+    let jobs = seekers(&["x", "x"]);
+    let mut line = Line::default();
+    jobs.iter().for_each(|job| line.join(job.clone()));
+    line.look(&jobs[0], records.to_vec(), &short, &LIMITS, at(NOW));
+    assert_eq!(looks(&mut line, &[], &[&jobs[0], &jobs[1]]), ["a", "nothing"]);
 }
 
 proptest! {

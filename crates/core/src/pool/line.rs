@@ -1,0 +1,92 @@
+//! Jobs that look for a machine of one pool together: whoever looks first looks for all of them, and
+//! nobody is sent where another one was sent before.
+//!
+//! A stopped machine of a kind that the cloud was just short of is passed over: it would be refused
+//! as well.
+//!
+//! Not here: the order of machines and jobs ([`pick`]), or listing the pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pick::{Picked, Seeker, pick};
+use crate::creation::Offering;
+use crate::ids::{Generation, InstanceId};
+use crate::instance::{Record, State, Tier};
+use crate::limits::Limits;
+use crate::time::Timestamp;
+
+/// An idle machine as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Which machine.
+    pub id: InstanceId,
+    /// At which generation: whoever claims it claims it as it was seen.
+    pub generation: Generation,
+    /// What it is; one that is stopped has to be started.
+    pub tier: Tier,
+}
+
+/// What a look brought for one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This machine.
+    Machine(Sighting),
+    /// There is none for it.
+    Nothing,
+}
+
+/// Jobs of one pool, and what was found for them.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// Whoever is looked for when somebody looks first, in their order.
+    waiting: Vec<Seeker>,
+    found: BTreeMap<Seeker, Found>,
+    /// Where somebody was sent: it was lost, or is about to be claimed.
+    given: BTreeSet<InstanceId>,
+}
+
+impl Line {
+    /// Adds a job, behind the others.
+    pub fn join(&mut self, seeker: Seeker) {
+        self.waiting.push(seeker);
+    }
+
+    /// What was found for this job, once. Without an answer somebody has to look: nobody has yet, or
+    /// what was found was lost.
+    pub fn take(&mut self, seeker: &Seeker) -> Option<Found> {
+        self.found.remove(seeker)
+    }
+
+    /// Looks at the pool for this job, and for everybody who has not been looked for.
+    pub fn look(
+        &mut self,
+        seeker: &Seeker,
+        mut records: Vec<Record>,
+        short: &BTreeSet<Offering>,
+        limits: &Limits,
+        now: Timestamp,
+    ) {
+        let mut seekers = std::mem::take(&mut self.waiting);
+        if !seekers.contains(seeker) {
+            seekers.push(seeker.clone());
+        }
+        records.retain(|record| self.may_be_had(record, short));
+        for Picked { job, record, tier } in pick(&records, &seekers, limits, now) {
+            self.given.insert(record.id.clone());
+            let (id, generation) = (record.id.clone(), record.generation);
+            let sighting = Sighting { id, generation, tier };
+            if let Some(seeker) = seekers.iter().find(|seeker| seeker.job == job) {
+                self.found.insert(seeker.clone(), Found::Machine(sighting));
+            }
+        }
+        for seeker in seekers {
+            self.found.entry(seeker).or_insert(Found::Nothing);
+        }
+    }
+
+    fn may_be_had(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {
+        let is_stopped = matches!(record.state, State::Idle { tier: Tier::Stopped, .. });
+        !self.given.contains(&record.id)
+            && !(is_stopped && short.contains(&record.facts.offering()))
+    }
+}
