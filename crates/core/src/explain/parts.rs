@@ -107,6 +107,7 @@ impl PartCode {
                 Setback::NoCapacity => "for capacity in the cloud",
                 Setback::Ceiling => "for a ceiling of this stack",
                 Setback::LaunchFailed { .. } => "because a machine could not be launched",
+                Setback::NotStarted => "because a stopped machine did not start",
                 Setback::MachineLost => "because its machine ended",
                 Setback::NeverRegistered => "because its runner never registered",
                 Setback::ListenerEnded => "because its runner stopped listening",

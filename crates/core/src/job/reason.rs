@@ -33,6 +33,8 @@ pub enum Setback {
         /// What was said.
         said: String,
     },
+    /// A stopped machine was of no use to it: it was not started, or never came up.
+    NotStarted,
     /// The machine ended before its runner had a job.
     MachineLost,
     /// The runner never registered.
@@ -64,6 +66,7 @@ impl Setback {
             Self::NoCapacity => "no-capacity",
             Self::Ceiling => "ceiling",
             Self::LaunchFailed { .. } => "launch-failed",
+            Self::NotStarted => "not-started",
             Self::MachineLost => "machine-lost",
             Self::NeverRegistered => "never-registered",
             Self::ListenerEnded => "listener-ended",
@@ -74,7 +77,8 @@ impl Setback {
     }
 
     /// Whether it counts as one of the attempts a job has. Races, ceilings and outages pass by
-    /// themselves, and only the deadline ends them.
+    /// themselves, and only the deadline ends them. What stands by saves time, and must not cost an
+    /// attempt: a job that it is of no use to can still be launched for.
     pub fn counts(&self) -> bool {
         match self {
             _ if sabotage!("setbacks-never-count") => false,
@@ -84,6 +88,7 @@ impl Setback {
             | Self::PoolEmpty
             | Self::RunnerTaken
             | Self::WorkerLost
+            | Self::NotStarted
             | Self::Ceiling
             | Self::RateLimited
             | Self::Outage { .. } => false,
@@ -109,6 +114,7 @@ impl fmt::Display for Setback {
             Self::NoCapacity => f.write_str("no machine of its class could be had"),
             Self::Ceiling => f.write_str("as many machines run as are allowed"),
             Self::LaunchFailed { said } => write!(f, "a machine could not be launched: {said}"),
+            Self::NotStarted => f.write_str("a stopped machine could not be started for it"),
             Self::MachineLost => f.write_str("its machine ended before the job began"),
             Self::NeverRegistered => f.write_str("its runner never registered at GitHub"),
             Self::ListenerEnded => f.write_str("its runner stopped listening before the job began"),

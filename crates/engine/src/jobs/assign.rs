@@ -6,6 +6,9 @@
 //! machine is in sight, before it is claimed, and after a new one is warm, so that an outage of
 //! GitHub's costs no machine; it is named after job and attempt, so a lost race uses it again.
 //!
+//! A stopped machine that is not started, or never comes up, costs the job nothing but time: its row
+//! is freed and taken on again at once, for the next one of its pool, or for a launch.
+//!
 //! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died after
 //! it had a machine ([`super::tend`]).
 
@@ -24,7 +27,7 @@ use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, Run
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
-use super::candidates::{self, NotTaken, Taken};
+use super::candidates::{self, Lines, NotTaken, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
@@ -47,11 +50,25 @@ pub enum Reach {
     Launch,
 }
 
+/// How many stopped machines may be of no use to a job before it looks at its pool no more: whatever
+/// is wrong then, is wrong with more than a machine.
+const STARTS_MAX: u32 = 3;
+
 /// Takes one waiting row to a runner that listens, as far as that goes now.
 pub async fn assign<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
     reach: Reach,
+) -> Result<Attended, Fault> {
+    assign_with(service, id, reach, &Lines::default()).await
+}
+
+/// The same for one of several jobs that look for a machine together.
+pub(super) async fn assign_with<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+    reach: Reach,
+    lines: &Lines,
 ) -> Result<Attended, Fault> {
     let stack = service.stack;
     let Some(seen) = rows::load(stack, id, service.patience()).await? else {
@@ -83,21 +100,22 @@ pub async fn assign<P: Ports, J: JobForge>(
         return Ok(Attended::Done);
     }
     let worker = stack.ports.ids().claim();
-    let event = Event::Begun {
-        worker: worker.clone(),
-        at: now,
-        lease: now.after(stack.limits.row_lease),
-        skew: stack.limits.clock_skew,
-    };
+    let event = begun(service, worker.clone());
     match rows::apply(stack, id, &event, service.patience()).await? {
         // Boxed: it is a large one, and its callers need not be.
-        Changed::To(seen) => Box::pin(serve(service, seen.job, worker, wanted, reach)).await,
+        Changed::To(seen) => Box::pin(serve(service, seen.job, worker, wanted, reach, lines)).await,
         Changed::Not(NotMoved::Refused(job, Refusal::TooEarly { until })) => match job.life {
             Life::Waiting { .. } => Ok(Attended::Again { at: until }),
             _ => Ok(Attended::Taken),
         },
         Changed::Not(NotMoved::Refused(..) | NotMoved::Absent) => Ok(Attended::Taken),
     }
+}
+
+/// A worker takes a row on now.
+fn begun<P: Ports, J>(service: &Service<'_, P, J>, worker: ClaimId) -> Event {
+    let (at, limits) = (service.stack.now(), &service.stack.limits);
+    Event::Begun { worker, at, lease: at.after(limits.row_lease), skew: limits.clock_skew }
 }
 
 /// When nothing but time can help.
@@ -119,22 +137,30 @@ async fn serve<P: Ports, J: JobForge>(
     worker: ClaimId,
     wanted: Wanted,
     reach: Reach,
+    lines: &Lines,
 ) -> Result<Attended, Fault> {
-    let stack = service.stack;
-    let (lookout, postman) = (Lookout::default(), Postman::default());
-    let owner = owner_of(&job.id);
-    let notes = Mutex::default();
-    let attempt = Attempt { service, job, owner, worker, wanted, reach, lookout, postman, notes };
-    let outcome = tokio::select! {
-        biased;
-        outcome = attempt.run() => outcome,
-        () = service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
-        () = attempt.keep() => Ok(Outcome::Lost),
-        never = attempt.lookout.look(stack) => match never {},
-        never = attempt.postman.deliver(stack) => match never {},
+    let mut attempt = Attempt {
+        service,
+        owner: owner_of(&job.id),
+        job,
+        worker,
+        wanted,
+        reach,
+        lines,
+        unstarted: 0,
+        lookout: Lookout::default(),
+        postman: Postman::default(),
+        notes: Mutex::default(),
     };
-    let outcome = outcome.unwrap_or_else(|fault| Outcome::Nothing(outage(&fault)));
-    attempt.conclude(outcome).await
+    loop {
+        match attempt.outcome().await {
+            Outcome::Unused(held, Setback::NotStarted) => match attempt.begin_again(held).await? {
+                Some(job) => attempt = Attempt { job, unstarted: attempt.unstarted + 1, ..attempt },
+                None => return Ok(Attended::Done),
+            },
+            outcome => return attempt.conclude(outcome).await,
+        }
+    }
 }
 
 /// One worker's attempt at one job.
@@ -145,6 +171,9 @@ struct Attempt<'s, 'a, P, J> {
     worker: ClaimId,
     wanted: Wanted,
     reach: Reach,
+    lines: &'s Lines,
+    /// How many stopped machines were of no use to it.
+    unstarted: u32,
     lookout: Lookout,
     postman: Postman,
     /// What it did since it last wrote the row.
@@ -167,13 +196,28 @@ enum Outcome {
 }
 
 impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
+    /// What it comes to, while its row is kept and its machine is watched.
+    async fn outcome(&self) -> Outcome {
+        let stack = self.service.stack;
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.run() => outcome,
+            () = self.service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
+            () = self.keep() => Ok(Outcome::Lost),
+            never = self.lookout.look(stack) => match never {},
+            never = self.postman.deliver(stack) => match never {},
+        };
+        outcome.unwrap_or_else(|fault| Outcome::Nothing(outage(&fault)))
+    }
+
     async fn run(&self) -> Result<Outcome, Fault> {
         if let Some(outcome) = self.go_on().await? {
             return Ok(outcome);
         }
-        if self.wanted.pool.is_some() || self.wanted.reuse {
-            let terms = async || self.terms().await;
-            match candidates::take(self.service.stack, &self.wanted, terms).await {
+        let looks = self.unstarted < STARTS_MAX;
+        if looks && (self.wanted.pool.is_some() || self.wanted.reuse) {
+            let (looker, terms) = ((&self.job.id, self.lines), async || self.terms().await);
+            match candidates::take(self.service.stack, looker, &self.wanted, terms).await {
                 Ok((terms, taken)) => {
                     let instance = taken.held.record.id.clone();
                     self.note(Step::Claimed { instance, tier: taken.tier });
@@ -352,6 +396,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                     Outcome::Listens
                 }
             }
+            worker::Attempt::TryAnother if tier == Tier::Stopped => {
+                Outcome::Unused(named, Setback::NotStarted)
+            }
             worker::Attempt::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
             worker::Attempt::Closed(fault) => Outcome::Unused(named, outage(&fault)),
         })
@@ -397,6 +444,28 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 Ok(Changed::Not(_)) => return,
             }
         }
+    }
+
+    /// Frees the row of a stopped machine that was of no use, and takes it on again; none if it wants
+    /// nothing any more, or somebody else was faster. Whoever stops in between leaves a row that
+    /// waits, and that the sweep finds.
+    async fn begin_again(&self, held: Held) -> Result<Option<Job>, Fault> {
+        let (stack, at, setback) =
+            (self.service.stack, self.service.stack.now(), Setback::NotStarted);
+        self.service.note_set_back(&self.job.id, &setback);
+        let freed = Event::Freed { held, setback, at, not_before: at };
+        let again = begun(self.service, self.worker.clone());
+        let mut job = None;
+        for event in [freed, again] {
+            match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
+                Changed::To(seen) => job = Some(seen.job),
+                Changed::Not(_) => {
+                    ends::give_back_unwanted(self.service, &self.job.id).await?;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(job)
     }
 
     async fn conclude(&self, outcome: Outcome) -> Result<Attended, Fault> {

@@ -1,14 +1,21 @@
-//! Idle machines for one job: of its pool, and of its class's resource pool.
+//! Idle machines for jobs: of their pools, and of their classes' resource pools.
 //!
-//! Not here: judging (`core::pickup`), or launching ([`super::launch`]).
+//! Jobs that were received together look at their pool together, and are sent to different machines.
+//! Each claims its own; one that lost it looks again.
+//!
+//! Not here: whom a job gets (`core::pool`), judging (`core::pickup`), or launching
+//! ([`super::launch`]).
 
 use std::collections::BTreeMap;
 
-use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::ids::{JobId, PoolName};
+use bullpen_core::instance::Tier;
 use bullpen_core::job::{How, Setback};
+use bullpen_core::pool::{Found, Line, Seeker, Sighting};
 use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
+use tokio::sync::Mutex;
 
 use super::settings::Wanted;
 use crate::Stack;
@@ -49,14 +56,58 @@ impl From<Fault> for NotTaken {
     }
 }
 
+/// Jobs that look for machines together, by their pools. Whoever looks has it for so long: who comes
+/// meanwhile needs no look of its own.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Mutex<BTreeMap<PoolName, Line>>);
+
+impl Lines {
+    /// These jobs, in their order.
+    pub(super) fn of(jobs: impl IntoIterator<Item = (PoolName, Seeker)>) -> Self {
+        let mut lines: BTreeMap<PoolName, Line> = BTreeMap::new();
+        for (pool, seeker) in jobs {
+            lines.entry(pool).or_default().join(seeker);
+        }
+        Self(Mutex::new(lines))
+    }
+
+    /// The machine that this job is sent to, if there is one for it. Whoever asks again has lost it,
+    /// or had no use for it.
+    async fn next<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        pool: &PoolName,
+        seeker: &Seeker,
+        until: Timestamp,
+    ) -> Result<Option<Sighting>, Fault> {
+        let mut lines = self.0.lock().await;
+        let line = lines.entry(pool.clone()).or_default();
+        let mut found = line.take(seeker);
+        if found.is_none() {
+            let records =
+                patiently(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
+            let now = stack.now();
+            let short = stack.shortages().at(now);
+            line.look(seeker, records, &short, &stack.limits, now);
+            found = line.take(seeker);
+        }
+        Ok(match found {
+            Some(Found::Machine(sighting)) => Some(sighting),
+            Some(Found::Nothing) | None => None,
+        })
+    }
+}
+
 /// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
 /// `terms` are asked for whenever a machine is in sight: where nothing is idle they cost nothing.
 pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
+    (job, lines): (&JobId, &Lines),
     wanted: &Wanted,
     terms: impl AsyncFn() -> Result<Terms<'t>, Setback>,
 ) -> Result<(Terms<'t>, Taken), NotTaken> {
-    if let Some(taken) = of_pool(stack, wanted, &terms).await? {
+    let seeker = seeker(job, wanted);
+    if let Some(taken) = of_pool(stack, (&seeker, lines), wanted, &terms).await? {
         return Ok(taken);
     }
     if !wanted.reuse {
@@ -65,47 +116,31 @@ pub(super) async fn take<'t, P: Ports>(
     of_class(stack, &wanted.request, &terms).await
 }
 
+/// What its pool has to know of a job.
+pub(super) fn seeker(job: &JobId, wanted: &Wanted) -> Seeker {
+    Seeker { job: job.clone(), trust: wanted.request.trust.clone() }
+}
+
 async fn of_pool<'t, P: Ports>(
     stack: &Stack<P>,
+    (seeker, lines): (&Seeker, &Lines),
     wanted: &Wanted,
     terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
 ) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
     let Some(pool) = &wanted.pool else { return Ok(None) };
     let until = wanted.request.deadline;
-    let records = patiently(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
-    for (tier, _, record) in in_order(&records, &wanted.request, stack.now()) {
+    while let Some(Sighting { id, generation, tier }) =
+        lines.next(stack, pool, seeker, until).await?
+    {
         let terms = terms().await.map_err(NotTaken::SetBack)?;
         let claim = stack.ports.ids().claim();
-        let seen = (&record.id, record.generation);
+        let seen = (&id, generation);
         if let Some(record) = worker::claim_seen(stack, &terms, seen, &claim).await? {
             let held = Held::new(record, Some(claim), worker::How::Reused);
             return Ok(Some((terms, Taken::warm(held, tier, How::Picked))));
         }
     }
     Ok(None)
-}
-
-/// Released before hot before stopped, and of those whoever has been ready longest.
-fn in_order<'r>(
-    records: &'r [Record],
-    request: &Request,
-    now: Timestamp,
-) -> Vec<(Tier, Timestamp, &'r Record)> {
-    let fit = |record: &Record| {
-        !record.tainted
-            && request.trusts(record.trust.as_ref())
-            && request.fits(Some(&record.facts.spec_hash))
-    };
-    let idle =
-        records.iter().filter(|record| fit(record)).filter_map(|record| match record.state {
-            State::Idle { tier, since, deadline, .. } if now < deadline => {
-                Some((tier, since, record))
-            }
-            _ => None,
-        });
-    let mut idle: Vec<_> = idle.collect();
-    idle.sort_by(|one, other| (one.0, one.1, &one.2.id).cmp(&(other.0, other.1, &other.2.id)));
-    idle
 }
 
 async fn of_class<'t, P: Ports>(

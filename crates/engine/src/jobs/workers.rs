@@ -1,26 +1,30 @@
 //! Workers: woken by messages, they serve whoever's turn it is in the lanes that the messages name.
 //!
 //! A message says where to look, not whom to serve. Messages are received ten at a time; those of one
-//! lane share one look at who waits in it, and each serves one row. A message is deleted once its row
+//! lane share one look at who waits in it, and one at what stands by for them; each serves one row. A message is deleted once its row
 //! is served: whatever is left to do has a message of its own, or is found by the sweep.
 //!
 //! Not here: whose turn it is (`core::job::fair`), or serving one row ([`super::assign`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::ids::{JobId, QueueName, Repository};
-use bullpen_core::job::{Life, Unreadable, Wake};
+use bullpen_core::ids::{PoolName, QueueName, Repository};
+use bullpen_core::job::{Job, Life, Unreadable, Wake};
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
+use bullpen_core::pool::Seeker;
 use bullpen_core::ports::{Clock, Delivery, Fault, JobForge, Ledger, Ports, Queues, WaitingAt};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::assign::{Reach, assign};
+use super::assign::{Reach, assign_with};
+use super::candidates::{self, Lines};
 use super::queues::{bury, launch_queue, pool_queue};
 use super::rows::Seen;
+use super::settings::Wanting;
 use super::{Attended, Service, attend};
 use crate::patience::patiently;
 
@@ -175,15 +179,29 @@ async fn deal<'t, P: Ports, J: JobForge>(
             return;
         }
     };
-    for message in messages {
-        let (turn, lane) = (Turn::begin(service, &waiting), lane.to_owned());
+    let turns: Vec<_> = messages.iter().map(|_| Turn::begin(service, &waiting)).collect();
+    let jobs = turns.iter().flatten().map(|turn| &turn.job);
+    let lines = Arc::new(Lines::of(jobs.filter_map(|job| seeks(service, job))));
+    for (message, turn) in messages.into_iter().zip(turns) {
+        let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
         tasks.push(Box::pin(async move {
             let attended = match turn {
-                Ok(turn) => serve(service, reach, &lane, turn).await,
+                Ok(turn) => serve(service, reach, &lane, turn, lines).await,
                 Err(attended) => Ok(attended),
             };
             message.settle(service, attended).await;
         }));
+    }
+}
+
+/// The pool that a job would have a machine of, and what that has to know of it.
+fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolName, Seeker)> {
+    let stack = service.stack;
+    match service.settings().want(job, &stack.spec_hash, stack.now()) {
+        Wanting::Machine(wanted) => {
+            Some((wanted.pool.clone()?, candidates::seeker(&job.id, &wanted)))
+        }
+        Wanting::Nothing(_) | Wanting::Unknown => None,
     }
 }
 
@@ -226,10 +244,11 @@ async fn serve<P: Ports, J: JobForge>(
     reach: Reach,
     lane: &str,
     mut turn: Turn<'_, '_, P, J>,
+    mut lines: Arc<Lines>,
 ) -> Result<Attended, Fault> {
     let mut without_room = BTreeSet::new();
     for _ in 0..RACES_MAX {
-        match assign(service, &turn.job, reach).await? {
+        match assign_with(service, &turn.job.id, reach, &lines).await? {
             Attended::Taken => {}
             Attended::NoRoom => {
                 without_room.insert(turn.repository.clone());
@@ -248,6 +267,8 @@ async fn serve<P: Ports, J: JobForge>(
             Ok(turn) => turn,
             Err(attended) => return Ok(attended),
         };
+        // The others of its message have looked for others.
+        lines = Arc::default();
     }
     Ok(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) })
 }
@@ -256,36 +277,37 @@ async fn serve<P: Ports, J: JobForge>(
 struct Turn<'s, 'a, P: Ports, J> {
     service: &'s Service<'a, P, J>,
     repository: Repository,
-    job: JobId,
+    job: Job,
 }
 
 impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
     /// The next turn among those that wait; without one, when to look again.
     fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Attended> {
         let mut under_way = service.under_way();
-        let next = |jobs: &Vec<JobId>| jobs.iter().find(|job| !under_way.contains(*job)).cloned();
-        let free: BTreeMap<Repository, JobId> = waiting
+        let free: BTreeMap<&Repository, &Job> = waiting
             .ready
             .iter()
-            .filter_map(|(repository, jobs)| Some((repository.clone(), next(jobs)?)))
+            .filter_map(|(repository, jobs)| {
+                Some((repository, jobs.iter().find(|job| !under_way.contains(&job.id))?))
+            })
             .collect();
         if free.is_empty() {
             // Others of this process work on all of them, or their time has not come.
             return Err(waiting.soonest.map_or(Attended::Done, |at| Attended::Again { at }));
         }
-        let repositories: BTreeSet<Repository> = free.keys().cloned().collect();
+        let repositories: BTreeSet<Repository> = free.keys().copied().cloned().collect();
         let turn = service.turns().begin(&repositories, &service.settings().shares);
         let Some((repository, job)) = turn.and_then(|whose| free.get_key_value(&whose)) else {
             return Err(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) });
         };
-        under_way.insert(job.clone());
-        Ok(Self { service, repository: repository.clone(), job: job.clone() })
+        under_way.insert(job.id.clone());
+        Ok(Self { service, repository: (*repository).clone(), job: (*job).clone() })
     }
 }
 
 impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
     fn drop(&mut self) {
-        self.service.under_way().remove(&self.job);
+        self.service.under_way().remove(&self.job.id);
         self.service.turns().end(&self.repository);
     }
 }
@@ -294,7 +316,7 @@ impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
 #[derive(Default)]
 struct Waiting {
     /// The first of each repository whose time has come, as many as one process takes on.
-    ready: BTreeMap<Repository, Vec<JobId>>,
+    ready: BTreeMap<Repository, Vec<Job>>,
     /// When the soonest of the others is.
     soonest: Option<Timestamp>,
 }
@@ -324,7 +346,7 @@ async fn ready_of<P: Ports, J: JobForge>(
     reach: Reach,
     at: &WaitingAt,
     soonest: &mut Option<Timestamp>,
-) -> Result<Vec<JobId>, Fault> {
+) -> Result<Vec<Job>, Fault> {
     let (stack, until) = (service.stack, service.patience());
     let mut ready = Vec::new();
     let mut cursor: Option<String> = None;
@@ -344,7 +366,7 @@ async fn ready_of<P: Ports, J: JobForge>(
                 // It was just taken up, or just put down: whoever put it down sent this message.
                 stack.now().after(LET_GO)
             } else {
-                ready.push(row.job.clone());
+                ready.push(job);
                 continue;
             };
             *soonest = Some(soonest.map_or(later, |soonest| soonest.min(later)));
