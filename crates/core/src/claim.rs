@@ -136,12 +136,12 @@ impl CheckFailure {
     }
 
     /// Whether a runner may still be registered after this. An agent whose warm-up failed ends its
-    /// machine and reads no orders.
+    /// machine and reads no orders; one whose machine was not started has read none, and what it
+    /// reads first is the withdrawal.
     pub const fn may_register(self) -> bool {
         match self {
-            Self::WarmUpFailed => false,
-            Self::NotStarted
-            | Self::NotWarm
+            Self::WarmUpFailed | Self::NotStarted => false,
+            Self::NotWarm
             | Self::NotAcknowledged
             | Self::NotRegistered
             | Self::RegistrationFailed

@@ -100,7 +100,7 @@ pub(crate) async fn see_through<P: Ports>(
     let instance = record.id.clone();
     let mut told = false;
     loop {
-        match finish_as(stack, &record, ends).await {
+        match finish_as(stack, &record, ends.map(AfterJob::End)).await {
             Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
                 if !std::mem::replace(&mut told, true) {
                     tell(Told::Waiting { instance: instance.clone() });
@@ -245,11 +245,20 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
     finish_as(stack, record, None).await
 }
 
-/// One pass of the handshake, by whoever may know why the machine ends with its job.
+/// One pass of the handshake over a stopped machine, by whoever knows that it was not started for its
+/// owner: if it is still stopped, it is what it was.
+pub(crate) async fn finish_unstarted<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+) -> Result<Progress, Fault> {
+    finish_as(stack, record, Some(AfterJob::Pool)).await
+}
+
+/// One pass of the handshake, by whoever may know what becomes of the machine after its job.
 async fn finish_as<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
-    ends: Option<EndReason>,
+    known: Option<AfterJob>,
 ) -> Result<Progress, Fault> {
     let State::Releasing { tier, since, cap, .. } = record.state else {
         return Ok(Progress::Overtaken);
@@ -260,8 +269,8 @@ async fn finish_as<P: Ports>(
     let report = report(stack, record, until).await?;
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
-        let after = match ends {
-            Some(why) if has_served(record, proof) => Some(AfterJob::End(why)),
+        let after = match known {
+            Some(after) if has_served(record, proof) => Some(after),
             None if has_served(record, proof) => after_job(stack, record, &inbox, &report).await?,
             _ => Some(AfterJob::Pool),
         };
@@ -436,6 +445,8 @@ async fn settle<P: Ports>(
 ) -> Result<Progress, Fault> {
     let ends = match after {
         AfterJob::End(why) => Some(why),
+        // How old a machine becomes while it stands by is its pool's to say.
+        AfterJob::Pool if proof.removal() == Removal::MachineStopped => None,
         AfterJob::Pool => unfit(stack, record),
     };
     if let Some(why) = ends {

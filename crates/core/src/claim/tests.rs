@@ -209,9 +209,9 @@ fn a_failure_is_told_in_one_line_with_the_machines_own_words() {
 }
 
 #[test]
-fn only_a_failed_warm_up_is_certain_to_register_nothing() {
+fn only_what_did_not_start_or_warm_up_is_certain_to_register_nothing() {
     let all = [
-        (CheckFailure::NotStarted, true),
+        (CheckFailure::NotStarted, false),
         (CheckFailure::WarmUpFailed, false),
         (CheckFailure::NotWarm, true),
         (CheckFailure::NotAcknowledged, true),

@@ -28,6 +28,7 @@ use super::pickup::PickupManager;
 use crate::Stack;
 use crate::mail::{self, Posted};
 use crate::postman::Postman;
+use crate::release;
 use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
@@ -221,7 +222,7 @@ pub(crate) async fn prepare<P: Ports>(
             Next::Ready => return Attempt::Ready(ready(stack, terms, held)),
             Next::TryAnother => return Attempt::TryAnother,
             Next::GiveBack => {
-                give_back(stack, &terms.owner, &held.record).await;
+                give_back_unstarted(stack, &terms.owner, &held.record).await;
                 return Attempt::TryAnother;
             }
             Next::CloseAttempt(why) => {
@@ -347,6 +348,11 @@ pub async fn remove<P: Ports>(
     loop {
         let deletion = stack.ports.forge().delete(&runner).await;
         match after_removal(deletion, register_by, &stack.limits, stack.now()) {
+            // A job has others to turn to. The release handshake asks on, and ends the machine.
+            AfterRemoval::AskAgain { .. } if terms.begun.is_none() && held.how == How::Started => {
+                give_back(stack, &terms.owner, record).await;
+                return Attempt::TryAnother;
+            }
             AfterRemoval::AskAgain { at } => {
                 let wait = at.since(stack.now()).max(Duration::from_millis(1));
                 stack.ports.clock().sleep(wait).await;
@@ -407,6 +413,21 @@ pub(crate) async fn condemn<P: Ports>(
 
 /// Takes a machine back in its owner's name; the release handshake goes on from there.
 pub(crate) async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
+    withdraw(stack, owner, record).await;
+}
+
+/// Takes a machine back that is stopped and was not started: it is as it was, and idle again with one
+/// pass of the handshake. Whoever makes a later pass does not know that, and ends it.
+async fn give_back_unstarted<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
+    if let Some(record) = withdraw(stack, owner, record).await
+        && let Err(fault) = release::finish_unstarted(stack, &record).await
+    {
+        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
+    }
+}
+
+/// Fences an owner out of a machine that does not run for it yet; returns it as it is then.
+async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) -> Option<Record> {
     let now = stack.now();
     let event = Event::Withdrawn {
         authority: Authority::Owner { owner: owner.clone(), generation: record.generation },
@@ -415,8 +436,13 @@ pub(crate) async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record:
         cap: now.after(stack.limits.hard_cap),
     };
     let until = now.after(stack.limits.claim_lease);
-    if let Err(fault) = latest(stack, record, &event, until).await {
-        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
+    match latest(stack, record, &event, until).await {
+        Ok(Moved::To(record)) => Some(record),
+        Ok(Moved::Overtaken | Moved::Refused(_)) => None,
+        Err(fault) => {
+            tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
+            None
+        }
     }
 }
 
