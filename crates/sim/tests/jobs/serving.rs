@@ -170,19 +170,11 @@ fn a_job_without_a_machine_of_its_own_deprives_nobody_for_long() {
     });
 }
 
-fn with_pool(town: Town) -> Town {
-    let text = "runners:\n  large:\n    cpu: 2\n    ram: 4\npools:\n  stage:\n    runner: large\n\
-                \x20   schedule:\n      - {name: always, hot: 1, stopped: 0}\n";
-    let config = bullpen_core::config::runs_on::read(text.as_bytes());
-    let config = config.value().expect("it is a good configuration").clone();
-    Town { config, ..town }
-}
-
 /// The pool's machine serves the first job; the second finds the pool empty, and one is launched.
 #[test]
 fn a_pool_serves_first_and_overflows_to_a_launch() {
     on_virtual_time(async {
-        let town = with_pool(Town::new(5).await);
+        let town = Town::new(5).await.with_pool();
         stage::idle(&town.world, Usage::OnDemand, 1).await;
         for (job, by) in [("7", How::Picked), ("8", How::Created)] {
             let label = format!("runs-on={job}/pool=stage");

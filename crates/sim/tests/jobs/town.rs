@@ -56,6 +56,15 @@ impl Town {
         Self { config: config(true), ..self }
     }
 
+    /// Machines of class `large` stand by in the pool `stage`.
+    pub(crate) fn with_pool(self) -> Self {
+        let text = "runners:\n  large:\n    cpu: 2\n    ram: 4\npools:\n  stage:\n    runner: large\n\
+                    \x20   schedule:\n      - {name: always, hot: 1, stopped: 0}\n";
+        let config = bullpen_core::config::runs_on::read(text.as_bytes());
+        let config = config.value().expect("it is a good configuration").clone();
+        Self { config, ..self }
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         Settings::new("production", "eu-west-1", Some(self.config.clone()))
     }

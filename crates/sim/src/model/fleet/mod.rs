@@ -155,6 +155,11 @@ impl FleetModel {
         self.state().entries.values().map(|entry| entry.machine.clone()).collect()
     }
 
+    /// About how many machines each call of this kind was, seen from outside the world.
+    pub fn asked(&self, call: FleetCall) -> Vec<u32> {
+        self.state().asked.get(&call).cloned().unwrap_or_default()
+    }
+
     /// Makes one call: it is seen when it is made, and counted, or refused, when it arrives.
     async fn ask<T: Send + 'static>(
         &self,
@@ -165,7 +170,11 @@ impl FleetModel {
         let machines = u32::try_from(machines).unwrap_or(u32::MAX);
         let now = self.clock.true_now();
         let asked = FleetEvent::Asked(Arc::clone(self.wire.name()), call, machines);
-        self.state().tell(now, &asked);
+        {
+            let mut state = self.state();
+            state.tell(now, &asked);
+            state.asked.entry(call).or_default().push(machines);
+        }
         let model = self.clone();
         let reply = self.wire.call("fleet", move || {
             let mut state = locked(&model.state);

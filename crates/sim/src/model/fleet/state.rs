@@ -109,6 +109,8 @@ pub struct FleetState {
     pub(super) delays: Delays,
     pub(super) rates: Rates,
     pub(super) budget: Budget,
+    /// About how many machines each call was.
+    pub(super) asked: BTreeMap<FleetCall, Vec<u32>>,
     pub(super) on_boot: Option<Boot>,
     pub(super) observer: Option<Observer>,
 }

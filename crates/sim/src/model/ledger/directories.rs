@@ -152,6 +152,7 @@ impl LedgerState {
 
     /// Every live instance that this pool launched.
     pub fn standing_by(&mut self, now: Timestamp, pool: &PoolName) -> Vec<Record> {
+        self.pool_listings += 1;
         self.directories.forget(now);
         let listed = self.directories.pools.get(pool);
         self.records_of(listed, &Entry::Pool(pool.clone()))

@@ -78,6 +78,11 @@ impl LedgerModel {
         locked(&self.state).set_observer(observer);
     }
 
+    /// How often a pool was listed, seen from outside the world.
+    pub fn pool_listings(&self) -> u64 {
+        locked(&self.state).pool_listings
+    }
+
     /// All records, tombstones included, and all intents with something outstanding.
     pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
         locked(&self.state).snapshot()

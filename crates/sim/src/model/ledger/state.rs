@@ -82,6 +82,8 @@ pub struct LedgerState {
     leases: BTreeMap<LeaseName, Lease>,
     pub(super) rows: Rows,
     pub(super) documents: Documents,
+    /// How often a pool was listed.
+    pub(super) pool_listings: u64,
     observer: Option<Observer>,
     caller: Arc<str>,
 }
