@@ -70,7 +70,7 @@ impl Line {
         if !seekers.contains(seeker) {
             seekers.push(seeker.clone());
         }
-        records.retain(|record| self.may_be_had(record, short));
+        records.retain(|record| !self.is_passed_over(record, short));
         for Picked { job, record, tier } in pick(&records, &seekers, limits, now) {
             self.given.insert(record.id.clone());
             let (id, generation) = (record.id.clone(), record.generation);
@@ -84,9 +84,8 @@ impl Line {
         }
     }
 
-    fn may_be_had(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {
+    fn is_passed_over(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {
         let is_stopped = matches!(record.state, State::Idle { tier: Tier::Stopped, .. });
-        !self.given.contains(&record.id)
-            && !(is_stopped && short.contains(&record.facts.offering()))
+        self.given.contains(&record.id) || is_stopped && short.contains(&record.facts.offering())
     }
 }

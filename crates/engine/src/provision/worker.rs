@@ -294,7 +294,9 @@ pub async fn assign<P: Ports>(
 
 async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
     match stack.starts().start(stack, &record.id).await {
-        Ok(Started::Starting) => Outcome::Done,
+        // Without an answer it may have landed. The checks will tell; a machine that never beats
+        // fails them.
+        Ok(Started::Starting) | Err(Fault::Unavailable(_)) => Outcome::Done,
         Ok(Started::NoCapacity) => {
             let offering = record.facts.offering();
             tracing::info!(%offering, "shortage");
@@ -302,8 +304,6 @@ async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
             Outcome::StartRefused
         }
         Ok(Started::Failed(_)) => Outcome::StartFailed,
-        // It may have landed. The checks will tell; a machine that never beats fails them.
-        Err(Fault::Unavailable(_)) => Outcome::Done,
         Err(_) => Outcome::StartRefused,
     }
 }

@@ -90,7 +90,9 @@ async fn finish(town: &Town, jobs: &[String]) {
 fn deplete(town: &Town, of: &str) {
     let fleet = town.world.outside.fleet();
     let short = |offering: &Offering| offering.instance_type.as_str() == of;
-    fleet.offerings().into_iter().filter(short).for_each(|offering| fleet.deplete(offering));
+    for offering in fleet.offerings().into_iter().filter(short) {
+        fleet.deplete(offering);
+    }
 }
 
 fn boot_within(town: &Town, boot_max: Duration) {
@@ -201,7 +203,9 @@ fn a_start_that_is_refused_leaves_the_machine_as_it_was_and_the_next_one_serves(
         // Whoever stands in the same zone would have been refused as well.
         let zones: BTreeSet<_> = refused.iter().map(|record| &record.facts.zone).collect();
         assert_eq!(town.world.outside.fleet().asked(FleetCall::Start).len(), zones.len() + 1);
-        refused.iter().for_each(|record| town.world.outside.fleet().lose(&record.id));
+        for record in &refused {
+            town.world.outside.fleet().lose(&record.id);
+        }
         finish(&town, &jobs).await;
     });
 }

@@ -75,6 +75,14 @@ fn what_is_not_idle_or_soon_over_is_not_picked() {
     assert_eq!(picked(&[Record { trust: None, ..old }], &["x"]), ["0 i Hot"]);
 }
 
+fn line_of(jobs: &[Seeker]) -> Line {
+    let mut line = Line::default();
+    for job in jobs {
+        line.join(job.clone());
+    }
+    line
+}
+
 /// What each of these looks in turn came to, by machine. Every look sees all of the pool.
 fn looks(line: &mut Line, records: &[Record], seekers: &[&Seeker]) -> Vec<String> {
     let look = |seeker: &&Seeker| loop {
@@ -95,8 +103,7 @@ fn whoever_looks_first_looks_for_all_in_their_order() {
         idle("c", Tier::Hot, 1, None),
     ];
     let jobs = seekers(&["x", "x", "x", "x"]);
-    let mut line = Line::default();
-    jobs.iter().for_each(|job| line.join(job.clone()));
+    let mut line = line_of(&jobs);
     line.look(&jobs[2], records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
     // Nothing is seen from here on, and it need not be.
     assert_eq!(
@@ -109,8 +116,7 @@ fn whoever_looks_first_looks_for_all_in_their_order() {
 fn whoever_lost_a_machine_is_sent_where_nobody_was_sent() {
     let records = ["a", "b", "c"].map(|id| idle(id, Tier::Hot, 0, None));
     let jobs = seekers(&["x", "x"]);
-    let mut line = Line::default();
-    jobs.iter().for_each(|job| line.join(job.clone()));
+    let mut line = line_of(&jobs);
     let order = [&jobs[0], &jobs[0], &jobs[1], &jobs[1], &jobs[0]];
     assert_eq!(looks(&mut line, &records, &order), ["a", "c", "b", "nothing", "nothing"]);
 }
@@ -120,8 +126,7 @@ fn whoever_lost_a_machine_is_sent_where_nobody_was_sent() {
 fn a_job_of_another_trust_group_looks_for_itself() {
     let records = [idle("a", Tier::Hot, 0, Some("x")), idle("b", Tier::Hot, 1, None)];
     let [was, is] = ["x", "y"].map(|trust| seekers(&[trust]).remove(0));
-    let mut line = Line::default();
-    line.join(was.clone());
+    let mut line = line_of(std::slice::from_ref(&was));
     line.look(&was, records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
     assert_eq!(looks(&mut line, &records, &[&is]), ["b"]);
 }
@@ -131,8 +136,7 @@ fn what_the_cloud_was_short_of_is_not_started() {
     let records = [idle("a", Tier::Hot, 0, None), idle("b", Tier::Stopped, 0, None)];
     let short = BTreeSet::from([records[0].facts.offering()]);
     let jobs = seekers(&["x", "x"]);
-    let mut line = Line::default();
-    jobs.iter().for_each(|job| line.join(job.clone()));
+    let mut line = line_of(&jobs);
     line.look(&jobs[0], records.to_vec(), &short, &LIMITS, at(NOW));
     assert_eq!(looks(&mut line, &[], &[&jobs[0], &jobs[1]]), ["a", "nothing"]);
 }
