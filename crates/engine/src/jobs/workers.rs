@@ -267,7 +267,7 @@ async fn serve<P: Ports, J: JobForge>(
             Ok(turn) => turn,
             Err(attended) => return Ok(attended),
         };
-        // The others of its message have looked for others.
+        // What was seen for the jobs received together is old by now, and was not for this one.
         lines = Arc::default();
     }
     Ok(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) })
