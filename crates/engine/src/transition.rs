@@ -45,11 +45,11 @@ pub async fn apply<P: Ports>(
 /// answer for each, in their order. None of the events buries anything.
 pub async fn apply_all<P: Ports>(
     stack: &Stack<P>,
-    moves: &[(Record, Event)],
+    events: &[(Record, Event)],
     until: Timestamp,
 ) -> Vec<Result<Moved, Fault>> {
-    let mut moved = Vec::with_capacity(moves.len());
-    for batch in moves.chunks(IDS_PER_CALL_MAX) {
+    let mut moved = Vec::with_capacity(events.len());
+    for batch in events.chunks(IDS_PER_CALL_MAX) {
         let nexts: Vec<_> = batch.iter().map(|(seen, event)| next(seen, event)).collect();
         let legal = batch.iter().zip(&nexts);
         let writes: Vec<_> = legal

@@ -72,7 +72,12 @@ pub struct Furniture {
     pub lasts: Duration,
     /// Whether they are stopped once they are warm.
     pub stopped: bool,
+    /// Whether they stay a pool's, called [`POOL`]; if not, nobody is left of those who launched them.
+    pub pooled: bool,
 }
+
+/// The pool of furniture that is a pool's.
+pub const POOL: &str = "stage";
 
 impl Furniture {
     /// Idle machines as every request of [`request`] would have them.
@@ -86,6 +91,7 @@ impl Furniture {
             spec_hash: SpecHash::new(FIRST_SPEC),
             lasts: Duration::from_secs(600),
             stopped: false,
+            pooled: false,
         }
     }
 }
@@ -124,13 +130,13 @@ pub async fn furnish(world: &World, wanted: &Furniture) -> Result<Vec<Record>, S
 }
 
 async fn reserve(stack: &Stack<SimPorts>, wanted: &Furniture) -> Result<Intent, String> {
-    let pool = PoolName::new("stage");
+    let pool = PoolName::new(POOL);
     let intent = Intent {
         id: IntentId::new(wanted.name.replace(' ', "-")),
         owner: Owner::Pool(pool.clone()),
         trust: None,
         class: wanted.class.name.clone(),
-        pool: Some(pool),
+        pool: wanted.pooled.then_some(pool),
         usage: wanted.usage,
         spec_hash: wanted.spec_hash.clone(),
         count: wanted.count,
@@ -165,7 +171,7 @@ async fn warm(
     } else {
         Warm::Hot { deadline, shared: true }
     };
-    let pool = PoolName::new("stage");
+    let pool = PoolName::new(POOL);
     move_on(stack, &created, &Event::WarmedUp { pool, at: now, into }).await
 }
 

@@ -82,12 +82,12 @@ impl<'a, P: Ports> Pass<'a, P> {
     /// Moves the records of these machines, each as it was seen; returns those that moved.
     async fn write(
         &self,
-        moves: impl Iterator<Item = (InstanceId, Event)>,
+        events: impl Iterator<Item = (InstanceId, Event)>,
     ) -> (Vec<Record>, Option<Fault>) {
-        let known = moves.filter_map(|(id, event)| Some((self.records.get(&id)?.clone(), event)));
-        let moves: Vec<_> = known.collect();
+        let known = events.filter_map(|(id, event)| Some((self.records.get(&id)?.clone(), event)));
+        let events: Vec<_> = known.collect();
         let (mut moved, mut said) = (Vec::new(), None);
-        for answer in transition::apply_all(self.stack, &moves, self.patience()).await {
+        for answer in transition::apply_all(self.stack, &events, self.patience()).await {
             match answer {
                 Ok(Moved::To(record)) => moved.push(record),
                 // Somebody has picked it, or has moved it otherwise.

@@ -130,10 +130,9 @@ async fn recorded<P: Ports>(
     for begun in &read.journal.open {
         match patiently(stack, until, || ledger.intent(&begun.id)).await? {
             Some(intent) if intent.outstanding > 0 => launches.push(intent),
-            Some(_) => {}
             // Whoever began it may still reserve it: it counts, and is carried on.
             None if now < begun.deadline => unreserved.push(begun.clone()),
-            None => {}
+            Some(_) | None => {}
         }
     }
     let records = patiently(stack, until, || ledger.standing_by(pool)).await?;

@@ -255,7 +255,8 @@ impl Stage {
         let start = self.start(process)?;
         self.under_way.push(id.clone());
         self.finished.remove(&id);
-        self.meanwhile.push(Box::pin(async move { (id, start.run().await.0) }));
+        // Boxed: whole processes are in here.
+        self.meanwhile.push(Box::pin(async move { (id, Box::pin(start.run()).await.0) }));
         Ok(())
     }
 

@@ -31,7 +31,8 @@ async fn furnish(town: &Town, name: &str, of: &str, stopped: bool, count: u32) -
     let plain = Furniture::plain(name, Usage::OnDemand, count);
     let types = vec![TypePattern::new(of)];
     let lasts = Duration::from_secs(3_600);
-    stage::furnish(&town.world, &Furniture { stopped, types, lasts, ..plain }).await.expect("calm")
+    let wanted = Furniture { stopped, types, lasts, pooled: true, ..plain };
+    stage::furnish(&town.world, &wanted).await.expect("calm")
 }
 
 /// Jobs of the pool, each with a label of its own.
