@@ -10,7 +10,7 @@ use bullpen_core::instance::{Owner, State};
 use bullpen_core::job::{End, Fact, How, Job, Life, Said, Setback, Step, StepAt};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage;
+use bullpen_sim::stage::{self, Furniture};
 
 use super::town::{Town, about_in};
 
@@ -175,7 +175,9 @@ fn a_job_without_a_machine_of_its_own_deprives_nobody_for_long() {
 fn a_pool_serves_first_and_overflows_to_a_launch() {
     on_virtual_time(async {
         let town = Town::new(5).await.with_pool();
-        stage::idle(&town.world, Usage::OnDemand, 1).await;
+        let plain = Furniture::plain("pooled", Usage::OnDemand, 1);
+        let pooled = Furniture { pooled: true, ..plain };
+        stage::furnish(&town.world, &pooled).await.expect("calm");
         for (job, by) in [("7", How::Picked), ("8", How::Created)] {
             let label = format!("runs-on={job}/pool=stage");
             let fact = town.submit(job, about_in(job, "acme/app", &label));
