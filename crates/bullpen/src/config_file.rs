@@ -28,7 +28,12 @@ pub(crate) fn load(path: &Path) -> Result<Config, Unusable> {
     let shown = path.display();
     let bytes = std::fs::read(path)
         .map_err(|error| Unusable::new(format!("could not read {shown}: {error}")))?;
-    let (config, findings) = runs_on::read(&bytes).into_parts();
+    judged(&shown.to_string(), &bytes)
+}
+
+/// The same of a text that is somewhere else.
+pub(crate) fn judged(shown: &str, bytes: &[u8]) -> Result<Config, Unusable> {
+    let (config, findings) = runs_on::read(bytes).into_parts();
     config.ok_or_else(|| {
         let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
         let first = errors.next().map_or_else(String::new, |error| {

@@ -15,7 +15,10 @@ use bullpen_core::ids::Repository;
 use bullpen_core::ports::{FileRead, JobForge};
 use bullpen_core::severity::Severity;
 
+use crate::config_file::{self, Unusable};
+use crate::exit::Exit;
 use crate::inputs::{GithubInputs, Scope, StackInputs};
+use crate::workflow::Failure;
 
 /// How often it is looked at.
 pub(super) const EVERY: Duration = Duration::from_secs(30);
@@ -25,13 +28,59 @@ const PATH: &str = ".github/runs-on.yml";
 
 /// Where it is.
 #[derive(Clone, Debug)]
-enum Source {
+pub(crate) enum Source {
     /// In a file of this machine.
     File(PathBuf),
     /// In the organisation's own repository.
     Organisation(Repository),
     /// Nowhere: the defaults serve.
     Nowhere,
+}
+
+impl Source {
+    /// A file, if one is named, else the organisation's, if there is one.
+    pub(crate) fn of(stack: &StackInputs, github: &GithubInputs) -> Self {
+        match (&stack.config, &github.scope) {
+            (Some(path), _) => Self::File(path.clone()),
+            (None, Some(Scope::Organisation(name))) => {
+                Self::Organisation(Repository::new(format!("{name}/{REPOSITORY}")))
+            }
+            (None, Some(Scope::Repository(_)) | None) => Self::Nowhere,
+        }
+    }
+
+    /// Where that is, for people.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Organisation(repository) => format!("{repository}/{PATH}"),
+            Self::Nowhere => "the defaults".to_owned(),
+        }
+    }
+
+    /// What it says, for a command that looks once; nothing if it is nowhere, or if there is nobody
+    /// to ask for it.
+    pub(crate) async fn once(
+        &self,
+        forge: Option<&impl JobForge>,
+    ) -> Result<Option<Config>, Failure> {
+        let unusable =
+            |Unusable { what, hint }: Unusable| Failure { exit: Exit::Usage, what, hint };
+        match (self, forge) {
+            (Self::File(path), _) => config_file::load(path).map(Some).map_err(unusable),
+            (Self::Organisation(repository), Some(forge)) => {
+                let read = forge.file(repository, PATH, None).await;
+                match read.map_err(|fault| Failure::of("could not ask for the file", &fault))? {
+                    FileRead::Read { text, .. } => {
+                        let judged = config_file::judged(&self.place(), text.as_bytes());
+                        judged.map(Some).map_err(unusable)
+                    }
+                    FileRead::Absent | FileRead::Unchanged => Ok(Some(Config::default())),
+                }
+            }
+            (Self::Organisation(_), None) | (Self::Nowhere, _) => Ok(None),
+        }
+    }
 }
 
 /// What is configured, as far as it was looked at.
@@ -55,13 +104,7 @@ struct Seen {
 impl<'a> Configuration<'a> {
     /// That of a file, if one is named, else the organisation's, if there is one.
     pub(super) fn of(stack: &StackInputs, github: &GithubInputs, file: &'a StackFile) -> Self {
-        let source = match (&stack.config, &github.scope) {
-            (Some(path), _) => Source::File(path.clone()),
-            (None, Some(Scope::Organisation(name))) => {
-                Source::Organisation(Repository::new(format!("{name}/{REPOSITORY}")))
-            }
-            (None, Some(Scope::Repository(_)) | None) => Source::Nowhere,
-        };
+        let source = Source::of(stack, github);
         Self { source, file, seen: None, good: None }
     }
 
@@ -115,7 +158,7 @@ impl<'a> Configuration<'a> {
     fn judge(&mut self, text: &str) -> Option<Config> {
         let stacks = std::slice::from_ref(self.file);
         let (read, findings) = runs_on::read_beside(text.as_bytes(), stacks).into_parts();
-        let place = self.place();
+        let place = self.source.place();
         say(&place, &findings, read.is_some());
         let read = read?;
         let broken = read.broken.clone();
@@ -132,14 +175,6 @@ impl<'a> Configuration<'a> {
         tracing::info!(place, "configured");
         self.good = Some(config.clone());
         Some(config)
-    }
-
-    fn place(&self) -> String {
-        match &self.source {
-            Source::File(path) => path.display().to_string(),
-            Source::Organisation(repository) => format!("{repository}/{PATH}"),
-            Source::Nowhere => "the defaults".to_owned(),
-        }
     }
 }
 

@@ -41,6 +41,7 @@ mod webhook;
 
 use admin::Admin;
 use configuration::Configuration;
+pub(crate) use configuration::Source;
 use metrics::Metrics;
 use webhook::Webhooks;
 
@@ -194,7 +195,7 @@ impl Errand for Serving<'_> {
 
 /// A host has room for so many machines and no more. Jobs wait under a ceiling until one is free,
 /// where a cloud without room would be asked again a few times and then given up.
-fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile) {
+pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile) {
     if !ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack) {
         ceilings.push(Ceiling { scope: Scope::Stack, max: file.process_fleet.capacity });
     }

@@ -29,7 +29,7 @@ pub(crate) use destroy::{DestroyArgs, destroy};
 pub(crate) use provision::provision;
 pub(crate) use refresh::{refresh, tokens_every};
 pub(crate) use release::release;
-pub(crate) use status::{look_in, status};
+pub(crate) use status::{look_in, must_exist, status};
 pub(crate) use verify::ledger_verify;
 
 /// Why a command did not do what it was told.

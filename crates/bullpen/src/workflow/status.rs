@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bullpen_core::ids::InstanceId;
-use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::ports::{Fault, Fleet as _, Machine, MachineState, Ports, Queues as _};
 use bullpen_engine::reconcile::live_records;
 use serde_json::{Value, json};
@@ -13,12 +13,24 @@ use serde_json::{Value, json};
 use super::{Failure, told};
 use crate::exit::Exit;
 use crate::house::{self, Door, Errand, House, Plans};
-use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, files};
+use crate::inputs::{
+    CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, StackInputs, files,
+};
 use crate::render;
 
 /// Shows machines, who owns them, and queues.
 pub(crate) fn status(args: &StackArgs) -> Exit {
     told(async |environment| run(args, environment).await)
+}
+
+/// Whoever only looks makes no state where none is.
+pub(crate) fn must_exist(stack: &StackInputs) -> Result<(), Failure> {
+    if stack.state.exists() {
+        return Ok(());
+    }
+    let what = format!("there is no state in {}", stack.state.display());
+    let hint = "`bullpen refresh` makes one; --state names another directory";
+    Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) })
 }
 
 /// Runs an errand in a house to look at; nothing is made where nothing is.
@@ -29,11 +41,7 @@ pub(crate) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
 ) -> Result<Exit, Failure> {
     let args = CommonArgs { stack: args.clone(), github: GithubArgs::default() };
     let common = CommonInputs::read(&args, environment)?;
-    if !common.stack.state.exists() {
-        let what = format!("there is no state in {}", common.stack.state.display());
-        let hint = "`bullpen refresh` makes one; --state names another directory";
-        return Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) });
-    }
+    must_exist(&common.stack)?;
     // Whoever only looks needs no credential, and none is read.
     let (config, file) = (files::config(&common.stack)?, files::stack(&common.stack, environment)?);
     let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
@@ -92,12 +100,27 @@ async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
     Ok(Seen { records, machines, queues })
 }
 
+/// Who has it; of a pool's machine that nobody has, which pool it stands by in, and how.
 fn owner(record: &Record) -> String {
     match record.state.owner() {
         Some(Owner::Request(id)) => id.to_string(),
         Some(Owner::Job(id)) => format!("job {id}"),
         Some(Owner::Pool(name)) => format!("pool {name}"),
-        None => "-".to_owned(),
+        None => match (&record.facts.pool, &record.state) {
+            (Some(pool), State::Idle { tier, .. }) => {
+                format!("- (pool {pool}, {})", tier_word(*tier))
+            }
+            (Some(pool), _) => format!("- (pool {pool})"),
+            (None, _) => "-".to_owned(),
+        },
+    }
+}
+
+const fn tier_word(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Released => "released",
+        Tier::Hot => "hot",
+        Tier::Stopped => "stopped",
     }
 }
 
@@ -134,6 +157,7 @@ impl Seen {
                     "id": record.id,
                     "state": record.state.name().as_str(),
                     "tier": tier,
+                    "pool": record.facts.pool,
                     "owner": record.state.owner().map(|_| owner(record)),
                     "class": record.facts.class,
                     "type": record.facts.instance_type,
