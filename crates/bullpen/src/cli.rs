@@ -34,9 +34,12 @@ enum Command {
     /// Read labels as the service would
     #[command(subcommand)]
     Labels(LabelsCommand),
-    /// Look at standby pools
-    #[command(subcommand)]
-    Pools(PoolsCommand),
+    /// Look at standby pools, and order something of one
+    ///
+    /// Without anything more it shows what each pool of the stack is to keep, what it has, what it
+    /// waits on, and what was done lately. What is configured comes from where `serve` has it; with
+    /// none of that it shows what the ledger remembers.
+    Pools(Box<pools::PoolsArgs>),
     /// Check runs-on.yml and bullpen.toml
     ///
     /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
@@ -103,12 +106,6 @@ enum LabelsCommand {
 }
 
 #[derive(Debug, Subcommand)]
-enum PoolsCommand {
-    /// Show what pools keep by their schedules, at an instant or between two
-    Preview(pools::PreviewArgs),
-}
-
-#[derive(Debug, Subcommand)]
 enum LedgerCommand {
     /// Check every record against the invariants
     Verify(StackArgs),
@@ -143,7 +140,7 @@ fn run(command: Command) -> ExitCode {
     let exit = match command {
         Command::Demo(args) => demo::demo(&args),
         Command::Labels(LabelsCommand::Parse(args)) => labels::parse(&args),
-        Command::Pools(PoolsCommand::Preview(args)) => pools::preview(&args),
+        Command::Pools(args) => pools::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Provision(args) => workflow::provision(&args),

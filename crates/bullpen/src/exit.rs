@@ -12,6 +12,8 @@ pub(crate) enum Exit {
     Done = 0,
     /// Failed, with the reason.
     Failed = 1,
+    /// A plan is not empty: there is something to do.
+    Planned = 10,
     /// The arguments are off.
     Usage = 64,
     /// GitHub, or a store, did not answer.

@@ -1,0 +1,260 @@
+//! `bullpen pools`: what each pool is to keep, what it has, what it waits on, and what was done lately.
+//!
+//! Not here: what would be done now (`plan`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::PoolName;
+use bullpen_core::instance::standby::{StandbyStatus, standby_status};
+use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::pool::{Blueprints, Deed, Mode, Note, Order};
+use bullpen_core::ports::{Fault, Ports};
+use bullpen_core::schedule::Target;
+use bullpen_core::spec_hash::drifted;
+use bullpen_core::time::Timestamp;
+use bullpen_engine::Stack;
+use bullpen_engine::pools::{Found, survey};
+use serde_json::{Value, json};
+
+use super::sight::{self, Sight, Work, unseen};
+use super::words;
+use crate::exit::Exit;
+use crate::house::Door;
+use crate::inputs::{CommonArgs, Environment};
+use crate::render;
+use crate::workflow::Failure;
+
+/// How many deeds are shown, the last ones.
+const DEEDS_SHOWN: usize = 4;
+
+/// Shows every pool.
+pub(super) async fn show(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
+    sight::visit(args, environment, Showing).await
+}
+
+struct Showing;
+
+impl Work for Showing {
+    async fn run<P: Ports<Forge = Door>>(self, sight: Sight<P>) -> Result<Exit, Failure> {
+        let Sight { stack, configured, place, json } = sight;
+        let configured = configured.map_err(|failure| Failure {
+            hint: failure
+                .hint
+                .or_else(|| Some("without --config it shows what the ledger remembers".to_owned())),
+            ..failure
+        })?;
+        let pools = look(&stack, configured.as_ref()).await.map_err(|fault| unseen(&fault))?;
+        let source = configured.is_some().then_some(place);
+        if json {
+            let pools: Vec<Value> = pools.iter().map(Shown::json).collect();
+            let told = json!({"stack": stack.name, "configuration": source, "pools": pools});
+            render::data(&told.to_string());
+            return Ok(Exit::Done);
+        }
+        let now = stack.now();
+        let texts: Vec<String> = pools.iter().map(|pool| pool.text(now)).collect();
+        render::data(&if texts.is_empty() { "no pools".to_owned() } else { texts.join("\n\n") });
+        render::talk(&match source {
+            Some(place) => format!("\nstack {}, configured in {place}", stack.name),
+            None => format!(
+                "\nstack {}, as the ledger remembers it: nothing says what is configured \
+                 (--config FILE)",
+                stack.name
+            ),
+        });
+        Ok(Exit::Done)
+    }
+}
+
+/// What a pool's machines are to an operator, in the order in which they are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Hot,
+    Stopped,
+    Released,
+    WarmingUp,
+    ReadyToStop,
+    Detached,
+    Error,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Hot,
+        Self::Stopped,
+        Self::Released,
+        Self::WarmingUp,
+        Self::ReadyToStop,
+        Self::Detached,
+        Self::Error,
+    ];
+
+    /// The status of a record, and the tier of one that is ready.
+    fn of(record: &Record) -> Option<Self> {
+        Some(match (standby_status(record)?, &record.state) {
+            (StandbyStatus::Ready, State::Idle { tier: Tier::Stopped, .. }) => Self::Stopped,
+            (StandbyStatus::Ready, State::Idle { tier: Tier::Released, .. }) => Self::Released,
+            (StandbyStatus::Ready, _) => Self::Hot,
+            (StandbyStatus::WarmingUp, _) => Self::WarmingUp,
+            (StandbyStatus::ReadyToStop, _) => Self::ReadyToStop,
+            (StandbyStatus::Detached, _) => Self::Detached,
+            (StandbyStatus::Error, _) => Self::Error,
+        })
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Stopped => "stopped",
+            Self::Released => "released",
+            Self::WarmingUp => StandbyStatus::WarmingUp.as_str(),
+            Self::ReadyToStop => StandbyStatus::ReadyToStop.as_str(),
+            Self::Detached => StandbyStatus::Detached.as_str(),
+            Self::Error => StandbyStatus::Error.as_str(),
+        }
+    }
+}
+
+/// What there is to tell of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Which one.
+    pub(crate) name: PoolName,
+    mode: &'static str,
+    /// Why it cannot be kept.
+    unkept: Option<String>,
+    target: Option<Target>,
+    machines: BTreeMap<Kind, u32>,
+    outdated: u32,
+    notes: Vec<Note>,
+    /// How many things there are to do now; nothing if nobody knows.
+    due: Option<usize>,
+    deeds: Vec<Deed>,
+}
+
+/// Every pool that is configured or remembered, in the order of their names.
+pub(crate) async fn look<P: Ports>(
+    stack: &Stack<P>,
+    configured: Option<&Blueprints>,
+) -> Result<Vec<Shown>, Fault> {
+    let none = Blueprints::default();
+    let by = configured.unwrap_or(&none);
+    let names = sight::names(stack, by).await?;
+    let found = survey(stack, by, &names).await?;
+    Ok(found.iter().map(|found| Shown::of(found, configured)).collect())
+}
+
+impl Shown {
+    fn of(found: &Found, configured: Option<&Blueprints>) -> Self {
+        let unkept = configured.and_then(|by| by.unbuildable.get(&found.pool)).cloned();
+        let is_planned = configured.is_some() && unkept.is_none();
+        let Found { journal, plan, desired, .. } = found;
+        let mut machines = BTreeMap::new();
+        let mut outdated = 0;
+        for one in &found.observed.instances {
+            if let Some(kind) = Kind::of(&one.record) {
+                *machines.entry(kind).or_default() += 1;
+                let is_old = drifted(&one.record.facts.spec_hash, &desired.spec_hash);
+                outdated += u32::from(is_old && kind != Kind::Detached);
+            }
+        }
+        Self {
+            name: found.pool.clone(),
+            mode: mode(found, configured.is_some(), unkept.is_some()),
+            target: if is_planned { Some(desired.target.clone()) } else { journal.target.clone() },
+            machines,
+            outdated,
+            notes: if is_planned { plan.notes.clone() } else { journal.notes.clone() },
+            due: is_planned.then_some(plan.actions.len()),
+            deeds: journal.deeds.iter().rev().cloned().collect(),
+            unkept,
+        }
+    }
+
+    fn count(&self, kind: Kind) -> u32 {
+        self.machines.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Whether it has what it is to keep.
+    pub(crate) fn is_full(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| {
+            let (hot, stopped) = (self.count(Kind::Hot), self.count(Kind::Stopped));
+            target.hot <= hot && target.stopped <= stopped
+        })
+    }
+
+    /// Its machines in a few words.
+    pub(crate) fn machines(&self) -> String {
+        let told = Kind::ALL.into_iter().filter(|kind| self.count(*kind) > 0);
+        let told = told.map(|kind| format!("{} {}", self.count(kind), kind.as_str()));
+        let told: Vec<String> = told.collect();
+        let outdated = match self.outdated {
+            0 => String::new(),
+            count => format!("; outdated: {count}"),
+        };
+        if told.is_empty() { "none".to_owned() } else { told.join(", ") + &outdated }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self, now: Timestamp) -> String {
+        let mut text = vec![format!("{}  {}", self.name, self.mode)];
+        let mut tell = |label: &str, words: &str| text.push(words::lines(label, words));
+        if let Some(why) = &self.unkept {
+            tell("because", &format!("{why}: it stays as it was; `bullpen lint` tells more"));
+        }
+        if let Some(Target { entry, hot, stopped }) = &self.target {
+            let entry = entry.as_ref().map_or_else(
+                || "no entry of the schedule applies".to_owned(),
+                |entry| format!("entry {entry:?}"),
+            );
+            tell("target", &format!("{hot} hot, {stopped} stopped ({entry})"));
+        }
+        tell("machines", &self.machines());
+        for (index, note) in self.notes.iter().enumerate() {
+            tell(if index == 0 { "waits" } else { "" }, &note.to_string());
+        }
+        if let Some(due @ 1..) = self.due {
+            let due = if due == 1 { "1 action".to_owned() } else { format!("{due} actions") };
+            tell("due", &format!("{due}: see `bullpen pools plan {}`", self.name));
+        }
+        for (index, deed) in self.deeds.iter().take(DEEDS_SHOWN).enumerate() {
+            tell(if index == 0 { "done" } else { "" }, &words::deed(deed, now));
+        }
+        text.join("\n")
+    }
+
+    /// For programs.
+    fn json(&self) -> Value {
+        let machines: BTreeMap<&str, u32> =
+            Kind::ALL.into_iter().map(|kind| (kind.as_str(), self.count(kind))).collect();
+        let words: Vec<String> = self.notes.iter().map(ToString::to_string).collect();
+        json!({
+            "pool": self.name,
+            "mode": self.mode,
+            "unkept": self.unkept,
+            "target": self.target,
+            "machines": machines,
+            "outdated": self.outdated,
+            "notes": self.notes,
+            "words": words,
+            "due": self.due,
+            "deeds": self.deeds,
+        })
+    }
+}
+
+/// What is done with it, in a word.
+fn mode(found: &Found, is_known: bool, is_unkept: bool) -> &'static str {
+    match (is_known, &found.journal.order) {
+        _ if is_unkept => "left-alone",
+        (false, Some(Order::Pause)) => "paused",
+        (false, Some(Order::Drain)) => "draining",
+        (false, None) => "remembered",
+        (true, _) => match found.desired.mode {
+            Mode::Kept => "kept",
+            Mode::Paused => "paused",
+            Mode::Draining => "draining",
+            Mode::Removed => "removed",
+        },
+    }
+}
