@@ -34,6 +34,9 @@ mod workflow;
 const REPOSITORY: &str = "acme/app";
 /// The stand-in takes any token.
 const TOKEN: &str = "ghp_of_the_demo";
+/// The files that say what is wanted, as anybody would write them.
+const RUNS_ON: &str = "runs-on.yml";
+const BULLPEN: &str = "bullpen.toml";
 /// Sockets lie below the state, and their paths have at most about a hundred bytes.
 const TEMPORARY_BYTES_MAX: usize = 32;
 
@@ -60,8 +63,12 @@ async fn run(args: &DemoArgs, environment: &Environment) -> Result<Exit, Failure
     // Taken over before anything is begun, so that nothing is left behind.
     let mut signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let place = make_place()?;
-    let configuration = if args.workflow { None } else { Some(service::CONFIGURATION) };
-    let opened = match open(&place, configuration, environment).await {
+    let files: &[(&str, &str)] = if args.workflow {
+        &[]
+    } else {
+        &[(RUNS_ON, service::CONFIGURATION), (BULLPEN, service::STACK)]
+    };
+    let opened = match open(&place, files, environment).await {
         Ok(opened) => opened,
         Err(failure) => {
             // Nothing was started; a directory that stays is the smaller of two troubles.
@@ -116,15 +123,17 @@ struct Opened {
 
 async fn open(
     place: &Path,
-    configuration: Option<&str>,
+    written: &[(&str, &str)],
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let clock = SystemClock::new();
     let address = ([127, 0, 0, 1], 0).into();
     let stand_in = StandIn::start(address, Options::default(), Arc::new(clock)).await;
     let stand_in = stand_in.map_err(|error| Failure::new(Exit::Failed, &error))?;
-    let config = configuration.map(|text| write(place, text)).transpose()?;
-    let args = common(&stand_in, &state(place), config.as_deref());
+    for (name, text) in written {
+        write(&place.join(name), text)?;
+    }
+    let args = common(&stand_in, place, !written.is_empty());
     let inputs = CommonInputs::read(&args, &Environment::new())?;
     let file = files::stack(&inputs.stack, &Environment::new())?;
     let plans = Plans { common: &inputs, config: None, file: &file, environment };
@@ -136,21 +145,20 @@ fn state(place: &Path) -> PathBuf {
     place.join("state")
 }
 
-/// A `runs-on.yml` as anybody would write one.
-fn write(place: &Path, text: &str) -> Result<PathBuf, Failure> {
-    let path = place.join("runs-on.yml");
-    fs::write(&path, text)
-        .map_err(|error| failed(format!("could not write {}: {error}", path.display())))?;
-    Ok(path)
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| failed(format!("could not write {}: {error}", path.display())))
 }
 
 /// What the commands would be told, and nothing that the environment says.
-fn common(stand_in: &StandIn, state: &Path, config: Option<&Path>) -> CommonArgs {
-    let text = |path: &Path| path.display().to_string();
+fn common(stand_in: &StandIn, place: &Path, has_files: bool) -> CommonArgs {
+    let text = |path: PathBuf| path.display().to_string();
+    let file = |name: &str| has_files.then(|| text(place.join(name)));
     CommonArgs {
         stack: StackArgs {
-            state: Some(text(state)),
-            config: config.map(text),
+            state: Some(text(state(place))),
+            config: file(RUNS_ON),
+            stack: file(BULLPEN),
             ..StackArgs::default()
         },
         github: GithubArgs {

@@ -224,7 +224,7 @@ impl Shown {
     }
 
     /// For programs.
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let machines: BTreeMap<&str, u32> =
             Kind::ALL.into_iter().map(|kind| (kind.as_str(), self.count(kind))).collect();
         let words: Vec<String> = self.notes.iter().map(ToString::to_string).collect();

@@ -10,13 +10,14 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bullpen_core::mailbox::Secret;
+use bullpen_core::pool::Blueprints;
 use bullpen_core::ports::Clock as _;
 use bullpen_github::stand_in::Hook;
 use tokio::sync::{oneshot, watch};
 
-use super::{DemoArgs, Opened, defect, end, failed, interrupted, state};
+use super::{BULLPEN, DemoArgs, Opened, RUNS_ON, defect, end, failed, interrupted, state};
 use crate::exit::Exit;
-use crate::inputs::{CommonArgs, Environment};
+use crate::inputs::{CommonArgs, Environment, files};
 use crate::render;
 use crate::serve::{Addresses, Opening, Place, Role, SECRET, ServeArgs, serve_in};
 use crate::signals::Signals;
@@ -28,10 +29,11 @@ mod script;
 
 use play::Stage;
 use report::Report;
-pub(super) use script::CONFIGURATION;
+pub(super) use script::{CONFIGURATION, STACK};
 
-/// All bursts together. They take a quarter of it, unless something is wrong.
-const WITHIN: Duration = Duration::from_secs(50);
+/// Everything until the last machine stands by again. It takes a quarter of it, unless something is
+/// wrong.
+const WITHIN: Duration = Duration::from_secs(100);
 /// How long the service may take to end; what it leaves is ended with the machines.
 const DRAINS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -117,7 +119,7 @@ async fn watch_it(
     secret: &str,
     ready: oneshot::Receiver<Addresses>,
 ) -> Result<(), Failure> {
-    let Opened { house, stand_in, clock, file, .. } = opened;
+    let Opened { house, stand_in, clock, file, inputs, .. } = opened;
     let addresses = ready.await.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let url = addresses.webhook_url().unwrap_or_default();
     let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret) });
@@ -130,7 +132,9 @@ async fn watch_it(
         state(place).display(),
         boot.as_secs_f64()
     ));
-    let stage = Stage { house, stand_in, place, clock: *clock };
+    let config = files::config(&inputs.stack)?.unwrap_or_default();
+    let pools = Blueprints::of(&file.env, &config, &house.foundation);
+    let stage = Stage { house, stand_in, place, clock: *clock, pools };
     let played = play::play(&stage).await?;
     let report = Report::new(played, boot, clock.monotonic());
     render::talk("");
@@ -150,11 +154,14 @@ fn invite(place: &Path, opened: &Opened, addresses: &Addresses, job: Option<u64>
         "\nThe service goes on; Ctrl-C ends it and removes everything. Meanwhile, for example:\n  \
          bullpen explain {job} --state {state}\n  \
          bullpen status --state {state}\n  \
+         bullpen pools --config {config} --stack {stack} --state {state}\n  \
          curl http://{admin}/metrics\n  \
          curl {github}/_stand-in/jobs -H 'content-type: application/json' \
          -d '{{\"repository\": \"{repository}\", \"labels\": [\"runs-on=99/pool=ci\"], \"script\": \
          \"echo hello\"}}'",
         admin = addresses.admin,
+        config = place.join(RUNS_ON).display(),
+        stack = place.join(BULLPEN).display(),
         repository = super::REPOSITORY,
     ));
 }

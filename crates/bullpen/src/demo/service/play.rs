@@ -2,13 +2,15 @@
 //!
 //! Not here: which jobs there are (`script`), or whether it went as it should (`report`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use bullpen_core::explain::Explanation;
-use bullpen_core::ids::JobId;
+use bullpen_core::ids::{JobId, PoolName};
 use bullpen_core::job::{Job, Life};
+use bullpen_core::pool::Blueprints;
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::StandIn;
@@ -20,12 +22,15 @@ use crate::demo::REPOSITORY;
 use crate::demo::work::{CHECKSUM, JOB};
 use crate::explain;
 use crate::house::House;
+use crate::pools::{self, Shown};
 use crate::render;
 use crate::workflow::Failure;
 use crate::workflow::verify::findings;
 
 /// How often a row is looked at.
 const LOOK: Duration = Duration::from_millis(40);
+/// How often pools are looked at, which costs more.
+const LOOK_AT_POOLS: Duration = Duration::from_millis(200);
 /// How late the webhook of the job is that takes another's runner.
 const LATE: Duration = Duration::from_secs(3);
 /// When a job is cancelled: while its machine pretends to boot.
@@ -41,6 +46,8 @@ pub(super) struct Stage<'a> {
     pub(super) place: &'a Path,
     /// Since when it goes on.
     pub(super) clock: SystemClock,
+    /// What is configured of pools.
+    pub(super) pools: Blueprints,
 }
 
 /// What came of one job.
@@ -73,11 +80,21 @@ pub(super) struct Played {
     pub(super) records: usize,
     /// What it says about them.
     pub(super) violations: Vec<String>,
+    /// When the pools first had what they are to keep.
+    pub(super) filled: Duration,
+    /// How long after the last job they had it again.
+    pub(super) refilled: Duration,
+    /// What they were like then.
+    pub(super) pools: Vec<Shown>,
 }
 
 /// All bursts, and a look at what they leave.
 pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
     let mut rows: Vec<Row> = Vec::new();
+    render::talk("\ntwo pools: ci keeps two hot machines, nightly two stopped ones");
+    let pools = full(stage).await?;
+    let filled = stage.clock.monotonic();
+    render::talk(&told(stage, &pools));
     for (burst, script) in BURSTS.iter().enumerate() {
         render::talk(&format!("\n{}", script.title));
         let first = rows.len() + 1;
@@ -86,6 +103,10 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
         rows.extend(try_join_all(jobs).await?);
     }
     stage.stand_in.webhooks_sent().await;
+    let over = stage.clock.monotonic();
+    render::talk("\nthe pools are refilled");
+    let pools = full(stage).await?;
+    let refilled = stage.clock.monotonic().saturating_sub(over);
     // One webhook was late on purpose, and says more.
     for row in &mut rows {
         (row.job, row.told) = look(stage, &row.job.id.clone()).await?;
@@ -99,7 +120,35 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
         notices: stage.stand_in.notices(),
         records,
         violations: violations.iter().map(ToString::to_string).collect(),
+        filled,
+        refilled,
+        pools,
     })
+}
+
+/// Waits until every pool has what it is to keep, and tells how it goes on.
+async fn full(stage: &Stage<'_>) -> Result<Vec<Shown>, Failure> {
+    let mut said: BTreeMap<PoolName, String> = BTreeMap::new();
+    loop {
+        let pools = pools::look(&stage.house.stack, Some(&stage.pools)).await;
+        let pools = pools.map_err(|fault| Failure::of("could not look at the pools", &fault))?;
+        for pool in &pools {
+            let has = pool.machines();
+            if said.insert(pool.name.clone(), has.clone()).as_ref() != Some(&has) {
+                say(stage, pool.name.as_str(), &has);
+            }
+        }
+        if pools.iter().all(Shown::is_full) {
+            return Ok(pools);
+        }
+        stage.clock.sleep(LOOK_AT_POOLS).await;
+    }
+}
+
+/// What `bullpen pools` would show.
+fn told(stage: &Stage<'_>, pools: &[Shown]) -> String {
+    let now = stage.house.stack.now();
+    pools.iter().fold(String::new(), |told, pool| told + "\n" + &pool.text(now))
 }
 
 /// One job's life. Everything up to the first wait happens in the order of the script.
@@ -119,14 +168,14 @@ async fn job(
     tokio::select! {
         view = stage.stand_in.started(id) => {
             let runner = view.runner.as_deref().unwrap_or("no runner").to_owned();
-            say(stage, order, &format!("runs on {runner}"));
+            say(stage, order.name, &format!("runs on {runner}"));
         }
         settled = settled(stage, &key) => settled?,
     }
     settled(stage, &key).await?;
     let view = stage.stand_in.over(id).await;
     let (job, told) = look(stage, &key).await?;
-    say(stage, order, &told.verdict);
+    say(stage, order.name, &told.verdict);
     let worked = fs::read_to_string(&note).is_ok_and(|text| text.ends_with(CHECKSUM));
     Ok(Row { burst, order: *order, view, job, told, worked })
 }
@@ -170,7 +219,7 @@ async fn settled(stage: &Stage<'_>, id: &JobId) -> Result<(), Failure> {
     }
 }
 
-fn say(stage: &Stage<'_>, order: &Order, what: &str) {
+fn say(stage: &Stage<'_>, who: &str, what: &str) {
     let elapsed = stage.clock.monotonic().as_secs_f64();
-    render::talk(&format!("{elapsed:7.2} s  {:<10} {what}", order.name));
+    render::talk(&format!("{elapsed:7.2} s  {who:<10} {what}"));
 }

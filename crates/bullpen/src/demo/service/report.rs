@@ -6,18 +6,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::explain::span;
+use bullpen_core::instance::Tier as Stood;
 use bullpen_core::job::{End, How, Life, Reason, Step};
 use serde_json::{Value, json};
 
 use super::play::{Played, Row};
 use super::script::{BURSTS, Fate};
+use crate::pools::Shown;
 
 /// How a job came to its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tier {
+    /// It stood by in the job's pool, running.
+    Hot,
+    /// It stood by in the job's pool, stopped.
+    Started,
     Reused,
     Created,
-    Picked,
     Continued,
     /// It ran on a runner that was made for another.
     Taken,
@@ -27,15 +32,21 @@ enum Tier {
 
 impl Tier {
     fn of(row: &Row) -> Self {
-        let how = row.job.steps.iter().rev().find_map(|step| match step.step {
-            Step::Assigned { how, .. } => Some(how),
+        let steps = || row.job.steps.iter().rev().map(|step| &step.step);
+        let how = steps().find_map(|step| match step {
+            Step::Assigned { how, .. } => Some(*how),
+            _ => None,
+        });
+        let stood = steps().find_map(|step| match step {
+            Step::Claimed { tier, .. } => Some(*tier),
             _ => None,
         });
         match how {
             _ if row.view.started_at.is_none() => Self::None,
-            Some(How::Reused) => Self::Reused,
+            Some(How::Picked) if stood == Some(Stood::Hot) => Self::Hot,
+            Some(How::Picked) if stood == Some(Stood::Stopped) => Self::Started,
+            Some(How::Reused | How::Picked) => Self::Reused,
             Some(How::Created) => Self::Created,
-            Some(How::Picked) => Self::Picked,
             Some(How::Continued) => Self::Continued,
             None => Self::Taken,
         }
@@ -43,9 +54,10 @@ impl Tier {
 
     const fn as_str(self) -> &'static str {
         match self {
+            Self::Hot => "hot",
+            Self::Started => "started",
             Self::Reused => "reused",
             Self::Created => "created",
-            Self::Picked => "picked",
             Self::Continued => "continued",
             Self::Taken => "taken",
             Self::None => "no runner",
@@ -79,7 +91,23 @@ impl Report {
             wrong.push(format!("{refused} webhooks were not taken"));
         }
         wrong.extend(self.played.violations.iter().cloned());
+        wrong.extend((0..BURSTS.len()).flat_map(|burst| self.missed(burst)));
         wrong
+    }
+
+    /// Which machines stood by for a burst and were not given to its jobs.
+    fn missed(&self, burst: usize) -> Vec<String> {
+        let (hot, started) = BURSTS[burst].standby;
+        let had = |tier: Tier| {
+            let rows = self.played.rows.iter().filter(|row| row.burst == burst);
+            rows.filter(|row| Tier::of(row) == tier).count()
+        };
+        let least = [(Tier::Hot, hot), (Tier::Started, started)].into_iter();
+        let missed = least.filter(|(tier, least)| had(*tier) < *least).map(|(tier, least)| {
+            let (number, tier, had) = (burst + 1, tier.as_str(), had(tier));
+            format!("burst {number} was given {had} {tier} machines of {least}")
+        });
+        missed.collect()
     }
 
     fn off(&self, row: &Row) -> Vec<String> {
@@ -103,9 +131,8 @@ impl Report {
             off.push(format!("{name} ended otherwise: {}", row.told.now));
         }
         let how = BURSTS[row.burst].how.map(|how| match how {
-            How::Reused => Tier::Reused,
+            How::Reused | How::Picked => Tier::Reused,
             How::Created => Tier::Created,
-            How::Picked => Tier::Picked,
             How::Continued => Tier::Continued,
         });
         if row.order.fate == Fate::Runs && how.is_some_and(|how| how != Tier::of(row)) {
@@ -168,7 +195,18 @@ impl Report {
         if let Some(row) = refused {
             lines.push(format!("{}, as its author was told: {}", row.order.name, row.told.verdict));
         }
-        let Played { records, violations, webhooks, rows, .. } = &self.played;
+        let Played { records, violations, webhooks, rows, filled, refilled, pools, .. } =
+            &self.played;
+        lines.push(format!(
+            "The pools were full after {}, and again {} after the last job: {}.",
+            span(*filled),
+            span(*refilled),
+            pools
+                .iter()
+                .map(|pool| format!("{} {}", pool.name, pool.machines()))
+                .collect::<Vec<_>>()
+                .join("; ")
+        ));
         lines.push(format!(
             "{} jobs, {} webhooks; ledger verify: {records} records, {} violations; {:.1} s in all.",
             rows.len(),
@@ -208,6 +246,9 @@ impl Report {
         json!({
             "jobs": jobs,
             "tiers": tiers,
+            "filled_ms": u64::try_from(self.played.filled.as_millis()).unwrap_or(u64::MAX),
+            "refilled_ms": u64::try_from(self.played.refilled.as_millis()).unwrap_or(u64::MAX),
+            "pools": self.played.pools.iter().map(Shown::json).collect::<Vec<_>>(),
             "pretended_boot_ms": u64::try_from(self.boot.as_millis()).unwrap_or(u64::MAX),
             "webhooks": self.played.webhooks.len(),
             "notices": self.played.notices.len(),

@@ -4,8 +4,8 @@
 
 use bullpen_core::job::How;
 
-/// Of what jobs are served: one class whose machines serve one job after another, and a pool that
-/// keeps nothing ready, so that its jobs take what the class has.
+/// Of what jobs are served: one class whose machines serve one job after another, a pool that keeps two
+/// of them running, and a pool that keeps two stopped.
 pub(crate) const CONFIGURATION: &str = "\
 runners:
   small: {cpu: 2, ram: 4}
@@ -13,11 +13,26 @@ pools:
   ci:
     runner: small
     schedule:
-      - {name: always, hot: 0, stopped: 0}
+      - {name: always, hot: 2, stopped: 0}
+  nightly:
+    runner: small
+    schedule:
+      - {name: always, hot: 0, stopped: 2}
 x-bullpen:
   on-unfulfillable: cancel
   runners:
     small: {reuse: true}
+";
+
+/// The numbers of a stack on one host, whose calls are not late and whose clock is one: nobody has a
+/// minute to see a machine stopped.
+pub(crate) const STACK: &str = "\
+[limits]
+converge = \"2s\"
+stop-fence = \"3s\"
+stop-send-within = \"1s\"
+stop-call-timeout = \"1s\"
+clock-skew = \"1s\"
 ";
 
 /// What a job names in its labels.
@@ -25,8 +40,10 @@ x-bullpen:
 pub(super) enum Names {
     /// The class, and its run, so that no other job's runner fits.
     Class,
-    /// The pool.
-    Pool,
+    /// The pool of hot machines.
+    Hot,
+    /// The pool of stopped ones.
+    Stopped,
     /// A pool that there is not.
     NoSuchPool,
     /// The class, and nothing of its own: runners of such jobs fit each other.
@@ -38,7 +55,8 @@ impl Names {
     pub(super) fn label(self, number: usize) -> String {
         match self {
             Self::Class => format!("runs-on={number}/runner=small"),
-            Self::Pool => format!("runs-on={number}/pool=ci"),
+            Self::Hot => format!("runs-on={number}/pool=ci"),
+            Self::Stopped => format!("runs-on={number}/pool=nightly"),
             Self::NoSuchPool => format!("runs-on={number}/pool=cii"),
             Self::ClassOnly => "runs-on/runner=small".to_owned(),
         }
@@ -48,7 +66,8 @@ impl Names {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Class | Self::ClassOnly => "class small",
-            Self::Pool => "pool ci",
+            Self::Hot => "pool ci",
+            Self::Stopped => "pool nightly",
             Self::NoSuchPool => "pool cii",
         }
     }
@@ -87,6 +106,8 @@ pub(super) struct Burst {
     pub(super) title: &'static str,
     /// How the machines of those that run must have been come by, if that is certain.
     pub(super) how: Option<How>,
+    /// How many must have had a machine that stood by: hot, and stopped.
+    pub(super) standby: (usize, usize),
     /// Its jobs.
     pub(super) orders: &'static [Order],
 }
@@ -96,43 +117,55 @@ const fn runs(name: &'static str, names: Names) -> Order {
 }
 
 /// The bursts: twenty jobs.
-pub(super) const BURSTS: [Burst; 3] = [
+pub(super) const BURSTS: [Burst; 4] = [
     Burst {
-        title: "burst 1, cold: six jobs and no machine; one is cancelled while its machine boots",
+        title: "burst 1, cold: four jobs that name no pool, and no machine for them; one is \
+                cancelled while its machine boots",
         how: Some(How::Created),
+        standby: (0, 0),
         orders: &[
             runs("cold 1", Names::Class),
             runs("cold 2", Names::Class),
             runs("cold 3", Names::Class),
-            runs("cold 4", Names::Pool),
-            runs("cold 5", Names::Pool),
             Order { name: "cancelled", names: Names::Class, fate: Fate::Cancelled },
         ],
     },
     Burst {
-        title: "burst 2, warm: five jobs, and the machines of burst 1 are idle",
+        title: "burst 2, warm: three jobs, and the machines of burst 1 are idle",
         how: Some(How::Reused),
+        standby: (0, 0),
         orders: &[
             runs("warm 1", Names::Class),
             runs("warm 2", Names::Class),
             runs("warm 3", Names::Class),
-            runs("warm 4", Names::Pool),
-            runs("warm 5", Names::Pool),
         ],
     },
     Burst {
-        title: "burst 3, mixed: nine jobs for five idle machines; a runner that GitHub gives to \
-                another job; a pool that there is not",
+        title: "burst 3, standing by: three jobs for the two hot machines of pool ci, three for the \
+                two stopped ones of pool nightly; two overflow",
         how: None,
+        standby: (2, 2),
+        orders: &[
+            runs("ci 1", Names::Hot),
+            runs("ci 2", Names::Hot),
+            runs("nightly 1", Names::Stopped),
+            runs("nightly 2", Names::Stopped),
+            runs("ci 3", Names::Hot),
+            runs("nightly 3", Names::Stopped),
+        ],
+    },
+    Burst {
+        title: "burst 4, mixed: seven jobs at once; a runner that GitHub gives to another job; a \
+                pool that there is not",
+        how: None,
+        standby: (0, 0),
         orders: &[
             Order { name: "takes", names: Names::ClassOnly, fate: Fate::Takes },
             Order { name: "robbed", names: Names::ClassOnly, fate: Fate::Robbed },
             runs("mixed 1", Names::Class),
             runs("mixed 2", Names::Class),
-            runs("mixed 3", Names::Class),
-            runs("mixed 4", Names::Class),
-            runs("mixed 5", Names::Pool),
-            runs("mixed 6", Names::Pool),
+            runs("mixed 3", Names::Hot),
+            runs("mixed 4", Names::Stopped),
             Order { name: "refused", names: Names::NoSuchPool, fate: Fate::Refused },
         ],
     },
