@@ -162,6 +162,8 @@ pub struct Limits {
     pub find: Duration,
     /// How often it reaps, reconciles and advertises again.
     pub upkeep: Duration,
+    /// How often it looks whether the configuration is another one.
+    pub configuration: Duration,
     /// How long a process that is told to end goes on with what it has begun. Containers are killed
     /// half a minute after they were asked to end.
     pub drain: Duration,
@@ -222,6 +224,7 @@ impl Limits {
         sweep: secs(5),
         find: secs(60),
         upkeep: secs(30),
+        configuration: secs(30),
         drain: secs(25),
     };
 

@@ -8,7 +8,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bullpen_core::config::{Config, Finding, Stack as StackFile, runs_on};
 use bullpen_core::ids::Repository;
@@ -20,8 +19,6 @@ use crate::exit::Exit;
 use crate::inputs::{GithubInputs, Scope, StackInputs};
 use crate::workflow::Failure;
 
-/// How often it is looked at.
-pub(super) const EVERY: Duration = Duration::from_secs(30);
 /// Where an organisation keeps it.
 const REPOSITORY: &str = ".github-private";
 const PATH: &str = ".github/runs-on.yml";

@@ -289,7 +289,7 @@ async fn watching<P: Ports, J: JobForge>(
     mut configuration: Configuration<'_>,
 ) {
     loop {
-        service.stack.ports.clock().sleep(configuration::EVERY).await;
+        service.stack.ports.clock().sleep(service.stack.limits.configuration).await;
         configured.look(&mut configuration, service).await;
     }
 }

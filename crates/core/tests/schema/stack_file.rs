@@ -250,6 +250,8 @@ struct Limits {
     find: Option<Duration>,
     /// How often it reaps, reconciles and advertises again.
     upkeep: Option<Duration>,
+    /// How often it looks whether the configuration is another one.
+    configuration: Option<Duration>,
     /// How long a process that is told to end goes on with what it has begun.
     drain: Option<Duration>,
 }

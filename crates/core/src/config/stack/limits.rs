@@ -96,6 +96,7 @@ limits! {
     "sweep" => sweep: duration,
     "find" => find: duration,
     "upkeep" => upkeep: duration,
+    "configuration" => configuration: duration,
     "drain" => drain: duration,
 }
 
