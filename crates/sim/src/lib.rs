@@ -22,3 +22,4 @@ pub mod service;
 pub mod stage;
 pub mod wire;
 pub mod world;
+pub mod yard;

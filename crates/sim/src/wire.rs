@@ -22,6 +22,9 @@ use tokio::sync::watch;
 use crate::clock::pass;
 use crate::dice::Dice;
 
+/// Whose wire it is on which nothing happens.
+pub(crate) const OUTSIDE: &str = "calm";
+
 /// The odds, each out of a thousand calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
@@ -110,6 +113,7 @@ struct State {
     fuse: Option<u64>,
     counts: Counts,
     calls: Calls,
+    writes: Calls,
 }
 
 /// How many calls each port received.
@@ -170,7 +174,7 @@ impl fmt::Debug for Wire {
 impl Wire {
     /// A wire on which calls arrive at once and always.
     pub fn calm() -> Self {
-        Self::new(0, "calm", Weather::default())
+        Self::new(0, OUTSIDE, Weather::default())
     }
 
     /// A wire of this name in a world of this seed.
@@ -182,6 +186,7 @@ impl Wire {
             fuse: None,
             counts: Counts::default(),
             calls: Calls::new(),
+            writes: Calls::new(),
         };
         Self {
             name: name.into(),
@@ -228,6 +233,16 @@ impl Wire {
     /// How many calls this process made so far, by port.
     pub fn calls(&self) -> Calls {
         self.state().calls.clone()
+    }
+
+    /// How many of them were to change something, by what they were to change.
+    pub fn writes(&self) -> Calls {
+        self.state().writes.clone()
+    }
+
+    /// A call is made that changes this, if it lands.
+    pub(crate) fn writes_to(&self, what: &'static str) {
+        *self.state().writes.entry(what).or_default() += 1;
     }
 
     /// This wire's own dice, for a model's other choices.

@@ -319,6 +319,11 @@ impl World {
         (wire, stack)
     }
 
+    /// A process that nothing happens to, for whoever looks from outside with the engine's own eyes.
+    pub fn onlooker(&self) -> Stack<SimPorts> {
+        self.stack("onlooker", &Wire::calm(), &CALM)
+    }
+
     /// A process that has ended makes no more calls; only its counts are kept.
     pub(crate) fn retire(&self, wire: &Wire) {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);

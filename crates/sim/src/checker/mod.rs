@@ -13,18 +13,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bullpen_core::creation::Ceiling;
 use bullpen_core::ids::{InstanceId, MailboxKey, RequestId, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
 use bullpen_core::ports::Ports;
+use bullpen_core::rates::FleetCall;
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
+use bullpen_engine::pools::Found;
 use tokio::sync::Notify;
 
 use crate::model::fleet::FleetEvent;
 use crate::model::{ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
+use crate::wire::OUTSIDE;
 use crate::world::World;
 
 mod conservation;
@@ -35,6 +39,7 @@ mod jobs;
 mod missed_warm;
 mod one_owner;
 mod pace;
+mod plans;
 mod protected;
 mod requests;
 mod trust;
@@ -67,6 +72,8 @@ struct Inner {
     tenures: Tenures,
     ghosts: Ghosts,
     pace: Pace,
+    /// What the cloud was asked for, and about how many machines each time.
+    calls: Vec<(FleetCall, u32)>,
     writes: u64,
     machine_time: Duration,
     ended: BTreeMap<EndReason, u64>,
@@ -98,6 +105,7 @@ impl Checker {
             tenures: Tenures::default(),
             ghosts: Ghosts::default(),
             pace: Pace::default(),
+            calls: Vec::new(),
             writes: 0,
             machine_time: Duration::ZERO,
             ended: BTreeMap::new(),
@@ -160,6 +168,16 @@ impl Checker {
     /// A number that two runs of one seed must agree on.
     pub fn digest(&self) -> u64 {
         self.inner().history.digest()
+    }
+
+    /// What the cloud was asked for since this was last asked, and about how many machines each time.
+    pub fn take_calls(&self) -> Vec<(FleetCall, u32)> {
+        std::mem::take(&mut self.inner().calls)
+    }
+
+    /// This ceiling holds from now on, beside the world's own.
+    pub fn holds(&self, ceiling: Ceiling) {
+        self.inner().view.ceilings.push(ceiling);
     }
 
     /// How many ledger writes were seen.
@@ -245,6 +263,18 @@ impl Checker {
     pub fn report(&self, violation: Violation) {
         self.inner().violation.get_or_insert(violation);
         self.violated.notify_waiters();
+    }
+
+    /// Pools were looked at; their plans must touch nothing that is in use.
+    pub fn look_at_plans(&self, found: &[Found]) {
+        for found in found {
+            self.judge(|_| plans::planned(found));
+        }
+    }
+
+    /// What keeps a pool from having converged, if anything does.
+    pub fn unconverged(found: &Found) -> Option<Violation> {
+        plans::unconverged(found)
     }
 
     fn on_ledger(&self, write: &LedgerWrite<'_>) {
@@ -425,7 +455,12 @@ impl Inner {
 
     fn on_fleet(&mut self, at: Timestamp, event: &FleetEvent) -> Result<(), Violation> {
         match event {
-            FleetEvent::Asked(process, call, _) => self.pace.asked(process, *call, at),
+            // Whoever looks from outside is no process.
+            FleetEvent::Asked(process, ..) if **process == *OUTSIDE => Ok(()),
+            FleetEvent::Asked(process, call, machines) => {
+                self.calls.push((*call, *machines));
+                self.pace.asked(process, *call, at)
+            }
             FleetEvent::Launched(machine) => {
                 let line = format!("{at} launched {} {}", machine.id, machine.intent);
                 self.history.note(&machine.id, &line);
@@ -443,6 +478,10 @@ impl Inner {
                 self.view.powered_off.insert(id.clone());
                 self.gone(id);
                 Ok(())
+            }
+            FleetEvent::Stopping(id) => {
+                self.history.note(id, &format!("{at} stopping {id}"));
+                protected::stopped(&self.view, id)
             }
             FleetEvent::Terminated(id) => {
                 self.history.note(id, &format!("{at} ended {id}"));

@@ -113,6 +113,16 @@ pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), V
     }
 }
 
+/// Only a machine that is recorded as stopping may be stopped: a stop call finds nobody, however late.
+pub(super) fn stopped(view: &View, id: &InstanceId) -> Result<(), Violation> {
+    match view.live.get(id).map(|record| &record.state) {
+        Some(State::Stopping { .. } | State::Terminating { .. }) => Ok(()),
+        Some(state) => wrong(id, format!("stopped while {}", state.name().as_str())),
+        None if view.buried.contains(id) => Ok(()),
+        None => wrong(id, "stopped without a record".into()),
+    }
+}
+
 /// A job ended before its time.
 pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), Violation> {
     if view.lost.contains(id) {

@@ -247,7 +247,7 @@ impl Fleet for FleetModel {
         let orders = orders.to_vec();
         self.ask(FleetCall::Stop, orders.len(), move |model, state| {
             for StopOrder { id, .. } in orders {
-                if state.stop(&id) {
+                if state.stop(&id, model.clock.true_now()) {
                     let delay = model.wire.dice().delay(Duration::ZERO, state.delays.stop_max);
                     model.later(delay, move |state| state.stopped(&id));
                 }

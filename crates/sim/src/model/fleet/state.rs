@@ -70,6 +70,8 @@ pub enum FleetEvent {
     Asked(Arc<str>, FleetCall, u32),
     /// A machine exists now.
     Launched(Machine),
+    /// A machine that ran is being stopped because somebody asked.
+    Stopping(InstanceId),
     /// A machine was ended because somebody asked.
     Terminated(InstanceId),
     /// A machine died by itself, or was taken away.
@@ -303,15 +305,16 @@ impl FleetState {
     }
 
     /// Running → stopping; the answer says whether it was running.
-    pub(super) fn stop(&mut self, id: &InstanceId) -> bool {
+    pub(super) fn stop(&mut self, id: &InstanceId, now: Timestamp) -> bool {
         match self.entries.get_mut(id) {
             Some(entry) if entry.machine.state == MachineState::Running => {
                 entry.machine.state = MachineState::Stopping;
                 entry.end_boot();
-                true
             }
-            Some(_) | None => false,
+            Some(_) | None => return false,
         }
+        self.tell(now, &FleetEvent::Stopping(id.clone()));
+        true
     }
 
     /// Stopping → stopped.

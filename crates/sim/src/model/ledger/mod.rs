@@ -116,6 +116,7 @@ impl LedgerModel {
         &self,
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> Written<T> + Send + 'static,
     ) -> Result<Written<T>, Fault> {
+        self.wire.writes_to("ledger");
         written(self.trip(effect).await)
     }
 
@@ -157,6 +158,7 @@ impl Ledger for LedgerModel {
         writes: &[(Record, Record)],
     ) -> Vec<Result<Written<Record>, Fault>> {
         let (all, count) = (writes.to_vec(), writes.len());
+        self.wire.writes_to("ledger");
         let reply = self.trip(move |state, now| {
             let replaced = all.into_iter();
             replaced.map(|(seen, next)| state.replace(now, seen.revision, next)).collect::<Vec<_>>()
@@ -244,7 +246,8 @@ impl Ledger for LedgerModel {
         next: &Lease,
     ) -> Result<Written<Lease>, Fault> {
         let (seen, next) = (seen.map(|lease| lease.revision), next.clone());
-        self.write(move |state, _| state.write_lease(seen, next)).await
+        self.wire.writes_to("leases");
+        written(self.trip(move |state, _| state.write_lease(seen, next)).await)
     }
 
     async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {

@@ -1,0 +1,66 @@
+//! Machines that are built otherwise than would be built now: all at once, or a few at a time.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::yard::Yard;
+
+use crate::{LONG, ci, end, fill};
+
+const FOUR: &str = "{name: always, hot: 4, stopped: 4}";
+
+async fn ids(yard: &Yard) -> BTreeSet<InstanceId> {
+    yard.records("ci").await.into_iter().map(|record| record.id).collect()
+}
+
+/// Replaces all eight; returns the fewest that were ready, and the most there were, at any moment.
+async fn replace(rollout: &str, max: u32, change: impl Fn(&Yard)) -> (usize, usize) {
+    let extension = format!(", rollout: {rollout}, max: {max}");
+    let yard = Yard::new(20, &ci(FOUR, "version: one", &extension)).await;
+    fill(&yard, 4, 4).await;
+    let old = ids(&yard).await;
+    change(&yard);
+    if yard.has_converged().await {
+        yard.configure(&ci(FOUR, "version: two", &extension));
+    }
+    let (fewest, most) = (Cell::new(8), Cell::new(8));
+    let done = async || {
+        let (hot, stopped) = yard.ready("ci").await;
+        fewest.set(fewest.get().min(hot + stopped));
+        most.set(most.get().max(yard.machines().len()));
+        ids(&yard).await.is_disjoint(&old) && yard.has_converged().await
+    };
+    assert!(yard.keep("second", 4 * LONG, done).await, "{:?} {:?}", yard.checker.verdict(), yard.ready("ci").await);
+    assert_eq!((yard.ready("ci").await, yard.launched()), ((4, 4), 16));
+    end(&yard).await;
+    (fewest.get(), most.get())
+}
+
+#[test]
+fn immediate_replaces_all_at_once() {
+    let (fewest, _) = on_virtual_time(replace("immediate", 20, |_| {}));
+    assert_eq!(fewest, 0);
+}
+
+/// A quarter of each kind more, and never fewer than there should be.
+#[test]
+fn rolling_replaces_a_few_at_a_time_and_misses_none() {
+    let (fewest, most) = on_virtual_time(replace("rolling", 20, |_| {}));
+    assert_eq!(fewest, 8);
+    assert!(most <= 10 + 2, "{most}: two more, and two that are about to go");
+}
+
+/// Without room for more, a quarter of each kind is missing at most.
+#[test]
+fn rolling_under_a_full_ceiling_misses_a_quarter_at_most() {
+    let (fewest, most) = on_virtual_time(replace("rolling", 8, |_| {}));
+    assert!((6..8).contains(&fewest), "{fewest}");
+    assert!(most <= 8, "{most}");
+}
+
+#[test]
+fn a_new_image_replaces_all() {
+    on_virtual_time(replace("rolling", 20, |yard| yard.build_from("ami-2")));
+}
