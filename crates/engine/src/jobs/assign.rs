@@ -221,8 +221,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 Ok((terms, taken)) => {
                     let instance = taken.held.record.id.clone();
                     self.note(Step::Claimed { instance, tier: taken.tier });
-                    // One less stands by.
-                    self.service.pools.notify_one();
+                    if taken.held.record.facts.pool.is_some() {
+                        // One less stands by.
+                        self.service.pools.notify_one();
+                    }
                     return self.hand_over(&terms, taken).await;
                 }
                 Err(NotTaken::Nothing(unfit)) => self.note(Step::NothingIdle { unfit }),
