@@ -265,9 +265,7 @@ impl Yard {
     /// The pool's machines that are idle, of one tier.
     pub async fn idle(&self, pool: &str, tier: Tier) -> Vec<Record> {
         let mut records = self.records(pool).await;
-        records.retain(
-            |record| matches!(record.state, State::Idle { tier: of, .. } if of == tier),
-        );
+        records.retain(|record| matches!(record.state, State::Idle { tier: of, .. } if of == tier));
         records
     }
 

@@ -49,8 +49,7 @@ fn a_hundred_and_twenty_machines_are_three_calls_of_each_kind() {
             climate.temper.warm_up_max = std::time::Duration::ZERO;
             climate.delays.boot_max = std::time::Duration::ZERO;
         });
-        let yard =
-            Yard::in_world(world, &ci("{name: always, hot: 0, stopped: 120}", "", "")).await;
+        let yard = Yard::in_world(world, &ci("{name: always, hot: 0, stopped: 120}", "", "")).await;
         fill(&yard, 0, 120).await;
         let calls = yard.checker.take_calls();
         assert_eq!(sizes(&calls, FleetCall::Launch), [120], "one launch");

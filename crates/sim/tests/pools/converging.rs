@@ -53,7 +53,8 @@ fn a_pool_of_another_environment_is_not_touched() {
     on_virtual_time(async {
         let world = stage::calm(7, 10).await;
         let others = stage::idle(&world, Usage::OnDemand, 2).await;
-        let stage = "\n  stage: {runner: large, env: staging, schedule: [{name: a, hot: 0, stopped: 0}]}";
+        let stage =
+            "\n  stage: {runner: large, env: staging, schedule: [{name: a, hot: 0, stopped: 0}]}";
         let config = two_and_one().replace("pools:\n  ci:\n", &format!("pools:{stage}\n  ci:\n"));
         let yard = Yard::in_world(world, &config).await;
         fill(&yard, 2, 1).await;

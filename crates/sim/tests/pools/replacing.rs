@@ -32,7 +32,12 @@ async fn replace(rollout: &str, max: u32, change: impl Fn(&Yard)) -> (usize, usi
         most.set(most.get().max(yard.machines().len()));
         ids(&yard).await.is_disjoint(&old) && yard.has_converged().await
     };
-    assert!(yard.keep("second", 4 * LONG, done).await, "{:?} {:?}", yard.checker.verdict(), yard.ready("ci").await);
+    assert!(
+        yard.keep("second", 4 * LONG, done).await,
+        "{:?} {:?}",
+        yard.checker.verdict(),
+        yard.ready("ci").await
+    );
     assert_eq!((yard.ready("ci").await, yard.launched()), ((4, 4), 16));
     end(&yard).await;
     (fewest.get(), most.get())
