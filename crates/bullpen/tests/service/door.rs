@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::process::within;
 use crate::stage::{SECRET, Stage};
 use crate::waiting::until;
-use crate::wire::Webhook;
+use crate::webhook::Webhook;
 
 const FIVE_MEGABYTES: usize = 5 * 1024 * 1024;
 

@@ -15,14 +15,19 @@ mod flood;
 mod jobs;
 mod killed;
 mod lost;
+#[path = "../tools/process.rs"]
 mod process;
 #[cfg(feature = "aws")]
 mod replicas;
+mod setup;
+#[path = "../tools/stage.rs"]
 mod stage;
 #[path = "../tools/act.rs"]
 mod tool;
 #[path = "../tools/waiting.rs"]
 mod waiting;
+mod webhook;
+#[path = "../tools/wire.rs"]
 mod wire;
 mod workflow;
 #[path = "../tools/world.rs"]

@@ -3,6 +3,7 @@
 //! Not here: one process (`killed`).
 
 use crate::killed::{KILLS, Load};
+use crate::setup::CONFIG;
 use crate::stage::{HASTY, Served, Stage};
 
 /// Seeds that once failed are kept here.
@@ -13,7 +14,7 @@ const SEEDS: [u64; 1] = [1];
 #[tokio::test]
 async fn twenty_kills_of_two_replicas_lose_nothing_and_double_nothing() {
     for seed in SEEDS {
-        let stage = Stage::on_aws(HASTY).await;
+        let stage = Stage::on_aws(CONFIG, HASTY).await;
         let mut load = Load::new(seed);
         let mut replicas: [Option<Served>; 2] = [Some(stage.serve().await), None];
         for _ in 0..KILLS {

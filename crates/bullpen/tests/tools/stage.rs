@@ -1,10 +1,10 @@
-//! The world of a test: a state directory, a GitHub that sends signed webhooks, and the service as
-//! a process of its own.
+//! The world of a test of the service: a state directory, a GitHub that sends signed webhooks, and the
+//! service as a process of its own.
 //!
 //! Machines, agents and jobs are real processes. Whatever a test leaves behind is destroyed with its
 //! world, and a process that is left after that fails the test.
 //!
-//! Not here: any case.
+//! Not here: any case, or what is configured there.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,27 +29,13 @@ use tempfile::TempDir;
 
 use crate::process::{Process, Ran, within};
 use crate::waiting::until;
-use crate::wire::{self, Answer};
+use crate::wire::{Answer, get};
 use crate::world::{processes_under, stack_file};
 
 pub(crate) const SECRET: &str = "it is a secret";
 pub(crate) const REPOSITORY: &str = "acme/app";
 const APP_ID: &str = "4711";
 const APP_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
-
-/// One class whose machines are reused, one whose are not, and a pool that keeps nothing.
-const CONFIG: &str = "\
-runners:
-  small: {cpu: 2, ram: 4, family: c6i}
-  once: {cpu: 2, ram: 4, family: c6i}
-pools:
-  builders:
-    runner: small
-    schedule: [{name: default, hot: 0, stopped: 0}]
-x-bullpen:
-  runners:
-    small: {reuse: {max-uses: 1000}}
-";
 
 /// Checks that only a broken product fails, however busy the host is; and a service that looks
 /// often, because nobody here has a minute.
@@ -95,12 +81,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) async fn new() -> Self {
-        Self::with(&[]).await
-    }
-
-    /// With these limits in its `bullpen.toml`.
-    pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
+    /// With this `runs-on.yml`, and with these limits in its `bullpen.toml`.
+    pub(crate) async fn configured(config: &str, limits: &[(&str, &str)]) -> Self {
         let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
         let address = "127.0.0.1:0".parse().expect("it is an address");
         let github = StandIn::start(address, options(), Arc::new(SystemClock::new())).await;
@@ -123,23 +105,26 @@ impl Stage {
             .map(|(name, value)| (name.to_owned(), value)),
         );
         let stage = Self { place, github, environment, calls: Cell::new(0), on_files: true };
-        fs::write(stage.path("runs-on.yml"), CONFIG).expect("it can be written");
-        stage.limit(limits);
+        stage.configure(config);
+        let text = stack_file(PATIENT.iter().chain(limits));
+        fs::write(stage.path("bullpen.toml"), text).expect("it can be written");
         stage
+    }
+
+    /// From now on this is in its `runs-on.yml`, all at once.
+    pub(crate) fn configure(&self, config: &str) {
+        let new = self.path("runs-on.yml.new");
+        fs::write(&new, config).expect("it can be written");
+        fs::rename(new, self.path("runs-on.yml")).expect("it can be replaced");
     }
 
     /// The same with its ledger, queues and mailboxes in the emulator.
     #[cfg(feature = "aws")]
-    pub(crate) async fn on_aws(limits: &[(&str, &str)]) -> Self {
-        let mut stage = Self::with(limits).await;
+    pub(crate) async fn on_aws(config: &str, limits: &[(&str, &str)]) -> Self {
+        let mut stage = Self::configured(config, limits).await;
         stage.on_files = false;
         stage.environment.extend(crate::emulator::environment());
         stage
-    }
-
-    fn limit(&self, limits: &[(&str, &str)]) {
-        let text = stack_file(PATIENT.iter().chain(limits));
-        fs::write(self.path("bullpen.toml"), text).expect("it can be written");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -185,16 +170,6 @@ impl Stage {
     pub(crate) fn hook(&self, served: &Served, secret: &str) {
         let hook = Hook { url: served.webhook.clone(), secret: Secret::new(secret) };
         self.github.hook(hook).expect("it is on loopback");
-    }
-
-    /// Waits until the service has asked GitHub once for what no webhook said, as it does when it
-    /// begins: for runs that are queued, and for those that go on.
-    pub(crate) async fn has_asked(&self) {
-        let runs = ("GET actions/runs".to_owned(), 200);
-        until("question about runs", async || {
-            self.github.answers().get(&runs).is_some_and(|count| *count >= 2).then_some(())
-        })
-        .await;
     }
 
     /// Queues a job of this label.
@@ -252,7 +227,7 @@ impl Stage {
     }
 
     /// Waits until nobody owns anything and every machine that is left is idle; then looks whether
-    /// anything is amiss. Returns the idle ones.
+    /// anything is amiss. Returns the idle ones, stopped ones among them.
     pub(crate) async fn quiet(&self) -> BTreeSet<String> {
         let idle = until("quiet world", async || {
             // A look at the ledger costs less than a command.
@@ -265,11 +240,12 @@ impl Stage {
         for machine in self.machines() {
             let name = machine.file_name().expect("it has a name").to_string_lossy().into_owned();
             let left = processes_under(&machine);
-            assert!(idle.contains(&name) || left.is_empty(), "{name} is an orphan: {left:?}");
-            assert!(!idle.contains(&name) || !left.is_empty(), "{name} is a ghost");
+            let runs = idle.get(&name) == Some(&true);
+            assert!(runs || left.is_empty(), "{name} is an orphan: {left:?}");
+            assert!(!runs || !left.is_empty(), "{name} is a ghost");
         }
         self.run("ledger verify").await.exits(0);
-        idle
+        idle.into_keys().collect()
     }
 
     async fn nobody_owns_anything(&self) -> bool {
@@ -324,13 +300,19 @@ pub(crate) fn order(label: &str, script: &str) -> JobOrder {
     }
 }
 
-/// The idle machines, if there are no others.
-fn idle_only(status: &Value) -> Option<BTreeSet<String>> {
+/// The idle machines and whether they run, if there are no others.
+fn idle_only(status: &Value) -> Option<BTreeMap<String, bool>> {
+    if status["unrecorded"] != Value::Array(Vec::new()) {
+        return None;
+    }
     let all = status["instances"].as_array().expect("a list");
-    let is_idle = |one: &Value| one["state"] == "idle" && one["machine"] == "running";
-    let quiet = status["unrecorded"] == Value::Array(Vec::new()) && all.iter().all(is_idle);
-    let id = |one: &Value| one["id"].as_str().expect("an id").to_owned();
-    quiet.then(|| all.iter().map(id).collect())
+    let idle = all.iter().map(|one| {
+        let runs = one["tier"] != "stopped";
+        let fits = one["machine"] == if runs { "running" } else { "stopped" };
+        let id = one["id"].as_str().expect("an id").to_owned();
+        (one["state"] == "idle" && fits).then_some((id, runs))
+    });
+    idle.collect()
 }
 
 impl Drop for Stage {
@@ -362,7 +344,7 @@ pub(crate) struct Served {
 impl Served {
     /// A question to the admin listener.
     pub(crate) async fn ask(&self, path: &str) -> Answer {
-        wire::get(&format!("{}{path}", self.admin)).await
+        get(&format!("{}{path}", self.admin)).await
     }
 
     /// Dies at once, and is seen to be dead.

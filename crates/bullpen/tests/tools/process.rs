@@ -28,7 +28,7 @@ pub(crate) async fn pass(time: Duration) {
 
 /// A running command, with its output in files. It ends with its test.
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     line: String,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -69,10 +69,6 @@ impl Process {
         .await
     }
 
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.child.try_wait().expect("it is our child").is_some()
-    }
-
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has ended, and was not waited for, takes it and does nothing.
         kill_process(self.pid(), signal).expect("it is ours");
@@ -81,15 +77,6 @@ impl Process {
     fn pid(&self) -> Pid {
         let pid = i32::try_from(self.child.id()).expect("process ids are small");
         Pid::from_raw(pid).expect("it is not zero")
-    }
-
-    /// The most memory it ever had, in KiB.
-    pub(crate) fn peak_kib(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = fs::read_to_string(path).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number.and_then(|text| text.parse().ok()).expect("it has memory")
     }
 
     pub(crate) async fn ends(mut self) -> Ran {

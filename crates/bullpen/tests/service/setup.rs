@@ -1,0 +1,60 @@
+//! What the service's cases are about: their configuration, and what only they ask a process or a
+//! world.
+//!
+//! Not here: the world (`stage`).
+
+use std::fs;
+
+use crate::process::Process;
+use crate::stage::Stage;
+use crate::waiting::until;
+
+/// One class whose machines are reused, one whose are not, and a pool that keeps nothing.
+pub(crate) const CONFIG: &str = "\
+runners:
+  small: {cpu: 2, ram: 4, family: c6i}
+  once: {cpu: 2, ram: 4, family: c6i}
+pools:
+  builders:
+    runner: small
+    schedule: [{name: default, hot: 0, stopped: 0}]
+x-bullpen:
+  runners:
+    small: {reuse: {max-uses: 1000}}
+";
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// With these limits in its `bullpen.toml`.
+    pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
+        Self::configured(CONFIG, limits).await
+    }
+
+    /// Waits until the service has asked GitHub once for what no webhook said, as it does when it
+    /// begins: for runs that are queued, and for those that go on.
+    pub(crate) async fn has_asked(&self) {
+        let runs = ("GET actions/runs".to_owned(), 200);
+        until("question about runs", async || {
+            self.github.answers().get(&runs).is_some_and(|count| *count >= 2).then_some(())
+        })
+        .await;
+    }
+}
+
+impl Process {
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
+    /// The most memory it ever had, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|text| text.parse().ok()).expect("it has memory")
+    }
+}
