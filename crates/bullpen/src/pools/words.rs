@@ -83,18 +83,18 @@ const fn stopping(why: StopWhy) -> &'static str {
 /// What was done, how long ago, and what was in the way.
 pub(super) fn deed(deed: &Deed, now: Timestamp) -> String {
     let Deed { at, act, why, planned, done, said } = deed;
-    let act = match act.as_str() {
-        "terminate" => "ended",
-        "keep-hot" => "kept as hot",
-        "keep-stopped" => "kept as stopped",
-        "stop" => "stopped",
-        "create" => "launched",
-        // A newer version's.
-        other => other,
-    };
     let count = if done == planned { done.to_string() } else { format!("{done} of {planned}") };
+    let what = match act.as_str() {
+        "terminate" => format!("ended {count} ({why})"),
+        "keep-hot" => format!("{count} became hot"),
+        "keep-stopped" => format!("{count} became stopped"),
+        "stop" => format!("stopping {count} ({why})"),
+        "create" => format!("launched {count} ({why})"),
+        // A newer version's.
+        other => format!("{other} {count} ({why})"),
+    };
     let said = said.as_ref().map_or_else(String::new, |said| format!("; in the way: {said}"));
-    format!("{} ago: {act} {count} ({why}){said}", span(now.since(*at)))
+    format!("{} ago: {what}{said}", span(now.since(*at)))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub(crate) struct Ran {
     line: String,
     /// None if a signal ended it.
     pub(crate) code: Option<i32>,
-    data: String,
+    pub(crate) data: String,
     pub(crate) talk: String,
 }
 

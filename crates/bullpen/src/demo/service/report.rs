@@ -190,7 +190,10 @@ impl Report {
             ));
         }
         lines.push(String::new());
-        lines.push(format!("A new machine pretends to boot for {} s.", self.boot.as_secs_f64()));
+        lines.push(format!(
+            "A new machine pretends to boot for {} s, and so does a stopped one that is started.",
+            self.boot.as_secs_f64()
+        ));
         let refused = self.played.rows.iter().find(|row| row.order.fate == Fate::Refused);
         if let Some(row) = refused {
             lines.push(format!("{}, as its author was told: {}", row.order.name, row.told.verdict));

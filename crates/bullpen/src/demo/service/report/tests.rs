@@ -6,7 +6,7 @@ use bullpen_core::explain::{Subject, explain};
 use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName,
 };
-use bullpen_core::job::{About, Conclusion, Event, Fact, Held, Job, Lane, Said, Setback};
+use bullpen_core::job::{About, Conclusion, Event, Fact, Held, Job, Lane, Said, Setback, StepAt};
 use bullpen_core::limits::Limits;
 use bullpen_core::time::Timestamp;
 use bullpen_github::stand_in::protocol::{self, JobView, NoticeView};
@@ -45,8 +45,13 @@ fn after(job: &Job, events: &[Event]) -> Job {
     events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
 }
 
+/// What a worker notes of a machine that stood by.
+fn stood_by(tier: Stood) -> StepAt {
+    StepAt { at: at(35), step: Step::Claimed { instance: held().instance, tier } }
+}
+
 /// The job as it should have become.
-fn fulfilled(order: &Order, how: How) -> Job {
+fn fulfilled(order: &Order, how: How, notes: Vec<StepAt>) -> Job {
     let job = queued(order);
     let completed = |job: &Job, word: &str| {
         let conclusion = Conclusion::new(word);
@@ -60,7 +65,7 @@ fn fulfilled(order: &Order, how: How) -> Job {
         skew: Duration::ZERO,
     };
     let routed = [Event::Routed { lane, at: at(20) }, begun.clone()];
-    let assigned = Event::Assigned { worker, held: held(), how, at: at(40), notes: vec![] };
+    let assigned = Event::Assigned { worker, held: held(), how, at: at(40), notes };
     let started = |job: &Job| {
         let runner = Some(held().runner);
         learn(job, Said::Started { runner, at: Some(at(500)) }, 500)
@@ -88,7 +93,14 @@ fn fulfilled(order: &Order, how: How) -> Job {
 }
 
 fn row(burst: usize, order: &Order) -> Row {
-    let job = fulfilled(order, BURSTS[burst].how.unwrap_or(How::Reused));
+    let (how, notes) = match (BURSTS[burst].how, order.name) {
+        (Some(how), _) => (how, Vec::new()),
+        (None, "ci 1" | "ci 2") => (How::Picked, vec![stood_by(Stood::Hot)]),
+        (None, "nightly 1" | "nightly 2") => (How::Picked, vec![stood_by(Stood::Stopped)]),
+        (None, "mixed 3") => (How::Picked, vec![stood_by(Stood::Released)]),
+        (None, _) => (How::Reused, Vec::new()),
+    };
+    let job = fulfilled(order, how, notes);
     let told = explain(&Subject {
         job: &job,
         next_look: None,
@@ -140,6 +152,9 @@ fn report() -> Report {
         notices: vec![notice],
         records: 5,
         violations: Vec::new(),
+        filled: Duration::from_secs(7),
+        refilled: Duration::from_secs(5),
+        pools: Vec::new(),
     };
     Report::new(played, Duration::from_secs(2), Duration::from_secs(7))
 }
@@ -152,10 +167,12 @@ fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
     let text = report.text();
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
-    for line in [["reused", "12"], ["created", "5"], ["taken", "1"]] {
+    for line in [["hot", "2"], ["started", "2"], ["reused", "10"], ["created", "3"], ["taken", "1"]]
+    {
         assert!(lines.contains(&line.to_vec()), "{text}");
     }
     assert!(text.contains("did you mean ci?"), "{text}");
+    assert!(text.contains("full after 7.0 s, and again 5.0 s after the last job"), "{text}");
     assert!(text.contains("20 jobs, 2 webhooks; ledger verify: 5 records, 0 violations"), "{text}");
     assert!(text.contains("The slowest, as `bullpen explain` tells it: job 1 ("), "{text}");
     assert_eq!(report.json()["jobs"].as_array().map(Vec::len), Some(20));
@@ -165,20 +182,28 @@ type Spoil = fn(&mut Report);
 
 #[test]
 fn everything_else_is_and_is_named() {
-    let broken: [(Spoil, &str); 8] = [
+    let broken: [(Spoil, &str); 9] = [
         (|report| report.played.rows[0].worked = false, "cold 1 ended otherwise"),
-        (|report| report.played.rows[5].worked = true, "cancelled ended otherwise"),
+        (|report| report.played.rows[3].worked = true, "cancelled ended otherwise"),
         (
-            |report| report.played.rows[6].job = fulfilled(&BURSTS[1].orders[0], How::Created),
+            |report| {
+                report.played.rows[4].job = fulfilled(&BURSTS[1].orders[0], How::Created, vec![]);
+            },
             "warm 1 had a machine that was created",
         ),
         (
-            |report| report.played.rows[12].told = report.played.rows[13].told.clone(),
+            |report| {
+                report.played.rows[7].job = fulfilled(&BURSTS[2].orders[0], How::Reused, vec![]);
+            },
+            "burst 3 was given 1 hot machines of 2",
+        ),
+        (
+            |report| report.played.rows[14].told = report.played.rows[15].told.clone(),
             "nobody took the runner of robbed",
         ),
         (|report| report.played.notices.clear(), "refused ended otherwise"),
         (
-            |report| report.played.rows[19].job = queued(&BURSTS[2].orders[8]),
+            |report| report.played.rows[19].job = queued(&BURSTS[3].orders[6]),
             "refused ended otherwise",
         ),
         (|report| report.played.webhooks.push(502), "1 webhooks were not taken"),
