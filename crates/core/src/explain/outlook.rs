@@ -126,7 +126,7 @@ pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String
             "another replica of `bullpen serve`, or a larger share for its repository".to_owned()
         }
         PartCode::Credential => "a second GitHub App: each has a budget of its own".to_owned(),
-        PartCode::Launch | PartCode::WarmUp => warm_machine(job, parts),
+        PartCode::Launch | PartCode::WarmUp | PartCode::Start => warm_machine(job, parts),
         PartCode::Setback(code, _) => set_back(code)?.to_owned(),
         PartCode::Search
         | PartCode::HandOver
@@ -137,9 +137,10 @@ pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String
     Some(text)
 }
 
-/// A machine had to be made: one that was there would have saved that.
+/// A machine had to be made or started: one that ran would have saved that.
 fn warm_machine(job: &Job, parts: &[Part]) -> String {
-    let made = parts.iter().filter(|part| matches!(part.code, PartCode::Launch | PartCode::WarmUp));
+    let is_saved = |code| matches!(code, PartCode::Launch | PartCode::WarmUp | PartCode::Start);
+    let made = parts.iter().filter(|part| is_saved(part.code));
     let saved = span(Duration::from_millis(made.map(|part| part.ms).sum()));
     let searched = job.steps.iter().rev().find_map(|step| match &step.step {
         Step::NothingIdle { unfit } => Some(unfit),

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::Subject;
 use super::timeline::{Event, Happened};
+use crate::instance::Tier;
 use crate::job::{Job, Life, Phase, Setback, Step};
 use crate::time::Timestamp;
 
@@ -37,6 +38,7 @@ pub enum PartCode {
     Launch,
     WarmUp,
     HandOver,
+    Start,
     Listen,
     Attempt,
     Github,
@@ -46,7 +48,7 @@ pub enum PartCode {
 
 impl PartCode {
     /// All that are not a setback's.
-    pub const OWN: [Self; 11] = [
+    pub const OWN: [Self; 12] = [
         Self::Webhook,
         Self::Configuration,
         Self::Worker,
@@ -55,6 +57,7 @@ impl PartCode {
         Self::Launch,
         Self::WarmUp,
         Self::HandOver,
+        Self::Start,
         Self::Listen,
         Self::Attempt,
         Self::Github,
@@ -71,6 +74,7 @@ impl PartCode {
             Self::Launch => "launch",
             Self::WarmUp => "warm-up",
             Self::HandOver => "hand-over",
+            Self::Start => "start",
             Self::Listen => "listen",
             Self::Attempt => "attempt",
             Self::Github => "github",
@@ -89,6 +93,7 @@ impl PartCode {
             Self::Launch => "to launch a machine",
             Self::WarmUp => "for the machine to start and warm up",
             Self::HandOver => "to hand the machine over",
+            Self::Start => "for its stopped machine to start",
             Self::Listen => "for its runner to listen",
             Self::Attempt => "in an unfinished attempt",
             Self::Github => "for GitHub to give it to a runner",
@@ -243,6 +248,7 @@ fn code_of(marks: &[&Event], index: usize) -> PartCode {
         return code;
     }
     match &marks[index].what {
+        Happened::Step(Step::Listens) => listen_code(&marks[..index]),
         Happened::Step(step) => step_code(step),
         Happened::Setback(setback) => PartCode::of(&setback.setback),
         _ => PartCode::Github,
@@ -265,6 +271,17 @@ fn set_back_before(marks: &[&Event]) -> Option<PartCode> {
         Happened::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
         _ => None,
     })?
+}
+
+/// What the time until a runner listens is for, by the machine that these marks took: one that was
+/// stopped has to start first, and that is nearly all of it.
+fn listen_code(marks: &[&Event]) -> PartCode {
+    let took = marks.iter().rev().find_map(|mark| match &mark.what {
+        Happened::Step(Step::Begun) => Some(None),
+        Happened::Step(Step::Claimed { tier, .. }) => Some(Some(*tier)),
+        _ => None,
+    });
+    if took.flatten() == Some(Tier::Stopped) { PartCode::Start } else { PartCode::Listen }
 }
 
 const fn step_code(step: &Step) -> PartCode {
@@ -296,7 +313,7 @@ fn last_code(subject: &Subject<'_>, marks: &[&Event]) -> PartCode {
     match marks.last().map(|mark| &mark.what) {
         Some(Happened::Setback(setback)) => PartCode::of(&setback.setback),
         Some(Happened::Step(Step::Listens)) => PartCode::Github,
-        Some(Happened::Step(Step::Assigned { .. })) => PartCode::Listen,
+        Some(Happened::Step(Step::Assigned { .. })) => listen_code(marks),
         Some(Happened::Step(Step::Routed { .. })) => PartCode::Worker,
         Some(Happened::Step(Step::Heard)) => PartCode::Configuration,
         Some(_) => PartCode::Attempt,

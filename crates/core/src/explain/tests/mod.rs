@@ -202,6 +202,33 @@ fn claimed() -> Step {
 }
 
 #[test]
+fn a_stopped_machine_is_waited_for_until_it_has_started_and_a_hot_one_is_not() {
+    let picked = |tier| {
+        let job = Told::queued(100).routed(100, Lane::Pool(PoolName::new("ci"))).begun(200);
+        let claimed = Step::Claimed { instance: InstanceId::new("i-1"), tier };
+        job.assigned(400, How::Picked, &[(400, claimed)])
+    };
+    let hot = picked(Tier::Hot).explained(5_400);
+    assert_eq!(hot.parts[0].code, PartCode::Listen);
+    let stopped = picked(Tier::Stopped).explained(5_400);
+    assert_eq!(stopped.blocker, Some("start"));
+    let told = picked(Tier::Stopped).began(20_500, "bp-4242-0").completed(21_000, "success");
+    let told = told.released(22_000, 20_400).explained(30_000);
+    assert_eq!(told.verdict, "waited 20 s: 20 s for its stopped machine to start");
+    let helped = "a machine standing by in pool ci (`hot`): about 20 s less";
+    assert_eq!(told.helped.as_deref(), Some(helped));
+    let again = Event::Freed {
+        held: held(),
+        setback: Setback::NotStarted,
+        at: ms(9_000),
+        not_before: ms(9_000),
+    };
+    let told = picked(Tier::Stopped).on(&again).begun(9_000);
+    let told = told.assigned(9_100, How::Created, &[]).explained(12_000);
+    assert!(told.parts.iter().any(|part| part.code == PartCode::Listen), "{:?}", told.parts);
+}
+
+#[test]
 fn an_attempt_that_came_to_nothing_is_one_part_from_its_beginning_to_the_next() {
     let freed = Event::Freed {
         held: held(),
