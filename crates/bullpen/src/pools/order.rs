@@ -13,7 +13,7 @@ use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::pool::{Blueprints, Order};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_engine::Stack;
-use bullpen_engine::pools::{Ordered, order as give, survey};
+use bullpen_engine::pools::{Found, Ordered, order as give, survey};
 use serde_json::json;
 
 use super::sight::{self, Sight, Work, unknown, unseen};
@@ -85,7 +85,7 @@ async fn machines<P: Ports>(
     pool: &PoolName,
 ) -> Result<(u32, u32), Fault> {
     let found = survey(stack, configured, std::slice::from_ref(pool)).await?;
-    let statuses = found.iter().flat_map(|found| found.statuses());
+    let statuses = found.iter().flat_map(Found::statuses);
     let (used, others): (Vec<_>, Vec<_>) =
         statuses.partition(|(status, _)| *status == StandbyStatus::Detached);
     let sum = |part: Vec<(StandbyStatus, u32)>| part.into_iter().map(|(_, count)| count).sum();
