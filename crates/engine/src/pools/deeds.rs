@@ -133,8 +133,19 @@ impl<'a, P: Ports> Pass<'a, P> {
                 said = Some(fault);
             }
         }
-        let said = said.map(|fault| fault.to_string());
+        let complaint = || moved.iter().find_map(|record| self.complaint(&record.id));
+        let said = said.map(|fault| fault.to_string()).or_else(complaint);
         self.note(("terminate", cause), endings.len(), moved.len(), said);
+    }
+
+    /// What one of the machines said for itself, for people to read; there may be many alike.
+    fn complaint(&self, id: &InstanceId) -> Option<String> {
+        let said = self.found.complaints.get(id)?;
+        let mut shortened: String = said.chars().take(COMPLAINT_MAX).collect();
+        if shortened.len() < said.len() {
+            shortened.push('…');
+        }
+        Some(format!("{id}: {shortened}"))
     }
 
     async fn keep_hot(&mut self, ids: &[InstanceId]) {
@@ -237,6 +248,9 @@ impl<'a, P: Ports> Pass<'a, P> {
         }
     }
 }
+
+/// How much of what a machine said is remembered with its pool: its log has the rest.
+const COMPLAINT_MAX: usize = 300;
 
 /// How long a pool that is gone is remembered.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Intent, Scope};
 use bullpen_core::ids::{InstanceId, IntentId, MailboxKey, PoolName, Revision};
@@ -49,6 +50,8 @@ pub struct Found {
     pub(super) machines: BTreeMap<InstanceId, Machine>,
     /// Those of its machines that a job has begun on.
     pub(super) at_work: BTreeSet<InstanceId>,
+    /// What machines said of their warm-up that failed.
+    pub(super) complaints: BTreeMap<InstanceId, String>,
 }
 
 impl Found {
@@ -219,6 +222,7 @@ fn judge<P: Ports>(
     };
     let at_work = records.iter().filter(|record| is_at_work(record, reports.get(&record.id)));
     let at_work = at_work.map(|record| record.id.clone()).collect();
+    let complaints = records.iter().filter_map(|record| complaint(record, reports)).collect();
     let standby = |record: Record| standby(record, &machines, reports);
     let observed = Observed {
         instances: records.into_iter().map(standby).collect(),
@@ -241,7 +245,18 @@ fn judge<P: Ports>(
         plan,
         machines,
         at_work,
+        complaints,
     }
+}
+
+/// What a machine said of its warm-up, if that failed.
+fn complaint(
+    record: &Record,
+    reports: &BTreeMap<InstanceId, Report>,
+) -> Option<(InstanceId, String)> {
+    let report = reports.get(&record.id)?;
+    let failed = WarmUp::of(Some(report)) == WarmUp::Failed;
+    failed.then(|| (record.id.clone(), CheckFailure::WarmUpFailed.told(Some(report))))
 }
 
 fn standby(
