@@ -97,7 +97,11 @@ pub(super) fn standing(instance: &Standby, desired: &Desired, now: Timestamp) ->
 
 /// Why nobody can use the machine, whatever its state.
 fn lost(instance: &Standby) -> Option<EndReason> {
-    if instance.machine == Some(MachineState::Gone) || instance.interrupted {
+    let is_new = matches!(instance.record.state, State::Created { .. });
+    // A machine whose warm-up failed switches itself off: it did not boot, and is not merely gone.
+    if is_new && instance.warm_up == WarmUp::Failed {
+        Some(EndReason::FailedWarmUp)
+    } else if instance.machine == Some(MachineState::Gone) || instance.interrupted {
         Some(EndReason::MachineGone)
     } else if instance.record.tainted {
         Some(EndReason::Untrusted)
@@ -164,8 +168,10 @@ fn hot(
     let end = due.after(desired.limits.hot_hard_end).min(deadline);
     if is_down(instance) {
         Standing::Error(EndReason::FailedChecks)
-    } else if end <= now {
+    } else if deadline <= now {
         Standing::Dangling(EndReason::DeadlinePassed)
+    } else if end <= now {
+        Standing::Dangling(EndReason::WornOut)
     } else {
         let expiring =
             due <= now || deadline <= now.after(desired.limits.not_claimable_before_deadline);
