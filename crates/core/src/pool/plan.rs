@@ -11,7 +11,7 @@ use super::boots::Boots;
 use super::desired::{Desired, Mode};
 use super::note::Note;
 use super::observed::{Observed, Standby};
-use super::rollout::{Share, Terms};
+use super::rollout::{Share, Terms, surge_left};
 use super::room::Room;
 use super::standing::{Turn, ending};
 use super::supply::{Allotted, Sorted, Stock};
@@ -39,6 +39,7 @@ pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
     let (aim_hot, aim_stopped) = desired.aim();
     let mut hot = Share::of(&sorted.hot, aim_hot, allotted.hot, terms);
     let mut stopped = Share::of(&sorted.stopped, aim_stopped, allotted.stopped, terms);
+    terms.launches = terms.launches.min(surge_left([hot, stopped]));
     let launches = room.left.min(terms.launches);
     let create_hot = hot.wanted().min(launches);
     let create_stopped = stopped.wanted().min(launches - create_hot);

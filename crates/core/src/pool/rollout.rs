@@ -108,3 +108,14 @@ impl Share {
         self.aim.div_ceil(ROLLING_PARTS as usize)
     }
 }
+
+/// How many more may stand beside old machines of both kinds. What warms up may become either, and
+/// counts as hot first: by itself each kind would launch for what the other is given.
+pub(super) fn surge_left(shares: [Share; 2]) -> usize {
+    if shares.iter().any(|share| share.old_kept == 0) {
+        return usize::MAX;
+    }
+    let most: usize = shares.iter().map(|share| share.aim + share.part()).sum();
+    let there: usize = shares.iter().map(|share| share.ready + share.coming + share.old_kept).sum();
+    most.saturating_sub(there)
+}
