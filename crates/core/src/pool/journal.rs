@@ -72,7 +72,7 @@ pub struct Journal {
     /// What an operator ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// How many launches were begun: the number of the last one.
+    /// The number of the launch that was begun last.
     pub launches: u64,
     /// Launches of which something may be outstanding.
     pub open: Vec<Intent>,
@@ -109,15 +109,17 @@ impl Journal {
         self.booted.as_ref().filter(|booted| booted.spec_hash == *wanted).map(|booted| booted.at)
     }
 
-    /// The id of the next launch of this pool.
-    pub fn next_launch(&self, pool: &PoolName) -> IntentId {
-        IntentId::new(format!("pool.{pool}.{}", self.launches + 1))
+    /// The number of the next launch. It follows the time, in seconds, so that a pool that was removed,
+    /// forgotten and added again makes no launch under a name that was used before.
+    pub fn next_launch(&self, now: Timestamp) -> u64 {
+        let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
+        (self.launches + 1).max(seconds)
     }
 
-    /// With this launch begun.
+    /// With the launch of this number begun.
     #[must_use]
-    pub fn with_launch(mut self, intent: Intent) -> Self {
-        self.launches += 1;
+    pub fn with_launch(mut self, number: u64, intent: Intent) -> Self {
+        self.launches = number;
         self.open.push(intent);
         self
     }
@@ -170,6 +172,11 @@ impl Journal {
         self.deeds.drain(..too_many);
         self
     }
+}
+
+/// What a launch of a pool is called.
+pub fn launch_id(pool: &PoolName, number: u64) -> IntentId {
+    IntentId::new(format!("pool.{pool}.{number}"))
 }
 
 /// The boots that failed, by what was seen: those that end for it, and those that this plan ends.

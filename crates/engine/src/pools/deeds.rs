@@ -190,8 +190,10 @@ impl<'a, P: Ports> Pass<'a, P> {
         for batch in stops.chunks(IDS_PER_CALL_MAX) {
             let send_by = stack.ports.clock().monotonic() + stack.limits.stop_send_within;
             let (moved, mut said) = if sabotage!("stop-without-the-fence") {
-                let seen = batch.iter().filter_map(|(id, _)| self.records.get(id).cloned());
-                (seen.collect(), None)
+                let unwritten = batch.iter().map(|stop| self.stopping(stop));
+                let unwritten =
+                    unwritten.filter_map(|(id, event)| self.records.get(&id)?.on(&event).ok());
+                (unwritten.collect(), None)
             } else {
                 self.write(batch.iter().map(|stop| self.stopping(stop))).await
             };
@@ -227,10 +229,11 @@ impl<'a, P: Ports> Pass<'a, P> {
     async fn conclude(mut self) -> Kept {
         let journal = std::mem::take(&mut self.found.journal).with_deeds(self.deeds.clone());
         let token = self.leases.token(self.stack, &self.found.pool);
-        if journal != self.found.stored
+        let is_over = self.found.blueprint.is_none() && self.found.observed.instances.is_empty();
+        if (journal != self.found.stored || is_over != self.found.is_leaving)
             && let Some(token) = token.filter(|token| journal.token <= *token)
         {
-            self.remember(&Journal { token, ..journal.clone() }).await;
+            self.remember(&Journal { token, ..journal.clone() }, is_over).await;
         }
         let (found, deeds) = (self.found, self.deeds);
         let machines = found.statuses();
@@ -238,9 +241,8 @@ impl<'a, P: Ports> Pass<'a, P> {
         Kept { pool, target, machines, notes: journal.notes, deeds }
     }
 
-    async fn remember(&self, journal: &Journal) {
-        let Found { pool, revision, blueprint, observed, .. } = &self.found;
-        let is_over = blueprint.is_none() && observed.instances.is_empty();
+    async fn remember(&self, journal: &Journal, is_over: bool) {
+        let Found { pool, revision, .. } = &self.found;
         let forget_at = is_over.then(|| self.stack.now().after(FORGOTTEN_AFTER));
         let written = journals::write(self.stack, pool, *revision, journal, forget_at).await;
         if let Err(fault) = written {

@@ -19,23 +19,23 @@ use crate::patience::patiently;
 pub(super) struct Read {
     pub(super) journal: Journal,
     pub(super) revision: Option<Revision>,
+    /// When it may be forgotten, if its pool is gone.
+    pub(super) forget_at: Option<Timestamp>,
 }
 
-/// Every pool's journal.
+/// Every pool's journal, as long as it is stored: one past its time is still what is written over.
 pub(super) async fn all<P: Ports>(stack: &Stack<P>) -> Result<BTreeMap<PoolName, Read>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     let ledger = stack.ports.ledger();
     let documents = patiently(stack, until, || ledger.documents(COLLECTION)).await?;
-    let now = stack.now();
-    let current = documents.iter().filter(|one| one.forget_at.is_none_or(|at| now < at));
-    current.map(|one| Ok((PoolName::new(&one.name), read(one)?))).collect()
+    documents.iter().map(|one| Ok((PoolName::new(&one.name), read(one)?))).collect()
 }
 
 fn read(document: &Document) -> Result<Read, Fault> {
     let journal = decode(&document.body).map_err(|error| {
         Fault::Unreadable(format!("the journal of pool {}: {error}", document.name))
     })?;
-    Ok(Read { journal, revision: Some(document.revision) })
+    Ok(Read { journal, revision: Some(document.revision), forget_at: document.forget_at })
 }
 
 /// Stores a journal over what was read; nothing if somebody wrote meanwhile, or if nobody knows.

@@ -9,6 +9,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::Revision;
 use bullpen_core::instance::Owner;
+use bullpen_core::pool::journal::launch_id;
 use bullpen_core::pool::{Blueprint, Journal};
 use bullpen_core::ports::{Fault, Ports};
 
@@ -34,8 +35,9 @@ impl<P: Ports> Pass<'_, P> {
     pub(super) async fn create(&mut self, usage: Usage, count: u32) {
         let Some(blueprint) = self.found.blueprint.clone() else { return };
         let stack = self.stack;
+        let number = self.found.journal.next_launch(stack.now());
         let intent = Intent {
-            id: self.found.journal.next_launch(&self.found.pool),
+            id: launch_id(&self.found.pool, number),
             owner: Owner::Pool(self.found.pool.clone()),
             trust: None,
             class: blueprint.class.name.clone(),
@@ -49,7 +51,7 @@ impl<P: Ports> Pass<'_, P> {
             // Nothing of it is stored; a reserved one has a revision.
             revision: Revision(0),
         };
-        match self.begin(&intent).await {
+        match self.begin(number, &intent).await {
             Ok(true) => self.launch("missing", &blueprint, &intent).await,
             // Somebody else writes: an operator, or whoever has the lease now.
             Ok(false) => {}
@@ -61,13 +63,13 @@ impl<P: Ports> Pass<'_, P> {
     }
 
     /// Writes a launch down; whether that is certain.
-    async fn begin(&mut self, intent: &Intent) -> Result<bool, Fault> {
+    async fn begin(&mut self, number: u64, intent: &Intent) -> Result<bool, Fault> {
         let (stack, pool) = (self.stack, &self.found.pool);
         let Some(token) = self.leases.token(stack, pool) else { return Ok(false) };
         if token < self.found.journal.token {
             return Ok(false);
         }
-        let journal = self.found.journal.clone().with_launch(intent.clone());
+        let journal = self.found.journal.clone().with_launch(number, intent.clone());
         let journal = Journal { token, ..journal };
         let written = journals::write(stack, pool, self.found.revision, &journal, None).await?;
         if let Some(revision) = written {

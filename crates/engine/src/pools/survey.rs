@@ -38,6 +38,8 @@ pub struct Found {
     pub(super) stored: Journal,
     /// The journal's revision; none if it has none yet.
     pub(super) revision: Option<Revision>,
+    /// Whether its journal is to be forgotten.
+    pub(super) is_leaving: bool,
     /// Its launches that were begun and not reserved, as far as anybody knows.
     pub(super) unreserved: Vec<Intent>,
     /// What was seen of it.
@@ -74,7 +76,10 @@ pub async fn known<P: Ports>(
     configured: &Blueprints,
 ) -> Result<Vec<PoolName>, Fault> {
     let journals = journals::all(stack).await?;
-    let names: BTreeSet<&PoolName> = configured.pools.keys().chain(journals.keys()).collect();
+    let now = stack.now();
+    let remembered = journals.iter().filter(|(_, read)| read.forget_at.is_none_or(|at| now < at));
+    let remembered = remembered.map(|(name, _)| name);
+    let names: BTreeSet<&PoolName> = configured.pools.keys().chain(remembered).collect();
     let left_alone = |name: &&PoolName| configured.unbuildable.contains_key(*name);
     Ok(names.into_iter().filter(|name| !left_alone(name)).cloned().collect())
 }
@@ -203,7 +208,7 @@ fn judge<P: Ports>(
 ) -> Found {
     let now = stack.now();
     let Recorded { pool, read, launches, unreserved, records } = recorded;
-    let Read { journal, revision } = read;
+    let Read { journal, revision, forget_at } = read;
     let open: BTreeSet<IntentId> =
         launches.iter().chain(&unreserved).map(|intent| intent.id.clone()).collect();
     let stored = journal.clone();
@@ -239,6 +244,7 @@ fn judge<P: Ports>(
         journal,
         stored,
         revision,
+        is_leaving: forget_at.is_some(),
         unreserved,
         observed,
         desired,

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::runs_on::{self, Config};
 use crate::ids::{ImageName, PoolName};
 use crate::instance::EndReason;
+use crate::pool::journal::launch_id;
 
 const FILE: &str = "
 images:
@@ -145,6 +146,21 @@ fn a_boot_that_failed_is_remembered_once_and_until_one_succeeds() {
 }
 
 #[test]
+fn launches_are_numbered_upwards_though_nobody_remembers_the_last_one() {
+    let (journal, second) = (Journal::default(), Duration::from_secs(1));
+    let number = journal.next_launch(at(10));
+    assert_eq!(launch_id(&pool(), number).as_str(), format!("pool.ci.{number}"));
+    let journal = journal.with_launch(number, launch("one", Usage::OnDemand, 3));
+    assert_eq!(journal.next_launch(at(10)), number + 1);
+    assert_eq!(
+        journal.next_launch(at(10).before(60 * second)),
+        number + 1,
+        "whatever a clock says"
+    );
+    assert!(Journal::default().next_launch(at(10).after(2 * second)) > number + 1);
+}
+
+#[test]
 fn a_journal_is_bounded_and_stays_readable() {
     let deed = |n| Deed {
         at: at(n),
@@ -158,10 +174,7 @@ fn a_journal_is_bounded_and_stays_readable() {
     let journal = looked(Journal::default(), many, 10).with_deeds((0..100).map(deed));
     assert_eq!((journal.failures.len(), journal.deeds.len()), (64, 12));
     assert_eq!(journal.deeds.last(), Some(&deed(99)));
-    let launch = launch("pool.ci.1", Usage::OnDemand, 3);
-    assert_eq!(journal.next_launch(&pool()).as_str(), "pool.ci.1");
-    let journal = journal.with_launch(launch);
-    assert_eq!(journal.next_launch(&pool()).as_str(), "pool.ci.2");
+    let journal = journal.with_launch(7, launch("pool.ci.7", Usage::OnDemand, 3));
     let text = serde_json::to_string(&journal).unwrap();
     assert_eq!(serde_json::from_str::<Journal>(&text).unwrap(), journal);
     assert_eq!(serde_json::from_str::<Journal>("{}").unwrap(), Journal::default());
