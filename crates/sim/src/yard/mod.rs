@@ -7,7 +7,6 @@
 //!
 //! Not here: worlds drawn from a seed ([`crate::kernel`]), or what is expected of pools (`tests/pools`).
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +17,13 @@ use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::{JobId, PoolName, Repository, RunAttempt};
 use bullpen_core::instance::{Record, State, Tier};
 use bullpen_core::job::{About, Job};
-use bullpen_core::pool::{Blueprints, Foundation, Note};
+use bullpen_core::parameters::decode;
+use bullpen_core::pool::journal::COLLECTION;
+use bullpen_core::pool::{Blueprints, Foundation, Journal, Note};
 use bullpen_core::ports::{Ledger, Machine, MachineState, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{self, Duties};
-use bullpen_engine::pools::{self, Found, Kept, Leases};
+use bullpen_engine::pools::{self, Found, Leases};
 
 use crate::checker::Checker;
 use crate::clock::pass;
@@ -43,10 +44,17 @@ pub struct Yard {
     pub world: Arc<World>,
     /// Who watches it.
     pub checker: Checker,
-    config: Mutex<String>,
-    foundation: Mutex<Foundation>,
-    /// What each pool's last look came to.
-    told: Mutex<BTreeMap<PoolName, Kept>>,
+    configured: Mutex<Configured>,
+}
+
+/// What is configured now. Read once: reading takes longer than looking.
+#[derive(Clone, Debug, Default)]
+struct Configured {
+    config: Config,
+    foundation: Foundation,
+    blueprints: Blueprints,
+    /// How often that was something else before.
+    version: u64,
 }
 
 /// A process that keeps pools.
@@ -74,15 +82,9 @@ impl Yard {
     pub async fn in_world(world: Arc<World>, config: &str) -> Self {
         let checker = Checker::watch(&world, false);
         service::make_queues(&world).await;
-        let yard = Self {
-            world,
-            checker,
-            config: Mutex::default(),
-            foundation: Mutex::default(),
-            told: Mutex::default(),
-        };
+        let yard = Self { world, checker, configured: Mutex::default() };
         yard.configure(config);
-        for (name, pool) in &yard.config().pools {
+        for (name, pool) in &locked(&yard.configured).config.pools {
             if let Some(max) = pool.max {
                 yard.checker.holds(Ceiling { scope: Scope::Pool(name.clone()), max });
             }
@@ -92,21 +94,26 @@ impl Yard {
 
     /// From now on this is configured.
     pub fn configure(&self, config: &str) {
-        config.clone_into(&mut locked(&self.config));
+        let (read, findings) = runs_on::read(config.as_bytes()).into_parts();
+        let Some(read) = read else { panic!("the yard's configuration is bad: {findings:?}") };
+        self.change(|configured| configured.config = read);
     }
 
     /// From now on machines are built from this image.
     pub fn build_from(&self, image: &str) {
-        image.clone_into(&mut locked(&self.foundation).image);
+        self.change(|configured| image.clone_into(&mut configured.foundation.image));
     }
 
-    fn config(&self) -> Config {
-        let (read, findings) = runs_on::read(locked(&self.config).as_bytes()).into_parts();
-        read.unwrap_or_else(|| panic!("the yard's configuration is bad: {findings:?}"))
+    fn change(&self, change: impl FnOnce(&mut Configured)) {
+        let mut configured = locked(&self.configured);
+        change(&mut configured);
+        let Configured { config, foundation, blueprints, version } = &mut *configured;
+        *blueprints = Blueprints::of("production", config, foundation);
+        *version += 1;
     }
 
     fn blueprints(&self) -> Blueprints {
-        Blueprints::of("production", &self.config(), &locked(&self.foundation))
+        locked(&self.configured).blueprints.clone()
     }
 
     /// A process that keeps pools, not yet at work.
@@ -120,11 +127,10 @@ impl Yard {
     pub async fn keeping(&self, keeper: &Keeper) -> Infallible {
         let Keeper { wire, stack, leases } = keeper;
         let configured = || Some(self.blueprints());
-        let tell = |kept: &Kept| drop(locked(&self.told).insert(kept.pool.clone(), kept.clone()));
         tokio::select! {
             biased;
             () = wire.died() => {}
-            () = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &tell)) => {}
+            () = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &|_| {})) => {}
         }
         pending().await
     }
@@ -164,12 +170,12 @@ impl Yard {
 
     /// Tells a service what is configured, whenever that is something else.
     async fn configuring(&self, service: &SimService<'_>) -> Infallible {
-        let mut known = String::new();
+        let mut known = 0;
         loop {
-            let config = locked(&self.config).clone();
-            if config != known {
+            let version = locked(&self.configured).version;
+            if version != known {
                 service.configure(self.plan().settings());
-                known = config;
+                known = version;
             }
             pass(Duration::from_millis(200)).await;
         }
@@ -177,7 +183,7 @@ impl Yard {
 
     fn plan(&self) -> Plan {
         Plan {
-            config: self.config(),
+            config: locked(&self.configured).config.clone(),
             shares: bullpen_core::job::fair::Shares::default(),
             repositories: vec![Repository::new("acme/app")],
             replicas: 1,
@@ -269,10 +275,11 @@ impl Yard {
         records
     }
 
-    /// What the pool waited on when it was last looked at by whoever keeps it.
+    /// What the pool waits on, as its journal says.
     pub fn notes(&self, pool: &str) -> Vec<Note> {
-        let told = locked(&self.told);
-        told.get(&PoolName::new(pool)).map(|kept| kept.notes.clone()).unwrap_or_default()
+        let document = self.world.outside.ledger().document_now(COLLECTION, pool);
+        let journal = document.and_then(|stored| decode::<Journal>(&stored.body).ok());
+        journal.unwrap_or_default().notes
     }
 
     /// All machines that were ever launched.

@@ -67,15 +67,21 @@ fn a_pool_of_another_environment_is_not_touched() {
     });
 }
 
+/// A job's machine is under the ceiling of the pool that it was picked from.
 #[test]
-fn a_pools_own_ceiling_lowers_what_it_aims_at() {
+fn a_pools_own_ceiling_counts_what_its_jobs_have() {
     on_virtual_time(async {
-        let config = ci("{name: always, hot: 2, stopped: 2}", "", ", max: 3");
+        let config = ci("{name: always, hot: 2, stopped: 1}", "", ", max: 3");
         let yard = Yard::new(10, &config).await;
         fill(&yard, 2, 1).await;
-        yard.keep_for("on", 5 * MINUTE).await;
-        assert_eq!((yard.ready("ci").await, yard.launched()), ((2, 1), 3));
-        assert!(matches!(yard.notes("ci")[..], [Note::Ceiling { max: 3, .. }]));
+        yard.queue("7", "pool=ci", 10 * MINUTE);
+        let noted =
+            async || matches!(yard.notes("ci")[..], [Note::Ceiling { max: 3, used: 3, .. }]);
+        assert!(yard.until(5 * MINUTE, noted, yard.serving("one")).await, "{:?}", yard.notes("ci"));
+        assert_eq!((yard.ready("ci").await, yard.launched()), ((1, 1), 3));
+        let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
+        assert!(yard.until(LONG, full, yard.serving("two")).await, "{:?}", yard.look().await);
+        assert_eq!(yard.launched(), 4);
         end(&yard).await;
     });
 }

@@ -1,7 +1,12 @@
 //! A keeper dies at every await it makes, one after the other, while it launches, stops and ends
 //! machines: another goes on, nothing is left behind and nothing is launched twice.
 
+use std::time::Duration;
+
+use bullpen_core::limits::Limits;
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::life::make_queues;
+use bullpen_sim::world::{CALM, World};
 use bullpen_sim::yard::Yard;
 
 use crate::{LONG, ci};
@@ -18,7 +23,11 @@ enum At {
 /// One keeper, dead at its await number `fuse`, and another; whether the first did die.
 fn one_life(at: At, fuse: u64) -> Result<bool, String> {
     on_virtual_time(async {
-        let yard = Yard::new(10, &ci(FEW, "version: one", "")).await;
+        // Looks that find nothing new are all alike.
+        let limits = Limits { converge: Duration::from_secs(120), ..Limits::DEFAULT };
+        let world = World::new(7, limits, Vec::new(), CALM.clone());
+        make_queues(&world).await;
+        let yard = Yard::in_world(world, &ci(FEW, "version: one", "")).await;
         let done = async || yard.ready("ci").await == (1, 1) && yard.has_converged().await;
         let mut launched = 2;
         if at == At::Replacing {
@@ -28,14 +37,16 @@ fn one_life(at: At, fuse: u64) -> Result<bool, String> {
         }
         let keeper = yard.keeper("first");
         keeper.wire.die_after(fuse);
+        let life = async {
+            yard.until(LONG, done, yard.keeping(&keeper)).await;
+            keeper.leases.give_up(&keeper.stack).await;
+        };
         let died = tokio::select! {
             biased;
             () = keeper.wire.died() => true,
-            _ = yard.until(LONG, done, yard.keeping(&keeper)) => false,
+            () = Box::pin(life) => false,
         };
-        if !died {
-            keeper.leases.give_up(&keeper.stack).await;
-        } else if !yard.keep("second", LONG, done).await {
+        if died && !yard.keep("second", LONG, done).await {
             return Err(format!("{:?}: {:?}", yard.checker.verdict(), yard.look().await));
         }
         if yard.launched() != launched {

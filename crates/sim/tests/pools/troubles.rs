@@ -22,10 +22,10 @@ fn machines_that_do_not_boot_are_quarantined_until_one_does() {
         yard.world.change_climate(|climate| climate.temper.warm_up_fails = 1_000);
         let quarantined = async || yard.notes("ci").iter().any(|note| note.code() == "quarantined");
         assert!(yard.keep("first", LONG, quarantined).await, "{:?}", yard.look().await);
-        assert_eq!(yard.launched(), 3, "{:#?}", yard.look().await[0].journal);
+        assert!(yard.launched() <= 5, "two were replaced before the third had failed");
         yard.keep_for("second", 40 * MINUTE).await;
         let tried = yard.launched();
-        assert!((5..=7).contains(&tried), "{tried}");
+        assert!((6..=9).contains(&tried), "{tried}");
         assert_eq!(yard.ready("ci").await, (0, 0));
         yard.world.change_climate(|climate| climate.temper.warm_up_fails = 0);
         let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;

@@ -98,6 +98,11 @@ impl LedgerModel {
         locked(&self.state).read(id)
     }
 
+    /// What is stored as a document, without a trip.
+    pub fn document_now(&self, collection: &str, name: &str) -> Option<Document> {
+        locked(&self.state).document(collection, name)
+    }
+
     async fn trip<T: Send + 'static>(
         &self,
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
