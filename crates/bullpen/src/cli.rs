@@ -26,10 +26,10 @@ struct Cli {
 enum Command {
     /// Show the main job on this machine, without an account anywhere
     ///
-    /// A GitHub of its own tells a service of twenty jobs, in bursts, with real agents and real jobs
-    /// and a state of its own; all of it is gone at the end. With --workflow three workflow runs
-    /// without a service: a cold one, a warm one, and two requests at once. Exits with 0 if all of it
-    /// went as it should, and with 130 or 143 if it was interrupted.
+    /// A service keeps two standby pools, and a GitHub of its own tells it of twenty jobs, in bursts,
+    /// with real agents and real jobs and a state of its own; all of it is gone at the end. With
+    /// --workflow three workflow runs without a service: a cold one, a warm one, and two requests at
+    /// once. Exits with 0 if all of it went as it should, and with 130 or 143 if it was interrupted.
     Demo(demo::DemoArgs),
     /// Read labels as the service would
     #[command(subcommand)]

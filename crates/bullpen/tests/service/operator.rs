@@ -2,8 +2,6 @@
 //!
 //! Not here: how pools are kept (`tests/pools`).
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use crate::process::Ran;
@@ -26,15 +24,9 @@ pools:
     schedule: [{name: always, hot: 1, stopped: 0}]
 ";
 
-async fn stage(text: &str) -> Stage {
+async fn stage() -> Stage {
     let hasty: Vec<(&str, &str)> = HASTY.iter().copied().chain([("converge", "2s")]).collect();
-    let stage = Stage::with(&hasty).await;
-    configure(&stage, text);
-    stage
-}
-
-fn configure(stage: &Stage, text: &str) {
-    fs::write(stage.path("runs-on.yml"), text).expect("it can be written");
+    Stage::configured(POOLS, &hasty).await
 }
 
 /// What is said of one pool.
@@ -53,7 +45,7 @@ fn says(ran: &Ran, words: &[&str]) {
 
 #[tokio::test]
 async fn plans_change_nothing_and_say_by_their_exit_whether_there_is_anything_to_do() {
-    let stage = stage(POOLS).await;
+    let stage = stage().await;
     stage.run("pools plan").await.exits(1);
     stage.run("refresh").await.exits(0);
     for _ in 0..2 {
@@ -79,12 +71,12 @@ async fn plans_change_nothing_and_say_by_their_exit_whether_there_is_anything_to
 
 #[tokio::test]
 async fn orders_hold_and_need_no_good_configuration() {
-    let mut stage = stage(POOLS).await;
+    let mut stage = stage().await;
     stage.run("refresh").await.exits(0);
     says(stage.run("pools pause cii").await.exits(64), &["did you mean \"ci\"?"]);
     says(stage.run("pools pause ci").await.exits(0), &["pool ci is paused", "within 3.0 s"]);
     says(stage.run("pools plan ci").await.exits(0), &["paused by an operator"]);
-    configure(&stage, "pools: 7");
+    stage.configure("pools: 7");
     stage.run("pools").await.exits(64);
     says(stage.run("pools pause ci").await.exits(0), &["was already paused"]);
     stage.run("pools pause none").await.exits(64);
@@ -99,8 +91,24 @@ async fn orders_hold_and_need_no_good_configuration() {
 }
 
 #[tokio::test]
+async fn the_organisations_own_configuration_is_asked_for() {
+    let mut stage = stage().await;
+    stage.run("refresh").await.exits(0);
+    stage.environment.remove("INPUT_CONFIG");
+    stage.environment.insert("GITHUB_REPOSITORY".to_owned(), "acme".to_owned());
+    let (repository, path) = ("acme/.github-private", ".github/runs-on.yml");
+    assert_eq!(stage.run("pools --json").await.json()["pools"], json!([]), "there is none");
+    stage.github.put_file(repository, path, POOLS);
+    let told = stage.run("pools --json").await.json();
+    assert_eq!(told["configuration"], format!("{repository}/{path}"));
+    assert_eq!(pool(&told, "ci")["target"], json!({"entry": "always", "hot": 1, "stopped": 0}));
+    stage.github.put_file(repository, path, "pools: 7");
+    says(stage.run("pools").await.exits(64), &["acme/.github-private/.github/runs-on.yml:1:"]);
+}
+
+#[tokio::test]
 async fn a_drained_pool_lets_its_job_finish() {
-    let stage = stage(POOLS).await;
+    let stage = stage().await;
     let served = stage.serve().await;
     let has = async |kind: &str| {
         let told = stage.run("pools --json").await.json();
