@@ -77,7 +77,7 @@ pub(crate) struct Stage {
     pub(crate) environment: BTreeMap<String, String>,
     calls: Cell<u32>,
     /// Whether its ledger is in a file that a test can read as well.
-    on_files: bool,
+    pub(crate) on_files: bool,
 }
 
 impl Stage {

@@ -1,0 +1,118 @@
+//! What happens behind the service's back: machines that die, and machines that somebody else starts.
+//!
+//! Not here: machines that never came up (`boots`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{InstanceId, IntentId, PoolName, SpecHash};
+use bullpen_core::ports::{Fleet as _, Ids as _, Started};
+use bullpen_core::request::TypePattern;
+use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
+use bullpen_embedded::system::{SystemClock, SystemIds};
+
+use crate::stage::Stage;
+use crate::standby::{QUICK, file, pool};
+use crate::waiting::until;
+use crate::world::processes_under;
+
+const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
+
+/// The fleet of a world, in somebody else's hands.
+fn fleet(stage: &Stage) -> ProcessFleet<SystemClock> {
+    let ids = SystemIds::new();
+    let settings = FleetSettings {
+        directory: stage.state().join("machines"),
+        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
+        agent: [BULLPEN, "agent"].map(OsString::from).into(),
+        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        user_data: String::new(),
+        watchdog: Duration::from_secs(3_600),
+        boot_delay: Duration::ZERO,
+        capacity: Capacity::default(),
+        catalogue: Catalogue::built_in(),
+        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+    };
+    ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet")
+}
+
+fn one(of: &BTreeSet<String>) -> String {
+    of.first().cloned().expect("there is one")
+}
+
+/// A machine whose processes all died, and a stopped one that is gone: both are replaced, and the
+/// others stay.
+#[tokio::test]
+async fn what_was_terminated_is_replaced() {
+    let stage = Stage::keeping(&file("", &[pool("ci", 2, 2)])).await;
+    let _served = stage.serve().await;
+    let before = stage.reaches("ci", 2, 2).await;
+    let (died, gone) = (one(&before.hot), one(&before.stopped));
+    for process in processes_under(&stage.state().join("machines").join(&died)) {
+        let _ = process.kill();
+    }
+    fleet(&stage).terminate(&[InstanceId::new(&gone)]).await.expect("it is there");
+    let after = until("replacements", async || {
+        let after = stage.standing("ci").await.ready();
+        (!after.contains(&died) && !after.contains(&gone)).then_some(())?;
+        Some(stage.reaches("ci", 2, 2).await)
+    });
+    let after = after.await;
+    assert_eq!(after.hot.intersection(&before.hot).count(), 1, "{before:?} {after:?}");
+    assert_eq!(after.stopped.intersection(&before.stopped).count(), 1, "{before:?} {after:?}");
+    assert_eq!(stage.quiet().await, after.ready());
+}
+
+/// A stopped machine that somebody starts is stopped again, and a job can have it after that.
+#[tokio::test]
+async fn a_stopped_machine_that_somebody_starts_is_stopped_again_and_of_use() {
+    let stage = Stage::keeping(&file("", &[pool("ci", 0, 1)])).await;
+    let served = stage.serve().await;
+    let before = stage.reaches("ci", 0, 1).await;
+    let machine = one(&before.stopped);
+    let id = InstanceId::new(&machine);
+    let started = fleet(&stage).start(std::slice::from_ref(&id)).await;
+    assert_eq!(started, Ok(vec![(id, Started::Starting)]));
+    let again = "bullpen_pool_actions_total{pool=\"ci\",action=\"stop\",reason=\"found-running\"}";
+    served.shows(again, 1).await;
+    assert_eq!(stage.reaches("ci", 0, 1).await, before);
+    let (job, picked) = stage.busy("ci", "go").await;
+    assert_eq!(picked, machine);
+    stage.open("go");
+    stage.over(job).await;
+    stage.settled(job).await;
+    stage.reaches("ci", 0, 1).await;
+    stage.quiet().await;
+}
+
+/// A machine with our tags that nobody recorded is ended after its grace, and nothing else is.
+#[tokio::test]
+async fn a_machine_that_somebody_launched_with_our_tags_is_ended() {
+    let limits: Vec<_> = QUICK.iter().copied().chain([("reconcile-grace", "2s")]).collect();
+    let stage = Stage::configured(&file("", &[pool("ci", 1, 1)]), &limits).await;
+    let served = stage.serve().await;
+    let before = stage.reaches("ci", 1, 1).await;
+    let request = LaunchRequest {
+        intent: IntentId::new("somebody-elses"),
+        class: RunnerClass::defaults().remove(0),
+        pool: Some(PoolName::new("ci")),
+        usage: Usage::OnDemand,
+        allowed_types: vec![TypePattern::new("*")],
+        avoid: BTreeSet::new(),
+        spec_hash: SpecHash::new("1-abc"),
+        count: 1,
+    };
+    let fleet = fleet(&stage);
+    let launched = fleet.launch(&request).await.expect("there is room").machines.remove(0);
+    let foreign = launched.id.to_string();
+    assert!(stage.yard().contains_key(&foreign));
+    until("end of it", async || (!stage.yard().contains_key(&foreign)).then_some(())).await;
+    assert_eq!(stage.reaches("ci", 1, 1).await, before);
+    let ended = served.metrics("bullpen_pool_actions_total{pool=\"ci\",action=\"terminate\"").await;
+    assert_eq!(ended, [""; 0], "no pool has ended anything");
+    assert_eq!(stage.quiet().await, before.ready());
+}

@@ -1,0 +1,32 @@
+//! Machines that never come up.
+//!
+//! Not here: how long a quarantine lasts (`bullpen_core::pool`).
+
+use serde_json::Value;
+
+use crate::stage::Stage;
+use crate::standby::{file, pool};
+use crate::waiting::until;
+
+/// Three machines whose script fails end, and no fourth is launched: the pool says so. With another
+/// script it is tried at once.
+#[tokio::test]
+async fn three_boots_that_fail_are_a_quarantine_and_a_mended_file_ends_it() {
+    let runs = |script: &str| file(&format!(", preinstall: {script}"), &[pool("ci", 1, 0)]);
+    let stage = Stage::keeping(&runs("exit 1")).await;
+    let _served = stage.serve().await;
+    let note = until("quarantine", async || {
+        let told = stage.run("pools --json").await.json();
+        let notes = told["pools"][0]["notes"].as_array().expect("a list").clone();
+        notes.into_iter().find(|note| note["note"] == "quarantined")
+    });
+    assert_eq!(note.await["failed"], 3);
+    stage.reaches("ci", 0, 0).await;
+    assert_eq!(stage.machines().len(), 3, "no fourth is tried");
+    stage.configure(&runs("\"true\""));
+    stage.reaches("ci", 1, 0).await;
+    let told = stage.run("pools --json").await.json();
+    assert_eq!(told["pools"][0]["notes"], Value::Array(Vec::new()), "{told}");
+    assert_eq!(stage.machines().len(), 4);
+    stage.quiet().await;
+}

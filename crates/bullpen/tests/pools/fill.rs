@@ -1,0 +1,27 @@
+//! A pool from empty to its target.
+//!
+//! Not here: what makes it leave that again (`jobs`, `changes`, `back`).
+
+use crate::stage::Stage;
+use crate::standby::{file, pool};
+
+/// So many are launched and no more; and whoever looks again finds nothing to do.
+#[tokio::test]
+async fn from_empty_to_the_target_and_nothing_after_that() {
+    let both = |other| file("", &[pool("ci", 2, 1), pool("other", other, 0)]);
+    let stage = Stage::keeping(&both(0)).await;
+    let served = stage.serve_with("--roles webhook,pools").await;
+    let reached = stage.reaches("ci", 2, 1).await;
+    served.shows("bullpen_pool_instances{pool=\"ci\",state=\"ready\"}", 3).await;
+    served.shows("bullpen_pool_desired{pool=\"ci\",kind=\"stopped\"}", 1).await;
+    let done = served.metrics("bullpen_pool_actions_total{pool=\"ci\"").await;
+    let created = done.iter().filter(|line| line.contains("create")).collect::<Vec<_>>();
+    assert_eq!(created, [",action=\"create\",reason=\"missing\"} 3"]);
+    stage.run("pools plan").await.exits(0);
+    // Another pool grows: whoever looked at that one looked at all.
+    stage.configure(&both(1));
+    stage.reaches("other", 1, 0).await;
+    assert_eq!(stage.standing("ci").await, reached);
+    assert_eq!(served.metrics("bullpen_pool_actions_total{pool=\"ci\"").await, done);
+    assert_eq!(stage.quiet().await.len(), 4);
+}

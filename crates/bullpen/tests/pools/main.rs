@@ -1,0 +1,29 @@
+//! Standby pools, end to end: one `bullpen serve` as a process that keeps them, with machines, agents,
+//! runners and jobs as processes. Every wait is for something that happens.
+//!
+//! Not here: how a plan is made (`bullpen_core::pool`), or pools under faults that processes cannot be
+//! made to have (`bullpen-sim`).
+
+#[cfg(feature = "aws")]
+mod aws;
+mod back;
+mod boots;
+mod broken;
+mod changes;
+#[cfg(feature = "aws")]
+#[path = "../tools/ministack.rs"]
+mod emulator;
+mod fill;
+mod jobs;
+mod killed;
+#[path = "../tools/process.rs"]
+mod process;
+#[path = "../tools/stage.rs"]
+mod stage;
+mod standby;
+#[path = "../tools/waiting.rs"]
+mod waiting;
+#[path = "../tools/wire.rs"]
+mod wire;
+#[path = "../tools/world.rs"]
+mod world;
