@@ -48,9 +48,7 @@ impl Boots {
         let mut failures: BTreeMap<InstanceId, (Timestamp, IntentId)> = BTreeMap::new();
         let seen = sorted.each.iter().filter_map(|(instance, standing)| {
             let failed = match (standing, &instance.record.state) {
-                (Standing::Ending, State::Terminating { why: EndReason::FailedWarmUp, since }) => {
-                    Some(*since)
-                }
+                (Standing::Ending, _) => instance.ends_unbooted(),
                 (Standing::Error(why) | Standing::Dangling(why), State::Created { .. })
                     if *why == EndReason::FailedWarmUp =>
                 {

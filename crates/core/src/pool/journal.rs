@@ -191,9 +191,8 @@ fn failed(seen: &Observed, plan: &Plan, now: Timestamp) -> Vec<BootFailure> {
     };
     let failure = |one: &super::Standby| {
         let at = match one.record.state {
-            State::Terminating { why: EndReason::FailedWarmUp, since } => since,
             State::Created { .. } if ends_now(&one.record.id) => now,
-            _ => return None,
+            _ => one.ends_unbooted()?,
         };
         let facts = &one.record.facts;
         Some(BootFailure {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::creation::Intent;
 use crate::ids::{InstanceId, IntentId, SpecHash};
-use crate::instance::Record;
+use crate::instance::{EndReason, Record, State};
 use crate::mailbox::{Report, SignalKind};
 use crate::ports::MachineState;
 use crate::time::Timestamp;
@@ -54,6 +54,23 @@ pub struct Standby {
 }
 
 impl Standby {
+    /// Whether its agent said that it does not come up, and not because it is taken away.
+    pub(super) fn failed_to_boot(&self) -> bool {
+        self.warm_up == WarmUp::Failed && !self.interrupted
+    }
+
+    /// Since when it ends because it did not boot, whoever ends it. A machine whose warm-up failed ends
+    /// itself, and somebody who only saw that it is gone may have been first.
+    pub(super) fn ends_unbooted(&self) -> Option<Timestamp> {
+        match &self.record.state {
+            State::Terminating { why: EndReason::FailedWarmUp, since } => Some(*since),
+            State::Terminating { why: EndReason::MachineGone, since } => {
+                self.failed_to_boot().then_some(*since)
+            }
+            _ => None,
+        }
+    }
+
     /// Of two sightings of one machine the later, and of two at once always the same one.
     fn freshness(&self) -> impl Ord + use<> {
         let said = (self.job_started, self.interrupted, self.warm_up, self.machine);

@@ -98,10 +98,11 @@ pub(super) fn standing(instance: &Standby, desired: &Desired, now: Timestamp) ->
 /// Why nobody can use the machine, whatever its state.
 fn lost(instance: &Standby) -> Option<EndReason> {
     let is_new = matches!(instance.record.state, State::Created { .. });
-    // A machine whose warm-up failed switches itself off: it did not boot, and is not merely gone.
-    if is_new && instance.warm_up == WarmUp::Failed {
+    let is_gone = instance.machine == Some(MachineState::Gone);
+    if is_new && instance.failed_to_boot() {
+        // Mostly it has ended itself for that by now: it did not boot, and is not merely gone.
         Some(EndReason::FailedWarmUp)
-    } else if instance.machine == Some(MachineState::Gone) || instance.interrupted {
+    } else if is_gone || instance.interrupted {
         Some(EndReason::MachineGone)
     } else if instance.record.tainted {
         Some(EndReason::Untrusted)

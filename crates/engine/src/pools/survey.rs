@@ -13,7 +13,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::{Intent, Scope};
 use bullpen_core::ids::{InstanceId, IntentId, MailboxKey, PoolName, Revision};
 use bullpen_core::instance::standby::{StandbyStatus, standby_status};
-use bullpen_core::instance::{Owner, Record, State, Tier};
+use bullpen_core::instance::{EndReason, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Report, SignalKind};
 use bullpen_core::pool::{
     Allowance, Blueprint, Blueprints, Desired, Journal, Observed, Plan, Standby, WarmUp, plan,
@@ -168,10 +168,11 @@ async fn reports<P: Ports>(
     Ok(named.filter_map(|(record, report)| Some((record.id.clone(), report?))).collect())
 }
 
-/// Only of those that warm up, that may be taken away, or whose job has perhaps begun.
+/// Only of those that warm up, that may be taken away, that are gone and perhaps never came up, or whose
+/// job has perhaps begun.
 fn needs_report(record: &Record, machine: Option<&Machine>) -> bool {
     match &record.state {
-        State::Created { .. } => true,
+        State::Created { .. } | State::Terminating { why: EndReason::MachineGone, .. } => true,
         State::Idle { tier: Tier::Hot | Tier::Released, .. } => record.facts.usage == Usage::Spot,
         State::Running { .. } => machine.is_some_and(|machine| !machine.tags.job_started),
         _ => false,
@@ -272,7 +273,11 @@ fn standby(
 ) -> Standby {
     let (machine, report) = (machines.get(&record.id), reports.get(&record.id));
     // What a stopped machine's agent said before it was stopped is over.
-    let interrupted = matches!(record.state, State::Created { .. } | State::Idle { .. })
+    let is_said = matches!(
+        record.state,
+        State::Created { .. } | State::Idle { .. } | State::Terminating { .. }
+    );
+    let interrupted = is_said
         && record.facts.usage == Usage::Spot
         && report.is_some_and(|report| report.signals.contains_key(&SignalKind::Interrupted));
     Standby {

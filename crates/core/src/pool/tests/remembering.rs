@@ -145,6 +145,21 @@ fn a_boot_that_failed_is_remembered_once_and_until_one_succeeds() {
     assert!(journal.failures.is_empty(), "an old one's failure is no matter");
 }
 
+/// A machine whose warm-up failed ends itself, and somebody else may have seen first that it is gone.
+#[test]
+fn a_boot_that_failed_is_remembered_whoever_ended_the_machine() {
+    let gone = |warm_up| {
+        let why = EndReason::MachineGone;
+        Standby { warm_up, ..standby("i", State::Terminating { why, since: at(12) }) }
+    };
+    let remembered = |instance| looked(Journal::default(), vec![instance], 20).failures.len();
+    assert_eq!(remembered(gone(WarmUp::Failed)), 1);
+    assert_eq!(remembered(gone(WarmUp::Underway)), 0, "nobody knows why");
+    assert_eq!(remembered(gone(WarmUp::Complete)), 0);
+    let taken = Standby { interrupted: true, ..gone(WarmUp::Failed) };
+    assert_eq!(remembered(taken), 0);
+}
+
 #[test]
 fn launches_are_numbered_upwards_though_nobody_remembers_the_last_one() {
     let (journal, second) = (Journal::default(), Duration::from_secs(1));
