@@ -156,7 +156,8 @@ async fn it_shows_a_service_with_twenty_jobs_and_leaves_nothing() {
         "20 jobs, ",
         ", 0 violations; ",
         "The slowest, as `bullpen explain` tells it: job ",
-        "for the machine to start and warm up",
+        // One that was launched, or one that was stopped.
+        "machine to start",
     ] {
         assert!(table.contains(line), "{line}: {table}");
     }
