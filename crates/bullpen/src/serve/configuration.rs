@@ -105,6 +105,12 @@ impl<'a> Configuration<'a> {
         Self { source, file, seen: None, good: None }
     }
 
+    /// Whether there was ever anything to read. That nothing is found is no order to empty pools: who may
+    /// not read a file is told that there is none.
+    pub(super) fn is_found(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| !seen.text.is_empty())
+    }
+
     /// A configuration that is new since the last look and good, but for single pools; what is broken is
     /// said loudly, and stays as it was.
     pub(super) async fn look(&mut self, forge: &impl JobForge) -> Option<Config> {

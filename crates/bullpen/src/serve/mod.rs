@@ -322,7 +322,9 @@ impl<'a> Configured<'a> {
     ) {
         if let Some(config) = configuration.look(service.forge).await {
             self.classes.replace(house::classes(Some(&config), self.parameters));
-            service.configure(self.settings(Some(config)));
+            let settings = self.settings(Some(config));
+            let is_found = configuration.is_found();
+            service.configure(if is_found { settings } else { settings.without_pools() });
         }
     }
 

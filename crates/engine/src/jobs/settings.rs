@@ -30,6 +30,7 @@ pub struct Settings {
     catalogue: Catalogue,
     pools: BTreeSet<PoolName>,
     foundation: Foundation,
+    keeps_pools: bool,
     /// How much each repository is served.
     pub shares: Shares,
 }
@@ -70,6 +71,7 @@ impl Settings {
             config,
             is_loaded,
             foundation: Foundation::default(),
+            keeps_pools: true,
             shares: Shares::default(),
         }
     }
@@ -80,10 +82,17 @@ impl Settings {
         Self { foundation, ..self }
     }
 
+    /// The same, of a stack for which nothing is configured anywhere.
+    #[must_use]
+    pub fn without_pools(self) -> Self {
+        Self { keeps_pools: false, ..self }
+    }
+
     /// The pools to keep; nothing until a configuration was read, when nobody knows which there are.
+    /// Where there is none at all, pools that are remembered are nobody's to empty.
     pub fn blueprints(&self) -> Option<Blueprints> {
         let of = || Blueprints::of(&self.env, &self.config, &self.foundation);
-        self.is_loaded.then(of)
+        (self.is_loaded && self.keeps_pools).then(of)
     }
 
     /// The pools whose idle machines serve every request of their class.

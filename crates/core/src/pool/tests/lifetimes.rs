@@ -12,6 +12,10 @@ fn an_expiring_hot_machine_waits_for_its_replacement() {
     let desired = desired(1, 0);
     let second = std::time::Duration::from_secs(1);
     let fresh = |id| Standby { record: ready(id, Tier::Hot, 550).record, ..hot(id) };
+    let ends = |id| {
+        let state = State::Idle { tier: Tier::Hot, since: at(0), deadline: end, shared: false };
+        standby(id, state)
+    };
     for (name, instances, when, expected) in [
         ("young", vec![hot("a")], due.before(second), vec![]),
         ("due", vec![hot("a")], due, vec![create()]),
@@ -23,8 +27,14 @@ fn an_expiring_hot_machine_waits_for_its_replacement() {
             vec!["end excess: a Surplus".to_owned()],
         ),
         (
-            "at its hard end",
+            "at the hard end of a lifetime that was shortened",
             vec![hot("a")],
+            end,
+            vec!["end dangling: a WornOut".to_owned(), create()],
+        ),
+        (
+            "at its hard end",
+            vec![ends("a")],
             end,
             vec!["end dangling: a DeadlinePassed".to_owned(), create()],
         ),
