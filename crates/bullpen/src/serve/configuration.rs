@@ -289,7 +289,9 @@ mod tests {
         let mut configuration = configuration(&file);
         assert_eq!(configuration.take(FileRead::Absent), Some(Config::default()));
         assert!(configuration.take(FileRead::Absent).is_none());
+        assert!(!configuration.is_found());
         assert!(configuration.take(read(GOOD)).is_some());
+        assert!(configuration.is_found());
         assert!(configuration.take(FileRead::Absent).is_none());
     }
 }
