@@ -110,11 +110,20 @@ async fn cycles<P: Ports>(
     let mut busy: BTreeSet<PoolName> = BTreeSet::new();
     loop {
         let began = clock.monotonic();
-        for found in begin(stack, leases, configured(), &busy).await {
+        let look = begin(stack, leases, configured(), &busy);
+        let (found, ended) = meanwhile(look, &mut under_way).await;
+        let mut due = clock.monotonic() + jittered(stack, stack.limits.converge);
+        for kept in ended {
+            busy.remove(&kept.pool);
+            if !kept.is_settled() {
+                due = due.min(began + jittered(stack, stack.limits.converge / HASTE));
+            }
+            tell(&kept);
+        }
+        for found in found {
             busy.insert(found.pool.clone());
             under_way.push(Box::pin(deeds::carry_out(stack, found, leases)));
         }
-        let mut due = clock.monotonic() + jittered(stack, stack.limits.converge);
         while clock.monotonic() < due {
             tokio::select! {
                 biased;
@@ -128,6 +137,22 @@ async fn cycles<P: Ports>(
                 () = hurried() => due = due.min(began + BREATH),
                 () = clock.sleep(due.saturating_sub(clock.monotonic())) => {}
             }
+        }
+    }
+}
+
+/// Looks, and goes on meanwhile with what is under way: a call whose turn has come must not wait for a
+/// look, or it would be made together with the next one's.
+async fn meanwhile(
+    look: impl Future<Output = Vec<Found>>,
+    under_way: &mut FuturesUnordered<UnderWay<'_>>,
+) -> (Vec<Found>, Vec<Kept>) {
+    let (mut look, mut ended) = (Box::pin(look), Vec::new());
+    loop {
+        tokio::select! {
+            biased;
+            found = &mut look => return (found, ended),
+            Some(kept) = under_way.next() => ended.push(kept),
         }
     }
 }
