@@ -5,12 +5,16 @@
 //! matter of the thread.
 
 #[cfg(sabotage)]
+#[path = "pools/main.rs"]
+mod pools;
+#[cfg(sabotage)]
 mod table;
 
 #[cfg(sabotage)]
 #[expect(clippy::print_stdout, reason = "how soon each bug is found is worth seeing")]
 mod with_bugs {
     use std::fs;
+    use std::panic;
     use std::path::Path;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +25,7 @@ mod with_bugs {
     use bullpen_sim::scenario::{self, Script};
 
     use super::table::jobs::{self, TOLD, Told};
+    use super::table::pools::BROKEN;
     use super::table::{BUGS, Bug};
 
     /// A checker that needs more seeds than this finds too little.
@@ -61,6 +66,21 @@ mod with_bugs {
                 Err(line) => wrong.push(line),
             }
             assert!(!told.mistake.is_empty());
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_bug_that_a_test_of_pools_finds_breaks_it() {
+        let mut wrong = Vec::new();
+        for broken in BROKEN {
+            let breaks = sabotage::with(broken.name, || panic::catch_unwind(broken.test).is_err());
+            if breaks {
+                println!("{}: its test fails", broken.name);
+            } else {
+                wrong.push(format!("{}: its test holds all the same", broken.name));
+            }
+            assert!(!broken.mistake.is_empty());
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }

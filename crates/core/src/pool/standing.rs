@@ -87,7 +87,10 @@ pub(super) fn standing(instance: &Standby, desired: &Desired, now: Timestamp) ->
     match &instance.record.state {
         State::Terminated { .. } => return Standing::Over,
         State::Terminating { .. } => return Standing::Ending,
-        _ if protected(instance, desired) && !sabotage!("plan-without-safety-filter") => {
+        _ if protected(instance, desired)
+            && !sabotage!("plan-without-safety-filter")
+            && !sabotage!("pool-ends-like-an-operator") =>
+        {
             return Standing::Protected;
         }
         _ => {}

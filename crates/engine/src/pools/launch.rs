@@ -12,6 +12,7 @@ use bullpen_core::instance::Owner;
 use bullpen_core::pool::journal::launch_id;
 use bullpen_core::pool::{Blueprint, Journal};
 use bullpen_core::ports::{Fault, Ports};
+use bullpen_core::sabotage;
 
 use super::deeds::Pass;
 use super::journals;
@@ -68,6 +69,9 @@ impl<P: Ports> Pass<'_, P> {
         let Some(token) = self.leases.token(stack, pool) else { return Ok(false) };
         if token < self.found.journal.token {
             return Ok(false);
+        }
+        if sabotage!("launch-before-the-journal") {
+            return Ok(true);
         }
         let journal = self.found.journal.clone().with_launch(number, intent.clone());
         let journal = Journal { token, ..journal };

@@ -35,7 +35,9 @@ use crate::wire::Wire;
 use crate::world::{SimPorts, World};
 
 /// How often somebody looks at every plan.
-const LOOK: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_secs(5);
+/// After how many looks at plans somebody looks at everything.
+const WHOLE: u32 = 6;
 
 /// A world whose pools are kept.
 #[derive(Debug)]
@@ -220,22 +222,26 @@ impl Yard {
         done: impl AsyncFn() -> bool,
         life: impl Future<Output = Infallible>,
     ) -> bool {
+        // Boxed: whole services live in here.
         tokio::select! {
             biased;
             () = self.checker.violated() => false,
-            () = until(done) => true,
+            () = Box::pin(until(done)) => true,
             () = pass(within) => false,
-            never = self.looking() => match never {},
-            never = life => match never {},
+            never = Box::pin(self.looking()) => match never {},
+            never = Box::pin(life) => match never {},
             never = keep_up(&self.world) => match never {},
         }
     }
 
-    /// Looks at every plan, again and again.
+    /// Looks at every plan, again and again, and now and then at everything.
     async fn looking(&self) -> Infallible {
         loop {
-            pass(LOOK).await;
-            self.look().await;
+            for _ in 0..WHOLE {
+                pass(LOOK).await;
+                self.look().await;
+            }
+            self.checker.look(&self.world);
         }
     }
 

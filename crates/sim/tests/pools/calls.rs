@@ -9,7 +9,7 @@ use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, MINUTE, ci, fill, two_and_one};
+use super::{LONG, MINUTE, ci, fill, two_and_one};
 
 /// How many machines each call of this kind was about.
 fn sizes(calls: &[(FleetCall, u32)], kind: FleetCall) -> Vec<u32> {
@@ -17,7 +17,7 @@ fn sizes(calls: &[(FleetCall, u32)], kind: FleetCall) -> Vec<u32> {
 }
 
 #[test]
-fn a_pool_that_has_converged_costs_no_write_but_its_lease() {
+pub(crate) fn a_pool_that_has_converged_costs_no_write_but_its_lease() {
     on_virtual_time(async {
         let yard = Yard::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;

@@ -14,10 +14,10 @@ use bullpen_sim::stage;
 use bullpen_sim::world::{CALM, World};
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
+use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 #[test]
-fn an_empty_pool_becomes_what_its_schedule_promises() {
+pub(crate) fn an_empty_pool_becomes_what_its_schedule_promises() {
     on_virtual_time(async {
         let yard = Yard::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
@@ -89,7 +89,7 @@ fn a_pools_own_ceiling_counts_what_its_jobs_have() {
 /// Two pools want more than their class, and then than their stack, may have. No launch in flight is
 /// beyond it, which the checker sees; what there is room for is launched.
 #[test]
-fn shared_ceilings_hold_while_launches_are_in_flight() {
+pub(crate) fn shared_ceilings_hold_while_launches_are_in_flight() {
     on_virtual_time(async {
         for scope in [Scope::Stack, Scope::Class(ClassName::new("large"))] {
             let ceilings = vec![Ceiling { scope, max: 3 }];

@@ -9,7 +9,7 @@ use bullpen_sim::life::make_queues;
 use bullpen_sim::world::{CALM, World};
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, ci};
+use super::{LONG, ci};
 
 const FEW: &str = "{name: always, hot: 1, stopped: 1}";
 
@@ -68,7 +68,7 @@ fn dies_everywhere(at: At) -> u64 {
 }
 
 #[test]
-fn a_keeper_that_dies_at_any_await_of_filling_leaves_nothing() {
+pub(crate) fn a_keeper_that_dies_at_any_await_of_filling_leaves_nothing() {
     let awaits = dies_everywhere(At::Filling);
     assert!(awaits > 50, "only {awaits} awaits: it did nothing");
 }

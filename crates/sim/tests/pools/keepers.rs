@@ -7,7 +7,7 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, MINUTE, end, two_and_one};
+use super::{LONG, MINUTE, end, two_and_one};
 
 async fn holder(yard: &Yard) -> String {
     let lease = yard.world.outside.ledger().lease(&LeaseName::new("pool/ci")).await.expect("calm");
@@ -15,7 +15,7 @@ async fn holder(yard: &Yard) -> String {
 }
 
 #[test]
-fn one_of_two_keepers_keeps_a_pool() {
+pub(crate) fn one_of_two_keepers_keeps_a_pool() {
     on_virtual_time(async {
         let yard = Yard::new(10, &two_and_one()).await;
         let (one, two) = (yard.keeper("one"), yard.keeper("two"));

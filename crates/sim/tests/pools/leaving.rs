@@ -10,7 +10,7 @@ use bullpen_engine::pools::{self, Ordered};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
+use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 const NOTHING: &str = "runners: {large: {cpu: 2, ram: 4}}";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

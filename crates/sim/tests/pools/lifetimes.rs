@@ -7,7 +7,7 @@ use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::yard::Yard;
 
-use crate::{MINUTE, end, fill};
+use super::{MINUTE, end, fill};
 
 /// Two hot machines that are due after ten minutes.
 const DUE: &str = "

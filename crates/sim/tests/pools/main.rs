@@ -2,14 +2,15 @@
 //!
 //! Not here: what a plan says (`core::pool`), or seeds' worlds (`bullpen_sim::kernel`).
 
-mod calls;
-mod converging;
-mod crashes;
-mod keepers;
+pub(crate) mod calls;
+pub(crate) mod converging;
+pub(crate) mod crashes;
+pub(crate) mod keepers;
 mod leaving;
 mod lifetimes;
-mod replacing;
-mod troubles;
+pub(crate) mod replacing;
+pub(crate) mod rounds;
+pub(crate) mod troubles;
 
 use std::time::Duration;
 

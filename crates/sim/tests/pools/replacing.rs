@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use bullpen_core::ids::InstanceId;
+use bullpen_core::class::Usage;
+use bullpen_core::ids::{InstanceId, SpecHash};
 use bullpen_core::instance::State;
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::stage::{self, Furniture};
 use bullpen_sim::yard::Yard;
 
-use crate::{LONG, ci, end, fill};
+use super::{LONG, MINUTE, ci, end, fill};
 
 const FOUR: &str = "{name: always, hot: 4, stopped: 4}";
 
@@ -71,4 +73,25 @@ fn rolling_under_a_full_ceiling_misses_a_quarter_at_most() {
 #[test]
 fn a_new_image_replaces_all() {
     on_virtual_time(replace("rolling", 20, |yard| yard.build_from("ami-2")));
+}
+
+/// Another version of Bullpen hashed what it built otherwise: that proves no difference.
+#[test]
+pub(crate) fn a_machine_of_another_versions_hash_is_not_old() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 10).await;
+        let made = Furniture {
+            spec_hash: SpecHash::new("0:aa"),
+            lasts: 60 * MINUTE,
+            pooled: true,
+            ..Furniture::plain("made before", Usage::OnDemand, 2)
+        };
+        stage::furnish(&world, &made).await.expect("it is calm");
+        let config = ci("{name: always, hot: 2, stopped: 0}", "", "");
+        let yard =
+            Yard::in_world(world, &config.replace("ci:", &format!("{}:", stage::POOL))).await;
+        yard.keep_for("first", 10 * MINUTE).await;
+        assert_eq!((yard.ready(stage::POOL).await, yard.launched()), ((2, 0), 2));
+        end(&yard).await;
+    });
 }

@@ -12,11 +12,11 @@ use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::yard::Yard;
 use bullpen_sim::{load, stage};
 
-use crate::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
+use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 /// Three that do not boot are enough; then one is tried now and then, and one that boots is enough.
 #[test]
-fn machines_that_do_not_boot_are_quarantined_until_one_does() {
+pub(crate) fn machines_that_do_not_boot_are_quarantined_until_one_does() {
     on_virtual_time(async {
         let yard = Yard::new(10, &two_and_one()).await;
         yard.world.change_climate(|climate| climate.temper.warm_up_fails = 1_000);

@@ -1,6 +1,6 @@
 //! The planted bugs: what each is called, the mistake it is, and as what it must be found.
 //!
-//! Not here: those of the service ([`jobs`]), the mistakes themselves (`sabotage!` where each is
+//! Not here: those of the service ([`jobs`]) and of pools ([`pools`]), the mistakes themselves (`sabotage!` where each is
 //! planted).
 
 use bullpen_core::invariants::Invariant::{
@@ -8,6 +8,7 @@ use bullpen_core::invariants::Invariant::{
 };
 
 pub(crate) mod jobs;
+pub(crate) mod pools;
 
 /// One planted bug.
 pub(crate) struct Bug {
