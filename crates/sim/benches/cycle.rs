@@ -13,7 +13,8 @@ use bullpen_core::creation::{Intent, LaunchRequest};
 use bullpen_core::ids::Revision;
 use bullpen_core::instance::{Event, Facts, Owner, Record, Warm};
 use bullpen_core::limits::Limits;
-use bullpen_core::pool::{Blueprint, Blueprints, Foundation, Journal};
+use bullpen_core::pool::journal::launch_id;
+use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
 use bullpen_core::ports::{Fleet, Ledger, Machine, Ports, Recorded, Written};
 use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
@@ -39,7 +40,7 @@ fn blueprints() -> Blueprints {
 /// The machines of one pool, hot and idle.
 async fn furnish(stack: &Stack<SimPorts>, blueprint: &Blueprint) {
     let intent = Intent {
-        id: Journal::default().next_launch(&blueprint.name),
+        id: launch_id(&blueprint.name, 1),
         owner: Owner::Pool(blueprint.name.clone()),
         trust: None,
         class: blueprint.class.name.clone(),

@@ -121,7 +121,7 @@ fn a_cloud_without_capacity_is_not_asked_again_at_once() {
         let asked = async || yard.notes("ci").iter().any(|note| note.code() == "no-capacity");
         assert!(yard.keep("one", LONG, asked).await);
         assert_eq!(launches(), 1);
-        yard.keep_for("one again", memory - MINUTE).await;
+        yard.keep_for("one again", memory.saturating_sub(MINUTE)).await;
         assert_eq!(launches(), 0, "so soon");
         yard.keep_for("one at last", 2 * MINUTE).await;
         assert_eq!(launches(), 1, "once more");

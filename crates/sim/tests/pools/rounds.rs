@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use bullpen_core::instance::{State, Tier};
 use bullpen_core::job::{How, Step};
 use bullpen_core::limits::Limits;
 use bullpen_core::pool::Order;
-use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::ports::Ports;
 use bullpen_engine::pools;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::dice::Dice;
@@ -173,10 +174,11 @@ fn config(promised: &BTreeMap<&str, Promise>) -> String {
     let (mut pools, mut extensions) = (String::new(), String::new());
     for (name, Promise { kept: (hot, stopped), version, is_rolling }) in promised {
         let entry = format!("{{name: always, hot: {hot}, stopped: {stopped}}}");
-        pools +=
-            &format!("  {name}: {{runner: large, version: v{version}, schedule: [{entry}]}}\n");
+        let pool = format!("{{runner: large, version: v{version}, schedule: [{entry}]}}");
+        writeln!(pools, "  {name}: {pool}").expect("memory");
         let rollout = if *is_rolling { "rolling" } else { "immediate" };
-        extensions += &format!("    {name}: {{hot-lifetime: 16h, rollout: {rollout}}}\n");
+        writeln!(extensions, "    {name}: {{hot-lifetime: 16h, rollout: {rollout}}}")
+            .expect("memory");
     }
     if pools.is_empty() {
         return "runners: {large: {cpu: 2, ram: 4}}".to_owned();

@@ -118,7 +118,7 @@ fn a_hot_spot_machine_is_replaced_at_the_notice() {
             yard.launched() == 4 && (ends || yard.records("ci").await.len() == 3)
         };
         let keeper = yard.keeper("second");
-        let within = NOTICE - Duration::from_secs(30);
+        let within = NOTICE.saturating_sub(Duration::from_secs(30));
         let in_time = tokio::select! {
             biased;
             () = yard.world.outside.fleet().reclaim(&taken) => false,
@@ -145,7 +145,7 @@ fn a_spot_machine_is_not_replaced_under_its_job() {
             assert!(yard.until(LONG, runs, service).await, "{:?}", yard.job("7").await);
             let service = yard.serving("two");
             let never = async || !runs().await;
-            let ended = yard.until(NOTICE - Duration::from_secs(5), never, service);
+            let ended = yard.until(NOTICE.saturating_sub(Duration::from_secs(5)), never, service);
             tokio::select! {
                 biased;
                 () = yard.world.outside.fleet().reclaim(&taken) => panic!("not so soon"),
