@@ -142,7 +142,8 @@ async fn cycles<P: Ports>(
 }
 
 /// Looks, and goes on meanwhile with what is under way: a call whose turn has come must not wait for a
-/// look, or it would be made together with the next one's.
+/// look, or it would be made together with the next one's. And where callers are taken in their order,
+/// as the process fleet does, a look would wait for ever behind a call that nobody goes on with.
 async fn meanwhile(
     look: impl Future<Output = Vec<Found>>,
     under_way: &mut FuturesUnordered<UnderWay<'_>>,
@@ -181,4 +182,41 @@ async fn begin<P: Ports>(
         tracing::warn!(%fault, "could not look at the pools");
         Vec::new()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::Mutex;
+
+    use super::*;
+
+    /// Under way, and done as soon as it has had its turn.
+    fn waits(turn: &Mutex<()>) -> UnderWay<'_> {
+        Box::pin(async {
+            drop(turn.lock().await);
+            Kept {
+                pool: PoolName::new("ci"),
+                target: Target::NOTHING,
+                machines: BTreeMap::new(),
+                notes: Vec::new(),
+                deeds: Vec::new(),
+            }
+        })
+    }
+
+    #[test]
+    fn a_look_that_waits_behind_what_is_under_way_does_not_hold_that_up() {
+        let turn = Mutex::new(());
+        let somebody = turn.try_lock().expect("it is free");
+        let mut under_way = FuturesUnordered::from_iter([waits(&turn)]);
+        assert!(under_way.next().now_or_never().is_none(), "it waits for its turn");
+        drop(somebody);
+        let look = async {
+            drop(turn.lock().await);
+            Vec::new()
+        };
+        let both = meanwhile(look, &mut under_way).now_or_never();
+        assert_eq!(both.expect("both have had their turns").1.len(), 1);
+    }
 }
