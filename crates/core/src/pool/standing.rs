@@ -126,14 +126,14 @@ fn unlost(instance: &Standby, desired: &Desired, now: Timestamp) -> Standing {
         State::Idle { tier: Tier::Released, deadline, .. } => {
             if is_down(instance) {
                 Standing::Error(EndReason::FailedChecks)
-            } else if *deadline <= now {
+            } else if is_over(*deadline, desired, now) {
                 Standing::Dangling(EndReason::DeadlinePassed)
             } else {
                 Standing::Released
             }
         }
         State::Stopping { until, deadline, .. } => {
-            if *deadline <= now {
+            if is_over(*deadline, desired, now) {
                 return Standing::Dangling(EndReason::DeadlinePassed);
             }
             Standing::Stopping(stopping(instance, *until, desired, now))
@@ -144,6 +144,11 @@ fn unlost(instance: &Standby, desired: &Desired, now: Timestamp) -> Standing {
         }
         State::Terminating { .. } | State::Terminated { .. } => Standing::Ending,
     }
+}
+
+/// Whether a deadline has passed, whatever the clock of whoever wrote it showed.
+fn is_over(deadline: Timestamp, desired: &Desired, now: Timestamp) -> bool {
+    deadline.after(desired.limits.clock_skew) <= now
 }
 
 /// Whether a machine that has to run does not.
@@ -172,7 +177,7 @@ fn hot(
     let end = due.after(desired.limits.hot_hard_end).min(deadline);
     if is_down(instance) {
         Standing::Error(EndReason::FailedChecks)
-    } else if deadline <= now {
+    } else if is_over(deadline, desired, now) {
         Standing::Dangling(EndReason::DeadlinePassed)
     } else if end <= now {
         Standing::Dangling(EndReason::WornOut)
@@ -190,7 +195,7 @@ fn stopped(
     deadline: Timestamp,
     now: Timestamp,
 ) -> Standing {
-    if deadline <= now {
+    if is_over(deadline, desired, now) {
         return Standing::Dangling(EndReason::DeadlinePassed);
     }
     match instance.machine {
