@@ -31,7 +31,12 @@ pub struct SimClock {
 impl SimClock {
     /// A clock that begins now, for one process.
     pub fn new(wire: Wire, skew_millis: i64) -> Self {
-        Self { started: instant(), begins: world_begins(), skew_millis, wire }
+        Self::beginning(world_begins(), wire, skew_millis)
+    }
+
+    /// A clock that begins now and says that it is this time.
+    pub fn beginning(begins: Timestamp, wire: Wire, skew_millis: i64) -> Self {
+        Self { started: instant(), begins, skew_millis, wire }
     }
 
     /// The same time for another process, with another skew.

@@ -15,11 +15,12 @@ use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::ports::Ports;
 
 use crate::checker::Checker;
-use crate::clock::{on_virtual_time, pass};
+use crate::clock::{WORLD_BEGINS, on_virtual_time, pass};
 use crate::dice::Dice;
 use crate::life::{FAULTY, live};
 use crate::load;
-use crate::service::plan;
+use crate::service::look_at_pools;
+use crate::service::plan::{self, Plan};
 use crate::wire::Counts;
 use crate::world::World;
 
@@ -135,13 +136,18 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);
     let service = plan::draw(seed, FAULTY);
-    let world = World::new(seed, limits, load::ceilings(&dice), climate);
+    let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
+    let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
-    checker.jobs_trust(service.as_ref().and_then(plan::Plan::trust));
+    checker.jobs_trust(service.as_ref().and_then(Plan::trust));
+    let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
+    for ceiling in timeline.ceilings() {
+        checker.holds(ceiling);
+    }
     let lived = tokio::select! {
         biased;
         () = checker.violated() => None,
-        () = look_until_the_end(&world, &checker) => None,
+        () = look_until_the_end(&world, &checker, service.as_ref()) => None,
         stats = live(&world, &checker, workflows, calamities, service.as_ref()) => Some(stats),
     };
     checker.look(&world);
@@ -159,10 +165,14 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
 }
 
-async fn look_until_the_end(world: &World, checker: &Checker) {
+async fn look_until_the_end(world: &World, checker: &Checker, service: Option<&Plan>) {
+    let keeping = service.filter(|plan| plan.timeline.is_kept());
     while world.outside.clock().elapsed() < WORLD_ENDS {
         pass(LOOK).await;
         checker.look(world);
+        if let Some(plan) = keeping {
+            checker.look_at_plans(&look_at_pools(world, plan).await);
+        }
         checker.machines_lived(LOOK);
     }
     checker.report(Violation {

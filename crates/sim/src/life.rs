@@ -38,6 +38,9 @@ pub(crate) const LASTS: Duration = Duration::from_secs(2 * 3_600);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
 /// can still be running, and the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
+/// How long pools may take to become what they should be: the longest quarantine, a machine that is
+/// tried alone, and then the others.
+const CONVERGED_WITHIN: Duration = Duration::from_secs(80 * 60);
 /// When a run of whose jobs none ends any more is cancelled.
 const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
 /// How often upkeep runs: reaping, reconciling, advertising again.
@@ -65,6 +68,10 @@ pub(crate) async fn live(
         let mut stats = Stats::default();
         for run in runs {
             stats += run;
+        }
+        if let Some(plan) = service.filter(|plan| plan.timeline.is_kept()) {
+            converge(world, checker, plan).await;
+            plan.timeline.is_over();
         }
         become_quiet(world, checker, |world| unsettled(world).or_else(|| unquiet(world))).await;
         pass(LASTS.saturating_sub(world.outside.clock().elapsed())).await;
@@ -430,6 +437,21 @@ pub fn desired() -> Desired {
         tokens_every: Some(Duration::from_secs(30 * 60)),
         reads_runs: true,
         manages_runners: true,
+    }
+}
+
+/// The faults have stopped: every pool must become what its schedule says, and then plan nothing.
+async fn converge(world: &World, checker: &Checker, plan: &Plan) {
+    let began = world.outside.clock().elapsed();
+    loop {
+        let found = service::look_at_pools(world, plan).await;
+        let Some(left) = found.iter().find_map(Checker::unconverged) else { return };
+        if world.outside.clock().elapsed() > began + CONVERGED_WITHIN {
+            checker.report(left);
+            // The run is over; the checker's word ends it.
+            std::future::pending::<()>().await;
+        }
+        pass(Duration::from_secs(10)).await;
     }
 }
 

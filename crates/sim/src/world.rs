@@ -16,7 +16,7 @@ use bullpen_core::ports::{Ids, Ports};
 use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
 
-use crate::clock::SimClock;
+use crate::clock::{SimClock, WORLD_BEGINS};
 use crate::dice::Dice;
 use crate::machine::{Machine, Temper};
 use crate::model::fleet::Delays;
@@ -181,8 +181,20 @@ pub struct World {
 impl World {
     /// A world of this seed and climate; its agents live as soon as machines boot.
     pub fn new(seed: u64, limits: Limits, ceilings: Vec<Ceiling>, climate: Climate) -> Arc<Self> {
+        Self::beginning(WORLD_BEGINS, seed, limits, ceilings, climate)
+    }
+
+    /// The same on another day.
+    pub fn beginning(
+        begins: &str,
+        seed: u64,
+        limits: Limits,
+        ceilings: Vec<Ceiling>,
+        climate: Climate,
+    ) -> Arc<Self> {
         let wire = Wire::calm();
-        let clock = SimClock::new(wire.clone(), 0);
+        let begins = begins.parse().expect("a world begins at a time in RFC 3339");
+        let clock = SimClock::beginning(begins, wire.clone(), 0);
         let outside = SimPorts {
             ledger: LedgerModel::new(wire.clone(), clock.clone()),
             queues: QueuesModel::new(wire.clone(), clock.clone()),

@@ -15,6 +15,7 @@ use bullpen_engine::jobs::{self, Duties, ingest};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::desired;
 use bullpen_sim::service::plan::{self, Plan, Post};
+use bullpen_sim::service::pools::Timeline;
 use bullpen_sim::service::{Courier, make_queues, on_wire};
 use bullpen_sim::stage::{self, Furniture};
 use bullpen_sim::wire::Calls;
@@ -44,7 +45,8 @@ fn plan() -> Plan {
     }
     let repositories = ["acme/one", "acme/two", "acme/three"].map(Repository::new).into();
     let (shares, post) = (Shares::default(), Post::default());
-    Plan { config, shares, repositories, replicas: 1, post, jobs: Vec::new() }
+    let timeline = Timeline::default();
+    Plan { config, timeline, shares, repositories, replicas: 1, post, jobs: Vec::new() }
 }
 
 fn queue(world: &World, plan: &Plan) -> Vec<Fact> {

@@ -66,9 +66,9 @@ impl Tenures {
     }
 }
 
-/// What one process of the service began for a job any other may finish.
+/// What one process of the service began for a job, or for a pool, any other may finish.
 const fn is_anyones(owner: &Owner) -> bool {
-    matches!(owner, Owner::Job(_))
+    matches!(owner, Owner::Job(_) | Owner::Pool(_))
 }
 
 /// A lease is its owner's: any of the owner's processes may renew it.

@@ -27,6 +27,7 @@ use crate::clock::pass;
 use crate::life::desired;
 use crate::model::job_forge::Seen;
 use crate::service::plan::{self, Plan, Post};
+use crate::service::pools::Timeline;
 use crate::service::{Courier, make_queues, on_wire};
 use crate::wire::{Planned, Wire};
 use crate::world::World;
@@ -55,6 +56,7 @@ impl Default for Served {
             repositories: REPOSITORIES.map(Repository::new).into(),
             replicas: 0,
             post: Post::default(),
+            timeline: Timeline::default(),
             jobs: Vec::new(),
         };
         Self {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{self, Duties, Service, ensure_queues};
+use bullpen_engine::pools::{Found, known, survey};
 use futures_util::future::join_all;
 
 use crate::clock::pass;
@@ -25,6 +26,7 @@ use crate::world::{SimPorts, World};
 
 mod courier;
 pub mod plan;
+pub mod pools;
 
 pub use courier::Courier;
 use plan::{JobPlan, Plan, Post};
@@ -104,12 +106,38 @@ async fn replica(world: &Arc<World>, plan: &Plan, number: u64) -> Infallible {
         };
         let name = format!("serve {number}.{round}");
         let ended = process(world, plan, &name, dies.then_some(awaits), async |service| {
-            jobs::run(service, &duties, desired, stop).await;
+            tokio::select! {
+                biased;
+                () = jobs::run(service, &duties, desired, stop) => {}
+                never = follow_timeline(world, plan, service) => match never {},
+            }
         });
         if ended.await.is_some() {
             world.happened("replica drained");
         }
     }
+}
+
+/// Tells a service what is configured, whenever that is something else.
+async fn follow_timeline(world: &World, plan: &Plan, service: &SimService<'_>) -> Infallible {
+    let mut known = None;
+    loop {
+        let now = plan.timeline.at(world.outside.clock().elapsed());
+        if now != known {
+            service.configure(plan.settings_with(now.as_ref()));
+            known = now;
+        }
+        pass(LOOK).await;
+    }
+}
+
+/// The world's pools as they are now, each with its plan.
+pub(crate) async fn look_at_pools(world: &World, plan: &Plan) -> Vec<Found> {
+    let stack = world.onlooker();
+    let pools = plan.timeline.at(world.outside.clock().elapsed());
+    let configured = plan.settings_with(pools.as_ref()).blueprints().unwrap_or_default();
+    let names = known(&stack, &configured).await.expect("it is calm outside");
+    survey(&stack, &configured, &names).await.expect("it is calm outside")
 }
 
 /// One process of the service, to its end or its death.

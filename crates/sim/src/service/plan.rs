@@ -16,6 +16,7 @@ use bullpen_core::job::About;
 use bullpen_core::job::fair::Shares;
 use bullpen_engine::jobs::Settings;
 
+use super::pools::{self, Pools, Timeline};
 use crate::dice::Dice;
 
 /// Of a thousand seeds, how many run the service.
@@ -78,6 +79,8 @@ pub struct JobPlan {
 pub struct Plan {
     /// What is configured.
     pub config: Config,
+    /// What is configured of pools, and when, where that changes.
+    pub timeline: Timeline,
     /// How much each repository is served.
     pub shares: Shares,
     /// Those whose jobs it serves.
@@ -93,7 +96,16 @@ pub struct Plan {
 impl Plan {
     /// What every process of the service is told.
     pub fn settings(&self) -> Settings {
-        let mut settings = Settings::new("production", "eu-west-1", Some(self.config.clone()));
+        self.settings_with(self.timeline.at(Duration::ZERO).as_ref())
+    }
+
+    /// The same, while these pools are configured.
+    pub fn settings_with(&self, pools: Option<&Pools>) -> Settings {
+        let mut config = self.config.clone();
+        if let Some(pools) = pools {
+            config.pools.clone_from(pools);
+        }
+        let mut settings = Settings::new("production", "eu-west-1", Some(config));
         settings.shares = self.shares.clone();
         settings
     }
@@ -114,6 +126,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
         ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
     Some(Plan {
         config: config(&dice),
+        timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
         shares: shares(&dice),
         replicas: 1 + dice.below(2),
         post: post(&dice),

@@ -29,6 +29,7 @@ use crate::checker::Checker;
 use crate::clock::pass;
 use crate::life::{desired, keep_up};
 use crate::service::plan::{Plan, Post};
+use crate::service::pools::Timeline;
 use crate::service::{self, Courier, SimService};
 use crate::stage;
 use crate::wire::Wire;
@@ -190,6 +191,7 @@ impl Yard {
             repositories: vec![Repository::new("acme/app")],
             replicas: 1,
             post: Post::default(),
+            timeline: Timeline::default(),
             jobs: Vec::new(),
         }
     }

@@ -1,0 +1,188 @@
+//! The pools of a seed's world: what is configured of them at which time, so that schedules have their
+//! edges in the middle of everything, machines are replaced, and pools come and go.
+//!
+//! In some worlds the clocks of a zone are changed meanwhile.
+//!
+//! Not here: keeping them (the service does), or whether that goes well ([`crate::checker`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bullpen_core::config::pool::PoolConfig;
+use bullpen_core::config::runs_on;
+use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::ids::PoolName;
+
+use crate::dice::Dice;
+
+/// Of a thousand services, how many keep pools.
+const KEEPING: u32 = 400;
+/// A zone, how many minutes it is ahead, and when a world begins in it.
+const ZONES: [(&str, i64, &str); 5] = [
+    ("UTC", 0, "2026-01-05T00:00:00Z"),
+    ("America/New_York", -5 * 60, "2026-01-05T00:00:00Z"),
+    // Half an hour before clocks are put forward, and back.
+    ("Europe/Paris", 60, "2026-03-29T00:30:00Z"),
+    ("Europe/Paris", 120, "2026-10-25T00:30:00Z"),
+    ("America/New_York", -4 * 60, "2026-11-01T05:30:00Z"),
+];
+
+/// What is configured of pools.
+pub type Pools = BTreeMap<PoolName, PoolConfig>;
+
+/// What is configured of pools, from which time on.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// When the world begins, if that matters.
+    pub begins: Option<&'static str>,
+    /// From the first to the last.
+    changes: Vec<(Duration, Pools)>,
+    /// Whether nothing is to be kept any more.
+    over: Arc<AtomicBool>,
+}
+
+impl Timeline {
+    /// Whether pools are ever kept.
+    pub fn is_kept(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// What is configured after this long; nothing if the world's pools are what they always are.
+    pub fn at(&self, elapsed: Duration) -> Option<Pools> {
+        if self.over.load(Ordering::Relaxed) {
+            return Some(Pools::new());
+        }
+        let known = self.changes.iter().rev().find(|(at, _)| *at <= elapsed);
+        known.map(|(_, pools)| pools.clone())
+    }
+
+    /// From now on nothing is kept.
+    pub fn is_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// The ceilings of pools; they are the same all the time.
+    pub fn ceilings(&self) -> Vec<Ceiling> {
+        let first = self.changes.first().into_iter().flat_map(|(_, pools)| pools);
+        let own = |(name, pool): (&PoolName, &PoolConfig)| {
+            Some(Ceiling { scope: Scope::Pool(name.clone()), max: pool.max? })
+        };
+        first.filter_map(own).collect()
+    }
+}
+
+/// Draws what is configured of pools in a world that lasts this long under faults.
+pub(super) fn draw(dice: &Dice, lasts: Duration) -> Timeline {
+    if !dice.chance(KEEPING) {
+        return Timeline::default();
+    }
+    let (zone, ahead, begins) = *dice.pick(&ZONES).expect("there are some");
+    let pool = Drawn::new(dice, zone, ahead, begins, lasts);
+    let mut changes = vec![(Duration::ZERO, pool.read(1))];
+    let mut at = Duration::ZERO;
+    for version in 2..=1 + dice.below(3) {
+        at += dice.between(Duration::ZERO, lasts / 3);
+        if dice.chance(300) {
+            changes.push((at, Pools::new()));
+            at += dice.between(Duration::ZERO, lasts / 6);
+        }
+        changes.push((at, pool.read(version)));
+    }
+    Timeline { begins: Some(begins), changes, over: Arc::default() }
+}
+
+/// One pool, but for its version.
+struct Drawn {
+    zone: &'static str,
+    usual: (u64, u64),
+    rush: (u64, u64),
+    window: (String, String),
+    max: u64,
+    rollout: &'static str,
+    lifetime: &'static str,
+    spot: bool,
+}
+
+impl Drawn {
+    fn new(dice: &Dice, zone: &'static str, ahead: i64, begins: &str, lasts: Duration) -> Self {
+        let (usual, rush) = ((dice.below(3), dice.below(3)), (dice.below(4), dice.below(3)));
+        let from = dice.between(Duration::ZERO, lasts);
+        let until = from + dice.between(Duration::from_secs(600), Duration::from_secs(3_600));
+        let most = (usual.0 + usual.1).max(rush.0 + rush.1);
+        Self {
+            zone,
+            usual,
+            rush,
+            window: (local(begins, ahead, from), local(begins, ahead, until)),
+            max: (most + dice.below(4)).max(1),
+            rollout: if dice.chance(500) { "rolling" } else { "immediate" },
+            lifetime: if dice.chance(500) { "10m" } else { "1h" },
+            spot: dice.chance(300),
+        }
+    }
+
+    fn read(&self, version: u64) -> Pools {
+        let Self { zone, usual, rush, window: (from, until), max, rollout, lifetime, spot } = self;
+        let text = format!(
+            "
+runners: {{large: {{cpu: 2, ram: 4}}}}
+pools:
+  ci:
+    runner: large
+    timezone: {zone}
+    version: v{version}
+    schedule:
+      - {{name: usual, hot: {}, stopped: {}}}
+      - {{name: rush, hot: {}, stopped: {}, match: {{time: [\"{from}\", \"{until}\"]}}}}
+x-bullpen:
+  pools:
+    ci: {{max: {max}, rollout: {rollout}, hot-lifetime: {lifetime}, spot: {spot}}}
+",
+            usual.0, usual.1, rush.0, rush.1
+        );
+        let read = runs_on::read(text.as_bytes());
+        read.value()
+            .unwrap_or_else(|| panic!("a bad configuration was drawn: {text}"))
+            .pools
+            .clone()
+    }
+}
+
+/// What a clock on the wall shows in a zone this far ahead, this long after a world began.
+fn local(begins: &str, ahead: i64, after: Duration) -> String {
+    let digits = |range: std::ops::Range<usize>| {
+        begins.get(range).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
+    };
+    let minutes = digits(11..13) * 60 + digits(14..16) + ahead;
+    let minutes = minutes + i64::try_from(after.as_secs() / 60).unwrap_or(0);
+    let minutes = minutes.rem_euclid(24 * 60);
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_can_be_read_and_happens_in_its_world() {
+        let lasts = Duration::from_secs(5_400);
+        let drawn: Vec<_> = (0..200).map(|seed| draw(&Dice::new(seed, "t"), lasts)).collect();
+        let kept: Vec<_> = drawn.iter().filter(|timeline| timeline.is_kept()).collect();
+        assert!((50..120).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.iter().any(|timeline| timeline.changes.len() > 3));
+        for timeline in kept {
+            assert!(timeline.at(Duration::ZERO).is_some_and(|pools| pools.len() == 1));
+            assert_eq!(timeline.ceilings().len(), 1);
+            timeline.is_over();
+            assert_eq!(timeline.at(lasts), Some(Pools::new()));
+        }
+    }
+
+    #[test]
+    fn clocks_on_the_wall_go_round() {
+        assert_eq!(local("2026-03-29T00:30:00Z", 60, Duration::from_secs(1_800)), "02:00");
+        assert_eq!(local("2026-01-05T00:00:00Z", -300, Duration::from_secs(60)), "19:01");
+    }
+}
