@@ -14,13 +14,15 @@ use crate::waiting::until;
 async fn three_boots_that_fail_are_a_quarantine_and_a_mended_file_ends_it() {
     let runs = |script: &str| file(&format!(", preinstall: {script}"), &[pool("ci", 1, 0)]);
     let stage = Stage::keeping(&runs("exit 1")).await;
-    let _served = stage.serve().await;
+    let served = stage.serve().await;
     let note = until("quarantine", async || {
         let told = stage.run("pools --json").await.json();
         let notes = told["pools"][0]["notes"].as_array().expect("a list").clone();
         notes.into_iter().find(|note| note["note"] == "quarantined")
     });
     assert_eq!(note.await["failed"], 3);
+    let said = "waits pool=ci note=\"quarantined\"";
+    until("word of it", async || served.process.talk().contains(said).then_some(())).await;
     stage.reaches("ci", 0, 0).await;
     assert_eq!(stage.machines().len(), 3, "no fourth is tried");
     stage.configure(&runs("\"true\""));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, Event, Record, State, Warm};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::pool::{Action, Deed, Ending, Journal, StopWhy, hot_deadline};
+use bullpen_core::pool::{Action, Deed, Ending, Journal, Note, StopWhy, hot_deadline};
 use bullpen_core::ports::{Clock, Fault, Ids, Ports, StopOrder};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
@@ -27,6 +27,7 @@ use crate::transition::{self, Moved};
 /// Makes a pool what its plan says, and remembers what was done.
 pub(super) async fn carry_out<P: Ports>(stack: &Stack<P>, found: Found, leases: &Leases) -> Kept {
     let mut pass = Pass::new(stack, found, leases);
+    pass.say();
     pass.resume().await;
     for action in std::mem::take(&mut pass.found.plan.actions) {
         if !pass.is_held() {
@@ -55,6 +56,16 @@ impl<'a, P: Ports> Pass<'a, P> {
         let records = found.observed.instances.iter().map(|one| one.record.clone());
         let records = records.map(|record| (record.id.clone(), record)).collect();
         Self { stack, found, leases, deeds: Vec::new(), records }
+    }
+
+    /// Says what the pool has come to wait on since it was last planned, unless that comes by itself.
+    fn say(&self) {
+        let Found { pool, journal, stored, .. } = &self.found;
+        let known: Vec<&str> = stored.notes.iter().map(Note::code).collect();
+        let is_new = |note: &&Note| !note.is_passing() && !known.contains(&note.code());
+        for note in journal.notes.iter().filter(is_new) {
+            tracing::info!(%pool, note = note.code(), said = %note, "waits");
+        }
     }
 
     /// Whether the pool is still this process's to keep.
