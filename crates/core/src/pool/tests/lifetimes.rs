@@ -33,9 +33,9 @@ fn an_expiring_hot_machine_waits_for_its_replacement() {
             vec!["end dangling: a WornOut".to_owned(), create()],
         ),
         (
-            "at its hard end",
+            "at its deadline, on every clock",
             vec![ends("a")],
-            end,
+            end.after(LIMITS.clock_skew),
             vec!["end dangling: a DeadlinePassed".to_owned(), create()],
         ),
     ] {
