@@ -108,7 +108,7 @@ fn errors_end() {
 #[test]
 fn what_dangles_ends() {
     // Whoever wrote it may have had another clock.
-    let over = at(NOW).before(Limits::DEFAULT.clock_skew);
+    let over = at(NOW).before(LIMITS.clock_skew);
     let idle =
         |tier| standby("i", State::Idle { tier, since: at(0), deadline: over, shared: false });
     let late =
