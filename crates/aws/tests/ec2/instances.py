@@ -1,0 +1,316 @@
+"""Instances that take their time, that may not be started or stopped from everywhere, and that hold
+capacity while they do: what moto's own are not.
+
+`install` puts these in the place of moto's.
+
+Not here: what is launched in a fleet (`fleets`), and what runs on an instance (`hook`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import moto.ec2.models.instances as models
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.responses.instances import InstanceResponse
+from moto.ec2.responses.tags import TagResponse
+from moto.ec2.utils import filter_reservations
+
+from .capacity import NO_CAPACITY, NO_SPOT_CAPACITY, ON_DEMAND, SPOT, Kind, Room
+from .hook import HOOK
+from .idempotency import Mismatch
+from .world import WORLD
+
+CODES = {
+    "pending": 0,
+    "running": 16,
+    "shutting-down": 32,
+    "terminated": 48,
+    "stopping": 64,
+    "stopped": 80,
+}
+# A stopped instance holds none: that is why a start can be refused.
+HOLDS_CAPACITY = ("pending", "running", "stopping", "shutting-down")
+GONE = ("shutting-down", "terminated")
+STARTABLE = ("pending", "running", "stopped")
+STOPPABLE = ("running", "stopping", "stopped")
+
+
+class Instance(models.Instance):
+    """An instance whose transitions take as long as the world says."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._moves = 0
+        self.visible_at = 0.0
+        self.notice: dict[str, str] | None = None
+        self.spot_instance_request_id: str | None = None
+        super().__init__(*arguments, **named)
+        WORLD.instances[self.id] = self
+        self._move("pending", "running", WORLD.delays.running)
+
+    @property
+    def usage(self) -> str:
+        return SPOT if self.lifecycle == SPOT else ON_DEMAND
+
+    @property
+    def kind(self) -> Kind:
+        return kind(self.instance_type, self.placement.zone or "", self.usage)
+
+    @property
+    def holds_capacity(self) -> bool:
+        return self.state in HOLDS_CAPACITY
+
+    @property
+    def is_visible(self) -> bool:
+        return WORLD.clock.now() >= self.visible_at
+
+    def start(self) -> models.InstanceState:
+        if self.state != "stopped":
+            return copy.copy(self._state)
+        previous = super().start()
+        self._move("pending", "running", WORLD.delays.running)
+        return previous
+
+    def stop(self) -> models.InstanceState:
+        if self.state in ("stopping", "stopped"):
+            return copy.copy(self._state)
+        previous = super().stop()
+        self._move("stopping", "stopped", WORLD.delays.stopped)
+        HOOK.end(self.id)
+        return previous
+
+    def terminate(self) -> models.InstanceState:
+        if self.state in GONE:
+            return copy.copy(self._state)
+        previous = super().terminate()
+        self._move("shutting-down", "terminated", WORLD.delays.terminated)
+        HOOK.end(self.id)
+        return previous
+
+    def shut_itself_down(self) -> None:
+        """What the machine's own `shutdown` does. A one-time spot instance cannot be stopped."""
+        if self.state != "running":
+            return
+        if self.instance_initiated_shutdown_behavior == "terminate" or self.usage == SPOT:
+            self.terminate()
+        else:
+            self.stop()
+
+    def interrupt(self, action: str, after: float, when: str) -> None:
+        """The notice of a spot instance's end, and the end."""
+        self.notice = {"action": action, "time": when}
+        WORLD.after(after, self.terminate)
+
+    def _move(self, through: str, to: str, delay: float) -> None:
+        """Is `through` now and `to` after the delay, unless something else has happened by then."""
+        self._moves += 1
+        mine = self._moves
+        self._state = _state(through)
+
+        def arrive() -> None:
+            if self._moves == mine:
+                self._state = _state(to)
+                if to == "running":
+                    HOOK.start(self)
+
+        WORLD.after(delay, arrive)
+
+
+def _state(name: str) -> models.InstanceState:
+    return models.InstanceState(name, CODES[name])
+
+
+def kind(type_name: str, zone: str, usage: str) -> Kind:
+    facts = INSTANCE_TYPES.get(type_name)
+    return Kind(type_name, zone, usage, facts["VCpuInfo"]["DefaultVCpus"] if facts else 1)
+
+
+def room_in(backend: Any) -> Room:
+    """What is left in this account and region."""
+    every = (it for group in backend.reservations.values() for it in group.instances)
+    held = (instance.kind for instance in every if instance.holds_capacity)
+    return Room.beside(held, WORLD.capacity, WORLD.quotas)
+
+
+def is_offered(region: str, type_name: str, zone: str) -> bool:
+    """Whether this zone has this type at all; moto has real tables of it."""
+    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
+    return any(it["InstanceType"] == type_name and it["Location"] == zone for it in offered)
+
+
+def refused(code: str, of: Kind) -> EC2ClientError:
+    """The error of a call that could not get even one."""
+    # The code for spot is documented for fleets; a single call is told the plain one.
+    code = NO_CAPACITY if code == NO_SPOT_CAPACITY else code
+    return EC2ClientError(code, explanation(code, of))
+
+
+def explanation(code: str, of: Kind) -> str:
+    if code == NO_CAPACITY:
+        return (
+            f"We currently do not have sufficient {of.type} capacity in the Availability Zone "
+            f"you requested ({of.zone})."
+        )
+    if code == NO_SPOT_CAPACITY:
+        return "Unable to fulfill capacity due to your request configuration."
+    return f"{of.usage} {of.type} in {of.zone} is refused: {code}"
+
+
+def once(response: Any, action: str, make: Callable[[], ActionResult]) -> ActionResult:
+    """A call with a client token takes place once."""
+    token = response._get_param("ClientToken")
+    if not token:
+        return make()
+    key = (response.current_account, response.region, action, token)
+    try:
+        return WORLD.tokens.once(key, response.params, make)
+    except Mismatch:
+        text = "Arguments on this idempotent request are inconsistent with arguments used before."
+        raise EC2ClientError("IdempotentParameterMismatch", text) from None
+
+
+def install() -> None:
+    """Puts all of this in the place of moto's."""
+    models.Instance = Instance
+    backend = models.InstanceBackend
+    _install_launch(backend)
+    _install_visibility(backend)
+    _install_transitions(backend)
+    _install_answers()
+
+
+def _install_launch(backend: Any) -> None:
+    original = backend.run_instances
+
+    def run_instances(self: Any, *arguments: Any, **named: Any) -> models.Reservation:
+        reservation = original(self, *arguments, **named)
+        # Not sooner: moto itself looks the new ones up, to attach their volumes.
+        for instance in reservation.instances:
+            instance.visible_at = WORLD.clock.now() + WORLD.delays.visible
+        return reservation
+
+    backend.run_instances = run_instances
+
+
+def _install_visibility(backend: Any) -> None:
+    original = backend.all_reservations
+    create = TagResponse.create_tags
+
+    def all_reservations(self: Any, filters: Any = None) -> list[models.Reservation]:
+        reservations = original(self)
+        for reservation in reservations:
+            reservation.instances = [it for it in reservation.instances if it.is_visible]
+        reservations = [reservation for reservation in reservations if reservation.instances]
+        return reservations if filters is None else filter_reservations(reservations, filters)
+
+    def create_tags(self: Any) -> ActionResult:
+        wanted = [it for it in self._get_param("Resources", []) if it.startswith("i-")]
+        if wanted:
+            self.ec2_backend.get_multi_instances_by_id(wanted)
+        return create(self)
+
+    backend.all_reservations = all_reservations
+    TagResponse.create_tags = create_tags
+
+
+def _install_transitions(backend: Any) -> None:
+    start, stop = backend.start_instances, backend.stop_instances
+
+    def start_instances(self: Any, instance_ids: list[str]) -> Any:
+        instances = self.get_multi_instances_by_id(instance_ids)
+        _require(instances, STARTABLE, "started")
+        room = room_in(self)
+        for instance in instances:
+            code = room.take(instance.kind) if instance.state == "stopped" else None
+            if code:
+                raise refused(code, instance.kind)
+        return start(self, instance_ids)
+
+    def stop_instances(self: Any, instance_ids: list[str]) -> Any:
+        instances = self.get_multi_instances_by_id(instance_ids)
+        _require(instances, STOPPABLE, "stopped")
+        for instance in instances:
+            if instance.usage == SPOT:
+                text = f"You can't stop the Spot Instance '{instance.id}': its request is one-time."
+                raise EC2ClientError("UnsupportedOperation", text)
+        return stop(self, instance_ids)
+
+    backend.start_instances = start_instances
+    backend.stop_instances = stop_instances
+
+
+def _require(instances: Iterable[Instance], states: tuple[str, ...], what: str) -> None:
+    """All of them, before anything is done to one."""
+    for instance in instances:
+        if instance.state not in states:
+            text = f"The instance '{instance.id}' is not in a state from which it can be {what}."
+            raise EC2ClientError("IncorrectInstanceState", text)
+
+
+def _install_answers() -> None:
+    run = InstanceResponse.run_instances
+
+    def run_instances(self: Any) -> ActionResult:
+        self.error_on_dryrun()
+        return once(self, "RunInstances", lambda: _run_what_fits(self, run))
+
+    InstanceResponse.run_instances = run_instances
+    for action, answer in (
+        ("start_instances", "StartingInstances"),
+        ("stop_instances", "StoppingInstances"),
+        ("terminate_instances", "TerminatingInstances"),
+    ):
+        setattr(InstanceResponse, action, _with_true_states(action, answer))
+
+
+def _run_what_fits(response: Any, run: Callable[[Any], ActionResult]) -> ActionResult:
+    """Between `MinCount` and `MaxCount`, where moto launches `MinCount`."""
+    wanted = _wanted_kind(response)
+    if not is_offered(response.region, wanted.type, wanted.zone):
+        text = f"{wanted.type} is not supported in your requested Availability Zone ({wanted.zone})."
+        raise EC2ClientError("Unsupported", text)
+    room = room_in(response.ec2_backend)
+    least = int(response._get_param("MinCount", 1))
+    fits = 0
+    while fits < int(response._get_param("MaxCount", 1)):
+        code = room.take(wanted)
+        if code and fits < least:
+            raise refused(code, wanted)
+        if code:
+            break
+        fits += 1
+    # moto reads this one for how many to launch.
+    response.params["MinCount"] = fits
+    return run(response)
+
+
+def _wanted_kind(response: Any) -> Kind:
+    backend = response.ec2_backend
+    template = response._get_param("LaunchTemplate")
+    data = backend._get_template_from_args(template).data if template else {}
+    subnet = response._get_param("SubnetId")
+    zone = response._get_param("Placement.AvailabilityZone") or f"{response.region}a"
+    if subnet:
+        zone = backend.get_subnet(subnet).availability_zone
+    type_name = response._get_param("InstanceType") or data.get("InstanceType") or "m1.small"
+    is_spot = response._get_param("InstanceMarketOptions.MarketType") == SPOT
+    return kind(type_name, zone, SPOT if is_spot else ON_DEMAND)
+
+
+def _with_true_states(action: str, answer: str) -> Callable[[Any], ActionResult]:
+    """moto answers with what usually follows, also for an instance that is long terminated."""
+    original = getattr(InstanceResponse, action)
+
+    def wrapped(self: Any) -> ActionResult:
+        result = original(self)
+        for change in result.result[answer]:
+            change["CurrentState"] = WORLD.instances[change["InstanceId"]].instance_state
+        return result
+
+    return wrapped
+
+

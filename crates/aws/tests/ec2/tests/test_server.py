@@ -1,0 +1,53 @@
+"""The server: one call at a time, counted, throttled, reset."""
+
+import concurrent.futures
+
+from .harness import Case, launched
+
+
+class Calls(Case):
+    def test_calls_at_once_lose_nothing(self) -> None:
+        template = self.template()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            ask = lambda _: launched(self.fleet(template, [{"InstanceType": "m5.large"}], 3))  # noqa: E731
+            names = [name for fleet in pool.map(ask, range(8)) for name in fleet]
+        self.assertEqual(len(set(names)), 24)
+        self.assertEqual(len(self.ec2.describe_instances()["Reservations"]), 24)
+
+    def test_calls_are_counted_by_action_refused_ones_too(self) -> None:
+        self.ec2.describe_instances()
+        self.admin("POST", "faults", {"code": "RequestLimitExceeded", "status": 503})
+        self.refused(self.ec2.describe_instances)
+        self.ec2.describe_vpcs()
+        calls = {"DescribeInstances": 2, "DescribeVpcs": 1}
+        self.assertEqual(self.admin("GET", "calls"), calls)
+
+    def test_throttled_calls_do_nothing(self) -> None:
+        fault = {"code": "RequestLimitExceeded", "status": 503, "action": "RunInstances", "times": 2}
+        self.admin("POST", "faults", fault)
+        for _ in range(2):
+            self.assertEqual(self.refused(self.run_one), ("RequestLimitExceeded", 503))
+        self.assertEqual(self.ec2.describe_instances()["Reservations"], [])
+        self.assertEqual(self.state(self.run_one()), "running")
+
+    def test_a_reset_server_is_as_new(self) -> None:
+        self.run_one(ClientToken="token")
+        self.admin("PUT", "capacity", [{"limit": 0}])
+        self.admin("PUT", "quotas", {"spot": 1})
+        self.admin("PUT", "delays", {"running": 9})
+        self.admin("POST", "faults", {"code": "RequestLimitExceeded", "status": 503})
+        told = self.admin("POST", "reset")
+        self.assertEqual((told["capacity"], told["quotas"], told["faults"]), ([], {}, []))
+        self.assertEqual(self.ec2.describe_instances()["Reservations"], [])
+        self.assertEqual(self.state(self.run_one(ClientToken="token")), "running")
+
+    def test_what_makes_no_sense_is_refused_with_why(self) -> None:
+        for method, route, body in (
+            ("GET", "nothing", b""),
+            ("PUT", "capacity", b'[{"limits": 1}]'),
+            ("PUT", "delays", b"{"),
+            ("POST", "interrupt", b'{"instance": "i-nobody"}'),
+        ):
+            status, said = self.server.fetch(method, f"/_bullpen/{route}", body)
+            self.assertEqual(status, 400, route)
+            self.assertIn(b"error", said)
