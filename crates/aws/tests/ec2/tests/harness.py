@@ -22,6 +22,10 @@ from botocore.exceptions import ClientError
 
 PACKAGE = pathlib.Path(__file__).parent.parent
 REGION = "us-east-1"
+IMAGES = {
+    image["architecture"]: image["ami_id"]
+    for image in json.loads((PACKAGE / "images.json").read_text())
+}
 # How long anything may take on a busy machine. Nothing waits this long unless it fails.
 PATIENCE = 30.0
 
@@ -102,7 +106,7 @@ class Case(unittest.TestCase):
         return answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]
 
     def image(self, architecture: str = "x86_64") -> str:
-        return images(self.server)[architecture]
+        return IMAGES[architecture]
 
     def subnet(self, zone: str) -> str:
         found = self.ec2.describe_subnets(
@@ -141,13 +145,6 @@ class Case(unittest.TestCase):
     def describe(self, instance: str) -> dict[str, Any]:
         found = self.ec2.describe_instances(InstanceIds=[instance])
         return found["Reservations"][0]["Instances"][0]
-
-
-@functools.cache
-def images(server: Server) -> dict[str, str]:
-    """One of moto's images for each architecture; asking for them all takes a while."""
-    found = server.ec2.describe_images()["Images"]
-    return {image["Architecture"]: image["ImageId"] for image in reversed(found)}
 
 
 def launched(fleet: Any) -> list[str]:

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 
-from .harness import PATIENCE, Case, Server, images
+from .harness import PATIENCE, Case, Server
 
 # Says its environment, then waits; ends by itself if it is told anything. It has a child, which holds
 # the connection too: the connection ends when both are gone.
@@ -37,13 +37,15 @@ class Machine:
         with self._socket.makefile() as lines:
             self.environment = json.loads(lines.readline())
 
+    def close(self) -> None:
+        self._socket.close()
+
     def shut_down(self) -> None:
         self._socket.sendall(b"!")
 
     def wait_for_its_end(self) -> None:
-        with self._socket:
-            if self._socket.recv(1) != b"":
-                raise AssertionError("it said something more")
+        if self._socket.recv(1) != b"":
+            raise AssertionError("it said something more")
 
 
 class Hooks(Case):
@@ -61,7 +63,10 @@ class Hooks(Case):
         self.admin("PUT", "hook", {"command": self.command(*more)})
 
     def machine(self) -> Machine:
-        return Machine(self.listener)
+        """The next that connects."""
+        machine = Machine(self.listener)
+        self.addCleanup(machine.close)
+        return machine
 
     def test_a_machine_begins_when_its_instance_runs_and_knows_who_it_is(self) -> None:
         self.hook()
@@ -116,12 +121,12 @@ class Hooks(Case):
         machine.wait_for_its_end()
 
     def test_no_machine_outlives_the_server_however_it_ends(self) -> None:
+        arguments = ("--grace", "0.2", "--clock", "real", "--", *self.command("stubborn"))
         for number in (signal.SIGTERM, signal.SIGKILL):
-            server = Server("--grace", "0.2", "--clock", "real", "--", *self.command("stubborn"))
+            server = Server(*arguments)
             self.addCleanup(server.end)
-            named = {"ImageId": images(self.server)["x86_64"], "InstanceType": "m5.large"}
+            named = {"ImageId": self.image(), "InstanceType": "m5.large"}
             server.ec2.run_instances(MinCount=1, MaxCount=1, **named)
             machine = self.machine()
             server.process.send_signal(number)
             machine.wait_for_its_end()
-            server.process.wait(PATIENCE)
