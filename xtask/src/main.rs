@@ -12,6 +12,7 @@ mod clean_tree;
 mod debian;
 mod deny;
 mod dynamodb_local;
+mod ec2;
 mod gate;
 mod ministack;
 mod npm;

@@ -14,8 +14,10 @@ const QUESTION: &str = "import importlib.metadata, ministack.app; \
 /// Raising the version is a change to review: every claim rests on its conditional writes.
 pub(crate) const TOOL: Tool = Tool {
     name: "ministack",
+    program: "ministack",
     package: "ministack",
     version: "1.5.33",
+    beside: &[],
     question: ("python", &["-c", QUESTION]),
     answer_prefix: "",
 };

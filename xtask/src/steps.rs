@@ -4,7 +4,7 @@
 
 use crate::gate::Step;
 use crate::place::succeed;
-use crate::{clean_tree, deny, sabotage, seeds, tidy, tools};
+use crate::{clean_tree, deny, ec2, sabotage, seeds, tidy, tools};
 
 /// The whole product, AWS included: what releases are built with.
 const AWS: &str = "--features=bullpen/aws";
@@ -23,6 +23,7 @@ pub(crate) const ALL: &[Step] = &[
         run: |gate| tidy::run(gate.place),
     },
     deny::STEP,
+    ec2::STEP,
     Step {
         name: "clippy",
         what: "cargo clippy --workspace --all-targets, with and without AWS, warnings denied",

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use crate::place::{Place, succeed};
-use crate::{act, dynamodb_local, ministack, npm};
+use crate::{act, dynamodb_local, ec2, ministack, npm};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
 const CARGO_DENY_VERSION: &str = "0.20.2";
@@ -36,6 +36,7 @@ pub(crate) fn for_tests(place: &Place) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut tools = vec![
         (act::VARIABLE, act::TOOL.program(place)?),
         (ministack::VARIABLE, ministack::TOOL.program(place)?),
+        (ec2::VARIABLE, ec2::TOOL.program(place)?),
         (npm::VARIABLE, npm::directory(place)?),
     ];
     tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));

@@ -4,7 +4,7 @@
 //! An environment is *ready* when what is in it says that it is the version we want. One that a
 //! killed run left half made does not, and is made anew.
 //!
-//! Not here: which packages (`act`, `ministack`).
+//! Not here: which packages (`act`, `ministack`, `ec2`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,11 +23,15 @@ const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-venv"];
 /// A tool from a Python package.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// What it is called, and its program in the environment's `bin`.
+    /// What it is called; its environment is named after it and the version.
     pub(crate) name: &'static str,
+    /// Its program in the environment's `bin`.
+    pub(crate) program: &'static str,
     /// What pip calls it.
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
+    /// What else is to be in the environment, as `package==version`. The question has to ask for it.
+    pub(crate) beside: &'static [&'static str],
     /// A program of the environment's `bin`, with arguments, that prints the version ...
     pub(crate) question: (&'static str, &'static [&'static str]),
     /// ... after this.
@@ -56,7 +60,7 @@ impl Tool {
     }
 
     fn program_in(&self, root: &Path) -> PathBuf {
-        root.join("bin").join(self.name)
+        root.join("bin").join(self.program)
     }
 
     fn is_ready(&self, root: &Path) -> bool {
@@ -76,7 +80,8 @@ impl Tool {
     fn installation(&self, place: &Place, root: &Path) -> Command {
         let mut pip = place.command(root.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-            .arg(format!("{}=={}", self.package, self.version));
+            .arg(format!("{}=={}", self.package, self.version))
+            .args(self.beside);
         pip
     }
 }
@@ -111,9 +116,11 @@ mod tests {
     use crate::place::shown;
 
     const TOOL: Tool = Tool {
-        name: "echo",
-        package: "echo-bin",
+        name: "shout",
+        program: "echo",
+        package: "shout-bin",
         version: "1.2.3",
+        beside: &["megaphone==4.5"],
         question: ("echo", &["echo version 1.2.3"]),
         answer_prefix: "echo version ",
     };
@@ -122,15 +129,15 @@ mod tests {
     fn the_command_lines_name_one_version_and_one_place() {
         let place = Place::of_test("/r");
         let root = TOOL.root(&place);
-        assert_eq!(root, Path::new("/r/cache/tools/echo-1.2.3"));
+        assert_eq!(root, Path::new("/r/cache/tools/shout-1.2.3"));
         assert_eq!(
             shown(&environment(&place, "python3", &root)),
-            "python3 -m venv --clear /r/cache/tools/echo-1.2.3"
+            "python3 -m venv --clear /r/cache/tools/shout-1.2.3"
         );
         assert_eq!(
             shown(&TOOL.installation(&place, &root)),
-            "/r/cache/tools/echo-1.2.3/bin/python -m pip install --quiet \
-             --disable-pip-version-check echo-bin==1.2.3"
+            "/r/cache/tools/shout-1.2.3/bin/python -m pip install --quiet \
+             --disable-pip-version-check shout-bin==1.2.3 megaphone==4.5"
         );
     }
 
@@ -146,7 +153,7 @@ mod tests {
     fn an_environment_is_ready_when_what_is_in_it_says_so() {
         assert!(TOOL.is_ready(Path::new("/")), "echo repeats what it is given");
         assert!(!Tool { version: "1.2.4", ..TOOL }.is_ready(Path::new("/")));
-        assert!(!Tool { name: "no-such-program", ..TOOL }.is_ready(Path::new("/")));
+        assert!(!Tool { program: "no-such-program", ..TOOL }.is_ready(Path::new("/")));
         assert!(!TOOL.is_ready(Path::new("/no/such/directory")));
     }
 }
