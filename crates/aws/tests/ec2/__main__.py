@@ -28,7 +28,8 @@ def end(*_: Any) -> None:
 def main() -> None:
     told = arguments()
     WORLD.clock.by_hand = told.clock == "by-hand"
-    HOOK.grace, HOOK.logs, HOOK.command = told.grace, told.logs, told.hook
+    HOOK.grace, HOOK.logs = told.grace, told.logs
+    HOOK.command = HOOK.usual = told.hook
     signal.signal(signal.SIGTERM, end)
     server = bind(told.port)
     print(HOOK.address, flush=True)

@@ -91,7 +91,7 @@ def _post_interrupt(body: Any) -> Any:
 
 def _post_reset(_: Any) -> Any:
     HOOK.end_all()
-    HOOK.command = []
+    HOOK.command = HOOK.usual
     WORLD.forget()
     moto_api_backend.reset()
     return _get_all(None)

@@ -66,7 +66,9 @@ class Hook:
     """All machines. Used under the world's lock, but for what its own threads do."""
 
     def __init__(self) -> None:
+        # What is started, and what a reset goes back to.
         self.command: list[str] = []
+        self.usual: list[str] = []
         self.address = ""
         self.grace = 5.0
         self.logs: pathlib.Path | None = None

@@ -48,9 +48,6 @@ class Metadata:
         self._tokens[token] = instance.id
         return 200, token.encode()
 
-    def clear(self) -> None:
-        self._tokens.clear()
-
 
 def _find(instance: Any, path: str) -> bytes | None:
     if path == "user-data":

@@ -40,6 +40,8 @@ SERVER_ERRORS = {"InsufficientInstanceCapacity": 500, "UnfulfillableCapacity": 5
 ERROR_CODE = re.compile(rb"<Errors><Error><Code>([A-Za-z.]+)</Code>")
 
 Environ = dict[str, Any]
+# A status line, headers, a body.
+Answer = tuple[str, Any, bytes]
 StartResponse = Callable[..., Any]
 
 
@@ -53,60 +55,62 @@ class Handler(MotoRequestHandler):
 
 
 class Application:
-    """The WSGI application."""
+    """The WSGI application; what is EC2's is answered by the one behind it, which is moto."""
 
-    def __init__(self) -> None:
-        moto.settings.ENABLE_AMI_VALIDATION = True
-        moto.settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
-        for module in (instances, fleets, templates):
-            module.install()
-        self._moto = DomainDispatcherApplication(create_backend_app)
+    def __init__(self, behind: Callable[[Environ, StartResponse], Iterable[bytes]]) -> None:
+        self._behind = behind
         self._metadata = Metadata()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
+        # Whoever answers, what was sent has to be read, or it would be taken for the next request.
+        sent = _body(environ)
         with WORLD.lock:
             WORLD.settle()
             if path.startswith(METADATA):
                 status, headers, body = self._answer_instance(environ, path)
             elif path.startswith(PREFIX):
-                status, headers, body = self._answer_admin(environ, path)
+                status, headers, body = self._answer_admin(environ["REQUEST_METHOD"], path, sent)
             else:
-                status, headers, body = self._answer_client(environ)
+                status, headers, body = self._answer_client(environ, sent)
             WORLD.settle()
         start_response(status, headers)
         return [body]
 
-    def _answer_instance(self, environ: Environ, path: str) -> tuple[str, Any, bytes]:
+    def _answer_instance(self, environ: Environ, path: str) -> Answer:
         name, _, rest = path.removeprefix(METADATA).partition("/")
         instance = WORLD.instances.get(name)
         status, body = self._metadata.answer(environ["REQUEST_METHOD"], rest, environ, instance)
         return _line(status), [("Content-Length", str(len(body)))], body
 
-    def _answer_admin(self, environ: Environ, path: str) -> tuple[str, Any, bytes]:
+    def _answer_admin(self, method: str, path: str, sent: bytes) -> Answer:
         try:
-            body = json.loads(_body(environ) or b"null")
+            body = json.loads(sent or b"null")
             route = path.removeprefix(PREFIX).strip("/")
-            said, status = admin.answer(environ["REQUEST_METHOD"], route, body), 200
+            said, status = admin.answer(method, route, body), 200
         except (admin.Refused, ValueError) as error:
             said, status = {"error": str(error)}, 400
         text = json.dumps(said).encode()
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
         return _line(status), headers, text
 
-    def _answer_client(self, environ: Environ) -> tuple[str, Any, bytes]:
-        action = _action(environ)
+    def _answer_client(self, environ: Environ, sent: bytes) -> Answer:
+        action = _action(sent)
         WORLD.calls[action] += 1
         fault = WORLD.take_fault(action)
         if fault is None:
-            return _true_status(*self._answer_moto(environ))
+            return _true_status(*self._answer_behind(environ))
         if fault.carried_out:
-            self._answer_moto(environ)
+            self._answer_behind(environ)
         return _answer_fault(fault)
 
-    def _answer_moto(self, environ: Environ) -> tuple[str, Any, bytes]:
+    def _answer_behind(self, environ: Environ) -> Answer:
         said: list[tuple[str, Any]] = []
-        body = b"".join(self._moto(environ, lambda status, headers, _=None: said.append((status, headers))))
+
+        def start(status: str, headers: Any, _: Any = None) -> None:
+            said.append((status, headers))
+
+        body = b"".join(self._behind(environ, start))
         return *said[-1], body
 
 
@@ -117,8 +121,8 @@ def _body(environ: Environ) -> bytes:
     return body
 
 
-def _action(environ: Environ) -> str:
-    form = urllib.parse.parse_qs(_body(environ).decode(errors="replace"))
+def _action(sent: bytes) -> str:
+    form = urllib.parse.parse_qs(sent.decode(errors="replace"))
     return form.get("Action", ["unknown"])[0]
 
 
@@ -126,13 +130,13 @@ def _line(status: int) -> str:
     return f"{status} {HTTPStatus(status).phrase}"
 
 
-def _true_status(status: str, headers: Any, body: bytes) -> tuple[str, Any, bytes]:
+def _true_status(status: str, headers: Any, body: bytes) -> Answer:
     code = ERROR_CODE.search(body) if status.startswith("400") else None
     told = SERVER_ERRORS.get(code.group(1).decode()) if code else None
     return (_line(told) if told else status), headers, body
 
 
-def _answer_fault(fault: Fault) -> tuple[str, Any, bytes]:
+def _answer_fault(fault: Fault) -> Answer:
     text = (
         '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
         f"<Code>{fault.code}</Code><Message>Brought about by the test.</Message>"
@@ -149,9 +153,18 @@ def _tick() -> None:
             WORLD.settle()
 
 
+def _install() -> None:
+    moto.settings.ENABLE_AMI_VALIDATION = True
+    moto.settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
+    for module in (instances, fleets, templates):
+        module.install()
+
+
 def bind(port: int) -> BaseWSGIServer:
     """A server on loopback that is ready to serve; port 0 is any that is free."""
-    server = make_server("127.0.0.1", port, Application(), threaded=True, request_handler=Handler)
+    _install()
+    application = Application(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=Handler)
     server.daemon_threads = True
     HOOK.address = f"http://127.0.0.1:{server.server_port}"
     if not WORLD.clock.by_hand:

@@ -1,4 +1,5 @@
-"""A launch template's version takes over what it does not say from the version it is based on.
+"""A launch template's version takes over what it does not say from the version it is based on, and its
+user data are looked at.
 
 Not here: anything else of launch templates, which are moto's.
 """
@@ -20,7 +21,7 @@ def install() -> None:
     def create_launch_template_version(self: Any) -> ActionResult:
         data = dict(self._get_param("LaunchTemplateData") or {})
         if data.get("UserData"):
-            # moto does this for the first version only, and fails when it reads a later one.
+            # moto looks at the first version's only.
             data["UserData"] = parse_user_data(str(data["UserData"]))
         self.params["LaunchTemplateData"] = {**_source(self), **data}
         return create(self)

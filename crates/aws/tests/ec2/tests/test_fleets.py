@@ -114,8 +114,8 @@ class Types(Case):
                 "InvalidParameterValue",
             ),
         ):
-            call = lambda override=override: self.fleet(template, [override], 1)  # noqa: E731
-            self.assertEqual(self.refused(call), (code, 400))
+            named = {"template": template, "overrides": [override], "count": 1}
+            self.assertEqual(self.refused(self.fleet, **named), (code, 400))
 
     def test_types_can_be_asked_for_in_pages(self) -> None:
         ask = self.ec2.get_paginator("get_instance_types_from_instance_requirements").paginate
@@ -180,16 +180,19 @@ class Launches(Case):
         self.assertEqual((first["FleetId"], launched(first)), (again["FleetId"], launched(again)))
         other = self.fleet(template, override, 2, ClientToken="other")
         self.assertNotEqual(launched(first), launched(other))
-        call = lambda: self.fleet(template, override, 3, ClientToken="token")  # noqa: E731
-        self.assertEqual(self.refused(call), ("IdempotentParameterMismatch", 400))
+        named = {"template": template, "overrides": override, "count": 3}
+        refusal = self.refused(self.fleet, **named, ClientToken="token")
+        self.assertEqual(refusal, ("IdempotentParameterMismatch", 400))
 
     def test_a_failed_call_leaves_its_instances_behind_and_its_token_finds_them(self) -> None:
         template = self.template()
         fault = {"code": "InternalError", "status": 500, "action": "CreateFleet", "carried_out": True}
         self.admin("POST", "faults", fault)
-        call = lambda: self.fleet(template, [{"InstanceType": "m5.large"}], 2, ClientToken="t")  # noqa: E731
-        self.assertEqual(self.refused(call), ("InternalError", 500))
+        named = {"template": template, "overrides": [{"InstanceType": "m5.large"}], "count": 2}
+        refusal = self.refused(self.fleet, **named, ClientToken="t")
+        self.assertEqual(refusal, ("InternalError", 500))
         there = self.ec2.describe_instances()["Reservations"]
         left_behind = sorted(it["Instances"][0]["InstanceId"] for it in there)
         self.assertEqual(len(left_behind), 2)
-        self.assertEqual(sorted(launched(call())), left_behind)
+        again = self.fleet(**named, ClientToken="t")
+        self.assertEqual(sorted(launched(again)), left_behind)

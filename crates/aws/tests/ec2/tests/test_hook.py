@@ -114,10 +114,11 @@ class Hooks(Case):
             waiter.wait(InstanceIds=[instance], WaiterConfig={"Delay": 0, "MaxAttempts": 1000})
 
     def test_a_reset_ends_all(self) -> None:
+        """And what the next instance gets is the command that the server was started with: none."""
         self.hook()
         self.run_one()
         machine = self.machine()
-        self.admin("POST", "reset")
+        self.assertEqual(self.admin("POST", "reset")["hook"], [])
         machine.wait_for_its_end()
 
     def test_no_machine_outlives_the_server_however_it_ends(self) -> None:

@@ -74,12 +74,12 @@ class Visibility(Case):
     def test_a_new_id_is_not_known_to_anything_yet(self) -> None:
         self.admin("PUT", "delays", {"visible": 3})
         instance = self.run_one()
-        for call, named in (
-            (self.ec2.describe_instances, {}),
-            (self.ec2.stop_instances, {}),
-            (self.ec2.terminate_instances, {}),
+        for call in (
+            self.ec2.describe_instances,
+            self.ec2.stop_instances,
+            self.ec2.terminate_instances,
         ):
-            code = self.refused(call, InstanceIds=[instance], **named)[0]
+            code = self.refused(call, InstanceIds=[instance])[0]
             self.assertEqual(code, "InvalidInstanceID.NotFound")
         tags = [{"Key": "k", "Value": "v"}]
         code = self.refused(self.ec2.create_tags, Resources=[instance], Tags=tags)[0]
@@ -169,6 +169,12 @@ class Templates(Case):
             LaunchTemplateId=template, LaunchTemplateData={"ImageId": self.image()}
         )["LaunchTemplateVersion"]
         self.assertNotIn("InstanceType", version["LaunchTemplateData"])
+
+    def test_user_data_of_any_version_have_to_be_base64(self) -> None:
+        template = self.template()
+        call = self.ec2.create_launch_template_version
+        named = {"LaunchTemplateId": template, "LaunchTemplateData": {"UserData": "#!/bin/sh"}}
+        self.assertEqual(self.refused(call, **named), ("InvalidUserData.Malformed", 400))
 
     def test_a_source_that_is_not_there(self) -> None:
         template = self.template()

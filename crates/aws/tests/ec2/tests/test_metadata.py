@@ -52,7 +52,8 @@ class Metadata(Case):
         self.assertEqual(self.ask(instance, "meta-data/tags/instance/stack")[0], 404)
 
     def test_user_data_are_the_bytes_that_were_given(self) -> None:
-        self.assertEqual(self.ask(self.run_one(UserData="#!/bin/sh\n"), "user-data"), (200, b"#!/bin/sh\n"))
+        instance = self.run_one(UserData="#!/bin/sh\n")
+        self.assertEqual(self.ask(instance, "user-data"), (200, b"#!/bin/sh\n"))
         self.assertEqual(self.ask(self.run_one(), "user-data")[0], 404)
 
     def test_an_instance_that_is_not_on_asks_nothing(self) -> None:

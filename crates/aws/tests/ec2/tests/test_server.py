@@ -1,16 +1,42 @@
 """The server: one call at a time, counted, throttled, reset."""
 
 import concurrent.futures
+import io
+import threading
+import unittest
+from typing import Any
 
+from ..server import Application
+from ..world import WORLD
 from .harness import Case, launched
+
+
+class Turns(unittest.TestCase):
+    def test_whoever_answers_a_call_is_alone(self) -> None:
+        taken = []
+
+        def behind(_: Any, start_response: Any) -> list[bytes]:
+            # From another thread, since this one may take its own lock again.
+            somebody = threading.Thread(target=lambda: taken.append(WORLD.lock.acquire(blocking=False)))
+            somebody.start()
+            somebody.join()
+            start_response("200 OK", [])
+            return [b"done"]
+
+        environ = {"PATH_INFO": "/", "REQUEST_METHOD": "POST", "wsgi.input": io.BytesIO()}
+        answer = Application(behind)(environ, lambda *_: None)
+        self.assertEqual((list(answer), taken), ([b"done"], [False]))
 
 
 class Calls(Case):
     def test_calls_at_once_lose_nothing(self) -> None:
         template = self.template()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            ask = lambda _: launched(self.fleet(template, [{"InstanceType": "m5.large"}], 3))  # noqa: E731
-            names = [name for fleet in pool.map(ask, range(8)) for name in fleet]
+            asked = [
+                pool.submit(self.fleet, template, [{"InstanceType": "m5.large"}], 3)
+                for _ in range(8)
+            ]
+            names = [name for fleet in asked for name in launched(fleet.result())]
         self.assertEqual(len(set(names)), 24)
         self.assertEqual(len(self.ec2.describe_instances()["Reservations"]), 24)
 
