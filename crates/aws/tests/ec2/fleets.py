@@ -104,13 +104,7 @@ class Fleet(models.Fleet):
         return self.groups if self.fleet_type == "instant" else None
 
     def _launch(self, usage: str, wanted: float, options: Mapping[str, Any]) -> None:
-        specs = []
-        for spec in self.launch_specs:
-            fault = self._fault_of(spec)
-            if fault:
-                self._refuse(spec, usage, *fault)
-            else:
-                specs.append(spec)
+        specs = self._sound_specs(usage)
         offers = [self._offer(spec, usage) for spec in specs]
         strategy = options.get("AllocationStrategy", "lowest-price")
         filling = fill(offers, wanted, room_in(self.ec2_backend), strategy)
@@ -118,6 +112,18 @@ class Fleet(models.Fleet):
             self._refuse(specs[at], usage, code, explanation(code, offers[at].kind))
         if filling.weight >= float(options.get("MinTargetCapacity") or 0):
             self._launch_picked(specs, usage, filling)
+
+    def _sound_specs(self, usage: str) -> list[SpotFleetLaunchSpec]:
+        """Those that capacity alone decides about. A fault that many types share is told once."""
+        sound, faults = [], set()
+        for spec in self.launch_specs:
+            fault = self._fault_of(spec)
+            if fault is None:
+                sound.append(spec)
+            elif fault not in faults:
+                faults.add(fault)
+                self._refuse(spec, usage, *fault)
+        return sound
 
     def _launch_picked(
         self, specs: list[SpotFleetLaunchSpec], usage: str, filling: Filling
@@ -169,14 +175,14 @@ class Fleet(models.Fleet):
         return instance
 
     def _refuse(self, spec: SpotFleetLaunchSpec, usage: str, code: str, message: str) -> None:
-        error = {
-            "LaunchTemplateAndOverrides": _named(spec),
-            "Lifecycle": usage,
-            "ErrorCode": code,
-            "ErrorMessage": message,
-        }
-        if error not in self.errors:
-            self.errors.append(error)
+        self.errors.append(
+            {
+                "LaunchTemplateAndOverrides": _named(spec),
+                "Lifecycle": usage,
+                "ErrorCode": code,
+                "ErrorMessage": message,
+            }
+        )
 
     def _offer(self, spec: SpotFleetLaunchSpec, usage: str) -> Offer:
         priority = (spec.overrides or {}).get("Priority")
@@ -187,10 +193,7 @@ class Fleet(models.Fleet):
         )
 
     def _zone_of(self, spec: SpotFleetLaunchSpec) -> str:
-        if spec.subnet_id:
-            return self.ec2_backend.get_subnet(spec.subnet_id).availability_zone
-        wanted = (spec.overrides or {}).get("AvailabilityZone")
-        return wanted or f"{self.ec2_backend.region_name}a"
+        return _zone(self.ec2_backend, {"SubnetId": spec.subnet_id} | (spec.overrides or {}))
 
     def _fault_of(self, spec: SpotFleetLaunchSpec) -> tuple[str, str] | None:
         """Why this override can give nothing, whatever capacity there is."""
@@ -259,10 +262,28 @@ def _expanded(
     rest = {name: value for name, value in override.items() if name != "InstanceRequirements"}
     image = override.get("ImageId") or template.get("ImageId")
     types = requirements.matching(wanted, _architectures(backend, image), INSTANCE_TYPES)
+    types = _offered(backend, {**template, **override}, types)
     if not types:
         text = "No instance types match the specified instance requirements."
         raise EC2ClientError("InvalidParameterValue", text)
     return [{**rest, "InstanceType": name} for name in types[:TYPES_MAX]]
+
+
+def _zone(backend: Any, wanted: Mapping[str, Any]) -> str:
+    if wanted.get("SubnetId"):
+        return backend.get_subnet(wanted["SubnetId"]).availability_zone
+    return wanted.get("AvailabilityZone") or f"{backend.region_name}a"
+
+
+def _offered(backend: Any, wanted: Mapping[str, Any], types: list[str]) -> list[str]:
+    """Those that the zone has. Where it has none, and where the subnet is not there, something is left
+    for the launch to refuse."""
+    try:
+        zone = _zone(backend, wanted)
+    except EC2ClientError:
+        return types
+    offered = [name for name in types if is_offered(backend.region_name, name, zone)]
+    return offered or types[:1]
 
 
 def _check(wanted: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ Not here: what is launched in a fleet (`fleets`), and what runs on an instance (
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -136,10 +137,15 @@ def room_in(backend: Any) -> Room:
     return Room.beside(held, WORLD.capacity, WORLD.quotas)
 
 
+@functools.cache
+def _offers(region: str) -> frozenset[tuple[str, str]]:
+    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
+    return frozenset((it["InstanceType"], it["Location"]) for it in offered)
+
+
 def is_offered(region: str, type_name: str, zone: str) -> bool:
     """Whether this zone has this type at all; moto has real tables of it."""
-    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
-    return any(it["InstanceType"] == type_name and it["Location"] == zone for it in offered)
+    return (type_name, zone) in _offers(region)
 
 
 def refused(code: str, of: Kind) -> EC2ClientError:

@@ -98,6 +98,23 @@ class Types(Case):
         fleet = self.fleet(template, [override], 1)
         self.assertEqual([it["InstanceType"] for it in fleet["Instances"]], ["m6g.large"])
 
+    def test_requirements_pass_over_what_the_zone_does_not_have(self) -> None:
+        needs = NEEDS | {"AllowedInstanceTypes": ["m4.large", "c5.large"]}
+        template = self.template()
+        for zone, name in (("a", "c5.large"), ("e", "m4.large")):
+            override = {"InstanceRequirements": needs, "SubnetId": self.subnet(zone)}
+            fleet = self.fleet(template, [override], 1)
+            types = [it["InstanceType"] for it in fleet["Instances"]]
+            self.assertEqual((types, fleet["Errors"]), ([name], []), zone)
+        nothing = NEEDS | {"AllowedInstanceTypes": ["c5.large"]}
+        override = {"InstanceRequirements": nothing, "SubnetId": self.subnet("e")}
+        self.assertEqual(codes(self.fleet(template, [override], 1)), ["Unsupported"])
+
+    def test_a_fault_that_many_types_share_is_told_once(self) -> None:
+        override = {"InstanceRequirements": NEEDS, "SubnetId": "subnet-00000000"}
+        fleet = self.fleet(self.template(), [override], 1)
+        self.assertEqual(codes(fleet), ["InvalidSubnetID.NotFound"])
+
     def test_the_next_type_is_taken_when_one_is_short(self) -> None:
         self.admin("PUT", "capacity", [{"limit": 1, "type": "c5.large"}])
         needs = NEEDS | {"AllowedInstanceTypes": ["m5.large", "c5.large"]}
