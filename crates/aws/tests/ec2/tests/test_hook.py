@@ -126,6 +126,9 @@ class Hooks(Case):
         for number in (signal.SIGTERM, signal.SIGKILL):
             server = Server(*arguments)
             self.addCleanup(server.end)
+            # On the real clock time passes without anybody's asking.
+            server.admin("PUT", "delays", {"running": 0.05})
+            self.assertIn("error", server.admin("POST", "clock", {"advance": 1}))
             named = {"ImageId": self.image(), "InstanceType": "m5.large"}
             server.ec2.run_instances(MinCount=1, MaxCount=1, **named)
             machine = self.machine()

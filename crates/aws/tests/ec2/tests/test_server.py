@@ -67,6 +67,12 @@ class Calls(Case):
         self.assertEqual(self.ec2.describe_instances()["Reservations"], [])
         self.assertEqual(self.state(self.run_one(ClientToken="token")), "running")
 
+    def test_it_says_that_it_is_there_and_what_it_was_told(self) -> None:
+        self.admin("PUT", "delays", {"visible": 2})
+        told = self.admin("GET", "")
+        self.assertEqual((told["delays"]["visible"], told["delays"]["running"]), (2, 0))
+        self.assertEqual(self.server.fetch("GET", "/_bullpen")[0], 200)
+
     def test_what_makes_no_sense_is_refused_with_why(self) -> None:
         for method, route, body in (
             ("GET", "nothing", b""),
