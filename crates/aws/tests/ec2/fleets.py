@@ -86,6 +86,9 @@ class Fleet(models.Fleet):
             ec2_backend, fleet_id, on_demand_options, spot_options, target, expanded, *others
         )
         self.launch_template_configs = configs
+        # Before it launches anything: moto asks a fleet when one of its instances is terminated, also one
+        # that a failed call has left behind.
+        ec2_backend.fleets[fleet_id] = self
         for usage, wanted in _shares(target).items():
             options = (spot_options if usage == SPOT else on_demand_options) or {}
             if wanted > 0:

@@ -12,6 +12,7 @@ import json
 import re
 import threading
 import time
+import traceback
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable
@@ -110,7 +111,12 @@ class Application:
         def start(status: str, headers: Any, _: Any = None) -> None:
             said.append((status, headers))
 
-        body = b"".join(self._behind(environ, start))
+        try:
+            body = b"".join(self._behind(environ, start))
+        except Exception:
+            # What moto does not know or trips over. EC2 has a code for that, and a client should see it.
+            traceback.print_exc()
+            return _answer_fault(Fault("InternalError", 500))
         return *said[-1], body
 
 
@@ -139,7 +145,7 @@ def _true_status(status: str, headers: Any, body: bytes) -> Answer:
 def _answer_fault(fault: Fault) -> Answer:
     text = (
         '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
-        f"<Code>{fault.code}</Code><Message>Brought about by the test.</Message>"
+        f"<Code>{fault.code}</Code><Message>Not carried out as asked.</Message>"
         f"</Error></Errors><RequestID>{uuid.uuid4()}</RequestID></Response>"
     ).encode()
     headers = [("Content-Type", "text/xml;charset=UTF-8"), ("Content-Length", str(len(text)))]

@@ -38,6 +38,8 @@ class Server:
             [sys.executable, "-B", "-m", PACKAGE.name, *arguments],
             cwd=PACKAGE.parent,
             stdout=subprocess.PIPE,
+            # What moto trips over is printed there; some tests make it.
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         self.url = self.process.stdout.readline().strip()

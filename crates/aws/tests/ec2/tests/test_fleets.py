@@ -201,6 +201,19 @@ class Launches(Case):
         refusal = self.refused(self.fleet, **named, ClientToken="token")
         self.assertEqual(refusal, ("IdempotentParameterMismatch", 400))
 
+    def test_what_a_call_left_behind_that_failed_half_way_can_be_terminated(self) -> None:
+        """moto runs out of a small subnet's addresses in the middle of a fleet."""
+        network = self.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+        small = self.ec2.create_subnet(VpcId=network, CidrBlock="10.9.0.0/28")["Subnet"]["SubnetId"]
+        override = {"InstanceType": "m4.large", "SubnetId": small}
+        named = {"template": self.template(), "overrides": [override], "count": 20}
+        self.assertEqual(self.refused(self.fleet, **named), ("InternalError", 500))
+        there = self.ec2.describe_instances()["Reservations"]
+        left_behind = [it["InstanceId"] for group in there for it in group["Instances"]]
+        self.assertTrue(0 < len(left_behind) < 20)
+        self.ec2.terminate_instances(InstanceIds=left_behind)
+        self.assertEqual({self.state(name) for name in left_behind}, {"terminated"})
+
     def test_a_failed_call_leaves_its_instances_behind_and_its_token_finds_them(self) -> None:
         template = self.template()
         fault = {"code": "InternalError", "status": 500, "action": "CreateFleet", "carried_out": True}
