@@ -3,29 +3,23 @@
 //!
 //! Not here: launches, stops and ends as such (`bullpen-embedded`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::class::{RunnerClass, Scripts, Usage};
+use bullpen_core::class::{RunnerClass, Scripts};
 use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{InstanceId, IntentId, SpecHash, StopOp};
+use bullpen_core::ids::{InstanceId, StopOp};
 use bullpen_core::mailbox::{Phase, Report, SignalKind};
-use bullpen_core::ports::{
-    Clock as _, Fault, Fleet as _, Ids as _, MachineState, Started, StopOrder,
-};
-use bullpen_core::request::TypePattern;
-use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
-use bullpen_embedded::system::{SystemClock, SystemIds};
+use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, Started, StopOrder};
+use bullpen_embedded::fleet::ProcessFleet;
+use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::Conclusion;
 
+use crate::fleets::{fleet, one_machine};
 use crate::machine::{Machine, token};
 use crate::stage::Forge;
 use crate::waiting::until;
 
-const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// One machine of a fleet.
@@ -35,38 +29,15 @@ struct Host {
     id: InstanceId,
 }
 
-fn fleet(machine: &Machine, forge: &Forge) -> ProcessFleet<SystemClock> {
-    let ids = SystemIds::new();
-    let settings = FleetSettings {
-        directory: machine.state.path().join("machines"),
-        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
-        agent: [BULLPEN, "agent"].map(OsString::from).into(),
-        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        user_data: machine.user_data(forge).to_text(),
-        watchdog: HOUR,
-        boot_delay: Duration::ZERO,
-        capacity: Capacity::default(),
-        catalogue: Catalogue::built_in(),
-        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
-    };
-    ProcessFleet::open(settings, Arc::new(machine.clock)).expect("a fleet")
-}
-
 impl Host {
     /// Launches a machine of a class with these scripts.
     async fn launched(forge: &Forge, scripts: Scripts) -> Self {
         let mut machine = Machine::called("");
-        let fleet = fleet(&machine, forge);
-        let request = LaunchRequest {
-            intent: IntentId::new("intent"),
-            class: RunnerClass { scripts, ..RunnerClass::defaults().remove(0) },
-            pool: None,
-            usage: Usage::Spot,
-            allowed_types: vec![TypePattern::new("*")],
-            avoid: BTreeSet::new(),
-            spec_hash: SpecHash::new("1-abc"),
-            count: 1,
-        };
+        let user_data = machine.user_data(forge).to_text();
+        let fleet = fleet(machine.state.path().join("machines"), user_data);
+        let request = one_machine();
+        let class = RunnerClass { scripts, ..request.class };
+        let request = LaunchRequest { class, ..request };
         let id = fleet.launch(&request).await.expect("there is room").machines.remove(0).id;
         machine.id = id.to_string();
         Self { fleet, machine, id }

@@ -6,6 +6,8 @@
 
 mod agent;
 mod fleet;
+#[path = "../tools/fleet.rs"]
+mod fleets;
 mod machine;
 mod program;
 mod runner;

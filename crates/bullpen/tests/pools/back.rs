@@ -2,42 +2,23 @@
 //!
 //! Not here: machines that never came up (`boots`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{InstanceId, IntentId, PoolName, SpecHash};
-use bullpen_core::ports::{Fleet as _, Ids as _, Started};
-use bullpen_core::request::TypePattern;
-use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
-use bullpen_embedded::system::{SystemClock, SystemIds};
+use bullpen_core::ids::{InstanceId, PoolName};
+use bullpen_core::ports::{Fleet as _, Started};
+use bullpen_embedded::fleet::ProcessFleet;
+use bullpen_embedded::system::SystemClock;
 
+use crate::fleet::one_machine;
 use crate::stage::Stage;
 use crate::standby::{QUICK, file, pool};
 use crate::waiting::until;
 use crate::world::processes_under;
 
-const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
-
 /// The fleet of a world, in somebody else's hands.
 fn fleet(stage: &Stage) -> ProcessFleet<SystemClock> {
-    let ids = SystemIds::new();
-    let settings = FleetSettings {
-        directory: stage.state().join("machines"),
-        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
-        agent: [BULLPEN, "agent"].map(OsString::from).into(),
-        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        user_data: String::new(),
-        watchdog: Duration::from_secs(3_600),
-        boot_delay: Duration::ZERO,
-        capacity: Capacity::default(),
-        catalogue: Catalogue::built_in(),
-        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
-    };
-    ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet")
+    crate::fleet::fleet(stage.state().join("machines"), String::new())
 }
 
 fn one(of: &BTreeSet<String>) -> String {
@@ -96,16 +77,7 @@ async fn a_machine_that_somebody_launched_with_our_tags_is_ended() {
     let stage = Stage::configured(&file("", &[pool("ci", 1, 1)]), &limits).await;
     let served = stage.serve().await;
     let before = stage.reaches("ci", 1, 1).await;
-    let request = LaunchRequest {
-        intent: IntentId::new("somebody-elses"),
-        class: RunnerClass::defaults().remove(0),
-        pool: Some(PoolName::new("ci")),
-        usage: Usage::OnDemand,
-        allowed_types: vec![TypePattern::new("*")],
-        avoid: BTreeSet::new(),
-        spec_hash: SpecHash::new("1-abc"),
-        count: 1,
-    };
+    let request = LaunchRequest { pool: Some(PoolName::new("ci")), ..one_machine() };
     let fleet = fleet(&stage);
     let launched = fleet.launch(&request).await.expect("there is room").machines.remove(0);
     let foreign = launched.id.to_string();

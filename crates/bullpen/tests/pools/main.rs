@@ -14,6 +14,8 @@ mod changes;
 #[path = "../tools/ministack.rs"]
 mod emulator;
 mod fill;
+#[path = "../tools/fleet.rs"]
+mod fleet;
 mod jobs;
 mod killed;
 #[path = "../tools/process.rs"]
