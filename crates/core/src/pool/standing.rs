@@ -5,6 +5,7 @@
 use super::desired::Desired;
 use super::observed::{Standby, WarmUp};
 use super::{Ending, StopWhy, lifetime};
+use crate::class::Usage;
 use crate::instance::{EndReason, Owner, State, Tier};
 use crate::ports::MachineState;
 use crate::sabotage;
@@ -102,8 +103,11 @@ pub(super) fn standing(instance: &Standby, desired: &Desired, now: Timestamp) ->
 fn lost(instance: &Standby) -> Option<EndReason> {
     let is_new = matches!(instance.record.state, State::Created { .. });
     let is_gone = instance.machine == Some(MachineState::Gone);
-    if is_new && instance.failed_to_boot() {
-        // Mostly it has ended itself for that by now: it did not boot, and is not merely gone.
+    // One that nobody takes away and that is gone before it was ready has ended itself, whether or not it
+    // could say why: a specification that never boots must not be launched for ever.
+    let ended_itself =
+        is_gone && !instance.interrupted && instance.record.facts.usage == Usage::OnDemand;
+    if is_new && (instance.failed_to_boot() || ended_itself) {
         Some(EndReason::FailedWarmUp)
     } else if is_gone || instance.interrupted {
         Some(EndReason::MachineGone)

@@ -77,12 +77,17 @@ fn errors_end() {
     let failed = Standby { warm_up: WarmUp::Failed, ..warming("i") };
     let down = |instance| said(MachineState::Stopped, instance);
     let gone = |instance| said(MachineState::Gone, instance);
+    let spot = |mut instance: Standby| {
+        instance.record.facts.usage = Usage::Spot;
+        instance
+    };
     let end = |why| vec![format!("end error: i {why}")];
     for (name, instance, expected) in [
         ("failed warm-up", failed.clone(), end("FailedWarmUp")),
         ("failed warm-up and gone", gone(failed.clone()), end("FailedWarmUp")),
         ("failed warm-up and taken away", gone(interrupted(failed)), end("MachineGone")),
-        ("gone during warm-up", gone(warming("i")), end("MachineGone")),
+        ("gone during warm-up", gone(warming("i")), end("FailedWarmUp")),
+        ("taken away during warm-up", gone(spot(warming("i"))), end("MachineGone")),
         ("down during warm-up", down(warming("i")), end("FailedWarmUp")),
         ("hot and down", down(hot("i")), end("FailedChecks")),
         ("released and down", down(ready("i", Tier::Released, 0)), end("FailedChecks")),
