@@ -2,7 +2,7 @@
 //! should be.
 //!
 //! One cycle: take the pools' leases, read what is remembered and recorded of them, ask the cloud once
-//! for all of them ([`survey`]), plan each, and carry the plans out, pools side by side ([`deeds`]).
+//! for all of them ([`survey`]), plan each, and carry the plans out, pools side by side (`deeds`).
 //! Whoever dies in between leaves nothing that the next cycle, here or elsewhere, does not find: every
 //! launch is in its pool's journal before it is made, and every change of a machine is a conditional
 //! write on what was seen of it, so that a job that picked it meanwhile keeps it.
