@@ -58,7 +58,10 @@ async fn intent<P: Ports>(
         let id = creation::intent_id(request, number);
         let known = patiently(stack, request.deadline, || ledger.intent(&id)).await;
         match known.map_err(|fault| outage(&fault))? {
-            Some(intent) if intent.outstanding == 0 => number += 1,
+            // One whose time is over is about to be given back: nothing may be launched under it any more.
+            Some(intent) if intent.outstanding == 0 || stack.now() >= intent.deadline => {
+                number += 1;
+            }
             Some(intent) => return Ok(intent),
             None => {
                 let new = creation::intend(stack, (request, owner), usage, 1, number);
