@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use bullpen_core::ids::RequestId;
+use bullpen_core::ids::{PoolName, RequestId};
 use bullpen_core::spelling::{hint, nearest};
 
+use super::pools;
 use super::processes::{Finished, HOW_ENDED};
 use super::serving::{self, Expected};
 use super::words::{Misspelt, Span, Word, Words};
@@ -109,6 +110,10 @@ pub(super) enum Expectation {
         counts: Wanted,
     },
     Jobs(Expected),
+    Pool {
+        name: PoolName,
+        counts: Wanted,
+    },
     Machine {
         name: String,
         state: Option<&'static str>,
@@ -125,6 +130,10 @@ impl Expectation {
         }
         if first.text == "job" {
             return serving::expected(words).map(Self::Jobs);
+        }
+        if first.text == "pool" {
+            let name = PoolName::new(&words.plain("a pool's name")?.text);
+            return Ok(Self::Pool { name, counts: wanted(words, &pools::KEYS)? });
         }
         if super::names::is_name(&first.text) {
             let state = words.more();

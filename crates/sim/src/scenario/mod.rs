@@ -12,6 +12,7 @@ mod looks;
 mod names;
 mod parse;
 mod played;
+mod pools;
 mod processes;
 mod runner;
 mod service;

@@ -12,6 +12,7 @@ use bullpen_core::request::entry::split;
 use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
+use super::pools;
 use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
@@ -99,7 +100,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 32] = [
+const VERBS: [(&str, Read); 33] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -120,6 +121,7 @@ const VERBS: [(&str, Read); 32] = [
     ("webhooks", serving::webhooks),
     ("job", serving::job),
     ("cancel-job", serving::cancel_job),
+    ("pool", pools::pool),
     ("fault", fault),
     ("weather", weather),
     ("github", github),
@@ -273,9 +275,12 @@ fn meanwhile(words: &mut Words) -> Result<Verb, Misspelt> {
 fn await_something(words: &mut Words) -> Result<Verb, Misspelt> {
     /// Longer than every job of a story.
     const WITHIN: Duration = Duration::from_secs(2 * 3_600);
-    let word = words.plain("jobs, job, or a request id")?;
+    let word = words.plain("jobs, job, pool, or a request id")?;
     if word.text == "job" {
         return serving::await_jobs(words, WITHIN);
+    }
+    if word.text == "pool" {
+        return serving::await_pool(words, WITHIN);
     }
     if word.text != "jobs" {
         return Ok(Verb::Await(request_id(&word)?));

@@ -24,6 +24,7 @@ use super::looks;
 use super::names::Names;
 use super::parse::{Line, Script};
 use super::played::{Broken, Played, Why};
+use super::pools;
 use super::processes::{Finished, Start, class, plain_spec};
 use super::service::{self, Served};
 use super::serving::Serving;
@@ -345,6 +346,11 @@ impl Stage {
                 self.during(service::over(&world, &ids, *within)).await??;
                 return service::outcomes(&world, &ids);
             }
+            Serving::Pool(promise) => self.served.pools.change(promise),
+            Serving::AwaitPool { name, within } => {
+                let pools = self.served.pools.clone();
+                return self.during(pools.kept(&world, name, *within)).await?;
+            }
         }
         Ok(Vec::new())
     }
@@ -407,6 +413,9 @@ impl Stage {
                 compare(counts, &found.unwrap_or_else(|| self.count(*subject)))
             }
             Expectation::Jobs(expected) => service::compare(&self.world, expected),
+            Expectation::Pool { name, counts } => {
+                compare(counts, &pools::counts(&self.world, name))
+            }
             Expectation::Machine { name, state, counts } => {
                 let id = self.machine(name).map_err(Unmet)?;
                 let (states, found) = looks::machine(&self.world, &id);

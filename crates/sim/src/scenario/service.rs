@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::expect::Unmet;
 use super::names::Names;
+use super::pools;
 use super::processes::kill_in_time;
 use super::serving::{Configured, Expected, Queue, Serve, Way};
 use super::verb::Death;
@@ -38,6 +39,7 @@ const REPOSITORIES: [&str; 2] = ["octo/main", "octo/other"];
 /// The service of a story.
 pub(super) struct Served {
     plan: Plan,
+    pub(super) pools: pools::Configured,
     courier: Arc<Courier>,
     replicas: BTreeMap<String, Replica>,
     under_way: FuturesUnordered<LocalBoxFuture<'static, String>>,
@@ -61,6 +63,7 @@ impl Default for Served {
         };
         Self {
             plan,
+            pools: pools::Configured::default(),
             courier: Arc::default(),
             replicas: BTreeMap::new(),
             under_way: FuturesUnordered::new(),
@@ -135,12 +138,17 @@ impl Served {
         let stop = Arc::new(Notify::new());
         let replica = Replica { wire: wire.clone(), stop: Arc::clone(&stop) };
         self.replicas.insert(name.clone(), replica);
-        let (world, plan) = (Arc::clone(world), self.plan.clone());
+        let (world, pools) = (Arc::clone(world), self.pools.clone());
+        let plan = pools.over(&self.plan);
         let repositories = plan.repositories.clone();
         self.under_way.push(Box::pin(async move {
             let duties = Duties { jobs: true, upkeep: true, pools: true, repositories };
             let runs = on_wire(&world, &plan, &wire, &stack, async |service| {
-                jobs::run(service, &duties, desired, stop.notified()).await;
+                tokio::select! {
+                    biased;
+                    () = jobs::run(service, &duties, desired, stop.notified()) => {}
+                    never = pools.follow(&plan, service) => match never {},
+                }
             });
             tokio::select! {
                 biased;

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use bullpen_core::ids::{ClassName, JobId};
+use bullpen_core::ids::{ClassName, JobId, PoolName};
 
 use super::parse::death;
+use super::pools::Promise;
 use super::verb::{Death, Verb};
 use super::words::{Misspelt, Word, Words};
 
@@ -94,6 +95,8 @@ pub(super) enum Serving {
     Queue(Queue),
     Cancel(JobIds),
     Await { jobs: JobIds, within: Duration },
+    Pool(Promise),
+    AwaitPool { name: PoolName, within: Duration },
 }
 
 const OUTCOMES: [(&str, &str); 6] = [
@@ -184,6 +187,13 @@ pub(super) fn await_jobs(words: &mut Words, within: Duration) -> Result<Verb, Mi
     let jobs = ids(words)?;
     let within = words.option("within").map_or(Ok(within), |word| word.time())?;
     Ok(Verb::Serving(Serving::Await { jobs, within }))
+}
+
+/// `await pool ci [within=]`
+pub(super) fn await_pool(words: &mut Words, within: Duration) -> Result<Verb, Misspelt> {
+    let name = PoolName::new(&words.plain("a pool's name")?.text);
+    let within = words.option("within").map_or(Ok(within), |word| word.time())?;
+    Ok(Verb::Serving(Serving::AwaitPool { name, within }))
 }
 
 /// `expect job 71 [count=] [completed] [because="text"] [after=ceiling] [within=30s]`
