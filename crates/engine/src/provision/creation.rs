@@ -186,11 +186,6 @@ async fn launch<P: Ports>(
     intent: &Intent,
 ) -> Result<Launched, CreationError> {
     let now = stack.now();
-    if now >= intent.deadline {
-        // It is given back soon, and what is launched under it would be nobody's.
-        let source = Fault::unavailable("the time for this launch is over");
-        return Err(CreationError::Port { what: "launch machines", source });
-    }
     let request = LaunchRequest {
         intent: intent.id.clone(),
         class: shape.class.clone(),

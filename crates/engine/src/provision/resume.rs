@@ -56,8 +56,7 @@ async fn finish_launches<P: Ports>(
             intent.map_err(|source| CreationError::Port { what: "find its launches", source })?;
         let Some(intent) = found else { return Ok(launches) };
         launches += 1;
-        // One whose time is over is given back; nothing is launched under it any more.
-        if intent.outstanding > 0 && stack.now() < intent.deadline {
+        if intent.outstanding > 0 {
             creation::carry_out(stack, terms.request.into(), &intent).await?;
         }
     }
