@@ -75,6 +75,7 @@ fn request() -> Request {
             memory_mib_min: 4_096,
             architecture: Architecture::X64,
             scripts: Scripts::default(),
+            base: Box::default(),
         },
         count: 2,
         usage: Usage::OnDemand,

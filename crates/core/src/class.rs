@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ClassName;
+use crate::ids::{ClassName, ImageName};
+use crate::labels::volume::Volume;
 
 /// How a machine is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -102,6 +103,44 @@ impl Scripts {
     }
 }
 
+/// What the machines of a class boot from. Machines that are processes have no use for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Base {
+    /// The image, as people name it; the stack's usual one where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageName>,
+    /// The image as the cloud names it, where that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ami: Option<String>,
+    /// How the cloud finds it otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<ImageSearch>,
+    /// What the image's first disk is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_device: Option<String>,
+    /// The least size of that disk, in GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_gib_min: Option<u32>,
+    /// What that disk is like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<Volume>,
+}
+
+fn is_usual(base: &Base) -> bool {
+    *base == Base::default()
+}
+
+/// The newest image of this name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ImageSearch {
+    /// Its name, with `*`.
+    pub name: String,
+    /// The account that owns it; our own where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+}
+
 /// A named machine shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerClass {
@@ -116,6 +155,9 @@ pub struct RunnerClass {
     /// What its machines run before they take jobs.
     #[serde(default, skip_serializing_if = "Scripts::is_empty")]
     pub scripts: Scripts,
+    /// What its machines boot from. Boxed: few look at it, and classes are passed around a lot.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub base: Box<Base>,
 }
 
 impl RunnerClass {
@@ -136,6 +178,7 @@ impl RunnerClass {
             memory_mib_min,
             architecture: Architecture::X64,
             scripts: Scripts::default(),
+            base: Box::default(),
         })
         .into()
     }

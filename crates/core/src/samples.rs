@@ -190,6 +190,7 @@ pub(crate) fn request() -> Request {
             memory_mib_min: 4_096,
             architecture: Architecture::X64,
             scripts: Scripts::default(),
+            base: Box::default(),
         },
         count: 2,
         usage: Usage::OnDemand,

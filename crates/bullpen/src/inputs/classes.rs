@@ -190,6 +190,7 @@ fn class(given: &Given, name: &str, fields: &Value) -> Result<RunnerClass, Usage
         memory_mib_min,
         architecture: Architecture::X64,
         scripts: Scripts::default(),
+        base: Box::default(),
     })
 }
 

@@ -5,7 +5,7 @@
 use super::finding::Findings;
 use super::node::Node;
 use super::read::{Shape, choice, count, ignored, mapping, text, used};
-use crate::class::Architecture;
+use crate::class::{Architecture, Base, ImageSearch};
 
 /// The keys of an image.
 pub const IMAGE: Shape = Shape {
@@ -55,6 +55,21 @@ pub struct ImageConfig {
     pub main_disk_size_gib: Option<u32>,
     /// What its first disk is called.
     pub root_device_name: Option<String>,
+}
+
+impl ImageConfig {
+    /// What a machine with this image boots from, but for the image's name.
+    pub fn base(&self) -> Base {
+        let search = |name: &String| ImageSearch { name: name.clone(), owner: self.owner.clone() };
+        Base {
+            image: None,
+            ami: self.ami.clone(),
+            search: self.name.as_ref().map(search),
+            root_device: self.root_device_name.clone(),
+            disk_gib_min: self.main_disk_size_gib,
+            volume: None,
+        }
+    }
 }
 
 /// RunsOn's own names.

@@ -95,10 +95,16 @@ impl Config {
             runners: runners.collect(),
             images: images.collect(),
             scripts: scripts.filter(|(_, scripts)| !scripts.is_empty()).collect(),
+            bases: self
+                .images
+                .iter()
+                .map(|(name, image)| (name.to_string(), image.base()))
+                .collect(),
         };
         if named.runners.is_empty() {
             return Catalogue {
                 images: named.images,
+                bases: named.bases,
                 ..Catalogue::of_classes(&RunnerClass::defaults())
             };
         }

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use super::LabelSpec;
 use super::value::{AMOUNT_MAX, Amounts};
-use crate::class::{Architecture, RunnerClass, Scripts, VcpuRange};
+use crate::class::{Architecture, Base, RunnerClass, Scripts, VcpuRange};
 use crate::config::image;
-use crate::ids::ClassName;
+use crate::ids::{ClassName, ImageName};
 use crate::spec_hash::digest_hex;
 use crate::spelling;
 
@@ -32,6 +32,8 @@ pub struct Catalogue {
     pub images: BTreeMap<String, Architecture>,
     /// What machines of its runners run before they take jobs, where that is said.
     pub scripts: BTreeMap<ClassName, Scripts>,
+    /// What machines boot from whose image is one of these.
+    pub bases: BTreeMap<String, Base>,
 }
 
 impl Catalogue {
@@ -131,12 +133,27 @@ pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, Reso
     for (name, runner) in own.into_iter().chain(&catalogue.runners) {
         if Shape::of(runner, catalogue).as_ref() == Ok(&shape) {
             let scripts = catalogue.scripts.get(name).cloned().unwrap_or_default();
-            let class = RunnerClass { scripts, ..shape.class(name.clone()) };
+            let base = Box::new(base(&full, catalogue));
+            let class = RunnerClass { scripts, base, ..shape.class(name.clone()) };
             return Ok(Resolved { class: ClassRef::Named(class), spec: full });
         }
     }
-    let class = ClassRef::Anonymous(shape.class(shape.name()));
-    Ok(Resolved { class, spec: full })
+    let class = RunnerClass { base: Box::new(base(&full, catalogue)), ..shape.class(shape.name()) };
+    Ok(Resolved { class: ClassRef::Anonymous(class), spec: full })
+}
+
+/// What a machine boots from. An image's id says more than its name.
+fn base(spec: &LabelSpec, catalogue: &Catalogue) -> Base {
+    let named = spec.image.as_ref().map(|name| {
+        let known = catalogue.bases.get(name).cloned().unwrap_or_default();
+        Base { image: Some(ImageName::new(name)), ..known }
+    });
+    let mut base = named.unwrap_or_default();
+    if spec.ami.is_some() {
+        base.ami.clone_from(&spec.ami);
+    }
+    base.volume = spec.volume;
+    base
 }
 
 /// What a built-in runner's name says: `2cpu-linux-x64`.
@@ -199,7 +216,7 @@ impl Shape {
         })
     }
 
-    /// A class of this shape, without scripts: those belong to names.
+    /// A class of this shape, without scripts, which belong to names, and without what it boots from.
     fn class(&self, name: ClassName) -> RunnerClass {
         RunnerClass {
             name,
@@ -207,6 +224,7 @@ impl Shape {
             memory_mib_min: self.memory_mib_min,
             architecture: self.architecture,
             scripts: Scripts::default(),
+            base: Box::default(),
         }
     }
 

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::value::{ValueError, parse_name, short, words};
 
 /// The largest volume there is, in GB.
@@ -32,7 +34,8 @@ words! {
 }
 
 /// A volume; what is not said is for the stack to decide.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Volume {
     /// Its size in GB.
     pub size_gb: Option<u32>,
@@ -42,6 +45,21 @@ pub struct Volume {
     pub throughput_mibps: Option<u32>,
     /// Its operations a second.
     pub iops: Option<u32>,
+}
+
+/// Stored as it is written.
+impl TryFrom<String> for Volume {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Volume> for String {
+    fn from(volume: Volume) -> Self {
+        volume.to_string()
+    }
 }
 
 impl Volume {

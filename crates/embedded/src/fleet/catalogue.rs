@@ -167,6 +167,7 @@ mod tests {
                 memory_mib_min: 4_096,
                 architecture: Architecture::X64,
                 scripts: Scripts::default(),
+                base: Box::default(),
             },
             pool: None,
             usage: Usage::Spot,

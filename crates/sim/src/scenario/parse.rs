@@ -155,8 +155,8 @@ fn class(words: &mut Words) -> Result<Verb, Misspelt> {
     let vcpu = VcpuRange::exactly(words.needed("vcpu")?.number()?);
     let memory_mib_min = words.needed("memory")?.number()?;
     let architecture = Architecture::X64;
-    let scripts = Scripts::default();
-    Ok(Verb::Class(RunnerClass { name, vcpu, memory_mib_min, architecture, scripts }))
+    let (scripts, base) = (Scripts::default(), Box::default());
+    Ok(Verb::Class(RunnerClass { name, vcpu, memory_mib_min, architecture, scripts, base }))
 }
 
 fn usage(words: &mut Words) -> Result<Usage, Misspelt> {
