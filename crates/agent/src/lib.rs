@@ -3,18 +3,19 @@
 //!
 //! It sees nothing but its mailbox. [`life`] decides, as a state machine without I/O; [`agent`] does
 //! it, over the mailbox and clock ports and a [`host`]; [`runner`] is the runner program, [`scripts`]
-//! the warm-up's programs, both as processes.
+//! the warm-up's programs, both as processes; [`machine`] puts them together in a directory.
 //!
-//! Not here: a mailbox, a clock, a watchdog, reading spot notices or signals, and the binary that
-//! puts them together.
+//! Not here: a mailbox, reading spot notices, and the binary that chooses both.
 
 pub mod agent;
 pub mod host;
 pub mod life;
+pub mod machine;
 pub mod notes;
 mod outbox;
 pub mod runner;
 pub mod scripts;
+pub mod system;
 pub mod warm_up;
 
 pub use agent::{Agent, Interrupter, Orientation};

@@ -1,11 +1,12 @@
 //! `bullpen agent`: the agent of one machine of the process fleet.
 //!
-//! Not here: the agent's life (`bullpen-agent`), or its machine (`bullpen_embedded::machine`).
+//! Not here: the agent's life (`bullpen-agent`), or its machine (`bullpen_agent::machine`).
 
 use std::path::PathBuf;
 
 use bullpen_agent::Ending;
-use bullpen_embedded::machine::{self, InFile, LiveError};
+use bullpen_agent::machine::{self, LiveError};
+use bullpen_embedded::machine::InFile;
 use bullpen_embedded::system::SystemClock;
 
 use crate::exit::Exit;

@@ -1,5 +1,5 @@
 //! The embedded engine: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, processes of this
-//! host behind the `Fleet` port ([`fleet`]), and the agent on such a machine ([`machine`]).
+//! host behind the `Fleet` port ([`fleet`]), and their agents' way to a mailbox ([`machine`]).
 //!
 //! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
 //! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.

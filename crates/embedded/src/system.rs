@@ -1,52 +1,12 @@
-//! The wall clock and the operating system's entropy, behind the `Clock` and `Ids` ports.
+//! What only a binary makes, and gives to everybody else: the operating system's entropy behind the
+//! `Ids` port, and beside it the wall clock.
 //!
-//! Only a binary makes one of these, and gives it to everybody else.
-//!
-//! Not here: any other clock (`bullpen_sim` has those of tests).
+//! Not here: the clock itself ([`bullpen_agent::system`]: agents link no database).
 
-use std::time::{Duration, Instant};
-
+pub use bullpen_agent::system::SystemClock;
 use bullpen_core::ids::{ClaimId, HolderId, StopOp};
-use bullpen_core::ports::{Clock, Ids};
-use bullpen_core::time::Timestamp;
+use bullpen_core::ports::Ids;
 use rustix::rand::{GetRandomFlags, getrandom};
-
-/// This machine's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
-    began: Instant,
-}
-
-impl SystemClock {
-    /// Monotonic time counts from now.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the others are given")]
-    #[expect(clippy::new_without_default, reason = "a clock by default would be a clock by chance")]
-    pub fn new() -> Self {
-        Self { began: Instant::now() }
-    }
-}
-
-impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::disallowed_types,
-        reason = "this is the clock that the others are given"
-    )]
-    fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // A clock before 1970 is a clock that was never set.
-        Timestamp::EPOCH.after(since.unwrap_or_default())
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the others are given")]
-    async fn sleep(&self, wait: Duration) {
-        tokio::time::sleep(wait).await;
-    }
-}
 
 /// Ids from the operating system's entropy.
 #[derive(Clone, Debug)]

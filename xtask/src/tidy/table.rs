@@ -78,7 +78,6 @@ pub(crate) const ROOMS: &[Room] = &[
         rooms: &["bullpen-agent", "bullpen-core"],
         test_rooms: &["bullpen-sim"],
         outside: Outside::Only(&[
-            "futures-util",
             "rusqlite",
             "rustix",
             "serde",

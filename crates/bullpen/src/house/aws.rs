@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use bullpen_agent::machine::{LiveError, MailboxPlace, Postbox};
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, config, setup};
-use bullpen_embedded::machine::{LiveError, MailboxPlace, Postbox};
 use bullpen_embedded::system::SystemClock;
 
 use super::{House, HousePorts, NoHouse, Plans, Stores, make_state, put_together};

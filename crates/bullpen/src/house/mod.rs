@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_agent::machine::{MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
@@ -23,7 +24,6 @@ use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
 };
-use bullpen_embedded::machine::{MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_engine::Stack;

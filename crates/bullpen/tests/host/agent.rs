@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use bullpen_agent::machine::MailboxPlace;
 use bullpen_core::mailbox::{Credential, Mode, Phase, Report, SYSTEMIC, Secret, SignalKind};
-use bullpen_embedded::machine::MailboxPlace;
 use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::Signal;
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_agent::machine::{self, RunnerProgram, UserData};
 use bullpen_agent::runner::tree;
 use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerName};
 use bullpen_core::instance::Owner;
@@ -17,7 +18,6 @@ use bullpen_core::mailbox::{
 };
 use bullpen_core::ports::{Clock as _, Mailbox as _, Written};
 use bullpen_embedded::SqliteMailbox;
-use bullpen_embedded::machine::{self, RunnerProgram, UserData};
 use bullpen_embedded::system::SystemClock;
 
 use crate::program::Program;

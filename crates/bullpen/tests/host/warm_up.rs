@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use bullpen_agent::machine::{ENDS_BY, RunnerProgram};
 use bullpen_agent::runner::tree;
 use bullpen_core::mailbox::{Phase, Report, SignalKind};
 use bullpen_core::ports::Clock as _;
 use bullpen_core::time::Timestamp;
-use bullpen_embedded::machine::{ENDS_BY, RunnerProgram};
 
 use crate::machine::{Machine, token};
 use crate::stage::Forge;

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_agent::machine::{RunnerProgram, UserData};
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{IntentId, SpecHash};
 use bullpen_core::ports::{Fleet as _, Ids as _};
 use bullpen_core::request::TypePattern;
 use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
-use bullpen_embedded::machine::{RunnerProgram, UserData};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 use rusqlite::Connection;
 use serde_json::Value;

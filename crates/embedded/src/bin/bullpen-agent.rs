@@ -9,7 +9,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bullpen_embedded::machine::{self, InFile};
+use bullpen_agent::machine;
+use bullpen_embedded::machine::InFile;
 use bullpen_embedded::system::SystemClock;
 
 /// The arguments are off.

@@ -22,7 +22,7 @@ use super::catalogue::{MachineType, NothingFits};
 use super::home::{self, Durability, Home, home_of};
 use super::record::{Facts, LaunchRecord, Life, Record, Version};
 use super::yard::{Down, Finding, Seen, Yard, fault, lock};
-use crate::machine::UserData;
+use bullpen_agent::machine::UserData;
 
 /// How long a launch is remembered at least.
 const LAUNCH_REMEMBERED: Duration = Duration::from_secs(24 * 3600);

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::record::{Boot, Record};
-use crate::machine::{ENDS_BY, USER_DATA};
+use bullpen_agent::machine::{ENDS_BY, USER_DATA};
 
 /// A log that is longer when an agent is started is put aside, over the one before.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -37,7 +37,7 @@ impl Home {
         &self.path
     }
 
-    /// What its processes are marked with, as [`crate::machine::mark`] says: the path is canonical.
+    /// What its processes are marked with, as [`bullpen_agent::machine::mark`] says: the path is canonical.
     pub(super) fn mark(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }

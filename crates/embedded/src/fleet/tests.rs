@@ -18,8 +18,8 @@ use super::home::{Durability, Home, home_of};
 use super::record::{Boot, Facts, LaunchRecord, Life, Record, Version};
 use super::yard::TOMBSTONE;
 use super::*;
-use crate::machine::{RunnerProgram, USER_DATA, UserData, mark};
 use crate::testing::{clock, secs};
+use bullpen_agent::machine::{RunnerProgram, USER_DATA, UserData, mark};
 
 struct Ground {
     directory: TempDir,

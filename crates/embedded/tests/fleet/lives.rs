@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use bullpen_agent::machine::mark;
 use bullpen_agent::runner::tree::Identity;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, Started};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
-use bullpen_embedded::machine::mark;
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
 use crate::stage::{

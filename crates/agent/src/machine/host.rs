@@ -1,12 +1,12 @@
 //! The machine's side of its agent: the runner as processes, the warm-up, notes, the watchdog.
 //!
-//! Not here: when any of it is used (`bullpen-agent`).
+//! Not here: when any of it is used (`crate::agent`).
 
-use bullpen_agent::host::{Host, Scripts};
-use bullpen_agent::notes::FileNotebook;
-use bullpen_agent::runner::process::ProcessRunner;
-use bullpen_agent::scripts::ProcessScripts;
-use bullpen_agent::warm_up::{Often, Step, StepFailed};
+use crate::host::{Host, Scripts};
+use crate::notes::FileNotebook;
+use crate::runner::process::ProcessRunner;
+use crate::scripts::ProcessScripts;
+use crate::warm_up::{Often, Step, StepFailed};
 use bullpen_core::ports::Clock;
 
 use super::Layout;

@@ -1,13 +1,13 @@
-//! The agent on a machine of the process fleet.
+//! The agent on a machine: from a directory to a life.
 //!
-//! A *machine* is a directory, `<state>/machines/<instance id>/`. The fleet writes [`USER_DATA`] at
-//! launch and starts `<command…> --machine DIR --boot BOOT`; the agent owns `agent/` in it, and may
-//! write an earlier end of the machine into [`ENDS_BY`], which the fleet's supervisor obeys. The
-//! directory's name is the key of its mailbox. Its processes carry [`mark`], and those of its warm-up
-//! `<mark>/warm-up/<step>`, in their environment.
+//! A *machine* is a directory; in the process fleet it is `<state>/machines/<instance id>/`. Who makes
+//! the machine writes [`USER_DATA`] and starts the agent with the directory; the agent owns `agent/`
+//! in it, and may write an earlier end of the machine into [`ENDS_BY`], which the process fleet's
+//! supervisor obeys. The directory's name is the key of its mailbox. Its processes carry [`mark`],
+//! and those of its warm-up `<mark>/warm-up/<step>`, in their environment.
 //!
-//! Not here: starting, supervising and ending machines (the fleet), or the agent's life itself
-//! (`bullpen-agent`).
+//! Not here: starting, supervising and ending machines (the fleet), the agent's life itself
+//! ([`crate::agent`]), or a way to mailboxes ([`Postbox`] is the engine's to give).
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ mod live;
 mod user_data;
 mod watchdog;
 
-pub use live::{InFile, LiveError, Postbox, live, mailbox_place, run};
+pub use live::{LiveError, Postbox, live, mailbox_place, run};
 pub use user_data::{BadUserData, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
 pub use watchdog::FileWatchdog;
 

@@ -8,14 +8,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bullpen_agent::notes::FileNotebook;
-use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
-use bullpen_agent::scripts::ProcessScripts;
-use bullpen_agent::warm_up::{Often, Step};
-use bullpen_agent::{Agent, Ending, Orientation};
+use crate::notes::FileNotebook;
+use crate::runner::process::{Patience, Place, ProcessRunner};
+use crate::scripts::ProcessScripts;
+use crate::warm_up::{Often, Step};
+use crate::{Agent, Ending, Orientation};
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
@@ -25,10 +23,6 @@ use super::host::{MachineHost, MachineScripts, install_step};
 use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
 use super::{Layout, mark};
-use crate::SqliteMailbox;
-
-/// The wait before a mailbox that cannot be opened is tried again.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Why an agent could not live. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -80,27 +74,6 @@ pub trait Postbox<C>: Send + Sync {
         place: &MailboxPlace,
         clock: &C,
     ) -> impl Future<Output = Result<Self::Mailbox, LiveError>> + Send;
-}
-
-/// The way to mailboxes in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct InFile;
-
-impl<C: Clock + Clone> Postbox<C> for InFile {
-    type Mailbox = SqliteMailbox<C>;
-
-    async fn open(&self, place: &MailboxPlace, clock: &C) -> Result<SqliteMailbox<C>, LiveError> {
-        let MailboxPlace::File(path) = place else {
-            return Err(LiveError::NoWay { place: "DynamoDB" });
-        };
-        loop {
-            match SqliteMailbox::open(path, Arc::new(clock.clone())) {
-                Ok(mailbox) => return Ok(mailbox),
-                Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
-            }
-            clock.sleep(RETRY).await;
-        }
-    }
 }
 
 /// Where the mailboxes of the machine in `dir` are: what a binary chooses its [`Postbox`] by.

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use bullpen_agent::host::Watchdog;
+use crate::host::Watchdog;
 use bullpen_core::time::Timestamp;
 
 /// A watchdog in a file.

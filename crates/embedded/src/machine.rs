@@ -1,0 +1,35 @@
+//! The agent's way to mailboxes in a file of this host's.
+//!
+//! Not here: the machine that the agent lives on (`bullpen_agent::machine`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_agent::machine::{LiveError, MailboxPlace, Postbox};
+use bullpen_core::ports::Clock;
+
+use crate::SqliteMailbox;
+
+/// The wait before a mailbox that cannot be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The way to mailboxes in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct InFile;
+
+impl<C: Clock + Clone> Postbox<C> for InFile {
+    type Mailbox = SqliteMailbox<C>;
+
+    async fn open(&self, place: &MailboxPlace, clock: &C) -> Result<SqliteMailbox<C>, LiveError> {
+        let MailboxPlace::File(path) = place else {
+            return Err(LiveError::NoWay { place: "DynamoDB" });
+        };
+        loop {
+            match SqliteMailbox::open(path, Arc::new(clock.clone())) {
+                Ok(mailbox) => return Ok(mailbox),
+                Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
+            }
+            clock.sleep(RETRY).await;
+        }
+    }
+}
