@@ -82,9 +82,12 @@ const PLACE: &str = "check the AWS region and the network";
 const REGION: &str = "this AWS account may not use this region";
 const TABLES: &str =
     "a table of the stack is missing: check stack and region, or run `bullpen refresh`";
+const IMAGE: &str = "correct the image under [images] of bullpen.toml, or in runs-on.yml";
+const PLACES: &str = "correct `subnets` and `security-groups` under [aws] of bullpen.toml";
+const ACCOUNT: &str = "AWS does not let this account launch; AWS support can say why";
 const TOO_LARGE: &str = "a shard of the ledger's table is full";
 
-/// AWS's codes. Those of SQS may have a prefix, which is cut off first.
+/// AWS's codes. Those of SQS may have a prefix, which is cut off where the whole is not known.
 const TABLE: &[(&str, Meaning)] = &[
     ("ConditionalCheckFailed", Meaning::Lost),
     ("ConditionalCheckFailedException", Meaning::Lost),
@@ -130,6 +133,17 @@ const TABLE: &[(&str, Meaning)] = &[
     ("ResourceNotFoundException", Meaning::Denied(TABLES)),
     ("ItemCollectionSizeLimitExceeded", Meaning::Denied(TOO_LARGE)),
     ("ItemCollectionSizeLimitExceededException", Meaning::Denied(TOO_LARGE)),
+    ("UnauthorizedOperation", Meaning::Denied(POLICY)),
+    ("AuthFailure", Meaning::Denied(CREDENTIALS)),
+    ("Blocked", Meaning::Denied(ACCOUNT)),
+    ("PendingVerification", Meaning::Denied(ACCOUNT)),
+    ("InvalidAMIID.Malformed", Meaning::Denied(IMAGE)),
+    ("InvalidAMIID.NotFound", Meaning::Denied(IMAGE)),
+    ("InvalidAMIID.Unavailable", Meaning::Denied(IMAGE)),
+    ("InvalidGroup.NotFound", Meaning::Denied(PLACES)),
+    ("InvalidGroupId.Malformed", Meaning::Denied(PLACES)),
+    ("InvalidSecurityGroupID.NotFound", Meaning::Denied(PLACES)),
+    ("InvalidSubnetID.NotFound", Meaning::Denied(PLACES)),
     ("InternalError", Meaning::Open),
     ("InternalFailure", Meaning::Open),
     ("InternalServerError", Meaning::Open),
@@ -140,8 +154,11 @@ const TABLE: &[(&str, Meaning)] = &[
 /// What an answer with this code means. Unknown codes are kept verbatim.
 pub(crate) fn by_code(code: &str, message: &str, status: u16) -> Verdict {
     const SERVER_ERRORS: u16 = 500;
-    let code = code.rsplit('.').next().unwrap_or(code);
-    let known = TABLE.iter().find(|(known, _)| *known == code).map(|(_, meaning)| *meaning);
+    let meaning = |code: &str| TABLE.iter().find(|(known, _)| *known == code);
+    let bare = code.rsplit('.').next().unwrap_or(code);
+    let found = meaning(code).or_else(|| meaning(bare));
+    // What is said is said as AWS says it.
+    let (code, known) = found.map_or((code, None), |(known, meaning)| (*known, Some(*meaning)));
     // What AWS says of a signature has many lines.
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let said = || if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };

@@ -1,4 +1,4 @@
-//! AWS behind the ports: the ledger and the mailbox in DynamoDB, queues in SQS.
+//! AWS behind the ports: the ledger and the mailbox in DynamoDB, queues in SQS, machines in EC2.
 //!
 //! The only room that names the AWS SDK. One feature per port, because the agent on an instance
 //! links the mailbox and nothing else. Everything takes an [`SdkConfig`] from [`config`] and the
@@ -9,8 +9,12 @@
 
 #[cfg(feature = "mailbox")]
 mod batch;
+#[cfg(feature = "ec2")]
+pub mod boot;
 pub mod config;
-#[cfg(any(feature = "mailbox", feature = "queues"))]
+#[cfg(feature = "ec2")]
+pub mod ec2;
+#[cfg(any(feature = "mailbox", feature = "queues", feature = "ec2"))]
 mod fault;
 #[cfg(feature = "ledger")]
 mod ledger;
@@ -27,6 +31,10 @@ mod table;
 mod transaction;
 
 pub use aws_config::SdkConfig;
+#[cfg(feature = "ec2")]
+pub use ec2::Ec2Fleet;
+#[cfg(feature = "ec2")]
+pub use ec2::settings::Ec2Settings;
 #[cfg(feature = "ledger")]
 pub use ledger::DynamoLedger;
 #[cfg(feature = "mailbox")]

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::class::RunnerClass;
-use crate::ids::{ClassName, RunnerName};
+use crate::ids::{ClassName, RunnerName, Zone};
 use crate::limits::Limits;
 use crate::mailbox::Secret;
 use crate::time::Timestamp;
@@ -77,6 +77,21 @@ pub struct KeptTokens {
     pub minted_at: Timestamp,
     /// When the first of them ends.
     pub expires_at: Timestamp,
+}
+
+/// What `refresh` learned of the cloud that nobody should have to ask for at a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ground {
+    /// Tells this stack from an earlier one of the same name: its launches are counted anew.
+    pub born: String,
+    /// The id of the role that machines have: with the machine's own id, who its agent is.
+    pub role_id: String,
+    /// The subnets, and the zone of each.
+    pub subnets: BTreeMap<String, Zone>,
+}
+
+impl Kept for Ground {
+    const NAME: &'static str = "ground";
 }
 
 /// The classes that have a queue.

@@ -89,7 +89,7 @@ pub fn spec_hash(spec: &MachineSpec) -> SpecHash {
 }
 
 /// The SHA-256 of these bytes, in hexadecimal.
-pub(crate) fn digest_hex(bytes: &[u8]) -> String {
+pub fn digest_hex(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().fold(String::with_capacity(64), |mut hex, byte| {
         let nibble = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');

@@ -9,7 +9,7 @@ use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, Event, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Forge, Ledger, MachineState, Ports};
+use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -30,6 +30,8 @@ pub struct Destroyed {
     pub runners: usize,
     /// Runners that GitHub did not delete; none of them has a machine any more.
     pub runners_left: usize,
+    /// What else was removed from the cloud, in words.
+    pub dismantled: Vec<String>,
 }
 
 /// Ends everything and waits until it is gone.
@@ -57,6 +59,7 @@ pub async fn destroy<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Des
     }
     remove_runners(stack, &mut destroyed).await;
     give_back_intents(stack, until).await?;
+    destroyed.dismantled = stack.ports.fleet().dismantle().await?;
     Ok(destroyed)
 }
 

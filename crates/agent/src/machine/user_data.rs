@@ -49,6 +49,12 @@ pub enum MailboxPlace {
     DynamoDb {
         /// The stack whose table it is.
         dynamodb: String,
+        /// Where it is, if not where the agent's process is configured for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        region: Option<String>,
+        /// The machine's key, with `{instance}` for its id; the machine's own name where nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn build(
         ledger: DynamoLedger::new(&config, &name, Arc::clone(&clock)),
         queues: SqsQueues::new(&config, &name),
         mailbox: DynamoMailbox::new(&config, &name, Arc::clone(&clock)),
-        place: MailboxPlace::DynamoDb { dynamodb: name.to_string() },
+        place: MailboxPlace::DynamoDb { dynamodb: name.to_string(), region: None, key: None },
         agents_have: agents_have.map(super::own_pair).collect(),
     };
     put_together(plans, &state, stores, clock).await
@@ -58,7 +58,7 @@ impl Postbox<SystemClock> for InDynamoDb {
         place: &MailboxPlace,
         clock: &SystemClock,
     ) -> Result<Self::Mailbox, LiveError> {
-        let MailboxPlace::DynamoDb { dynamodb } = place else {
+        let MailboxPlace::DynamoDb { dynamodb, .. } = place else {
             return Err(LiveError::NoWay { place: "a file" });
         };
         let name = StackName::new(dynamodb).map_err(|error| LiveError::Unusable(error.into()))?;

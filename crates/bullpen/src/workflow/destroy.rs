@@ -104,14 +104,19 @@ fn remove(state: &Path) -> io::Result<()> {
 }
 
 fn show(json: bool, destroyed: &Destroyed) {
-    let Destroyed { machines, runners, runners_left } = destroyed;
+    let Destroyed { machines, runners, runners_left, dismantled } = destroyed;
     if json {
         let left = runners_left;
-        let told = json!({"machines": machines, "runners": runners, "runners_left": left});
+        let told = json!({
+            "machines": machines, "runners": runners, "runners_left": left, "removed": dismantled,
+        });
         render::data(&told.to_string());
         return;
     }
     render::data(&format!("{} machines ended, {runners} runners deleted", machines.len()));
+    for what in dismantled {
+        render::data(what);
+    }
     if *runners_left > 0 {
         render::talk(&format!(
             "{runners_left} runners are left at GitHub; it forgets them in time"

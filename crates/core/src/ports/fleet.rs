@@ -5,12 +5,13 @@ use std::future::Future;
 use serde::{Deserialize, Serialize};
 
 use super::Fault;
-use crate::class::{Architecture, Usage};
+use crate::class::{Architecture, RunnerClass, Usage};
 use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
 use crate::instance::standby::StandbyStatus;
+use crate::parameters::Ground;
 use crate::rates::Rates;
 use crate::time::Timestamp;
 
@@ -156,6 +157,26 @@ pub trait Fleet: Send + Sync {
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Every machine with our tag, all pages, whether remembered or not.
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
+    /// What must be known before anything can be launched, asked from the cloud; nothing where
+    /// nothing must be. `born` is kept in it.
+    fn learn(&self, born: &str) -> impl Future<Output = Result<Option<Ground>, Fault>> + Send {
+        let _ = born;
+        async { Ok(None) }
+    }
+    /// Makes what launches of these classes need besides, and removes what none needs any more; says
+    /// what was done, or what would be.
+    fn prepare(
+        &self,
+        classes: &[RunnerClass],
+        really: bool,
+    ) -> impl Future<Output = Result<Vec<String>, Fault>> + Send {
+        let _ = (classes, really);
+        async { Ok(Vec::new()) }
+    }
+    /// Removes everything that was prepared; says what.
+    fn dismantle(&self) -> impl Future<Output = Result<Vec<String>, Fault>> + Send {
+        async { Ok(Vec::new()) }
+    }
     /// These machines; one that is absent from the answer is gone, or not visible yet.
     fn describe(
         &self,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{ClassName, QueueName};
-use bullpen_core::parameters::{KeptTokens, Parameters, QueuedClasses};
-use bullpen_core::ports::{Fault, Forge, Ledger, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::parameters::{Ground, KeptTokens, Parameters, QueuedClasses};
+use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, Ports, QueueKind, QueueSpec, Queues};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -66,8 +66,10 @@ pub async fn refresh<P: Ports>(
         }
         reports.push(StepReport { step, outcome });
     };
+    report("ground", ground(stack).await);
     report("parameters", parameters(stack, desired).await);
     report("queues", queues(stack, desired).await);
+    report("templates", stack.ports.fleet().prepare(&desired.classes, true).await);
     if let Some(every) = desired.tokens_every {
         report("tokens", tokens(stack, every).await);
     }
@@ -86,6 +88,18 @@ pub async fn refresh<P: Ports>(
 /// How long a step asks again for one thing.
 fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
     stack.now().after(stack.limits.release_retry)
+}
+
+/// What the cloud must be asked before anything is launched. Asked every time: a subnet may have been
+/// added. When the stack was made is said once.
+pub async fn ground<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let until = patience(stack);
+    let known = kept::load::<P, Ground>(stack, until).await?;
+    let born = known.map_or_else(|| stack.now().to_string(), |known| known.born);
+    let Some(learned) = stack.ports.fleet().learn(&born).await? else { return Ok(Vec::new()) };
+    let changed = kept::update(stack, until, |_| learned.clone()).await?;
+    let subnets = learned.subnets.len();
+    Ok(if changed { vec![format!("learned the role and {subnets} subnets")] } else { Vec::new() })
 }
 
 async fn parameters<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{Ceiling, Intent, LaunchRequest, Scope};
 use bullpen_core::ids::{
     ClassName, Generation, InstanceId, IntentId, JobId, LeaseName, MailboxKey, PoolName, QueueName,
@@ -19,6 +20,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::mailbox::{Beat, Credential, Inbox, Order, Report, Secret, Signal, SignalKind};
 use bullpen_core::message::Advert;
+use bullpen_core::parameters::Ground;
 use bullpen_core::ports::{
     ClaimWrite, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched, Ledger, Machine,
     Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Read, Recorded, Reserved, Runner,
@@ -322,6 +324,14 @@ impl<P: Ports> Fleet for Rehearsal<'_, P> {
 
     async fn list(&self) -> Result<Vec<Machine>, Fault> {
         self.real.fleet().list().await
+    }
+
+    async fn learn(&self, born: &str) -> Result<Option<Ground>, Fault> {
+        self.real.fleet().learn(born).await
+    }
+
+    async fn prepare(&self, classes: &[RunnerClass], _really: bool) -> Result<Vec<String>, Fault> {
+        self.real.fleet().prepare(classes, false).await
     }
 
     async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {

@@ -1,0 +1,147 @@
+//! Images: which AMI a class boots from, and what EC2 says of it.
+//!
+//! An AMI never changes, so what is said of one is remembered; which one is the newest of its name is
+//! asked again after a while.
+//!
+//! Not here: names in a configuration (`core::config::image`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::types::{ArchitectureValues, Filter, Image};
+use bullpen_core::class::{Architecture, ImageSearch, RunnerClass};
+use bullpen_core::ids::ImageName;
+use bullpen_core::ports::Fault;
+
+use super::said;
+
+/// How long the newest image of a name stays the newest. Images are made once a day at the most.
+const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// What EC2 says of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ImageFacts {
+    /// What its first disk is called.
+    pub(super) root_device: String,
+    /// What it runs on.
+    pub(super) architecture: Option<Architecture>,
+}
+
+/// When an image was found, on the process's monotonic clock, and which.
+type Found = (Duration, String);
+
+/// The images that one process has heard of.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    newest: Mutex<BTreeMap<(ImageSearch, Architecture), Found>>,
+    facts: Mutex<BTreeMap<String, ImageFacts>>,
+}
+
+/// The image of a class that names none: the usual one of its architecture.
+pub fn usual(architecture: Architecture) -> ImageName {
+    ImageName::new(format!("ubuntu24-full-{}", architecture.as_str()))
+}
+
+impl Images {
+    /// The AMI that machines of a class boot from. `known`: what names stand for.
+    pub(super) async fn ami(
+        &self,
+        client: &Client,
+        class: &RunnerClass,
+        known: &BTreeMap<ImageName, String>,
+        now: Duration,
+    ) -> Result<String, Fault> {
+        let base = &class.base;
+        if let Some(ami) = &base.ami {
+            return Ok(ami.clone());
+        }
+        let name = base.image.clone().unwrap_or_else(|| usual(class.architecture));
+        match (known.get(&name), &base.search) {
+            (Some(ami), _) => Ok(ami.clone()),
+            (None, Some(search)) => self.newest(client, search, class.architecture, now).await,
+            (None, None) => Err(Fault::Denied(format!(
+                "class {}: nothing says which AMI image {name} is: write `{name} = \"ami-…\"` under \
+                 [images] of bullpen.toml, or describe it under `images:` of runs-on.yml",
+                class.name
+            ))),
+        }
+    }
+
+    async fn newest(
+        &self,
+        client: &Client,
+        search: &ImageSearch,
+        architecture: Architecture,
+        now: Duration,
+    ) -> Result<String, Fault> {
+        let key = (search.clone(), architecture);
+        let found = self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some((_, ami)) = found.filter(|(at, _)| now.saturating_sub(*at) < NEWEST_FOR) {
+            return Ok(ami);
+        }
+        let filter = |name: &str, value: &str| Filter::builder().name(name).values(value).build();
+        let images = client
+            .describe_images()
+            .owners(search.owner.as_deref().unwrap_or("self"))
+            .filters(filter("name", &search.name))
+            .filters(filter("state", "available"))
+            .filters(filter("architecture", ec2_name(architecture).as_str()));
+        let images = images.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
+        let mut images = images.map_err(|error| said::fault(&error))?;
+        // RFC 3339 in one zone: the order of the text is the order of time.
+        images.sort_by(|one, other| one.creation_date().cmp(&other.creation_date()));
+        let newest = images.last().and_then(|image| Some((image.image_id()?.to_owned(), image)));
+        let Some((ami, image)) = newest else {
+            return Err(Fault::Denied(format!(
+                "no image of {} has the name {:?} here: check `name` and `owner` of the image",
+                search.owner.as_deref().unwrap_or("this account"),
+                search.name
+            )));
+        };
+        self.remember(&ami, image);
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.insert(key, (now, ami.clone()));
+        Ok(ami)
+    }
+
+    /// What EC2 says of an AMI.
+    pub(super) async fn facts(&self, client: &Client, ami: &str) -> Result<ImageFacts, Fault> {
+        let known = |images: &Self| {
+            images.facts.lock().unwrap_or_else(PoisonError::into_inner).get(ami).cloned()
+        };
+        if let Some(facts) = known(self) {
+            return Ok(facts);
+        }
+        let answer = client.describe_images().image_ids(ami).send().await;
+        let answer = answer.map_err(|error| said::fault(&error))?;
+        for image in answer.images() {
+            self.remember(ami, image);
+        }
+        known(self).ok_or_else(|| {
+            Fault::Denied(format!(
+                "image {ami} is not in this region, or not for this account: correct it in [images] \
+                 of bullpen.toml or in runs-on.yml"
+            ))
+        })
+    }
+
+    fn remember(&self, ami: &str, image: &Image) {
+        let facts = ImageFacts {
+            root_device: image.root_device_name().unwrap_or("/dev/sda1").to_owned(),
+            architecture: [Architecture::X64, Architecture::Arm64]
+                .into_iter()
+                .find(|known| image.architecture() == Some(&ec2_name(*known))),
+        };
+        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(ami.to_owned(), facts);
+    }
+}
+
+fn ec2_name(architecture: Architecture) -> ArchitectureValues {
+    match architecture {
+        Architecture::X64 => ArchitectureValues::X8664,
+        Architecture::Arm64 => ArchitectureValues::Arm64,
+    }
+}

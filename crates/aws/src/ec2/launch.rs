@@ -1,0 +1,274 @@
+//! Launches: an instant fleet, from a request to an answer.
+//!
+//! EC2 is told what would do (vCPUs, memory, patterns over types, one override for each subnet) and
+//! chooses. What it was short of lately is left out: a type in one zone, so that each override has its
+//! own list.
+//!
+//! Not here: sending it ([`super`]), or what is tried next (`core::creation`).
+
+use std::collections::BTreeSet;
+
+use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
+use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
+use aws_sdk_ec2::types::{
+    AcceleratorCountRequest, BareMetal, BurstablePerformance, CreateFleetError,
+    CreateFleetInstance, DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest,
+    FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest,
+    FleetOnDemandAllocationStrategy, FleetType, InstanceLifecycle, InstanceRequirementsRequest,
+    LaunchTemplateAndOverridesResponse, MemoryMiBRequest, OnDemandOptionsRequest,
+    SpotAllocationStrategy, SpotInstanceInterruptionBehavior, SpotOptionsRequest,
+    TargetCapacitySpecificationRequest, VCpuCountRangeRequest,
+};
+use bullpen_core::class::Usage;
+use bullpen_core::creation::{LaunchRequest, Offering};
+use bullpen_core::ids::{InstanceId, InstanceType, Zone};
+use bullpen_core::parameters::Ground;
+use bullpen_core::ports::Fault;
+use bullpen_core::request::TypePattern;
+use bullpen_core::spec_hash::digest_hex;
+
+use super::settings::Ec2Settings;
+use super::template::VERSION;
+use super::{said, tags};
+use crate::fault::by_code;
+
+/// What turns EC2's price protection off, as its documentation says.
+const NO_PRICE_PROTECTION: i32 = 999_999;
+/// As many types as EC2 takes in one list.
+const TYPES_MAX: usize = 400;
+/// Families whose speed is rationed. A job on one runs fast for a while.
+const BURSTABLE: [&str; 1] = ["t"];
+/// Families that cost as much as they do for what most jobs have no use for.
+const ACCELERATED: [&str; 7] = ["dl", "f", "g", "inf", "p", "trn", "vt"];
+
+/// What is left out in a subnet's zone, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Types {
+    /// Patterns; none for any type.
+    Allowed(Vec<String>),
+    /// Any type but these.
+    AllBut(Vec<String>),
+}
+
+/// The call's token: the same launch of the same stack is made once. A stack that was destroyed and
+/// made again counts its launches anew, so it is part of it when the stack was made.
+pub(super) fn token(settings: &Ec2Settings, ground: &Ground, request: &LaunchRequest) -> String {
+    let text = format!("{}\n{}\n{}", settings.stack, ground.born, request.intent);
+    digest_hex(text.as_bytes())
+}
+
+/// Everything but the token. Nothing if nothing can be asked for: every type that would do is short.
+/// `fitting`: the types of the class's size.
+pub(super) fn call(
+    template: &str,
+    settings: &Ec2Settings,
+    ground: &Ground,
+    request: &LaunchRequest,
+    fitting: &[InstanceType],
+) -> Option<CreateFleetInputBuilder> {
+    let overrides: Vec<_> = ground
+        .subnets
+        .iter()
+        .filter(|(subnet, _)| settings.subnets.contains(subnet))
+        .filter_map(|(subnet, zone)| {
+            let requirements = requirements(settings, request, types(request, zone, fitting)?);
+            let of_subnet = FleetLaunchTemplateOverridesRequest::builder().subnet_id(subnet);
+            Some(of_subnet.instance_requirements(requirements).build())
+        })
+        .collect();
+    if overrides.is_empty() {
+        return None;
+    }
+    let template = FleetLaunchTemplateSpecificationRequest::builder()
+        .launch_template_name(template)
+        .version(VERSION)
+        .build();
+    let config = FleetLaunchTemplateConfigRequest::builder()
+        .launch_template_specification(template)
+        .set_overrides(Some(overrides))
+        .build();
+    let fleet = CreateFleetInputBuilder::default()
+        .r#type(FleetType::Instant)
+        .launch_template_configs(config)
+        .target_capacity_specification(capacity(request))
+        .tag_specifications(tags::of_launch(&settings.stack, request));
+    Some(paid_for(fleet, request.usage))
+}
+
+fn capacity(request: &LaunchRequest) -> TargetCapacitySpecificationRequest {
+    TargetCapacitySpecificationRequest::builder()
+        .total_target_capacity(i32::try_from(request.count).unwrap_or(i32::MAX))
+        .default_target_capacity_type(match request.usage {
+            Usage::Spot => DefaultTargetCapacityType::Spot,
+            Usage::OnDemand => DefaultTargetCapacityType::OnDemand,
+        })
+        .build()
+}
+
+/// An instant fleet's spot requests are made once; nothing asks again when a machine is taken away.
+fn paid_for(fleet: CreateFleetInputBuilder, usage: Usage) -> CreateFleetInputBuilder {
+    match usage {
+        Usage::Spot => fleet.spot_options(
+            SpotOptionsRequest::builder()
+                .allocation_strategy(SpotAllocationStrategy::PriceCapacityOptimized)
+                .instance_interruption_behavior(SpotInstanceInterruptionBehavior::Terminate)
+                .build(),
+        ),
+        Usage::OnDemand => fleet.on_demand_options(
+            OnDemandOptionsRequest::builder()
+                .allocation_strategy(FleetOnDemandAllocationStrategy::LowestPrice)
+                .build(),
+        ),
+    }
+}
+
+fn requirements(
+    settings: &Ec2Settings,
+    request: &LaunchRequest,
+    types: Types,
+) -> InstanceRequirementsRequest {
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    let percent = settings.price_protection.map_or(NO_PRICE_PROTECTION, number);
+    let (class, patterns) = (&request.class, &request.allowed_types);
+    let vcpu = VCpuCountRangeRequest::builder()
+        .min(number(class.vcpu.min))
+        .max(number(class.vcpu.max))
+        .build();
+    // EC2 insists on a least memory; 0 is none.
+    let memory = MemoryMiBRequest::builder().min(number(class.memory_mib_min)).build();
+    let wanted = InstanceRequirementsRequest::builder()
+        .v_cpu_count(vcpu)
+        .memory_mib(memory)
+        .bare_metal(BareMetal::Excluded)
+        .spot_max_price_percentage_over_lowest_price(percent)
+        .on_demand_max_price_percentage_over_lowest_price(percent)
+        .burstable_performance(if names(patterns, &BURSTABLE) {
+            BurstablePerformance::Included
+        } else {
+            BurstablePerformance::Excluded
+        });
+    let wanted = if names(patterns, &ACCELERATED) {
+        wanted
+    } else {
+        wanted.accelerator_count(AcceleratorCountRequest::builder().max(0).build())
+    };
+    match types {
+        Types::Allowed(patterns) if patterns.is_empty() => wanted,
+        Types::Allowed(patterns) => wanted.set_allowed_instance_types(Some(patterns)),
+        Types::AllBut(short) => wanted.set_excluded_instance_types(Some(short)),
+    }
+    .build()
+}
+
+/// Whether a pattern names one of these families, and does not merely allow it.
+fn names(patterns: &[TypePattern], families: &[&str]) -> bool {
+    patterns.iter().any(|pattern| {
+        let letters = pattern.as_str().chars().take_while(char::is_ascii_alphabetic);
+        let letters: String = letters.collect();
+        families.contains(&letters.as_str())
+    })
+}
+
+/// What may be launched in a zone; nothing if nothing may.
+fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Option<Types> {
+    let is_any = request.allowed_types.iter().any(|pattern| pattern.as_str() == "*");
+    let short: BTreeSet<&InstanceType> = request
+        .avoid
+        .iter()
+        .filter(|short| short.usage == request.usage && short.zone == *zone)
+        .map(|short| &short.instance_type)
+        .collect();
+    if short.is_empty() && is_any {
+        return Some(Types::Allowed(Vec::new()));
+    }
+    if short.is_empty() {
+        let patterns = request.allowed_types.iter().map(|pattern| pattern.as_str().to_owned());
+        return Some(Types::Allowed(patterns.collect()))
+            .filter(|_| !request.allowed_types.is_empty());
+    }
+    if is_any && short.len() <= TYPES_MAX {
+        return Some(Types::AllBut(short.iter().map(ToString::to_string).collect()));
+    }
+    // EC2 takes a list of what is allowed or of what is not, never both.
+    let allowed = |name: &&InstanceType| {
+        !short.contains(name) && request.allowed_types.iter().any(|pattern| pattern.matches(name))
+    };
+    let left = fitting.iter().filter(allowed).take(TYPES_MAX);
+    let left: Vec<String> = left.map(ToString::to_string).collect();
+    (!left.is_empty()).then_some(Types::Allowed(left))
+}
+
+/// One machine of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Came {
+    pub(super) id: InstanceId,
+    pub(super) instance_type: InstanceType,
+    pub(super) zone: Zone,
+    pub(super) usage: Usage,
+}
+
+/// The machines of an answer.
+pub(super) fn came(answer: &CreateFleetOutput, ground: &Ground) -> Vec<Came> {
+    let of_group = |group: &CreateFleetInstance| -> Vec<Came> {
+        let zone = group.availability_zone().map(Zone::new);
+        let subnet = group.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
+        let place = place(group.launch_template_and_overrides(), ground);
+        let zone = zone.or(subnet).or_else(|| place.and_then(|(zone, _)| zone));
+        let (Some(zone), Some(instance_type)) = (zone, group.instance_type()) else {
+            return Vec::new();
+        };
+        let usage = usage(group.lifecycle());
+        let one = |id: &String| Came {
+            id: InstanceId::new(id),
+            instance_type: InstanceType::new(instance_type.as_str()),
+            zone: zone.clone(),
+            usage,
+        };
+        group.instance_ids().iter().map(one).collect()
+    };
+    answer.instances().iter().flat_map(of_group).collect()
+}
+
+fn usage(lifecycle: Option<&InstanceLifecycle>) -> Usage {
+    if lifecycle == Some(&InstanceLifecycle::Spot) { Usage::Spot } else { Usage::OnDemand }
+}
+
+type Place = (Option<Zone>, Option<InstanceType>);
+
+fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &Ground) -> Option<Place> {
+    let overrides = of?.overrides()?;
+    let subnet = overrides.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
+    let zone = overrides.availability_zone().map(Zone::new).or(subnet);
+    Some((zone, overrides.instance_type().map(|name| InstanceType::new(name.as_str()))))
+}
+
+/// What EC2 was short of, as far as it says which type, and what else it said against the launch.
+pub(super) fn against(
+    answer: &CreateFleetOutput,
+    ground: &Ground,
+) -> (Vec<Offering>, Option<Fault>) {
+    let mut shortages = BTreeSet::new();
+    let mut refusal = None;
+    for error in answer.errors() {
+        let code = error.error_code().unwrap_or_default();
+        tracing::debug!(code, message = error.error_message(), "a fleet was told");
+        if !said::is_short(code) {
+            refusal = refusal.or_else(|| Some(refused(error)));
+            continue;
+        }
+        let place = place(error.launch_template_and_overrides(), ground);
+        if let Some((Some(zone), Some(instance_type))) = place {
+            shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });
+        }
+    }
+    (shortages.into_iter().collect(), refusal)
+}
+
+fn refused(error: &CreateFleetError) -> Fault {
+    const CLIENT_ERROR: u16 = 400;
+    let (code, message) = (error.error_code(), error.error_message());
+    by_code(code.unwrap_or_default(), message.unwrap_or_default(), CLIENT_ERROR).fault()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Launches as EC2 is asked for them.

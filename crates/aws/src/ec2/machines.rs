@@ -1,0 +1,61 @@
+//! Machines as EC2 describes them.
+//!
+//! Not here: asking for them ([`super`]).
+
+use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceStateName};
+use bullpen_core::class::Usage;
+use bullpen_core::ids::{
+    ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Zone,
+};
+use bullpen_core::ports::{Machine, MachineState};
+use bullpen_core::time::Timestamp;
+
+use super::tags;
+use super::types::Types;
+
+/// The key of a machine's mailbox: who its agent is to AWS, so that a policy can confine it there.
+pub(super) fn mailbox(role_id: &str, id: &InstanceId) -> MailboxKey {
+    MailboxKey::new(format!("{role_id}:{id}"))
+}
+
+/// The type of an instance.
+pub(super) fn instance_type(instance: &Instance) -> Option<InstanceType> {
+    instance.instance_type().map(|name| InstanceType::new(name.as_str()))
+}
+
+/// An instance in our words; nothing if it does not carry our tags, or its type is one that nobody
+/// has heard of.
+pub(super) fn machine(instance: &Instance, types: &Types, role_id: &str) -> Option<Machine> {
+    let tags = instance.tags();
+    let id = InstanceId::new(instance.instance_id()?);
+    let instance_type = instance_type(instance)?;
+    let facts = types.get(&instance_type)?;
+    let spot = instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot);
+    Some(Machine {
+        mailbox: mailbox(role_id, &id),
+        id,
+        state: state(instance.state()?.name()?),
+        intent: IntentId::new(tags::value(tags, tags::INTENT)?),
+        class: ClassName::new(tags::value(tags, tags::CLASS)?),
+        pool: tags::value(tags, tags::POOL).map(PoolName::new),
+        instance_type,
+        vcpu: facts.vcpu,
+        memory_mib: facts.memory_mib,
+        architecture: facts.architecture,
+        zone: Zone::new(instance.placement()?.availability_zone()?),
+        usage: if spot { Usage::Spot } else { Usage::OnDemand },
+        launched_at: Timestamp::from_millis(instance.launch_time()?.to_millis().ok()?),
+        tags: tags::put_on(tags),
+    })
+}
+
+fn state(name: &InstanceStateName) -> MachineState {
+    match name {
+        InstanceStateName::Running => MachineState::Running,
+        InstanceStateName::Stopping => MachineState::Stopping,
+        InstanceStateName::Stopped => MachineState::Stopped,
+        InstanceStateName::ShuttingDown | InstanceStateName::Terminated => MachineState::Gone,
+        // A state of a later EC2 is looked at again, as one that is on its way is.
+        _ => MachineState::Pending,
+    }
+}

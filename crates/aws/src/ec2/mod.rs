@@ -1,0 +1,356 @@
+//! Machines in EC2.
+//!
+//! A launch is one `CreateFleet` of type instant, under a token of its intent: asked again, EC2 answers
+//! the same. What a machine boots from and runs is in a launch template that is named after its content
+//! ([`template`]); a launch that EC2 answers with "no such template" makes it and asks again. Nothing is
+//! tried again besides: a launch or a stop that is repeated behind the engine's back would be one that it
+//! cannot fence.
+//!
+//! Everything that is asked for carries the stack's tag, and what does not is not seen.
+//!
+//! | module | |
+//! |---|---|
+//! | [`launch`] | the fleet's request and answer |
+//! | [`template`], [`prepare`] | launch templates, and what `refresh` makes and learns |
+//! | [`deeds`] | start, stop, end, tag, in batches |
+//! | [`machines`], [`types`], [`image`], [`tags`] | what EC2 says, in our words |
+//!
+//! Not here: how often EC2 may be asked (`core::rates`, the engine), or what runs on a machine
+//! ([`crate::boot`], `bullpen-agent`).
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
+use aws_sdk_ec2::types::{Filter, Instance};
+use bullpen_agent::machine::{MailboxPlace, UserData};
+use bullpen_core::class::RunnerClass;
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{InstanceId, IntentId};
+use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::parameters::Ground;
+use bullpen_core::ports::{
+    Clock, Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
+};
+use bullpen_core::rates::Rates;
+
+use crate::boot;
+use crate::config::timeouts;
+use launch::Came;
+use settings::Ec2Settings;
+use template::Template;
+use types::Types;
+
+mod deeds;
+pub mod image;
+mod launch;
+mod machines;
+mod prepare;
+mod said;
+pub mod settings;
+pub mod tags;
+mod template;
+mod types;
+
+/// How long a call may take. EC2 launches before it answers, which takes seconds.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// As many machines as EC2 describes in one answer.
+const PAGE: i32 = 1_000;
+/// What says that a template is not there.
+const NO_TEMPLATE: [&str; 3] = [
+    "InvalidLaunchTemplateName.NotFoundException",
+    "InvalidLaunchTemplateId.NotFound",
+    "InvalidLaunchTemplateId.VersionNotFound",
+];
+/// What says that a launch of this token was made, and was another.
+const OTHER_LAUNCH: &str = "IdempotentParameterMismatch";
+
+/// A stack's machines in EC2.
+pub struct Ec2Fleet<C> {
+    client: Client,
+    iam: aws_sdk_iam::Client,
+    settings: Ec2Settings,
+    /// What every machine is told, but for its class's scripts and where its mailbox is.
+    user_data: UserData,
+    clock: Arc<C>,
+    ground: RwLock<Option<Ground>>,
+    types: Types,
+    images: image::Images,
+}
+
+impl<C: Clock> Ec2Fleet<C> {
+    /// Nothing is asked yet.
+    pub fn new(
+        config: &SdkConfig,
+        settings: Ec2Settings,
+        user_data: UserData,
+        clock: Arc<C>,
+    ) -> Self {
+        let timeouts = timeouts(CALL_TIMEOUT);
+        let ec2 = aws_sdk_ec2::config::Builder::from(config).timeout_config(timeouts.clone());
+        let iam = aws_sdk_iam::config::Builder::from(config).timeout_config(timeouts);
+        let ground = RwLock::new(settings.ground.clone());
+        Self {
+            client: Client::from_conf(ec2.build()),
+            iam: aws_sdk_iam::Client::from_conf(iam.build()),
+            settings,
+            user_data,
+            clock,
+            ground,
+            types: Types::default(),
+            images: image::Images::default(),
+        }
+    }
+
+    fn ground(&self) -> Result<Ground, Fault> {
+        let ground = self.ground.read().unwrap_or_else(PoisonError::into_inner).clone();
+        ground.ok_or_else(|| {
+            let what =
+                "this stack knows nothing of its subnets and its role yet: run `bullpen refresh`";
+            Fault::Denied(what.to_owned())
+        })
+    }
+
+    /// What machines of a class are launched from. Asks EC2 only where the image has no fixed id.
+    async fn template(&self, class: &RunnerClass, ground: &Ground) -> Result<Template, Fault> {
+        let (now, images) = (self.clock.monotonic(), &self.settings.images);
+        let ami = self.images.ami(&self.client, class, images, now).await?;
+        let user_data = self.user_data(class, ground)?;
+        Ok(Template::of(class, ami, &self.settings, user_data))
+    }
+
+    /// The script that machines of a class boot with, as EC2 wants it.
+    fn user_data(&self, class: &RunnerClass, ground: &Ground) -> Result<String, Fault> {
+        let mut told = self.user_data.clone().of_class(&class.scripts);
+        if let MailboxPlace::DynamoDb { key, .. } = &mut told.mailbox {
+            *key = Some(format!("{}:{{instance}}", ground.role_id));
+        }
+        let plan = boot::BootPlan {
+            watchdog: self.settings.watchdog,
+            agent: self.settings.agents.get(&class.architecture).cloned(),
+            user: Some(self.settings.user.clone()),
+            sudo: self.settings.sudo,
+            payload: boot::Payload::Inline(told.to_text()),
+        };
+        let script = boot::render(&plan);
+        let script =
+            script.map_err(|error| Fault::Denied(format!("class {}: {error}", class.name)))?;
+        Ok(aws_smithy_types::base64::encode(script))
+    }
+
+    async fn launch_fleet(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
+        let ground = self.ground()?;
+        let template = self.template(&request.class, &ground).await?;
+        if !request.avoid.is_empty() {
+            self.types.hear_of_class(&self.client, &request.class).await?;
+        }
+        let fitting = self.types.of(&request.class);
+        let name = template.name();
+        let Some(call) = launch::call(&name, &self.settings, &ground, request, &fitting) else {
+            return Ok(Launched::default());
+        };
+        let call = call.client_token(launch::token(&self.settings, &ground, request));
+        // What the machines are is asked meanwhile: once they are there, they must be recorded.
+        let types = self.types.hear_of_class(&self.client, &request.class);
+        let sent = self.send(call, &template, &request.intent);
+        let (_, sent) = futures_util::future::join(types, sent).await;
+        match sent? {
+            Fleets::Answered(answer) => self.take_in(&answer, request, &ground).await,
+            Fleets::MadeBefore(machines) => Ok(Launched { machines, shortages: Vec::new() }),
+        }
+    }
+
+    /// Asks for a fleet, and once more if its template had to be made first.
+    async fn send(
+        &self,
+        call: CreateFleetInputBuilder,
+        template: &Template,
+        intent: &IntentId,
+    ) -> Result<Fleets, Fault> {
+        let mut made = false;
+        loop {
+            match call.clone().send_with(&self.client).await {
+                Ok(answer) if !made && lacks_template(&answer) => {}
+                Ok(answer) => return Ok(Fleets::Answered(Box::new(answer))),
+                Err(error) => match said::code(&error) {
+                    Some(code) if NO_TEMPLATE.contains(&code) && !made => {}
+                    // It was launched under other terms: with a template that is no longer the one.
+                    Some(OTHER_LAUNCH) => return self.made_before(intent).await,
+                    _ => return Err(said::fault(&error)),
+                },
+            }
+            self.make_template(template).await?;
+            made = true;
+        }
+    }
+
+    async fn made_before(&self, intent: &IntentId) -> Result<Fleets, Fault> {
+        tracing::info!(%intent, "a launch was made before, under other terms; looking for it");
+        let machines = self.seen(vec![tags::with(tags::INTENT, intent.as_str())]).await?;
+        let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
+        Ok(Fleets::MadeBefore(alive.collect()))
+    }
+
+    async fn take_in(
+        &self,
+        answer: &aws_sdk_ec2::operation::create_fleet::CreateFleetOutput,
+        request: &LaunchRequest,
+        ground: &Ground,
+    ) -> Result<Launched, Fault> {
+        let came = launch::came(answer, ground);
+        let (shortages, refusal) = launch::against(answer, ground);
+        if let (true, Some(fault)) = (came.is_empty(), refusal) {
+            return Err(fault);
+        }
+        // As a rule all of them are known by now. If EC2 does not say, the whole launch is asked for
+        // again, and answered the same.
+        let names = came.iter().map(|one| one.instance_type.clone());
+        self.types.hear_of(&self.client, names).await?;
+        let machine = |one: &Came| self.machine(one, request, ground);
+        let machines = came.iter().map(machine).collect::<Result<_, Fault>>()?;
+        Ok(Launched { machines, shortages })
+    }
+
+    fn machine(
+        &self,
+        one: &Came,
+        request: &LaunchRequest,
+        ground: &Ground,
+    ) -> Result<Machine, Fault> {
+        let facts = self.types.get(&one.instance_type).ok_or_else(|| {
+            Fault::Unavailable(format!("EC2 does not say what a {} is", one.instance_type))
+        })?;
+        Ok(Machine {
+            id: one.id.clone(),
+            state: MachineState::Pending,
+            intent: request.intent.clone(),
+            class: request.class.name.clone(),
+            pool: request.pool.clone(),
+            instance_type: one.instance_type.clone(),
+            vcpu: facts.vcpu,
+            memory_mib: facts.memory_mib,
+            architecture: facts.architecture,
+            zone: one.zone.clone(),
+            usage: one.usage,
+            launched_at: self.clock.now(),
+            mailbox: machines::mailbox(&ground.role_id, &one.id),
+            tags: Tags::default(),
+        })
+    }
+
+    /// Our machines that also pass these filters. Those that ended long ago are left out.
+    async fn seen(&self, filters: Vec<Filter>) -> Result<Vec<Machine>, Fault> {
+        let alive = ["pending", "running", "stopping", "stopped", "shutting-down"];
+        let alive = alive.map(String::from).to_vec();
+        let alive = Filter::builder().name("instance-state-name").set_values(Some(alive)).build();
+        let call = self
+            .client
+            .describe_instances()
+            .max_results(PAGE)
+            .filters(tags::is_of(&self.settings.stack))
+            .filters(alive);
+        let call = filters.into_iter().fold(call, |call, filter| call.filters(filter));
+        let pages = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
+        let reservations = pages.map_err(|error| said::fault(&error))?;
+        let instances =
+            reservations.into_iter().flat_map(|found| found.instances.unwrap_or_default());
+        self.in_our_words(instances.collect()).await
+    }
+
+    async fn in_our_words(&self, instances: Vec<Instance>) -> Result<Vec<Machine>, Fault> {
+        let ground = self.ground()?;
+        let ours = |instance: &Instance| {
+            let stack = tags::value(instance.tags(), tags::STACK);
+            stack == Some(self.settings.stack.to_string().as_str())
+        };
+        let instances: Vec<Instance> = instances.into_iter().filter(ours).collect();
+        let names = instances.iter().filter_map(machines::instance_type);
+        self.types.hear_of(&self.client, names).await?;
+        let machine = |one: &Instance| machines::machine(one, &self.types, &ground.role_id);
+        Ok(instances.iter().filter_map(machine).collect())
+    }
+
+    /// These instances; EC2 refuses to describe any if it does not know one, and says which.
+    async fn described(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Fault> {
+        let mut left = ids.to_vec();
+        while !left.is_empty() {
+            let asked = left.iter().map(ToString::to_string).collect();
+            let call = self.client.describe_instances().set_instance_ids(Some(asked));
+            match call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await {
+                Ok(found) => {
+                    let found = found.into_iter();
+                    return Ok(found.flat_map(|one| one.instances.unwrap_or_default()).collect());
+                }
+                Err(error) => match said::refused(&error, &left) {
+                    Some(refused) => left.retain(|id| !refused.ids.contains(id)),
+                    None => return Err(said::fault(&error)),
+                },
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// What came of asking for a fleet.
+enum Fleets {
+    Answered(Box<aws_sdk_ec2::operation::create_fleet::CreateFleetOutput>),
+    MadeBefore(Vec<Machine>),
+}
+
+/// A fleet may be answered, with nothing in it but that there is no such template.
+fn lacks_template(answer: &aws_sdk_ec2::operation::create_fleet::CreateFleetOutput) -> bool {
+    let about_it = |code: Option<&str>| code.is_some_and(|code| NO_TEMPLATE.contains(&code));
+    answer.instances().is_empty() && answer.errors().iter().any(|one| about_it(one.error_code()))
+}
+
+impl<C: Clock> Fleet for Ec2Fleet<C> {
+    fn rates(&self) -> Rates {
+        Rates::ec2()
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
+        self.launch_fleet(request).await
+    }
+
+    async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, Started)>, Fault> {
+        self.start_all(ids).await
+    }
+
+    async fn stop(&self, orders: &[StopOrder]) -> Result<(), Fault> {
+        self.stop_all(orders).await
+    }
+
+    async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
+        self.terminate_all(ids).await
+    }
+
+    async fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
+        self.tag_all(ids, tag).await
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, Fault> {
+        self.seen(Vec::new()).await
+    }
+
+    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+        let mut found = Vec::new();
+        for batch in ids.chunks(IDS_PER_CALL_MAX) {
+            found.extend(self.described(batch).await?);
+        }
+        self.in_our_words(found).await
+    }
+
+    async fn learn(&self, born: &str) -> Result<Option<Ground>, Fault> {
+        self.learn_ground(born).await.map(Some)
+    }
+
+    async fn prepare(&self, classes: &[RunnerClass], really: bool) -> Result<Vec<String>, Fault> {
+        self.prepare_templates(classes, really).await
+    }
+
+    async fn dismantle(&self) -> Result<Vec<String>, Fault> {
+        self.remove_templates().await
+    }
+}

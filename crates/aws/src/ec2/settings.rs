@@ -1,0 +1,51 @@
+//! What a stack's machines are launched with, whatever their class.
+//!
+//! Not here: reading it from a configuration (the `bullpen` command does), or what EC2 is told
+//! ([`super::template`], [`super::launch`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bullpen_core::class::Architecture;
+use bullpen_core::ids::ImageName;
+use bullpen_core::parameters::Ground;
+
+use crate::boot::Fetch;
+use crate::names::StackName;
+
+/// A stack's part of EC2.
+#[derive(Clone, Debug)]
+pub struct Ec2Settings {
+    /// Whose machines they are.
+    pub stack: StackName,
+    /// Where they may be: one override for each.
+    pub subnets: Vec<String>,
+    /// What may reach them, which is nothing, and what they may reach.
+    pub security_groups: Vec<String>,
+    /// The instance profile's name or ARN: its role is who an agent is.
+    pub instance_profile: String,
+    /// What image names stand for.
+    pub images: BTreeMap<ImageName, String>,
+    /// Where machines get the agent from, if not from their image.
+    pub agents: BTreeMap<Architecture, Fetch>,
+    /// When a machine ends at the latest, after each of its boots.
+    pub watchdog: Duration,
+    /// The user that jobs run as.
+    pub user: String,
+    /// Whether that user may become root.
+    pub sudo: bool,
+    /// How far metadata may travel: 1 is the machine itself, 2 its containers.
+    pub metadata_hops: u8,
+    /// The most that a type may cost above the cheapest that would do, in percent; nothing for no
+    /// limit, because a job that waits costs more.
+    pub price_protection: Option<u32>,
+    /// What `refresh` learned; nothing can be launched before.
+    pub ground: Option<Ground>,
+}
+
+impl Ec2Settings {
+    /// The name that `GetInstanceProfile` knows it by.
+    pub(crate) fn profile_name(&self) -> &str {
+        self.instance_profile.rsplit('/').next().unwrap_or(&self.instance_profile)
+    }
+}

@@ -1,0 +1,171 @@
+//! What machine types are: vCPUs, memory, architecture, asked from EC2 once and remembered.
+//!
+//! A type never changes, so nothing of it is ever forgotten.
+//!
+//! Not here: which types a launch allows ([`super::launch`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::types::{ArchitectureType, Filter, InstanceTypeInfo};
+use bullpen_core::class::{Architecture, RunnerClass, VcpuRange};
+use bullpen_core::ids::InstanceType;
+use bullpen_core::ports::Fault;
+
+use super::said;
+
+/// As many values as EC2 takes in one filter.
+const VALUES_MAX: usize = 200;
+/// As many types as EC2 describes in one answer.
+const PAGE: i32 = 100;
+
+/// A type's facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TypeFacts {
+    pub(super) vcpu: u32,
+    pub(super) memory_mib: u32,
+    pub(super) architecture: Architecture,
+}
+
+/// What was asked for already.
+#[derive(Debug, Default)]
+struct Known {
+    types: BTreeMap<InstanceType, TypeFacts>,
+    /// Shapes of which every type is known.
+    shapes: BTreeSet<(u32, u32, Architecture)>,
+}
+
+/// The types that one process has heard of.
+#[derive(Debug, Default)]
+pub(super) struct Types(Mutex<Known>);
+
+impl Types {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a type.
+    pub(super) fn get(&self, name: &InstanceType) -> Option<TypeFacts> {
+        self.known().types.get(name).copied()
+    }
+
+    /// The types that a class allows, as far as its size goes.
+    pub(super) fn of(&self, class: &RunnerClass) -> Vec<InstanceType> {
+        let fits = |facts: &TypeFacts| {
+            class.vcpu.contains(facts.vcpu)
+                && facts.memory_mib >= class.memory_mib_min
+                && facts.architecture == class.architecture
+        };
+        let known = self.known();
+        let fitting = known.types.iter().filter(|(_, facts)| fits(facts));
+        fitting.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Hears of every type of a class's size, if it has not yet.
+    pub(super) async fn hear_of_class(
+        &self,
+        client: &Client,
+        class: &RunnerClass,
+    ) -> Result<(), Fault> {
+        let shape = (class.vcpu.min, class.vcpu.max, class.architecture);
+        if self.known().shapes.contains(&shape) {
+            return Ok(());
+        }
+        let call = client.describe_instance_types().max_results(PAGE);
+        let call = call.filters(filter(
+            "processor-info.supported-architecture",
+            [ec2_name(class.architecture)],
+        ));
+        let call = match counts(class.vcpu) {
+            Some(counts) => call.filters(filter("vcpu-info.default-vcpus", counts)),
+            None => call,
+        };
+        self.take_in(call.into_paginator().items().send().collect().await)?;
+        self.known().shapes.insert(shape);
+        Ok(())
+    }
+
+    /// Hears of these types, if it has not yet.
+    pub(super) async fn hear_of(
+        &self,
+        client: &Client,
+        names: impl IntoIterator<Item = InstanceType>,
+    ) -> Result<(), Fault> {
+        let names: BTreeSet<InstanceType> = names.into_iter().collect();
+        let unknown: Vec<_> = names.into_iter().filter(|name| self.get(name).is_none()).collect();
+        for some in unknown.chunks(usize::try_from(PAGE).unwrap_or(1)) {
+            let types = some.iter().map(|name| name.as_str().into()).collect();
+            let call = client.describe_instance_types().set_instance_types(Some(types));
+            self.take_in(call.into_paginator().items().send().collect().await)?;
+        }
+        Ok(())
+    }
+
+    fn take_in<E>(
+        &self,
+        heard: Result<
+            Vec<InstanceTypeInfo>,
+            aws_smithy_runtime_api::client::result::SdkError<
+                E,
+                aws_smithy_runtime_api::client::orchestrator::HttpResponse,
+            >,
+        >,
+    ) -> Result<(), Fault>
+    where
+        E: aws_sdk_ec2::error::ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let heard = heard.map_err(|error| said::fault(&error))?;
+        let mut known = self.known();
+        known.types.extend(heard.iter().filter_map(facts));
+        Ok(())
+    }
+}
+
+fn filter(name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
+    let values = values.into_iter().map(Into::into).collect();
+    Filter::builder().name(name).set_values(Some(values)).build()
+}
+
+/// Every count of a range; nothing if they are too many to say, and then all types are asked for.
+fn counts(range: VcpuRange) -> Option<Vec<String>> {
+    let count = usize::try_from(range.max.checked_sub(range.min)?).ok()? + 1;
+    (count <= VALUES_MAX).then(|| (range.min..=range.max).map(|n| n.to_string()).collect())
+}
+
+fn ec2_name(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::X64 => "x86_64",
+        Architecture::Arm64 => "arm64",
+    }
+}
+
+fn facts(info: &InstanceTypeInfo) -> Option<(InstanceType, TypeFacts)> {
+    let architectures = info.processor_info()?.supported_architectures();
+    let architecture = if architectures.contains(&ArchitectureType::Arm64) {
+        Architecture::Arm64
+    } else if architectures.contains(&ArchitectureType::X8664) {
+        Architecture::X64
+    } else {
+        return None;
+    };
+    let facts = TypeFacts {
+        vcpu: u32::try_from(info.v_cpu_info()?.default_v_cpus()?).ok()?,
+        memory_mib: u32::try_from(info.memory_info()?.size_in_mib()?).ok()?,
+        architecture,
+    };
+    Some((InstanceType::new(info.instance_type()?.as_str()), facts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_asked_for_by_its_counts_unless_they_are_too_many() {
+        assert_eq!(counts(VcpuRange { min: 2, max: 4 }).unwrap(), ["2", "3", "4"]);
+        assert_eq!(counts(VcpuRange::exactly(8)).unwrap(), ["8"]);
+        assert_eq!(counts(VcpuRange { min: 1, max: 4_096 }), None);
+        assert_eq!(counts(VcpuRange { min: 4, max: 2 }), None);
+    }
+}
