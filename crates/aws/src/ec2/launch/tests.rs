@@ -1,1 +1,182 @@
 //! Launches as EC2 is asked for them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_sdk_ec2::types::{
+    CreateFleetError, FleetLaunchTemplateOverrides, LaunchTemplateAndOverridesResponse,
+};
+use bullpen_core::class::RunnerClass;
+use bullpen_core::ids::{IntentId, PoolName, SpecHash};
+
+use super::*;
+use crate::names::StackName;
+
+fn settings() -> Ec2Settings {
+    Ec2Settings {
+        stack: StackName::new("acme").unwrap(),
+        subnets: ["subnet-a", "subnet-b"].map(String::from).into(),
+        security_groups: vec!["sg-1".to_owned()],
+        instance_profile: "arn:aws:iam::1:instance-profile/path/runner".to_owned(),
+        images: BTreeMap::new(),
+        agents: BTreeMap::new(),
+        watchdog: Duration::from_secs(1),
+        user: "runner".to_owned(),
+        sudo: true,
+        metadata_hops: 1,
+        price_protection: None,
+        ground: None,
+    }
+}
+
+fn ground() -> Ground {
+    let zones = [("subnet-a", "a"), ("subnet-b", "b"), ("subnet-gone", "a")];
+    let subnets = zones.map(|(subnet, zone)| (subnet.to_owned(), Zone::new(zone)));
+    Ground { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
+}
+
+fn request(patterns: &[&str]) -> LaunchRequest {
+    LaunchRequest {
+        intent: IntentId::new("pool.small.1"),
+        class: RunnerClass::defaults().remove(0),
+        pool: Some(PoolName::new("small")),
+        usage: Usage::Spot,
+        allowed_types: patterns.iter().map(|text| TypePattern::new(text)).collect(),
+        avoid: BTreeSet::new(),
+        spec_hash: SpecHash::new("1:ab"),
+        count: 7,
+    }
+}
+
+fn short(instance_type: &str, zone: &str) -> Offering {
+    let (instance_type, zone) = (InstanceType::new(instance_type), Zone::new(zone));
+    Offering { usage: Usage::Spot, instance_type, zone }
+}
+
+/// The subnets that are asked for, each with its requirements.
+fn asked(request: &LaunchRequest) -> Vec<(String, InstanceRequirementsRequest)> {
+    let fitting = ["c5.large", "c6i.large", "m5.large"].map(InstanceType::new);
+    let call = call("template", &settings(), &ground(), request, &fitting);
+    let Some(call) = call.map(|call| call.build().unwrap()) else { return Vec::new() };
+    let overrides = call.launch_template_configs()[0].overrides().to_vec();
+    let one = |one: FleetLaunchTemplateOverridesRequest| {
+        (one.subnet_id().unwrap().to_owned(), one.instance_requirements().unwrap().clone())
+    };
+    overrides.into_iter().map(one).collect()
+}
+
+#[test]
+fn every_subnet_is_asked_for_what_would_do_and_at_any_price() {
+    let asked = asked(&request(&["c*", "m*"]));
+    let subnets: Vec<&str> = asked.iter().map(|(subnet, _)| subnet.as_str()).collect();
+    assert_eq!(subnets, ["subnet-a", "subnet-b"], "what is no longer configured is not asked for");
+    for (_, wanted) in &asked {
+        assert_eq!(wanted.allowed_instance_types(), ["c*", "m*"]);
+        assert_eq!(wanted.v_cpu_count().unwrap(), &{
+            VCpuCountRangeRequest::builder().min(2).max(2).build()
+        });
+        assert_eq!(wanted.memory_mib().unwrap().min(), Some(4_096));
+        assert_eq!(wanted.burstable_performance(), Some(&BurstablePerformance::Excluded));
+        assert_eq!(wanted.accelerator_count().unwrap().max(), Some(0));
+        assert_eq!(wanted.spot_max_price_percentage_over_lowest_price(), Some(999_999));
+        assert_eq!(wanted.on_demand_max_price_percentage_over_lowest_price(), Some(999_999));
+    }
+}
+
+#[test]
+fn rationed_and_accelerated_machines_come_only_where_they_are_named() {
+    for (pattern, burstable) in [("t3*", true), ("T4g.large", true), ("*", false), ("trn1*", false)]
+    {
+        let asked = asked(&request(&[pattern]));
+        let is = asked[0].1.burstable_performance() == Some(&BurstablePerformance::Included);
+        assert_eq!(is, burstable, "{pattern}");
+    }
+    assert!(asked(&request(&["g4dn*"]))[0].1.accelerator_count().is_none());
+    assert!(asked(&request(&["*"]))[0].1.accelerator_count().is_some());
+}
+
+#[test]
+fn what_is_short_is_left_out_where_it_is_short() {
+    let mut any = request(&["*"]);
+    any.avoid = [short("c5.large", "a")].into();
+    let of = |asked: &[(String, InstanceRequirementsRequest)], at: usize| {
+        let wanted = &asked[at].1;
+        (wanted.allowed_instance_types().to_vec(), wanted.excluded_instance_types().to_vec())
+    };
+    let all = asked(&any);
+    assert_eq!(of(&all, 0), (vec![], vec!["c5.large".to_owned()]));
+    assert_eq!(of(&all, 1), (vec![], vec![]));
+    let mut some = request(&["c*"]);
+    some.avoid = [short("c5.large", "a")].into();
+    let all = asked(&some);
+    assert_eq!(of(&all, 0), (vec!["c6i.large".to_owned()], vec![]), "never both lists");
+    assert_eq!(of(&all, 1), (vec!["c*".to_owned()], vec![]));
+    some.avoid.insert(short("c6i.large", "a"));
+    assert_eq!(asked(&some).len(), 1, "nothing is left in that zone");
+    some.avoid.extend([short("c5.large", "b"), short("c6i.large", "b")]);
+    assert_eq!(asked(&some).len(), 0);
+    some.usage = Usage::OnDemand;
+    assert_eq!(asked(&some).len(), 2, "what spot is short of may be had otherwise");
+    assert_eq!(asked(&request(&[])).len(), 0, "no pattern matches nothing");
+}
+
+#[test]
+fn a_spot_fleet_is_asked_for_once_and_never_again() {
+    let call = call("template", &settings(), &ground(), &request(&["*"]), &[]).unwrap();
+    let call = call.build().unwrap();
+    assert_eq!(call.r#type(), Some(&FleetType::Instant));
+    let spot = call.spot_options().unwrap();
+    let terminate = SpotInstanceInterruptionBehavior::Terminate;
+    assert_eq!(spot.instance_interruption_behavior(), Some(&terminate));
+    let strategy = SpotAllocationStrategy::PriceCapacityOptimized;
+    assert_eq!(spot.allocation_strategy(), Some(&strategy));
+    let capacity = call.target_capacity_specification().unwrap();
+    assert_eq!(capacity.total_target_capacity(), Some(7));
+    assert!(call.replace_unhealthy_instances().is_none() && call.valid_until().is_none());
+}
+
+#[test]
+fn a_token_is_of_one_launch_of_one_stack_of_one_life() {
+    let token = |change: &dyn Fn(&mut Ec2Settings, &mut Ground, &mut LaunchRequest)| {
+        let (mut settings, mut ground, mut request) = (settings(), ground(), request(&["*"]));
+        change(&mut settings, &mut ground, &mut request);
+        token(&settings, &ground, &request)
+    };
+    let usual = token(&|_, _, _| {});
+    assert_eq!(usual.len(), 64, "as long as EC2 takes");
+    assert_eq!(token(&|settings, _, _| settings.metadata_hops = 2), usual);
+    let others = [
+        token(&|settings, _, _| settings.stack = StackName::new("other").unwrap()),
+        token(&|_, ground, _| ground.born = "t1".to_owned()),
+        token(&|_, _, request| request.intent = IntentId::new("pool.small.2")),
+    ];
+    assert_eq!(BTreeSet::from(others).len(), 3);
+}
+
+#[test]
+fn an_answer_says_what_is_short_and_what_is_wrong() {
+    let error = |code: &str, instance_type: Option<&str>| {
+        let place = FleetLaunchTemplateOverrides::builder()
+            .subnet_id("subnet-b")
+            .set_instance_type(instance_type.map(Into::into))
+            .build();
+        let place = LaunchTemplateAndOverridesResponse::builder().overrides(place).build();
+        CreateFleetError::builder()
+            .error_code(code)
+            .error_message("said EC2")
+            .lifecycle(InstanceLifecycle::Spot)
+            .launch_template_and_overrides(place)
+            .build()
+    };
+    let against = |errors: Vec<CreateFleetError>| {
+        against(&CreateFleetOutput::builder().set_errors(Some(errors)).build(), &ground())
+    };
+    let unfulfilled = || error("UnfulfillableCapacity", Some("c5.large"));
+    let (shortages, refusal) = against(vec![unfulfilled(), unfulfilled()]);
+    assert_eq!((shortages, refusal), (vec![short("c5.large", "b")], None));
+    let (shortages, refusal) = against(vec![error("VcpuLimitExceeded", None)]);
+    assert_eq!((shortages.len(), refusal), (0, None));
+    let (_, refusal) = against(vec![error("InvalidAMIID.NotFound", None)]);
+    let said = refusal.unwrap().to_string();
+    assert!(said.contains("InvalidAMIID.NotFound") && said.contains("[images]"), "{said}");
+}
