@@ -141,6 +141,8 @@ impl fmt::Display for Offering {
 #[derive(Clone, Debug, Default)]
 pub struct Shortages {
     until: BTreeMap<Offering, Timestamp>,
+    /// What the cloud said last, and when that is forgotten.
+    said: Option<(String, Timestamp)>,
 }
 
 impl Shortages {
@@ -148,6 +150,17 @@ impl Shortages {
     pub fn remember(&mut self, offering: Offering, limits: &Limits, now: Timestamp) {
         self.until.retain(|_, until| *until > now);
         self.until.insert(offering, now.after(limits.shortage_memory));
+    }
+
+    /// Remembers why the cloud brought less.
+    pub fn remember_words(&mut self, said: String, limits: &Limits, now: Timestamp) {
+        self.said = Some((said, now.after(limits.shortage_memory)));
+    }
+
+    /// Why the cloud brought less lately, where it said so: an ending for a sentence.
+    pub fn words(&self, now: Timestamp) -> String {
+        let said = self.said.as_ref().filter(|(_, until)| *until > now);
+        said.map(|(said, _)| format!(" ({said})")).unwrap_or_default()
     }
 
     /// What must not be asked for now.

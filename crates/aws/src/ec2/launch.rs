@@ -242,26 +242,35 @@ fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &Ground) -> Op
     Some((zone, overrides.instance_type().map(|name| InstanceType::new(name.as_str()))))
 }
 
-/// What EC2 was short of, as far as it says which type, and what else it said against the launch.
-pub(super) fn against(
-    answer: &CreateFleetOutput,
-    ground: &Ground,
-) -> (Vec<Offering>, Option<Fault>) {
+/// What EC2 said against a launch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Against {
+    /// What it was short of, as far as it says which type.
+    pub(super) shortages: Vec<Offering>,
+    /// The same in its own words, and what to do.
+    pub(super) said: Option<String>,
+    /// What is wrong with the launch itself.
+    pub(super) refusal: Option<Fault>,
+}
+
+pub(super) fn against(answer: &CreateFleetOutput, ground: &Ground) -> Against {
+    let mut against = Against::default();
     let mut shortages = BTreeSet::new();
-    let mut refusal = None;
     for error in answer.errors() {
         let code = error.error_code().unwrap_or_default();
         tracing::debug!(code, message = error.error_message(), "a fleet was told");
         if !said::is_short(code) {
-            refusal = refusal.or_else(|| Some(refused(error)));
+            against.refusal = against.refusal.or_else(|| Some(refused(error)));
             continue;
         }
+        against.said = against.said.or_else(|| said::short_for(code));
         let place = place(error.launch_template_and_overrides(), ground);
         if let Some((Some(zone), Some(instance_type))) = place {
             shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });
         }
     }
-    (shortages.into_iter().collect(), refusal)
+    against.shortages = shortages.into_iter().collect();
+    against
 }
 
 fn refused(error: &CreateFleetError) -> Fault {

@@ -38,7 +38,7 @@ use bullpen_core::rates::Rates;
 
 use crate::boot;
 use crate::config::timeouts;
-use launch::Came;
+use launch::{Against, Came};
 use settings::Ec2Settings;
 use template::Template;
 use types::Types;
@@ -158,7 +158,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let (_, sent) = futures_util::future::join(types, sent).await;
         match sent? {
             Fleets::Answered(answer) => self.take_in(&answer, request, &ground).await,
-            Fleets::MadeBefore(machines) => Ok(Launched { machines, shortages: Vec::new() }),
+            Fleets::MadeBefore(machines) => Ok(Launched { machines, ..Launched::default() }),
         }
     }
 
@@ -200,7 +200,7 @@ impl<C: Clock> Ec2Fleet<C> {
         ground: &Ground,
     ) -> Result<Launched, Fault> {
         let came = launch::came(answer, ground);
-        let (shortages, refusal) = launch::against(answer, ground);
+        let Against { shortages, said, refusal } = launch::against(answer, ground);
         if let (true, Some(fault)) = (came.is_empty(), refusal) {
             return Err(fault);
         }
@@ -210,7 +210,7 @@ impl<C: Clock> Ec2Fleet<C> {
         self.types.hear_of(&self.client, names).await?;
         let machine = |one: &Came| self.machine(one, request, ground);
         let machines = came.iter().map(machine).collect::<Result<_, Fault>>()?;
-        Ok(Launched { machines, shortages })
+        Ok(Launched { machines, shortages, said })
     }
 
     fn machine(

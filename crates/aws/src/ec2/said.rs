@@ -13,27 +13,43 @@ use bullpen_core::ports::Fault;
 
 use crate::fault::judge;
 
-/// Codes that mean: not now, perhaps later, perhaps another type or zone.
-const SHORT: [&str; 14] = [
-    "InsufficientAddressCapacity",
-    "InsufficientCapacity",
-    "InsufficientCapacityOnHost",
-    "InsufficientFreeAddressesInSubnet",
-    "InsufficientHostCapacity",
-    "InsufficientInstanceCapacity",
-    "InsufficientReservedInstanceCapacity",
-    "InstanceLimitExceeded",
-    "MaxSpotInstanceCountExceeded",
-    "SpotMaxPriceTooLow",
-    "UnfulfillableCapacity",
-    "Unsupported",
-    "VcpuLimitExceeded",
-    "VolumeLimitExceeded",
+const LATER: &str = "later, or with more types and subnets, there may be room";
+const ADDRESSES: &str = "give the stack larger or more subnets";
+const ON_DEMAND_QUOTA: &str =
+    "have the quota \"Running On-Demand Standard instances\" of EC2 raised, in vCPUs";
+const SPOT_QUOTA: &str =
+    "have the quota \"All Standard Spot Instance Requests\" of EC2 raised, in vCPUs";
+const PRICE: &str = "raise or remove `price-protection` under [instance] of bullpen.toml";
+const TYPES: &str = "no zone of the stack has such types; allow others";
+const VOLUMES: &str = "have the quota for volumes raised, or make them smaller";
+
+/// Codes that mean: not now, perhaps later, perhaps another type or zone; and what to do.
+const SHORT: &[(&str, &str)] = &[
+    ("InsufficientAddressCapacity", ADDRESSES),
+    ("InsufficientCapacity", LATER),
+    ("InsufficientCapacityOnHost", LATER),
+    ("InsufficientFreeAddressesInSubnet", ADDRESSES),
+    ("InsufficientHostCapacity", LATER),
+    ("InsufficientInstanceCapacity", LATER),
+    ("InsufficientReservedInstanceCapacity", LATER),
+    ("InstanceLimitExceeded", ON_DEMAND_QUOTA),
+    ("MaxSpotInstanceCountExceeded", SPOT_QUOTA),
+    ("SpotMaxPriceTooLow", PRICE),
+    ("UnfulfillableCapacity", LATER),
+    ("Unsupported", TYPES),
+    ("VcpuLimitExceeded", ON_DEMAND_QUOTA),
+    ("VolumeLimitExceeded", VOLUMES),
 ];
 
 /// Whether this code means that EC2 is short of what was asked for.
 pub(super) fn is_short(code: &str) -> bool {
-    SHORT.contains(&code)
+    SHORT.iter().any(|(known, _)| *known == code)
+}
+
+/// What EC2 is short of and what to do about it, in a few words.
+pub(super) fn short_for(code: &str) -> Option<String> {
+    let (code, hint) = SHORT.iter().find(|(known, _)| *known == code)?;
+    Some(format!("{code}: {hint}"))
 }
 
 /// Whether it is about instances that the message names: unknown, or not in a state for it.

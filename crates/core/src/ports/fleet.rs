@@ -99,6 +99,8 @@ pub struct Launched {
     pub machines: Vec<Machine>,
     /// What the cloud was short of on the way.
     pub shortages: Vec<Offering>,
+    /// Why it brought less, in the cloud's words and with what to do; for people.
+    pub said: Option<String>,
 }
 
 /// How one machine's start went.

@@ -161,7 +161,8 @@ impl<C: Clock> Yard<C> {
             found.map_or_else(|| facts.machine(MachineState::Gone, Tags::default()), Seen::machine)
         };
         let machines = record.machines.iter().map(now);
-        Ok(Launched { machines: machines.collect(), shortages: record.shortages.clone() })
+        let (machines, shortages) = (machines.collect(), record.shortages.clone());
+        Ok(Launched { machines, shortages, said: None })
     }
 
     /// Removes launches that nobody can be waiting for and that have nothing left.

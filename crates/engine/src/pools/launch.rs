@@ -97,7 +97,8 @@ impl<P: Ports> Pass<'_, P> {
         match creation::carry_out(self.stack, shape, intent).await {
             Ok(records) => {
                 let (asked, came) = (intent.outstanding as usize, records.len());
-                let said = (came < asked).then(|| Fault::NoCapacity.to_string());
+                let words = || self.stack.shortages().words(self.stack.now());
+                let said = (came < asked).then(|| format!("{}{}", Fault::NoCapacity, words()));
                 if came == 0 {
                     let until = self.stack.now().after(self.stack.limits.shortage_memory);
                     self.found.journal.short_until = Some(until);

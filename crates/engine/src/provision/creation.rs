@@ -212,6 +212,9 @@ async fn launch<P: Ports>(
     let launched = patiently(stack, intent.deadline, launch)
         .await
         .map_err(|source| CreationError::Port { what: "launch machines", source })?;
+    if let Some(said) = &launched.said {
+        stack.shortages().remember_words(said.clone(), &stack.limits, now);
+    }
     for offering in &launched.shortages {
         tracing::info!(%offering, "shortage");
         stack.shortages().remember(offering.clone(), &stack.limits, now);

@@ -33,7 +33,7 @@ impl Ladder {
         missing: usize,
     ) -> Result<Vec<Held>, ProvisionError> {
         let request = terms.request;
-        let short = self.short(missing, terms);
+        let short = self.short(stack, missing, terms);
         let first = self.last.is_none();
         let is_over = stack.now() >= request.deadline
             || self.in_vain >= stack.limits.launch_attempts_max
@@ -63,7 +63,12 @@ impl Ladder {
     }
 
     /// Why there is nothing more to try.
-    fn short(&self, missing: usize, terms: &Terms<'_>) -> ProvisionError {
+    fn short<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        missing: usize,
+        terms: &Terms<'_>,
+    ) -> ProvisionError {
         let requested = terms.request.count;
         if let Some(reached) = &self.ceiling {
             let source = CreationError::Ceiling(reached.clone());
@@ -72,7 +77,10 @@ impl Ladder {
         let came = self.last.is_some_and(|last| last.any_came);
         match terms.last_failure().filter(|_| came) {
             Some(why) => ProvisionError::Unfit { missing, requested, why },
-            None => ProvisionError::Short { missing, requested },
+            None => {
+                let said = stack.shortages().words(stack.now());
+                ProvisionError::Short { missing, requested, said }
+            }
         }
     }
 }

@@ -117,12 +117,14 @@ pub enum ProvisionError {
         source: CreationError,
     },
     /// The cloud has no more.
-    #[error("missing {missing} of {requested} runners: no capacity")]
+    #[error("missing {missing} of {requested} runners: no capacity{said}")]
     Short {
         /// How many are missing.
         missing: usize,
         /// How many were wanted.
         requested: u32,
+        /// Why, where the cloud said so.
+        said: String,
     },
     /// What came did not work.
     #[error("missing {missing} of {requested} runners: {why}")]

@@ -172,11 +172,12 @@ fn an_answer_says_what_is_short_and_what_is_wrong() {
         against(&CreateFleetOutput::builder().set_errors(Some(errors)).build(), &ground())
     };
     let unfulfilled = || error("UnfulfillableCapacity", Some("c5.large"));
-    let (shortages, refusal) = against(vec![unfulfilled(), unfulfilled()]);
-    assert_eq!((shortages, refusal), (vec![short("c5.large", "b")], None));
-    let (shortages, refusal) = against(vec![error("VcpuLimitExceeded", None)]);
-    assert_eq!((shortages.len(), refusal), (0, None));
-    let (_, refusal) = against(vec![error("InvalidAMIID.NotFound", None)]);
-    let said = refusal.unwrap().to_string();
+    let said = against(vec![unfulfilled(), unfulfilled()]);
+    assert_eq!((said.shortages, said.refusal), (vec![short("c5.large", "b")], None));
+    let said = against(vec![error("VcpuLimitExceeded", None)]);
+    assert_eq!((said.shortages.len(), said.refusal), (0, None));
+    assert!(said.said.unwrap().contains("quota"), "it says what to do");
+    let said = against(vec![error("InvalidAMIID.NotFound", None)]);
+    let said = said.refusal.unwrap().to_string();
     assert!(said.contains("InvalidAMIID.NotFound") && said.contains("[images]"), "{said}");
 }
