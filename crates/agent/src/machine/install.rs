@@ -4,7 +4,7 @@
 //! allows, so that a machine costs neither time nor space. Machines of the process fleet belong to
 //! one user, and who can write to one copy can write to the other as well.
 //!
-//! Not here: downloading the program.
+//! Not here: downloading the program (`download`).
 
 use std::fs;
 use std::io;
@@ -38,7 +38,9 @@ pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()
         }
     }
     match program {
-        RunnerProgram::Directory(source) => share(source, &draft)?,
+        RunnerProgram::Directory(source) | RunnerProgram::Image { directory: source, .. } => {
+            share(source, &draft)?;
+        }
         RunnerProgram::StandIn { command } => write_program(command, &draft)?,
     }
     if !draft.join(PROGRAM).exists() {

@@ -19,6 +19,7 @@ use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::download;
 use super::host::{MachineHost, MachineScripts, install_step};
 use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
@@ -162,7 +163,9 @@ fn alone(layout: &Layout) -> Result<File, LiveError> {
 /// The warm-up. A script is a file of its own and is never part of another one's text.
 fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
     let scripts = &data.scripts;
-    let mut steps = vec![install_step()];
+    let path = layout.state().join("download.sh");
+    let download = download::step(&data.runner, &path).map_err(LiveError::io(&path))?;
+    let mut steps: Vec<Step> = download.into_iter().chain([install_step()]).collect();
     for (name, script, often) in [
         ("image-preinstall", &scripts.image_preinstall, Often::OncePerMachine),
         ("preinstall", &scripts.preinstall, Often::OncePerMachine),

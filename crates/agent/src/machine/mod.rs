@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+mod download;
 mod host;
 mod install;
 mod live;
@@ -20,7 +21,9 @@ mod user_data;
 mod watchdog;
 
 pub use live::{LiveError, Postbox, live, mailbox_place, run};
-pub use user_data::{BadUserData, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts};
+pub use user_data::{
+    BadUserData, Download, INSTANCE, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts,
+};
 pub use watchdog::FileWatchdog;
 
 /// What the fleet tells a machine, in its directory.

@@ -37,6 +37,14 @@ pub struct UserData {
     /// between owners, so what scripts prepare for jobs goes elsewhere, or `HOME` is given.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// The user of the system that the runner and its jobs run as, and whose things are removed
+    /// between owners; scripts run as the agent does. Absent: all of it is the agent's own user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Whether that user may become root. One that may not is also kept from the instance's
+    /// metadata, where its credentials are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sudo: bool,
 }
 
 /// Where the mailboxes are.
@@ -49,14 +57,18 @@ pub enum MailboxPlace {
     DynamoDb {
         /// The stack whose table it is.
         dynamodb: String,
-        /// Where it is, if not where the agent's process is configured for.
+        /// The region; absent, what the usual configuration says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         region: Option<String>,
-        /// The machine's key, with `{instance}` for its id; the machine's own name where nothing is said.
+        /// The mailbox's key, with [`INSTANCE`] where the instance's id goes; absent, the name of the
+        /// machine's directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
 }
+
+/// Stands for the instance's id in a template of mailbox keys.
+pub const INSTANCE: &str = "{instance}";
 
 /// Where the runner program comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +82,25 @@ pub enum RunnerProgram {
         /// The program and its first arguments.
         command: Vec<String>,
     },
+    /// An official runner at a fixed place of the machine's image. It wins; where there is none it is
+    /// downloaded to that place, once.
+    Image {
+        /// Where it is.
+        directory: PathBuf,
+        /// Where it comes from otherwise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        download: Option<Download>,
+    },
+}
+
+/// An archive (tar with gzip) of an official runner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Download {
+    /// Where it is.
+    pub url: String,
+    /// Its SHA-256, in lower-case hexadecimal digits.
+    pub sha256: String,
 }
 
 /// The text of the scripts that warm a machine up, in the order they run. Each is bash.
@@ -145,6 +176,8 @@ impl UserData {
             scripts: WarmUpScripts::default(),
             numbers: Numbers::default(),
             environment: BTreeMap::new(),
+            user: None,
+            sudo: false,
         }
     }
 
@@ -186,7 +219,7 @@ impl UserData {
         }
     }
 
-    /// All that scripts and jobs see of an environment. `home` is emptied between owners.
+    /// All that scripts or jobs see of an environment, with this home if none is given.
     pub(super) fn environment(&self, home: &Path) -> BTreeMap<String, String> {
         let home = home.to_string_lossy();
         let own = [("PATH", PATH), ("HOME", &*home), ("LANG", "C.UTF-8")];
@@ -223,6 +256,35 @@ mod tests {
         let typo = text.replace("\"url\"", "\"secret\":1,\"url\"");
         UserData::from_text(&typo).unwrap_err();
         UserData::from_text(&text.replace("\"1\"", "\"2\"")).unwrap_err();
+    }
+
+    #[test]
+    fn an_instance_is_told_where_its_mailbox_is_and_who_jobs_are() {
+        let text = r#"{"v":"1","mailbox":{"dynamodb":"acme","region":"eu-west-1",
+            "key":"AROAEXAMPLEID:{instance}"},"url":"u","user":"runner","sudo":true,
+            "runner":{"image":{"directory":"/opt/runner",
+            "download":{"url":"https://example.com/r.tar.gz","sha256":"ab"}}}}"#;
+        let data = UserData::from_text(text).unwrap();
+        let download = Download { url: "https://example.com/r.tar.gz".into(), sha256: "ab".into() };
+        assert_eq!(
+            data.runner,
+            RunnerProgram::Image { directory: "/opt/runner".into(), download: Some(download) }
+        );
+        assert!(data.sudo && data.user.as_deref() == Some("runner"));
+        let MailboxPlace::DynamoDb { region, key, .. } = &data.mailbox else { panic!("{data:?}") };
+        assert_eq!(region.as_deref(), Some("eu-west-1"));
+        assert_eq!(key.as_deref(), Some("AROAEXAMPLEID:{instance}"));
+        assert_eq!(UserData::from_text(&data.to_text()).unwrap(), data);
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_written() {
+        let place = r#"{"dynamodb":"acme"}"#;
+        let text =
+            format!(r#"{{"v":"1","mailbox":{place},"url":"u","runner":{{"directory":"/r"}}}}"#);
+        let data = UserData::from_text(&text).unwrap();
+        assert_eq!(serde_json::to_string(&data.mailbox).unwrap(), place);
+        assert!(!data.sudo && !data.to_text().contains("user"));
     }
 
     #[test]

@@ -58,11 +58,11 @@ impl Postbox<SystemClock> for InDynamoDb {
         place: &MailboxPlace,
         clock: &SystemClock,
     ) -> Result<Self::Mailbox, LiveError> {
-        let MailboxPlace::DynamoDb { dynamodb, .. } = place else {
+        let MailboxPlace::DynamoDb { dynamodb, region, .. } = place else {
             return Err(LiveError::NoWay { place: "a file" });
         };
         let name = StackName::new(dynamodb).map_err(|error| LiveError::Unusable(error.into()))?;
-        let config = config::load(None).await;
+        let config = config::load(region.as_deref()).await;
         let config = config.map_err(|error| LiveError::Unusable(error.into()))?;
         Ok(DynamoMailbox::new(&config, &name, Arc::new(*clock)))
     }

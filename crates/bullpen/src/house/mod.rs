@@ -434,6 +434,8 @@ fn user_data(
         },
         numbers: Numbers::from(told.limits),
         environment,
+        user: None,
+        sudo: false,
     })
 }
 
