@@ -16,6 +16,8 @@ pub mod config;
 pub mod ec2;
 #[cfg(any(feature = "mailbox", feature = "queues", feature = "ec2"))]
 mod fault;
+#[cfg(feature = "agent")]
+pub mod instance;
 #[cfg(feature = "ledger")]
 mod ledger;
 #[cfg(feature = "mailbox")]

@@ -41,7 +41,8 @@ fn live(args: &AgentArgs) -> Result<Ending, LiveError> {
     let clock = SystemClock::new();
     #[cfg(feature = "aws")]
     if let machine::MailboxPlace::DynamoDb { .. } = machine::mailbox_place(&args.machine)? {
-        return machine::run(&args.machine, &args.boot, &clock, &crate::house::aws::InDynamoDb);
+        let postbox = bullpen_aws::instance::InDynamoDb;
+        return machine::run(&args.machine, &args.boot, &clock, &postbox);
     }
     machine::run(&args.machine, &args.boot, &clock, &InFile)
 }

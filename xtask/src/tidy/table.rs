@@ -107,7 +107,7 @@ pub(crate) const ROOMS: &[Room] = &[
     },
     Room {
         name: "bullpen-agent",
-        rooms: &["bullpen-aws", "bullpen-core"],
+        rooms: &["bullpen-core"],
         test_rooms: &["bullpen-sim"],
         outside: Outside::Only(&[
             "futures-util",
@@ -118,12 +118,12 @@ pub(crate) const ROOMS: &[Room] = &[
             "tokio",
             "tracing",
         ]),
-        // The agent must stay small: the mailbox's part of the AWS room and no other.
-        parts: &[("bullpen-aws", &["mailbox"])],
+        parts: &[],
     },
     Room {
         name: "bullpen-aws",
-        rooms: &["bullpen-core"],
+        // The agent's life, for the binary that lives on an instance.
+        rooms: &["bullpen-agent", "bullpen-core"],
         test_rooms: &["bullpen-faulty", "bullpen-sim"],
         // Besides `aws-*`, which this room owns.
         outside: Outside::Only(&[
@@ -133,6 +133,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "thiserror",
             "tokio",
             "tracing",
+            "tracing-subscriber",
         ]),
         parts: &[],
     },

@@ -2,7 +2,7 @@
 //!
 //! Not here: when any of it is used (`crate::agent`).
 
-use crate::host::{Host, Scripts};
+use crate::host::{Host, Scripts, Watchdog};
 use crate::notes::FileNotebook;
 use crate::runner::process::ProcessRunner;
 use crate::scripts::ProcessScripts;
@@ -12,7 +12,6 @@ use bullpen_core::ports::Clock;
 use super::Layout;
 use super::install::install;
 use super::user_data::RunnerProgram;
-use super::watchdog::FileWatchdog;
 
 /// The warm-up's first step, which is no script: the runner's directory. As a step it is done once,
 /// counts towards the time, and is reported if it fails.
@@ -57,16 +56,16 @@ impl<C: Clock> Scripts for MachineScripts<C> {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct MachineHost<C> {
+pub(super) struct MachineHost<C, W> {
     pub(super) runner: ProcessRunner<C>,
-    pub(super) watchdog: FileWatchdog,
+    pub(super) watchdog: W,
     pub(super) scripts: MachineScripts<C>,
     pub(super) notebook: FileNotebook,
 }
 
-impl<C: Clock> Host for MachineHost<C> {
+impl<C: Clock, W: Watchdog> Host for MachineHost<C, W> {
     type Runner = ProcessRunner<C>;
-    type Watchdog = FileWatchdog;
+    type Watchdog = W;
     type Scripts = MachineScripts<C>;
     type Notebook = FileNotebook;
 
@@ -74,7 +73,7 @@ impl<C: Clock> Host for MachineHost<C> {
         &self.runner
     }
 
-    fn watchdog(&self) -> &FileWatchdog {
+    fn watchdog(&self) -> &W {
         &self.watchdog
     }
 

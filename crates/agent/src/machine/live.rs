@@ -9,15 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
+use crate::host::Watchdog;
 use crate::notes::FileNotebook;
 use crate::runner::process::{Patience, Place, ProcessRunner};
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Often, Step};
 use crate::{Agent, Ending, Orientation};
-use bullpen_core::ids::MailboxKey;
 use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::download;
 use super::host::{MachineHost, MachineScripts, install_step};
@@ -84,15 +84,27 @@ pub fn mailbox_place(dir: &Path) -> Result<MailboxPlace, LiveError> {
     Ok(UserData::from_text(&text)?.mailbox)
 }
 
-/// Lives until the machine in `dir` is to end; each of `interruptions` is reported at once. Dropping
-/// the future is the agent's death, and leaves its listener alive. Must be called on a runtime.
+/// Which machine an agent lives on.
+#[derive(Clone, Copy, Debug)]
+pub struct Bearings<'a> {
+    /// Its directory.
+    pub dir: &'a Path,
+    /// Which of its boots this is.
+    pub boot: &'a str,
+    /// Its id; absent, the directory's name.
+    pub instance: Option<&'a str>,
+}
+
+/// Lives until the machine is to end; each of `interruptions` is reported at once. Dropping the
+/// future is the agent's death, and leaves its listener alive. Must be called on a runtime.
 pub async fn live<C: Clock + Clone>(
-    dir: &Path,
-    boot: &str,
+    bearings: Bearings<'_>,
     clock: &C,
     postbox: &impl Postbox<C>,
+    watchdog: impl Watchdog,
     interruptions: impl Stream<Item = String> + Send,
 ) -> Result<Ending, LiveError> {
+    let Bearings { dir, boot, instance } = bearings;
     // The mark, the key and every path are of one and the same spelling of the directory.
     let mark = mark(dir).map_err(LiveError::io(dir))?;
     let layout = Layout::of(Path::new(&mark));
@@ -105,13 +117,13 @@ pub async fn live<C: Clock + Clone>(
     let steps = steps(&data, &layout)?;
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let orientation = Orientation {
-        key: MailboxKey::new(name),
+        key: data.mailbox.key(instance.unwrap_or(&name)),
         boot: boot.to_owned(),
         steps,
         limits: data.limits(),
     };
     let mailbox = postbox.open(&data.mailbox, clock).await?;
-    let host = host(data, layout, mark, boot, clock);
+    let host = host(data, layout, mark, boot, (clock, watchdog));
     let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
     loop {
@@ -123,29 +135,39 @@ pub async fn live<C: Clock + Clone>(
     }
 }
 
-/// [`live`] as all that a process does: on a runtime of its own, interrupted by SIGTERM.
+/// [`live`] as all that a process does on a machine of the process fleet: interrupted by SIGTERM,
+/// and ended by the supervisor.
 pub fn run<C: Clock + Clone>(
     dir: &Path,
     boot: &str,
     clock: &C,
     postbox: &impl Postbox<C>,
 ) -> Result<Ending, LiveError> {
+    let bearings = Bearings { dir, boot, instance: None };
+    let watchdog = FileWatchdog::new(Layout::of(dir).ends_by());
+    on_a_runtime(dir, async || live(bearings, clock, postbox, watchdog, terminations(dir)?).await)
+}
+
+/// Does this as all that the agent's process on the machine in `dir` does.
+pub fn on_a_runtime<T>(
+    dir: &Path,
+    life: impl AsyncFnOnce() -> Result<T, LiveError>,
+) -> Result<T, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(LiveError::io(dir))?;
-    let outcome = runtime.block_on(async {
-        let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
-        live(dir, boot, clock, postbox, interruptions(terminations)).await
-    });
+    let outcome = runtime.block_on(life());
     // A directory that is still being copied or deleted must not keep a machine that is to end.
     runtime.shutdown_background();
     outcome
 }
 
-fn interruptions(terminations: Signal) -> impl Stream<Item = String> + Send {
-    stream::unfold(terminations, async |mut terminations| {
+/// Every SIGTERM, as an interruption. Must be called on a runtime.
+pub fn terminations(dir: &Path) -> Result<impl Stream<Item = String> + Send + use<>, LiveError> {
+    let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
+    Ok(stream::unfold(terminations, async |mut terminations| {
         terminations.recv().await?;
         Some((String::from("SIGTERM"), terminations))
-    })
+    }))
 }
 
 /// The lock is held until the file is dropped, or the process ends. What it starts does not hold it.
@@ -182,13 +204,13 @@ fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
     Ok(steps)
 }
 
-fn host<C: Clock + Clone>(
+fn host<C: Clock + Clone, W: Watchdog>(
     data: UserData,
     layout: Layout,
     mark: String,
     boot: &str,
-    clock: &C,
-) -> MachineHost<C> {
+    (clock, watchdog): (&C, W),
+) -> MachineHost<C, W> {
     let environment = data.environment(&layout.temp());
     let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, environment.clone());
     let place = Place {
@@ -203,7 +225,7 @@ fn host<C: Clock + Clone>(
     };
     MachineHost {
         runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
-        watchdog: FileWatchdog::new(layout.ends_by()),
+        watchdog,
         notebook: FileNotebook::new(layout.state().join("notes.json")),
         scripts: MachineScripts { layout, program: data.runner, scripts },
     }

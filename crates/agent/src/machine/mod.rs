@@ -3,8 +3,9 @@
 //! A *machine* is a directory; in the process fleet it is `<state>/machines/<instance id>/`. Who makes
 //! the machine writes [`USER_DATA`] and starts the agent with the directory; the agent owns `agent/`
 //! in it, and may write an earlier end of the machine into [`ENDS_BY`], which the process fleet's
-//! supervisor obeys. The directory's name is the key of its mailbox. Its processes carry [`mark`],
-//! and those of its warm-up `<mark>/warm-up/<step>`, in their environment.
+//! supervisor obeys; on EC2 it arms [`PowerOff`]. The machine's id is the key of its mailbox, or a
+//! part of it; in the process fleet it is the directory's name. Its processes carry [`mark`], and
+//! those of its warm-up `<mark>/warm-up/<step>`, in their environment.
 //!
 //! Not here: starting, supervising and ending machines (the fleet), the agent's life itself
 //! ([`crate::agent`]), or a way to mailboxes ([`Postbox`] is the engine's to give).
@@ -17,10 +18,14 @@ mod download;
 mod host;
 mod install;
 mod live;
+mod power_off;
 mod user_data;
 mod watchdog;
 
-pub use live::{LiveError, Postbox, live, mailbox_place, run};
+pub use live::{
+    Bearings, LiveError, Postbox, live, mailbox_place, on_a_runtime, run, terminations,
+};
+pub use power_off::PowerOff;
 pub use user_data::{
     BadUserData, Download, INSTANCE, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts,
 };

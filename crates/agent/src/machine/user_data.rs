@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bullpen_core::class::Scripts;
+use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +61,7 @@ pub enum MailboxPlace {
         /// The region; absent, what the usual configuration says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         region: Option<String>,
-        /// The mailbox's key, with [`INSTANCE`] where the instance's id goes; absent, the name of the
-        /// machine's directory.
+        /// The mailbox's key, with [`INSTANCE`] where the instance's id goes; absent, that id alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
@@ -69,6 +69,18 @@ pub enum MailboxPlace {
 
 /// Stands for the instance's id in a template of mailbox keys.
 pub const INSTANCE: &str = "{instance}";
+
+impl MailboxPlace {
+    /// The key of the mailbox of this instance.
+    pub fn key(&self, instance: &str) -> MailboxKey {
+        match self {
+            Self::DynamoDb { key: Some(template), .. } => {
+                MailboxKey::new(template.replace(INSTANCE, instance))
+            }
+            Self::DynamoDb { key: None, .. } | Self::File(_) => MailboxKey::new(instance),
+        }
+    }
+}
 
 /// Where the runner program comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,6 +286,8 @@ mod tests {
         let MailboxPlace::DynamoDb { region, key, .. } = &data.mailbox else { panic!("{data:?}") };
         assert_eq!(region.as_deref(), Some("eu-west-1"));
         assert_eq!(key.as_deref(), Some("AROAEXAMPLEID:{instance}"));
+        assert_eq!(data.mailbox.key("i-1"), MailboxKey::new("AROAEXAMPLEID:i-1"));
+        assert_eq!(MailboxPlace::File("m".into()).key("i-1"), MailboxKey::new("i-1"));
         assert_eq!(UserData::from_text(&data.to_text()).unwrap(), data);
     }
 

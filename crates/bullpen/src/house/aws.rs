@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use bullpen_agent::machine::{LiveError, MailboxPlace, Postbox};
+use bullpen_agent::machine::MailboxPlace;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, config, setup};
 use bullpen_embedded::system::SystemClock;
 
@@ -44,26 +44,4 @@ pub(crate) async fn build(
         agents_have: agents_have.map(super::own_pair).collect(),
     };
     put_together(plans, &state, stores, clock).await
-}
-
-/// The way to mailboxes in DynamoDB.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InDynamoDb;
-
-impl Postbox<SystemClock> for InDynamoDb {
-    type Mailbox = DynamoMailbox<SystemClock>;
-
-    async fn open(
-        &self,
-        place: &MailboxPlace,
-        clock: &SystemClock,
-    ) -> Result<Self::Mailbox, LiveError> {
-        let MailboxPlace::DynamoDb { dynamodb, region, .. } = place else {
-            return Err(LiveError::NoWay { place: "a file" });
-        };
-        let name = StackName::new(dynamodb).map_err(|error| LiveError::Unusable(error.into()))?;
-        let config = config::load(region.as_deref()).await;
-        let config = config.map_err(|error| LiveError::Unusable(error.into()))?;
-        Ok(DynamoMailbox::new(&config, &name, Arc::new(*clock)))
-    }
 }

@@ -1,0 +1,48 @@
+//! The agent of an EC2 instance, installed there as `bullpen-agent`.
+//!
+//! Exit 0: the machine is to end. Anything else: the agent could not live, and may be started again.
+//!
+//! Not here: anything but arguments, the clock, the log and which boot this is.
+#![expect(clippy::print_stderr, reason = "a binary tells why it could not do its work")]
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use bullpen_agent::system::SystemClock;
+use bullpen_aws::instance;
+
+/// The arguments are off.
+const USAGE: u8 = 64;
+/// A new one for every boot of the kernel.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (dir, boot) = match words[..] {
+        ["--machine", dir] => (dir, None),
+        ["--machine", dir, "--boot", boot] => (dir, Some(boot.to_owned())),
+        _ => {
+            eprintln!("error: write it as bullpen-agent-ec2 --machine DIR [--boot BOOT]");
+            return ExitCode::from(USAGE);
+        }
+    };
+    // Nobody watches it: the journal is where a cause is looked for later.
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
+    log.with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    match live(Path::new(dir), boot) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+            eprintln!("error: {error}{cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn live(dir: &Path, boot: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
+    let boot = boot.map_or_else(|| std::fs::read_to_string(BOOT), Ok)?;
+    let ending = instance::run(dir, boot.trim(), &SystemClock::new())?;
+    tracing::info!(?ending, "this machine is to end");
+    Ok(())
+}
