@@ -62,7 +62,7 @@ impl Lease {
     }
 }
 
-/// One observer's memory of one lease.
+/// One observer's memory of one lease, or of anything else that is written again while somebody lives.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseWatch {
     seen: Option<(Revision, Duration)>,
@@ -72,12 +72,21 @@ impl LeaseWatch {
     /// Notes what was read now (`mono` is the observer's own monotonic clock) and says whether the
     /// lease has stood unchanged for `ttl`.
     pub fn expired(&mut self, lease: &Lease, mono: Duration, ttl: Duration) -> bool {
+        self.stands(lease.revision, (mono, mono), ttl)
+    }
+
+    /// The same of a revision that was asked for at the first of these times and came at the second:
+    /// it may have been written in between.
+    pub fn stands(
+        &mut self,
+        revision: Revision,
+        (asked, came): (Duration, Duration),
+        ttl: Duration,
+    ) -> bool {
         match self.seen {
-            Some((revision, since)) if revision == lease.revision => {
-                mono.saturating_sub(since) >= ttl
-            }
+            Some((seen, since)) if seen == revision => asked.saturating_sub(since) >= ttl,
             _ => {
-                self.seen = Some((lease.revision, mono));
+                self.seen = Some((revision, came));
                 false
             }
         }

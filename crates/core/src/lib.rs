@@ -26,6 +26,7 @@ pub mod pickup;
 pub mod pool;
 pub mod ports;
 pub mod rates;
+pub mod replicas;
 pub mod request;
 pub mod route;
 pub mod sabotage;

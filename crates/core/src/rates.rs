@@ -3,12 +3,13 @@
 //! A *bucket* holds tokens, up to its burst, and is refilled steadily. Every call takes one token of
 //! its kind's request bucket, and one of its resource bucket for each machine it is about. The cloud
 //! counts for a whole account; a process keeps to its *share*, and to half of that each time the
-//! cloud says that it was too much.
+//! cloud says that it was too much. The shares of a service's replicas and one command's fit into a
+//! bucket together.
 //!
 //! Asking takes the tokens at once and answers how long to wait before the call is made, so callers
 //! are served in the order in which they asked and nobody has to try again.
 //!
-//! Not here: waiting (the engine does), or GitHub's points.
+//! Not here: waiting (the engine does), who the replicas are ([`crate::replicas`]), or GitHub's points.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +20,27 @@ pub const COMMAND_SHARE: u32 = 10;
 const RECOVERY: Duration = Duration::from_secs(60);
 /// However often the cloud complains, this much of a share stays: one part in this many.
 const SLOWEST: u32 = 16;
+
+/// What one process may take of the cloud's buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A command's, for whoever is not, or not yet, counted by these replicas of a service; and never
+    /// more than one of them has.
+    Outsider {
+        /// How many there are.
+        replicas: u32,
+    },
+    /// An even part of what a command leaves.
+    Replica {
+        /// How many parts there are, this one included.
+        replicas: u32,
+    },
+}
+
+impl Share {
+    /// A command's.
+    pub const COMMAND: Self = Self::Outsider { replicas: 1 };
+}
 
 /// A kind of call, as far as the cloud counts them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +89,34 @@ impl Bucket {
             refill_millis: (self.refill_millis / parts).max(1),
         }
     }
+
+    /// What is left of it beside another.
+    #[must_use]
+    const fn beside(self, other: Self) -> Self {
+        Self {
+            burst_millis: self.burst_millis.saturating_sub(other.burst_millis),
+            refill_millis: self.refill_millis.saturating_sub(other.refill_millis),
+        }
+    }
+
+    #[must_use]
+    fn smaller(self, other: Self) -> Self {
+        Self {
+            burst_millis: self.burst_millis.min(other.burst_millis),
+            refill_millis: self.refill_millis.min(other.refill_millis),
+        }
+    }
+
+    /// What a process with this share may take of it.
+    #[must_use]
+    fn taken(self, share: Share) -> Self {
+        let command = self.share(COMMAND_SHARE);
+        let replica = |replicas| self.beside(command).share(replicas);
+        match share {
+            Share::Outsider { replicas } => command.smaller(replica(replicas)),
+            Share::Replica { replicas } => replica(replicas),
+        }
+    }
 }
 
 /// The buckets of one kind of call.
@@ -102,14 +152,19 @@ impl Rates {
         ]))
     }
 
-    /// One part in `parts` of each bucket.
+    /// Whether there is nothing to share.
+    pub fn is_unlimited(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a process with this share may take of each bucket.
     #[must_use]
-    pub fn share(&self, parts: u32) -> Self {
-        let share = |rates: &CallRates| CallRates {
-            requests: rates.requests.share(parts),
-            machines: rates.machines.map(|bucket| bucket.share(parts)),
+    pub fn share(&self, share: Share) -> Self {
+        let taken = |rates: &CallRates| CallRates {
+            requests: rates.requests.taken(share),
+            machines: rates.machines.map(|bucket| bucket.taken(share)),
         };
-        Self(self.0.iter().map(|(call, rates)| (*call, share(rates))).collect())
+        Self(self.0.iter().map(|(call, rates)| (*call, taken(rates))).collect())
     }
 }
 
@@ -144,6 +199,12 @@ impl Level {
         let missing = u64::try_from(wanted.saturating_sub(self.micros)).unwrap_or(0);
         let refill = (self.bucket.refill_millis / u64::from(slowed.max(1))).max(1);
         Duration::from_millis(missing.div_ceil(refill))
+    }
+
+    /// What was saved up fits the new bucket; what is owed stays owed.
+    fn move_to(&mut self, bucket: Bucket) {
+        self.bucket = bucket;
+        self.micros = self.micros.min(micros(bucket.burst_millis));
     }
 
     fn take(&mut self, tokens: u32) {
@@ -209,6 +270,19 @@ impl Budget {
         Some(wait)
     }
 
+    /// From now on these are the buckets. Nothing is forgotten: turns that were given out stay, what
+    /// is owed stays owed, and what was slowed stays slow; a bucket that grew fills in its own time.
+    pub fn keep_to(&mut self, rates: &Rates, now: Duration) {
+        for (call, course) in &mut self.0 {
+            let Some(rates) = rates.0.get(call) else { continue };
+            course.refill(now);
+            course.requests.move_to(rates.requests);
+            if let (Some(level), Some(bucket)) = (&mut course.machines, rates.machines) {
+                level.move_to(bucket);
+            }
+        }
+    }
+
     /// The cloud said that it was too much.
     pub fn complained(&mut self, call: FleetCall, now: Duration) {
         let Some(course) = self.0.get_mut(&call) else { return };
@@ -272,7 +346,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_slow_turn_shares_it_with_nobody() {
-        let mut budget = Budget::new(&Rates::ec2().share(10), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 1, secs(41)), Duration::ZERO);
@@ -302,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_command_has_a_tenth_and_never_less_than_one_call() {
-        let mut budget = Budget::new(&Rates::ec2().share(COMMAND_SHARE), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), secs(5));
         let at_once = (0..20)
@@ -328,13 +402,70 @@ mod tests {
 
     #[test]
     fn whoever_would_not_wait_so_long_takes_nothing() {
-        let mut budget = Budget::new(&Rates::ec2().share(COMMAND_SHARE), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
         let mut start = |now| budget.take(FleetCall::Start, 1, now, secs(4));
         assert_eq!(start(Duration::ZERO), Some(Duration::ZERO));
         for _ in 0..10 {
             assert_eq!(start(Duration::ZERO), None);
         }
         assert_eq!(start(secs(2)), Some(secs(3)));
+    }
+
+    fn share_of(bucket: Bucket, share: Share) -> (u64, u64) {
+        let Bucket { burst_millis, refill_millis } = bucket.taken(share);
+        (burst_millis, refill_millis)
+    }
+
+    #[test]
+    fn replicas_and_one_command_fit_into_a_bucket() {
+        let launches = Bucket::new(5, 2);
+        assert_eq!(share_of(launches, Share::COMMAND), (1_000, 200));
+        assert_eq!(share_of(launches, Share::Replica { replicas: 1 }), (4_000, 1_800));
+        assert_eq!(share_of(launches, Share::Replica { replicas: 3 }), (1_333, 600));
+        assert_eq!(share_of(launches, Share::Replica { replicas: 30 }), (1_000, 60), "one call");
+        assert_eq!(share_of(launches, Share::Outsider { replicas: 3 }), (1_000, 200));
+        let crowded = share_of(launches, Share::Outsider { replicas: 30 });
+        assert_eq!(crowded, (1_000, 60), "no more than one of them");
+        for replicas in 1..=9 {
+            let all = u64::from(replicas);
+            let (burst, refill) = share_of(Bucket::new(50, 5), Share::Replica { replicas });
+            let (more, faster) = share_of(Bucket::new(50, 5), Share::COMMAND);
+            assert!(all * burst + more <= 50_000 && all * refill + faster <= 5_000, "{replicas}");
+        }
+    }
+
+    #[test]
+    fn a_share_that_shrinks_owes_what_it_owed() {
+        let alone = Rates::ec2().share(Share::Replica { replicas: 1 });
+        let mut budget = Budget::new(&alone, Duration::ZERO);
+        for _ in 0..4 {
+            assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
+        }
+        let turn = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
+        budget.keep_to(&Rates::ec2().share(Share::Replica { replicas: 3 }), Duration::ZERO);
+        // One is owed and one is wanted, at six tenths a second.
+        let next = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
+        assert_eq!((turn.as_millis(), next.as_millis()), (556, 3_334));
+    }
+
+    #[test]
+    fn what_was_saved_up_fits_the_share_that_is_left() {
+        let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
+        budget.keep_to(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), secs(5));
+    }
+
+    #[test]
+    fn a_share_that_grows_has_saved_up_nothing_and_is_as_slow_as_it_was() {
+        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
+        budget.complained(FleetCall::Launch, Duration::ZERO);
+        let alone = Rates::ec2().share(Share::Replica { replicas: 1 });
+        budget.keep_to(&alone, Duration::ZERO);
+        let next = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
+        assert_eq!(next.as_millis(), 1_112, "nine tenths of two a second, halved");
+        assert_eq!(take(&mut budget, FleetCall::Launch, 1, secs(300)), Duration::ZERO);
     }
 
     #[test]

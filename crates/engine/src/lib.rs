@@ -21,6 +21,7 @@ pub mod reap;
 pub mod reconcile;
 pub mod refresh;
 pub mod release;
+pub mod replicas;
 pub mod stack;
 pub mod starts;
 pub mod tell;

@@ -3,15 +3,17 @@
 //!
 //! The only way to the fleet: nothing else in the engine may ask it.
 //!
-//! Not here: how tokens are counted (`core::rates`).
+//! Not here: how tokens are counted (`core::rates`), or who else has a share ([`crate::replicas`]).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
+use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Ports, Started, StopOrder, Tag};
-use bullpen_core::rates::{Budget, FleetCall};
+use bullpen_core::rates::{Budget, FleetCall, Share};
+use bullpen_core::replicas::{Roll, Terms};
 
 use crate::Stack;
 
@@ -19,17 +21,49 @@ use crate::Stack;
 /// grace of reconciliation, so that a launch that waited is still accounted for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What one process may ask of the fleet, and what that depends on.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    budget: Budget,
+    /// The share that the budget is for.
+    share: Share,
+    /// The replicas that this process knows of.
+    pub(crate) roll: Roll,
+}
+
+impl Allowance {
+    /// A command's.
+    pub(crate) fn new<P: Ports>(ports: &P, limits: &Limits) -> Self {
+        let share = Share::COMMAND;
+        let rates = ports.fleet().rates().share(share);
+        let budget = Budget::new(&rates, ports.clock().monotonic());
+        let roll = Roll::new(Terms { lease: limits.pool_lease, turn: PATIENCE });
+        Self { budget, share, roll }
+    }
+
+    /// What is left of this process's share, whatever that has become.
+    fn budget<P: Ports>(&mut self, ports: &P, now: Duration) -> &mut Budget {
+        let share = self.roll.share(now);
+        if share != self.share {
+            tracing::info!(?share, "takes another share of the cloud");
+            self.budget.keep_to(&ports.fleet().rates().share(share), now);
+            self.share = share;
+        }
+        &mut self.budget
+    }
+}
+
 /// A stack's fleet, asked in turn. A call whose turn is too far off is refused as
 /// [`Fault::Throttled`], without having been made.
 #[derive(Debug)]
 pub struct Paced<'a, P> {
     stack: &'a Stack<P>,
-    budget: &'a Mutex<Budget>,
+    allowance: &'a Mutex<Allowance>,
 }
 
 impl<'a, P: Ports> Paced<'a, P> {
-    pub(crate) fn new(stack: &'a Stack<P>, budget: &'a Mutex<Budget>) -> Self {
-        Self { stack, budget }
+    pub(crate) const fn new(stack: &'a Stack<P>, allowance: &'a Mutex<Allowance>) -> Self {
+        Self { stack, allowance }
     }
 
     /// As [`Fleet::launch`].
@@ -99,8 +133,9 @@ impl<'a, P: Ports> Paced<'a, P> {
         machines: u32,
         patience: Duration,
     ) -> Result<(), Fault> {
-        let clock = self.stack.ports.clock();
-        let wait = self.budget().take(call, machines, clock.monotonic(), patience);
+        let ports = &self.stack.ports;
+        let (clock, now) = (ports.clock(), ports.clock().monotonic());
+        let wait = self.allowance().budget(ports, now).take(call, machines, now, patience);
         let wait = wait.ok_or(Fault::Throttled)?;
         if !wait.is_zero() {
             tracing::debug!(?call, ?wait, "waits for its turn");
@@ -111,13 +146,14 @@ impl<'a, P: Ports> Paced<'a, P> {
 
     fn heed<T>(&self, call: FleetCall, answer: Result<T, Fault>) -> Result<T, Fault> {
         if let Err(Fault::Throttled) = answer {
-            self.budget().complained(call, self.stack.ports.clock().monotonic());
+            let (ports, now) = (&self.stack.ports, self.stack.ports.clock().monotonic());
+            self.allowance().budget(ports, now).complained(call, now);
         }
         answer
     }
 
-    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

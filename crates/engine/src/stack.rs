@@ -13,11 +13,11 @@ use bullpen_core::ids::{
 use bullpen_core::instance::{Facts, Owner};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Clock, Fleet, Ports};
-use bullpen_core::rates::{Budget, COMMAND_SHARE};
+use bullpen_core::ports::{Clock, Ports};
+use bullpen_core::replicas::Roll;
 use bullpen_core::time::Timestamp;
 
-use crate::pace::Paced;
+use crate::pace::{Allowance, Paced};
 use crate::starts::Starts;
 
 /// Everything a use case needs.
@@ -36,13 +36,14 @@ pub struct Stack<P> {
     /// For a command without a credential of its own: agents remove their runners with this.
     pub removal_token: Option<Secret>,
     shortages: Mutex<Shortages>,
-    budget: Mutex<Budget>,
+    allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     starts: Starts,
 }
 
 impl<P: Ports> Stack<P> {
-    /// A stack that remembers nothing yet, for a command: it has a command's share of the cloud.
+    /// A stack that remembers nothing yet. It has a command's share of the cloud until it is one of a
+    /// service's replicas ([`crate::replicas`]).
     pub fn new(
         ports: P,
         name: &str,
@@ -50,8 +51,7 @@ impl<P: Ports> Stack<P> {
         ceilings: Vec<Ceiling>,
         spec_hash: SpecHash,
     ) -> Self {
-        let share = ports.fleet().rates().share(COMMAND_SHARE);
-        let budget = Mutex::new(Budget::new(&share, ports.clock().monotonic()));
+        let allowance = Mutex::new(Allowance::new(&ports, &limits));
         Self {
             ports,
             name: name.to_owned(),
@@ -60,7 +60,7 @@ impl<P: Ports> Stack<P> {
             spec_hash,
             removal_token: None,
             shortages: Mutex::default(),
-            budget,
+            allowance,
             sharing: Mutex::default(),
             starts: Starts::default(),
         }
@@ -83,7 +83,12 @@ impl<P: Ports> Stack<P> {
 
     /// The machines, asked no more often than this process's share allows.
     pub fn fleet(&self) -> Paced<'_, P> {
-        Paced::new(self, &self.budget)
+        Paced::new(self, &self.allowance)
+    }
+
+    /// Changes what this process knows of a service's replicas.
+    pub(crate) fn with_roll(&self, change: impl FnOnce(&mut Roll)) {
+        change(&mut self.allowance.lock().unwrap_or_else(PoisonError::into_inner).roll);
     }
 
     /// Where machines are started.

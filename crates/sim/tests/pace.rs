@@ -1,19 +1,24 @@
-//! Calls to the cloud that wait for their turn: a stop is sent in time or not at all.
+//! Calls to the cloud that wait for their turn: a stop is sent in time or not at all, and a service's
+//! processes share what there is, whoever comes and goes.
 //!
 //! Not here: how tokens are counted (`core::rates`), or that nobody asks too often, which every
 //! simulation looks at.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, StopOp};
 use bullpen_core::instance::Record;
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::ports::{Clock, Fault, MachineState, Ports, StopOrder, Tag, Tags};
-use bullpen_engine::Stack;
+use bullpen_core::ports::{Clock, Fault, Ledger, MachineState, Ports, StopOrder, Tag, Tags};
+use bullpen_core::replicas::COLLECTION;
+use bullpen_engine::{Stack, replicas};
+use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage;
-use bullpen_sim::wire::Weather;
+use bullpen_sim::wire::{Planned, Trouble, Weather, Wire};
 use bullpen_sim::world::{SimPorts, World};
 
 /// What a command may stop at once.
@@ -102,5 +107,139 @@ fn tags_have_turns_of_their_own() {
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
         let described = stack.fleet().describe(&ids).await.expect("the stage is calm");
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
+    });
+}
+
+/// A process of a service that starts a machine again and again, as often as it may.
+struct Replica {
+    wire: Wire,
+    stack: Stack<SimPorts>,
+}
+
+impl Replica {
+    fn new(world: &World, name: &str) -> Self {
+        let (wire, stack) = world.process(name);
+        Self { wire, stack }
+    }
+
+    /// Until it dies.
+    async fn serve(&self, machine: &InstanceId) -> Infallible {
+        let busy = async {
+            loop {
+                if self.stack.fleet().start(std::slice::from_ref(machine)).await.is_err() {
+                    pass(Duration::from_millis(100)).await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.wire.died() => pending().await,
+            never = replicas::attend(&self.stack) => match never {},
+            never = busy => never,
+        }
+    }
+
+    /// From now on its ledger does not answer.
+    fn lose_its_ledger(&self) {
+        let made = self.wire.calls().get("ledger").copied().unwrap_or_default();
+        for call in made + 1..=made + 100 {
+            let trouble = Trouble::Refuse(Fault::unavailable("no answer"));
+            self.wire.plan(Planned { port: "ledger".to_owned(), call, trouble });
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        self.wire.calls().get("fleet").copied().unwrap_or_default()
+    }
+}
+
+/// How many calls each of them makes in a minute, while these live.
+async fn in_a_minute(
+    replicas: &[&Replica],
+    life: &mut (impl Future<Output = Infallible> + Unpin),
+) -> Vec<u64> {
+    let before: Vec<u64> = replicas.iter().map(|replica| replica.calls()).collect();
+    live_for(Duration::from_secs(60), life).await;
+    replicas.iter().zip(before).map(|(replica, before)| replica.calls() - before).collect()
+}
+
+async fn live_for(time: Duration, life: &mut (impl Future<Output = Infallible> + Unpin)) {
+    tokio::select! {
+        biased;
+        () = pass(time) => {}
+        never = life => match never {},
+    }
+}
+
+/// Whether each is as many as a share of so many thousandths of two a second.
+fn are_shares(calls: &[u64], permille: &[u64]) -> bool {
+    let is_share = |(calls, permille): (&u64, &u64)| (permille * 120 / 1_000).abs_diff(*calls) <= 2;
+    calls.len() == permille.len() && calls.iter().zip(permille).all(is_share)
+}
+
+#[test]
+fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
+    on_virtual_time(async {
+        let world = stage::calm(1, 10).await;
+        let checker = Checker::watch(&world, false);
+        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let [one, two, three] = ["one", "two", "three"].map(|name| Replica::new(&world, name));
+        let limits = &world.limits;
+        let over = limits.pool_lease + Duration::from_secs(30);
+        let both = async { tokio::join!(one.serve(&machine), two.serve(&machine)).0 };
+        let mut life = Box::pin(both);
+        let calls = in_a_minute(&[&one, &two], &mut life).await;
+        assert!(are_shares(&calls, &[100, 100]), "nobody has counted them yet: {calls:?}");
+        live_for(over, &mut life).await;
+        let calls = in_a_minute(&[&one, &two], &mut life).await;
+        assert!(are_shares(&calls, &[450, 450]), "{calls:?}");
+        let all = async { tokio::join!(life, three.serve(&machine)).0 };
+        let mut life = Box::pin(all);
+        live_for(limits.pool_lease_renew, &mut life).await;
+        let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
+        assert!(are_shares(&calls, &[300, 300, 100]), "the third has just come: {calls:?}");
+        live_for(over - Duration::from_secs(60), &mut life).await;
+        let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
+        assert!(are_shares(&calls, &[300, 300, 300]), "{calls:?}");
+        one.wire.kill();
+        let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
+        assert!(are_shares(&calls, &[0, 300, 300]), "nobody knows yet: {calls:?}");
+        live_for(over - Duration::from_secs(60) + limits.pool_lease_renew, &mut life).await;
+        let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
+        assert!(are_shares(&calls, &[0, 450, 450]), "{calls:?}");
+        drop(life);
+        replicas::leave(&two.stack).await;
+        let mut life = Box::pin(three.serve(&machine));
+        live_for(limits.pool_lease_renew, &mut life).await;
+        let calls = in_a_minute(&[&two, &three], &mut life).await;
+        assert!(are_shares(&calls, &[0, 900]), "whoever leaves is not waited for: {calls:?}");
+        live_for(limits.pool_lease * 10, &mut life).await;
+        let entries = world.outside.ledger().documents(COLLECTION).await.expect("calm");
+        assert_eq!(entries.len(), 1, "the dead are forgotten: {entries:?}");
+        assert_eq!(checker.verdict(), None);
+        assert_eq!(world.counts().happened.get("cloud's bucket empty"), None);
+    });
+}
+
+/// A process that its ledger does not answer takes no more than one that nobody knows of.
+#[test]
+fn a_process_without_a_ledger_is_an_outsider() {
+    on_virtual_time(async {
+        let world = stage::calm(1, 10).await;
+        let checker = Checker::watch(&world, false);
+        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let [one, two] = ["one", "two"].map(|name| Replica::new(&world, name));
+        let both = async { tokio::join!(one.serve(&machine), two.serve(&machine)).0 };
+        let mut life = Box::pin(both);
+        live_for(Duration::from_secs(180), &mut life).await;
+        one.lose_its_ledger();
+        live_for(world.limits.pool_lease, &mut life).await;
+        let calls = in_a_minute(&[&one, &two], &mut life).await;
+        assert!(calls[0] <= 13 && calls[1] >= 53, "{calls:?}");
+        live_for(Duration::from_secs(60), &mut life).await;
+        let calls = in_a_minute(&[&one, &two], &mut life).await;
+        assert!(are_shares(&calls, &[100, 900]), "{calls:?}");
+        assert_eq!(checker.verdict(), None);
+        assert_eq!(world.counts().happened.get("cloud's bucket empty"), None);
     });
 }

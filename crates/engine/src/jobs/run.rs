@@ -6,6 +6,7 @@
 //!
 //! Not here: the listener for webhooks (the `bullpen` command), or any of the work itself.
 
+use std::future::pending;
 use std::time::Duration;
 
 use bullpen_core::ids::Repository;
@@ -18,6 +19,7 @@ use super::{Memory, Noted, Service, find, sweep, workers};
 use crate::advertise;
 use crate::pools;
 use crate::refresh::{Desired, refresh};
+use crate::replicas;
 
 /// How long handing back may take: one write a row, all at once. Whoever is not done by then is found
 /// when its lease is over.
@@ -34,6 +36,13 @@ pub struct Duties {
     pub pools: bool,
     /// Repositories that are looked at whether or not anything was heard of them.
     pub repositories: Vec<Repository>,
+}
+
+impl Duties {
+    /// Whether it ever asks the cloud for anything.
+    const fn ask_the_cloud(&self) -> bool {
+        self.jobs || self.upkeep || self.pools
+    }
 }
 
 /// How far a process is with ending.
@@ -115,10 +124,29 @@ pub async fn run<P: Ports, J: JobForge>(
         join(join(Box::pin(serve), Box::pin(upkeep)), Box::pin(pools)).await;
         service.takes_no_more().await;
     };
+    let attends = async {
+        if duties.ask_the_cloud() {
+            match replicas::attend(service.stack).await {}
+        }
+        pending::<()>().await;
+    };
     tokio::select! {
         biased;
         () = all => {}
         () = drain(service, stop) => {}
+        () = Box::pin(attends) => {}
+    }
+    if duties.ask_the_cloud() {
+        leave(service).await;
+    }
+}
+
+/// The others may have this one's share at once. Nobody waits long for that to be heard.
+async fn leave<P: Ports, J>(service: &Service<'_, P, J>) {
+    tokio::select! {
+        biased;
+        () = replicas::leave(service.stack) => {}
+        () = service.stack.ports.clock().sleep(HAND_BACK) => {}
     }
 }
 

@@ -56,6 +56,8 @@ pub use requests::Told;
 use trust::{Code, Traces};
 use view::View;
 
+/// Where processes of a service say that they live.
+const REPLICAS: &str = "replicas";
 /// How many times their grace a crashed upkeep may leave things lying, while faults go on.
 const GRACE_UNDER_FAULTS: u32 = 4;
 
@@ -297,6 +299,12 @@ impl Checker {
             LedgerWrite::Row { at, after, .. } => {
                 let line = inner.jobs.written(*at, after)?;
                 inner.history.keep(&line);
+                Ok(())
+            }
+            LedgerWrite::Document { at, after, by } => {
+                if after.collection == REPLICAS {
+                    inner.pace.announced(by, *at);
+                }
                 Ok(())
             }
         });

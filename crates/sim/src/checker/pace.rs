@@ -1,4 +1,5 @@
-//! Invariant 7 from outside: no process asks the cloud more often than a command may.
+//! Invariant 7 from outside: no process asks the cloud more often than it may, and the processes of a
+//! service together no more often than the cloud allows.
 //!
 //! Written apart from `core::rates`, on plain lists of times, so that a mistake there is not repeated
 //! here. A process that is told it was too much must not become faster.
@@ -7,50 +8,144 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::rates::FleetCall;
 use bullpen_core::time::Timestamp;
 
-/// A tenth of what EC2 allows to an account: calls at once, and calls a minute. At least one.
-const fn allowed(call: FleetCall) -> (u64, u64) {
-    match call {
+/// Within this time everybody has counted a process of a service that has announced itself, and has
+/// made the calls that it had begun to wait for. Until then it may have a command's share besides.
+const COUNTED_AFTER: Duration = Duration::from_secs(120);
+/// One that has not announced itself for this long may be thought dead, and have a command's share
+/// besides.
+const MISSED_AFTER: Duration = Duration::from_secs(60);
+
+/// Calls at once, and calls a minute.
+#[derive(Clone, Copy)]
+struct Allowed {
+    at_once: u64,
+    a_minute: u64,
+}
+
+/// A tenth of what EC2 allows to an account. At least one.
+const fn command(call: FleetCall) -> Allowed {
+    let (at_once, a_minute) = match call {
         FleetCall::Launch | FleetCall::Start => (1, 12),
         FleetCall::Stop | FleetCall::Tag => (5, 30),
         FleetCall::Terminate => (10, 30),
         FleetCall::Describe => (10, 120),
+    };
+    Allowed { at_once, a_minute }
+}
+
+/// What one command leaves of what EC2 allows to an account.
+const fn service(call: FleetCall) -> Allowed {
+    let (at_once, a_minute) = match call {
+        FleetCall::Launch | FleetCall::Start => (4, 108),
+        FleetCall::Stop | FleetCall::Tag => (45, 270),
+        FleetCall::Terminate => (90, 270),
+        FleetCall::Describe => (90, 1_080),
+    };
+    Allowed { at_once, a_minute }
+}
+
+impl Allowed {
+    const fn and(self, others: u64, each: Self) -> Self {
+        Self {
+            at_once: self.at_once + others * each.at_once,
+            a_minute: self.a_minute + others * each.a_minute,
+        }
+    }
+
+    /// Whether so many calls in so long are within it. A millisecond for rounding, for each caller:
+    /// waits are whole milliseconds.
+    const fn holds(self, calls: u64, stretch: u64, callers: u64) -> bool {
+        calls * 60_000 <= self.at_once * 60_000 + self.a_minute * (stretch + callers)
     }
 }
 
 /// When each process asked for what.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<(Arc<str>, FleetCall), Vec<Timestamp>>);
+pub(super) struct Pace {
+    by_process: BTreeMap<(Arc<str>, FleetCall), Vec<Timestamp>>,
+    replicas: BTreeMap<Arc<str>, Replica>,
+    /// When they asked for what, all of them.
+    together: BTreeMap<FleetCall, Vec<Timestamp>>,
+}
+
+/// A process of a service.
+#[derive(Debug)]
+struct Replica {
+    /// When it first said that it lives.
+    first: Timestamp,
+    /// When it last did.
+    last: Timestamp,
+    /// When it last asked for anything.
+    asked: Timestamp,
+}
+
+impl Replica {
+    /// Whether it has asked for something between these times that others need not have left to it.
+    fn was_outside(&self, since: Timestamp, at: Timestamp) -> bool {
+        let is_new = self.first.after(COUNTED_AFTER) > since;
+        self.asked >= since && (is_new || self.last.after(MISSED_AFTER) <= at)
+    }
+}
 
 impl Pace {
-    /// A process makes a call: in every stretch of time that ends now, is it within its share?
+    /// A process of a service says that it lives.
+    pub(super) fn announced(&mut self, process: &Arc<str>, at: Timestamp) {
+        let new = Replica { first: at, last: at, asked: at };
+        self.replicas.entry(Arc::clone(process)).or_insert(new).last = at;
+    }
+
+    /// A process makes a call: in every stretch of time that ends now, is it within its share, and are
+    /// the processes of its service within theirs?
     pub(super) fn asked(
         &mut self,
         process: &Arc<str>,
         call: FleetCall,
         at: Timestamp,
     ) -> Result<(), Violation> {
-        let times = self.0.entry((Arc::clone(process), call)).or_default();
+        let times = self.by_process.entry((Arc::clone(process), call)).or_default();
         times.push(at);
-        let (at_once, a_minute) = allowed(call);
-        for (earlier, since) in times.iter().rev().enumerate() {
-            let made = u64::try_from(earlier).unwrap_or(u64::MAX) + 1;
-            let stretch = u64::try_from(at.since(*since).as_millis()).unwrap_or(u64::MAX);
-            // A millisecond for rounding: waits are whole milliseconds.
-            if made * 60_000 > at_once * 60_000 + a_minute * (stretch + 1) {
-                return Err(Violation {
-                    invariant: Invariant::Rates,
-                    instance: None,
-                    what: format!("{process} made {made} calls ({call:?}) in {stretch} ms"),
-                });
-            }
-        }
-        Ok(())
+        let Some(replica) = self.replicas.get_mut(process) else {
+            return judge(process, call, times, |_| (command(call), 1));
+        };
+        replica.asked = at;
+        judge(process, call, times, |_| (service(call), 1))?;
+        let times = self.together.entry(call).or_default();
+        times.push(at);
+        let callers = u64::try_from(self.replicas.len()).unwrap_or(u64::MAX);
+        judge("the service", call, times, |since| {
+            let outside = self.replicas.values().filter(|replica| replica.was_outside(since, at));
+            let outside = u64::try_from(outside.count()).unwrap_or(u64::MAX);
+            (service(call).and(outside, command(call)), callers)
+        })
     }
+}
+
+/// Whether the calls at these times are allowed, in every stretch of time that ends with the last.
+fn judge(
+    who: &str,
+    call: FleetCall,
+    times: &[Timestamp],
+    allowed: impl Fn(Timestamp) -> (Allowed, u64),
+) -> Result<(), Violation> {
+    let Some(at) = times.last() else { return Ok(()) };
+    for (made, since) in (1..).zip(times.iter().rev()) {
+        let stretch = u64::try_from(at.since(*since).as_millis()).unwrap_or(u64::MAX);
+        let (allowed, callers) = allowed(*since);
+        if !allowed.holds(made, stretch, callers) {
+            return Err(Violation {
+                invariant: Invariant::Rates,
+                instance: None,
+                what: format!("{who} made {made} calls ({call:?}) in {stretch} ms"),
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -80,5 +175,33 @@ mod tests {
             assert_eq!(pace.asked(&process, FleetCall::Describe, at(0)), Ok(()));
         }
         assert!(pace.asked(&process, FleetCall::Describe, at(100)).is_err());
+    }
+
+    #[test]
+    fn a_service_has_what_a_command_leaves_and_its_processes_have_it_together() {
+        let (mut pace, one, other) = (Pace::default(), Arc::from("one"), Arc::from("other"));
+        let long = 200_000;
+        for time in [0, long] {
+            pace.announced(&one, at(time));
+            pace.announced(&other, at(time));
+        }
+        for time in [0, 0, 0, 500] {
+            assert_eq!(pace.asked(&one, FleetCall::Launch, at(long + time)), Ok(()));
+        }
+        let refused = pace.asked(&other, FleetCall::Launch, at(long + 501)).unwrap_err();
+        assert!(refused.what.starts_with("the service made 5 calls"), "{refused:?}");
+    }
+
+    #[test]
+    fn whoever_is_new_may_have_a_commands_share_besides() {
+        let (mut pace, one, other) = (Pace::default(), Arc::from("one"), Arc::from("other"));
+        pace.announced(&one, at(0));
+        pace.announced(&one, at(200_000));
+        pace.announced(&other, at(200_000));
+        for _ in 0..4 {
+            assert_eq!(pace.asked(&one, FleetCall::Launch, at(201_000)), Ok(()));
+        }
+        assert_eq!(pace.asked(&other, FleetCall::Launch, at(201_000)), Ok(()));
+        assert!(pace.asked(&one, FleetCall::Launch, at(201_000)).is_err());
     }
 }

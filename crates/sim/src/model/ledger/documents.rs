@@ -3,12 +3,13 @@
 //! Not here: what is in one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::{Document, Written};
 use bullpen_core::time::Timestamp;
 
-use super::state::LedgerState;
+use super::state::{LedgerState, LedgerWrite};
 
 /// By collection, then name.
 pub(super) type Documents = BTreeMap<String, BTreeMap<String, Document>>;
@@ -41,6 +42,8 @@ impl LedgerState {
         let revision = seen.map_or(Revision(1), Revision::next);
         let stored = Document { revision, ..next };
         collection.insert(stored.name.clone(), stored.clone());
+        let by = Arc::clone(&self.caller);
+        self.tell(&LedgerWrite::Document { at: now, after: &stored, by: &by });
         Written::Won(stored)
     }
 }

@@ -14,7 +14,7 @@ use bullpen_core::ids::{InstanceId, IntentId, LeaseName, Revision};
 use bullpen_core::instance::{Event, Record, State};
 use bullpen_core::invariants::WriteKind;
 use bullpen_core::lease::Lease;
-use bullpen_core::ports::{ClaimWrite, JobRow, Swap, Written};
+use bullpen_core::ports::{ClaimWrite, Document, JobRow, Swap, Written};
 use bullpen_core::time::Timestamp;
 
 use super::directories::Directories;
@@ -61,6 +61,15 @@ pub enum LedgerWrite<'a> {
         /// What is stored now.
         after: &'a JobRow,
     },
+    /// Of a document.
+    Document {
+        /// When, by true time.
+        at: Timestamp,
+        /// What is stored now.
+        after: &'a Document,
+        /// The process that wrote it.
+        by: &'a Arc<str>,
+    },
 }
 
 /// Who is told of every write as it lands.
@@ -85,7 +94,7 @@ pub struct LedgerState {
     /// How often a pool was listed.
     pub(super) pool_listings: u64,
     observer: Option<Observer>,
-    caller: Arc<str>,
+    pub(super) caller: Arc<str>,
 }
 
 impl fmt::Debug for LedgerState {

@@ -1,0 +1,196 @@
+//! Replicas: which processes of a service live, and what that leaves to one of them of the cloud.
+//!
+//! Each writes an entry of its own again and again, and reads everybody's. An entry that stands
+//! unchanged for long enough, on the reader's own clock, is a dead one's.
+//!
+//! Whoever comes takes an outsider's share until everybody else must have counted it, or has lost
+//! sight of the others and takes an outsider's share too. Whoever goes is counted until its last turn
+//! is over. So all of them together never take more than there is, and nobody waits for an answer.
+//!
+//! Not here: storing entries (`bullpen-engine`), or how large a share is ([`crate::rates`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ids::Revision;
+use crate::lease::LeaseWatch;
+use crate::rates::Share;
+
+/// What entries are listed under.
+pub const COLLECTION: &str = "replicas";
+
+/// The times that everybody keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long an entry, or a count, is as good as new.
+    pub lease: Duration,
+    /// The longest that a call waits for its turn, once it has been given one.
+    pub turn: Duration,
+}
+
+impl Terms {
+    /// After this long without a change, whoever wrote an entry has taken its last turn.
+    const fn over(self) -> Duration {
+        self.lease.saturating_add(self.turn)
+    }
+}
+
+/// A stretch of time in which this process was announced without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Announced {
+    /// When the first entry was certainly stored.
+    since: Duration,
+    /// When the last one that was certainly stored was sent.
+    last: Duration,
+}
+
+/// What one process knows of the others. Times are on its own monotonic clock.
+#[derive(Clone, Debug)]
+pub struct Roll {
+    terms: Terms,
+    others: BTreeMap<String, LeaseWatch>,
+    announced: Option<Announced>,
+    /// How many there are, this one included, and when that was asked for.
+    counted: Option<(u32, Duration)>,
+}
+
+impl Roll {
+    /// Nobody is known yet.
+    pub const fn new(terms: Terms) -> Self {
+        Self { terms, others: BTreeMap::new(), announced: None, counted: None }
+    }
+
+    /// This process's entry was stored: sent at the first of these times, answered at the second.
+    pub fn announced(&mut self, (sent, answered): (Duration, Duration)) {
+        let before = self.announced.filter(|before| self.is_new(before.last, sent));
+        let since = before.map_or(answered, |before| before.since);
+        self.announced = Some(Announced { since, last: sent });
+    }
+
+    /// This process takes no more turns as a replica.
+    pub const fn withdrawn(&mut self) {
+        self.announced = None;
+    }
+
+    /// These are the others' entries: asked for at the first of these times, come at the second.
+    pub fn counted<'e>(
+        &mut self,
+        others: impl IntoIterator<Item = (&'e str, Revision)>,
+        (asked, came): (Duration, Duration),
+    ) {
+        let (over, mut known) = (self.terms.over(), std::mem::take(&mut self.others));
+        let mut live = 1;
+        for (name, revision) in others {
+            let mut watch = known.remove(name).unwrap_or_default();
+            if !watch.stands(revision, (asked, came), over) {
+                live += 1;
+            }
+            self.others.insert(name.to_owned(), watch);
+        }
+        self.counted = Some((live, asked));
+    }
+
+    /// What this process may take now.
+    pub fn share(&self, now: Duration) -> Share {
+        let Some((replicas, counted)) = self.counted else { return Share::COMMAND };
+        let is_one = self.is_new(counted, now)
+            && self.announced.is_some_and(|announced| {
+                let age = now.saturating_sub(announced.since);
+                self.is_new(announced.last, now) && age >= self.terms.over()
+            });
+        if is_one { Share::Replica { replicas } } else { Share::Outsider { replicas } }
+    }
+
+    fn is_new(&self, at: Duration, now: Duration) -> bool {
+        now.saturating_sub(at) < self.terms.lease
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { lease: secs(60), turn: secs(30) };
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// At once.
+    const fn at(seconds: u64) -> (Duration, Duration) {
+        (secs(seconds), secs(seconds))
+    }
+
+    /// One look of a process: it counts these, and announces itself.
+    fn look(roll: &mut Roll, others: &[(&str, u64)], seconds: u64) -> Share {
+        roll.counted(others.iter().map(|(name, at)| (*name, Revision(*at))), at(seconds));
+        roll.announced(at(seconds));
+        roll.share(secs(seconds))
+    }
+
+    #[test]
+    fn whoever_comes_is_an_outsider_until_everybody_has_counted_it() {
+        let mut roll = Roll::new(TERMS);
+        assert_eq!(roll.share(secs(0)), Share::COMMAND);
+        for seconds in [0, 20, 40, 60, 80] {
+            let share = look(&mut roll, &[("other", seconds)], seconds);
+            assert_eq!(share, Share::Outsider { replicas: 2 }, "{seconds}");
+        }
+        assert_eq!(roll.share(secs(89)), Share::Outsider { replicas: 2 });
+        assert_eq!(roll.share(secs(90)), Share::Replica { replicas: 2 });
+        let three = look(&mut roll, &[("new", 1), ("other", 100)], 100);
+        assert_eq!(three, Share::Replica { replicas: 3 }, "whoever comes counts at once");
+    }
+
+    #[test]
+    fn an_entry_that_stands_is_a_dead_ones_when_its_last_turn_is_over() {
+        let mut roll = Roll::new(TERMS);
+        for seconds in (0..=180).step_by(20) {
+            // It dies after its entry at 80.
+            let share = look(&mut roll, &[("other", seconds.min(80))], seconds);
+            let replicas = if seconds < 180 { 2 } else { 1 };
+            let is_one = seconds >= 90;
+            let one = Share::Replica { replicas };
+            let share_then = if is_one { one } else { Share::Outsider { replicas } };
+            assert_eq!(share, share_then, "{seconds}");
+        }
+        look(&mut roll, &[], 200);
+        assert!(roll.others.is_empty(), "forgotten as soon as it is not listed");
+    }
+
+    #[test]
+    fn whoever_loses_sight_of_the_others_is_an_outsider_again() {
+        let full = || {
+            let mut roll = Roll::new(TERMS);
+            for seconds in (0..=100).step_by(20) {
+                look(&mut roll, &[("other", seconds)], seconds);
+            }
+            roll
+        };
+        let one = Share::Replica { replicas: 2 };
+        assert_eq!(full().share(secs(159)), one);
+        assert_eq!(full().share(secs(160)), Share::Outsider { replicas: 2 });
+        let mut unheard = full();
+        unheard.counted([("other", Revision(1))], at(150));
+        assert_eq!(unheard.share(secs(160)), Share::Outsider { replicas: 2 }, "others miss it");
+        unheard.announced(at(165));
+        assert_eq!(unheard.share(secs(165)), Share::Outsider { replicas: 2 }, "it is a newcomer");
+        let mut blind = full();
+        blind.announced(at(150));
+        assert_eq!(blind.share(secs(160)), Share::Outsider { replicas: 2 }, "it misses others");
+        let mut gone = full();
+        gone.withdrawn();
+        assert_eq!(gone.share(secs(101)), Share::Outsider { replicas: 2 });
+    }
+
+    /// Asked for before it was written, and seen after: its time begins when it was seen.
+    #[test]
+    fn an_entry_may_have_been_written_while_it_was_read() {
+        let mut roll = Roll::new(TERMS);
+        roll.counted([("other", Revision(1))], (secs(0), secs(10)));
+        roll.counted([("other", Revision(1))], (secs(90), secs(105)));
+        assert_eq!(roll.share(secs(105)), Share::Outsider { replicas: 2 });
+        roll.counted([("other", Revision(1))], (secs(100), secs(105)));
+        assert_eq!(roll.share(secs(105)), Share::Outsider { replicas: 1 });
+    }
+}
