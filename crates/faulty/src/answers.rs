@@ -1,8 +1,9 @@
-//! Refusals in AWS's own shape: status, `__type`, and the headers that AWS sets.
+//! Refusals in AWS's own shape: status, body, and the headers that AWS sets.
 //!
 //! DynamoDB and SQS name an error in the body's `__type`. SQS besides has `x-amzn-query-error`,
 //! the name that its older protocol has for it. Neither sets `x-amzn-errortype`, which belongs to
-//! protocols without a `__type`; it is set only where a target is neither of the two.
+//! protocols without a `__type`; it is set only where a target is neither of the two. The query
+//! protocols answer in XML, EC2's with a list of errors, the older one with one.
 //!
 //! Written from AWS's documentation and the SDK's models; not recorded from AWS.
 //!
@@ -19,9 +20,13 @@ use crate::fault::Fault;
 
 const DYNAMODB: &str = "com.amazonaws.dynamodb.v20120810#";
 const SQS: &str = "com.amazonaws.sqs#";
+/// The query protocols' codes stand alone.
+const FORM: &str = "";
 /// What AWS's front answers before a service sees the call.
 const FRONT: &str = "com.amazon.coral.availability#";
 const SERVICE: &str = "com.amazon.coral.service#";
+/// The id of every request that is refused here.
+const REQUEST: &str = "00000000-0000-4000-8000-000000000000";
 /// DynamoDB takes no more items in one transaction.
 const TRANSACTION_ITEMS_MAX: usize = 100;
 
@@ -49,7 +54,11 @@ pub(crate) fn refusal(
         let (status, namespace, code, message) = words(fault, call.service)?;
         Refusal { status, namespace, code, message: message.to_owned(), reasons: None }
     };
-    Some(refusal.response(call.service))
+    Some(if call.service.has_forms() {
+        refusal.xml(call.service)
+    } else {
+        refusal.json(call.service)
+    })
 }
 
 type Words = (u16, &'static str, &'static str, &'static str);
@@ -58,6 +67,12 @@ fn words(fault: Fault, service: Service) -> Option<Words> {
     let rate = "Rate of requests exceeds the allowed throughput.";
     let words = match (fault, service) {
         (Fault::Throttled, Service::Sqs) => (403, SQS, "RequestThrottled", rate),
+        (Fault::Throttled | Fault::ThroughputExceeded, Service::Ec2) => {
+            (503, FORM, "RequestLimitExceeded", "Request limit exceeded.")
+        }
+        (Fault::Throttled | Fault::ThroughputExceeded, Service::Query) => {
+            (400, FORM, "Throttling", "Rate exceeded")
+        }
         (Fault::ThroughputExceeded, Service::DynamoDb) => (
             400,
             DYNAMODB,
@@ -70,6 +85,15 @@ fn words(fault: Fault, service: Service) -> Option<Words> {
         }
         (Fault::InternalError, Service::Sqs) => {
             (500, SERVICE, "InternalFailure", "We encountered an internal error.")
+        }
+        (Fault::InternalError, Service::Ec2) => {
+            (500, FORM, "InternalError", "An internal error has occurred")
+        }
+        (Fault::InternalError, Service::Query) => {
+            (500, FORM, "InternalFailure", "We encountered an internal error.")
+        }
+        (Fault::Unavailable, Service::Ec2) => {
+            (503, FORM, "Unavailable", "The server is overloaded and can't handle the request.")
         }
         (Fault::InternalError, _) => {
             (500, DYNAMODB, "InternalServerError", "Internal server error")
@@ -127,7 +151,28 @@ fn transaction_items(body: &Bytes) -> usize {
 }
 
 impl Refusal {
-    fn response(self, service: Service) -> Response<Full<Bytes>> {
+    fn xml(self, service: Service) -> Response<Full<Bytes>> {
+        let Self { status, code, message, .. } = self;
+        let error = format!("<Code>{code}</Code><Message>{message}</Message>");
+        let body = if service == Service::Ec2 {
+            format!(
+                "<Response><Errors><Error>{error}</Error></Errors>\
+                 <RequestID>{REQUEST}</RequestID></Response>"
+            )
+        } else {
+            let whose = whose(status);
+            format!(
+                "<ErrorResponse><Error><Type>{whose}</Type>{error}</Error>\
+                 <RequestId>{REQUEST}</RequestId></ErrorResponse>"
+            )
+        };
+        let body = format!(r#"<?xml version="1.0" encoding="UTF-8"?>{body}"#);
+        let response = Response::builder().status(status);
+        let response = response.header(CONTENT_TYPE, "text/xml;charset=UTF-8");
+        response.body(Full::new(body.into())).unwrap_or_else(|_| bad_gateway())
+    }
+
+    fn json(self, service: Service) -> Response<Full<Bytes>> {
         let mut body = json!({"__type": format!("{}{}", self.namespace, self.code)});
         // A cancelled transaction's is the one that DynamoDB spells with a capital.
         let message = if self.reasons.is_some() { "Message" } else { "message" };
@@ -138,16 +183,21 @@ impl Refusal {
         let mut response = Response::builder()
             .status(self.status)
             .header(CONTENT_TYPE, "application/x-amz-json-1.0")
-            .header("x-amzn-requestid", "00000000-0000-4000-8000-000000000000");
+            .header("x-amzn-requestid", REQUEST);
         if service == Service::Sqs {
-            let whose = if self.status < 500 { "Sender" } else { "Receiver" };
-            response = response.header("x-amzn-query-error", format!("{};{whose}", self.code));
+            let error = format!("{};{}", self.code, whose(self.status));
+            response = response.header("x-amzn-query-error", error);
         }
         if service == Service::Other {
             response = response.header("x-amzn-errortype", self.code);
         }
         response.body(Full::new(body.to_string().into())).unwrap_or_else(|_| bad_gateway())
     }
+}
+
+/// Whose fault it is, in AWS's words.
+fn whose(status: u16) -> &'static str {
+    if status < 500 { "Sender" } else { "Receiver" }
 }
 
 /// What the proxy says when the target does not answer: no fault, and no shape of AWS's.
@@ -163,14 +213,17 @@ mod tests {
 
     #[test]
     fn a_fault_is_either_a_refusal_or_the_wires() {
-        let refusals: Vec<Fault> = Fault::ALL
-            .into_iter()
-            .filter(|fault| words(*fault, Service::DynamoDb).is_some())
-            .collect();
-        assert_eq!(
-            refusals,
-            [Fault::Throttled, Fault::ThroughputExceeded, Fault::InternalError, Fault::Unavailable]
-        );
+        for service in [Service::DynamoDb, Service::Sqs, Service::Ec2, Service::Query] {
+            let is_refusal = |fault: &Fault| words(*fault, service).is_some();
+            let refusals: Vec<Fault> = Fault::ALL.into_iter().filter(is_refusal).collect();
+            let four = [
+                Fault::Throttled,
+                Fault::ThroughputExceeded,
+                Fault::InternalError,
+                Fault::Unavailable,
+            ];
+            assert_eq!(refusals, four, "{service:?}");
+        }
     }
 
     #[test]

@@ -1,21 +1,26 @@
-//! The calls a proxy saw: how many, by whom, and when.
+//! The calls a proxy saw: how many, by whom, and when; of the last ones of EC2, also what they said.
 //!
 //! Not here: which answers were given (the caller has them).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
+
+use hyper::body::Bytes;
 
 use crate::call::Head;
 use crate::fault::Fault;
+use crate::form;
 use crate::real::now;
 
 /// Calls beyond this are counted and no longer logged: a benchmark must not fill the memory.
 const LOG_CALLS_MAX: usize = 100_000;
+/// Forms beyond this push the oldest out.
+const FORMS_MAX: usize = 1_000;
 
 /// One call as the proxy saw it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The last part of `X-Amz-Target`; `-` without one.
+    /// The last part of `X-Amz-Target`, or the `Action` of a form; `-` without one.
     pub operation: String,
     /// The access key id of the caller; `-` without one.
     pub group: String,
@@ -65,6 +70,8 @@ pub struct Counts {
     tallies: BTreeMap<String, BTreeMap<String, Tally>>,
     log: Vec<Call>,
     unlogged: u64,
+    /// The last of them, with their operations.
+    forms: VecDeque<(String, Bytes)>,
 }
 
 impl Counts {
@@ -100,6 +107,13 @@ impl Counts {
         self.unlogged
     }
 
+    /// What the calls of one operation said whose protocol has forms, as EC2's has: their fields by
+    /// name, in the order they arrived. The last thousand forms of all operations are kept.
+    pub fn forms(&self, operation: &str) -> Vec<BTreeMap<String, String>> {
+        let mine = self.forms.iter().filter(|(name, _)| name == operation);
+        mine.map(|(_, body)| form::fields(body)).collect()
+    }
+
     fn sum(&self, wanted: impl Fn(&str, &str) -> bool) -> Tally {
         let mut sum = Tally::default();
         for (_, _, tally) in self.each().filter(|(group, name, _)| wanted(group, name)) {
@@ -114,7 +128,18 @@ impl Counts {
     }
 
     /// Counts a call that arrived; the answer is its place in the log, if it has one.
-    pub(crate) fn arrived(&mut self, call: &Head, fault: Option<Fault>) -> Option<usize> {
+    pub(crate) fn arrived(
+        &mut self,
+        call: &Head,
+        body: &Bytes,
+        fault: Option<Fault>,
+    ) -> Option<usize> {
+        if call.service.has_forms() {
+            self.forms.push_back((call.operation.clone(), body.clone()));
+            if self.forms.len() > FORMS_MAX {
+                self.forms.pop_front();
+            }
+        }
         let tally = self.tally(call);
         tally.arrived += 1;
         if let Some(fault) = fault {

@@ -1,29 +1,44 @@
-//! A call as its headers tell of it.
+//! A call as its headers tell of it, and its body where they do not.
 //!
-//! A call's *operation* is the last part of `X-Amz-Target`, as in `DynamoDB_20120810.PutItem`. Its
-//! *group* is the access key id in its signature: callers that a test has to tell apart are given
-//! keys of their own.
+//! A call's *operation* is the last part of `X-Amz-Target`, as in `DynamoDB_20120810.PutItem`, or the
+//! `Action` of a form, as EC2's query protocol has it. Its *group* is the access key id in its
+//! signature: callers that a test has to tell apart are given keys of their own.
 //!
-//! Not here: bodies (`answers` reads the one it must).
+//! Not here: what else bodies say (`answers` reads the one it must).
 
 use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+
+use crate::form;
 
 /// The operation of a call that names none, and the group of one that is not signed.
 const NONE: &str = "-";
+/// What a body of the query protocols is called.
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Whose protocol a call speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     DynamoDb,
     Sqs,
+    /// EC2's query protocol.
+    Ec2,
+    /// The query protocol of the older services: IAM, STS.
+    Query,
     /// It has a target that is neither.
     Other,
-    /// It has no target: an emulator's own interface, or no client of AWS's.
+    /// It has no target and no action: an emulator's own interface, or no client of AWS's.
     None,
 }
 
-/// What the headers say.
+impl Service {
+    /// Whether its calls are forms.
+    pub(crate) fn has_forms(self) -> bool {
+        matches!(self, Self::Ec2 | Self::Query)
+    }
+}
+
+/// What is said of it before it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) service: Service,
@@ -32,31 +47,47 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, body: &[u8]) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let signed = text(AUTHORIZATION.as_str()).and_then(credential);
+        let is_form = || text(CONTENT_TYPE.as_str()).is_some_and(|kind| kind.starts_with(FORM));
+        let action = || form::field(body, "Action").filter(|_| is_form());
         let (service, operation) = match text("x-amz-target") {
-            None => (Service::None, NONE),
             Some(target) => split(target),
+            None => match action() {
+                Some(action) => (queried(signed), action),
+                None => (Service::None, NONE.to_owned()),
+            },
         };
-        let group = text(AUTHORIZATION.as_str()).and_then(access_key).unwrap_or(NONE);
-        Self { service, operation: operation.to_owned(), group: group.to_owned() }
+        let group = signed.and_then(access_key).unwrap_or(NONE).to_owned();
+        Self { service, operation, group }
     }
 }
 
-fn split(target: &str) -> (Service, &str) {
+fn split(target: &str) -> (Service, String) {
     let (service, operation) = target.rsplit_once('.').unwrap_or((target, NONE));
     let service = match service {
         "AmazonSQS" => Service::Sqs,
         service if service.starts_with("DynamoDB_") => Service::DynamoDb,
         _ => Service::Other,
     };
-    (service, operation)
+    (service, operation.to_owned())
 }
 
-/// The key of `AWS4-HMAC-SHA256 Credential=KEY/20260101/us-east-1/sqs/aws4_request, ...`.
-fn access_key(authorization: &str) -> Option<&str> {
+/// Whose form it is: only the signature says that.
+fn queried(credential: Option<&str>) -> Service {
+    let service = credential.and_then(|credential| credential.split('/').nth(3));
+    if service == Some("ec2") { Service::Ec2 } else { Service::Query }
+}
+
+/// That of `AWS4-HMAC-SHA256 Credential=KEY/20260101/us-east-1/sqs/aws4_request, ...`.
+fn credential(authorization: &str) -> Option<&str> {
     let (_, credential) = authorization.split_once("Credential=")?;
-    credential.split(['/', ',']).next().filter(|key| !key.is_empty())
+    credential.split(',').next()
+}
+
+fn access_key(credential: &str) -> Option<&str> {
+    credential.split('/').next().filter(|key| !key.is_empty())
 }
 
 #[cfg(test)]
@@ -64,10 +95,14 @@ mod tests {
     use super::*;
 
     fn head(pairs: &[(&'static str, &'static str)]) -> Head {
+        with_body(pairs, "")
+    }
+
+    fn with_body(pairs: &[(&'static str, &'static str)], body: &str) -> Head {
         let pairs = pairs
             .iter()
             .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
-        Head::of(&pairs.collect())
+        Head::of(&pairs.collect(), body.as_bytes())
     }
 
     #[test]
@@ -85,6 +120,21 @@ mod tests {
         let call = head(&[("x-amz-target", "AmazonSQS.SendMessage")]);
         assert_eq!(call.service, Service::Sqs);
         assert_eq!((call.operation.as_str(), call.group.as_str()), ("SendMessage", "-"));
+    }
+
+    #[test]
+    fn a_form_names_its_operation_and_its_signature_the_service() {
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let signed = |credential| [form, ("authorization", credential)];
+        let body = "Action=CreateFleet&Version=2016-11-15";
+        let ec2 = "AWS4-HMAC-SHA256 Credential=K/20260101/eu-west-1/ec2/aws4_request, Signature=0";
+        let call = with_body(&signed(ec2), body);
+        assert_eq!(call.service, Service::Ec2);
+        assert_eq!((call.operation.as_str(), call.group.as_str()), ("CreateFleet", "K"));
+        let sts = "AWS4-HMAC-SHA256 Credential=K/20260101/eu-west-1/sts/aws4_request, Signature=0";
+        assert_eq!(with_body(&signed(sts), body).service, Service::Query);
+        assert_eq!(with_body(&[form], "no action").service, Service::None);
+        assert_eq!(with_body(&[], body).service, Service::None);
     }
 
     #[test]

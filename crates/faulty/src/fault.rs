@@ -7,11 +7,12 @@ use crate::call::{Head, Service};
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Refused for its rate: `ThrottlingException` of DynamoDB, `RequestThrottled` of SQS. It
-    /// never reaches the target.
+    /// Refused for its rate: `ThrottlingException` of DynamoDB, `RequestThrottled` of SQS,
+    /// `RequestLimitExceeded` of EC2. It never reaches the target.
     Throttled,
     /// Refused for the capacity used: `ProvisionedThroughputExceededException` of DynamoDB,
-    /// `ThrottlingException` of SQS. It never reaches the target.
+    /// `ThrottlingException` of SQS; EC2 has no other word than for the rate. It never reaches the
+    /// target.
     ThroughputExceeded,
     /// Status 500, and it never reaches the target.
     InternalError,

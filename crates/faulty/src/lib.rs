@@ -9,8 +9,8 @@
 //! target sees a signature for another host. Emulators do not check signatures. AWS does, so the
 //! proxy cannot stand before it.
 //!
-//! Not here: the AWS SDK (`bullpen-aws`), EC2's query protocol, and models of AWS for simulation
-//! (`bullpen-sim`). Nothing that ships links this room.
+//! Not here: the AWS SDK (`bullpen-aws`), what the test EC2 does (a package beside `bullpen-aws`'s
+//! tests), and models of AWS for simulation (`bullpen-sim`). Nothing that ships links this room.
 
 mod answers;
 mod book;
@@ -18,6 +18,7 @@ mod call;
 mod dice;
 mod emulator;
 mod fault;
+mod form;
 mod levers;
 mod plan;
 mod proxy;

@@ -15,7 +15,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, Uri};
+use hyper::{HeaderMap, Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -85,9 +85,10 @@ struct Underway<'a> {
 }
 
 impl<'a> Underway<'a> {
-    fn new(shared: &'a Shared, call: Head) -> Self {
+    fn new(shared: &'a Shared, headers: &HeaderMap, body: &Bytes) -> Self {
+        let call = Head::of(headers, body);
         let fate = shared.levers().fate(&call);
-        let place = shared.counts().arrived(&call, fate.fault);
+        let place = shared.counts().arrived(&call, body, fate.fault);
         Self { shared, call, fate, place }
     }
 }
@@ -151,7 +152,7 @@ async fn answer(request: Request<Incoming>, shared: &Shared) -> Result<Response<
             return Err(Cut::Close);
         }
     };
-    let underway = Underway::new(shared, Head::of(&parts.headers));
+    let underway = Underway::new(shared, &parts.headers, &body);
     let Some(fault) = underway.fate.fault else {
         return Ok(forward(&underway, parts, body).await);
     };

@@ -50,6 +50,23 @@ async fn calls_are_counted_by_caller_operation_and_fault() {
 }
 
 #[tokio::test]
+async fn forms_are_counted_by_action_and_what_they_said_is_kept() {
+    let (_target, proxy) = calm().await;
+    let mut client = Client::connect(proxy.address()).await;
+    for number in 0..1_200 {
+        let form = format!("Action=StopInstances&InstanceId.1=i-{number}%2B1");
+        client.query("ec2", &form).await.expect("an answer");
+    }
+    client.query("ec2", "Action=StartInstances").await.expect("an answer");
+    let counts = proxy.counts();
+    assert_eq!(counts.operation("StopInstances").forwarded, 1_200);
+    let forms = counts.forms("StopInstances");
+    assert_eq!(forms.len(), 999, "the last thousand of all");
+    assert_eq!(forms[998]["InstanceId.1"], "i-1199+1");
+    assert_eq!(counts.forms("StartInstances").len(), 1);
+}
+
+#[tokio::test]
 async fn calls_one_after_the_other_are_a_chain_and_calls_at_once_are_not() {
     let (_target, proxy) = calm().await;
     let late = Duration::from_millis(500);

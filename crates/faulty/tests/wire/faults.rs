@@ -77,6 +77,28 @@ async fn refusals_have_the_services_own_shape_and_never_reach_the_target() {
 }
 
 #[tokio::test]
+async fn refusals_of_forms_are_in_xml_and_name_their_code() {
+    let (target, proxy) = calm().await;
+    let cases = [
+        ("ec2", Fault::Throttled, 503, "<Response><Errors><Error><Code>RequestLimitExceeded<"),
+        ("ec2", Fault::InternalError, 500, "<Response><Errors><Error><Code>InternalError<"),
+        ("ec2", Fault::Unavailable, 503, "<Response><Errors><Error><Code>Unavailable<"),
+        ("sts", Fault::Throttled, 400, "<Error><Type>Sender</Type><Code>Throttling<"),
+    ];
+    let mut client = Client::connect(proxy.address()).await;
+    for (service, fault, status, begin) in cases {
+        proxy.fail_next("StopInstances", fault);
+        let form = "Action=StopInstances&InstanceId.1=i-1";
+        let answer = client.query(service, form).await.expect("an answer");
+        assert_eq!(answer.status, status, "{service} {fault:?}");
+        assert!(String::from_utf8_lossy(&answer.body).contains(begin), "{service} {answer:?}");
+        assert_eq!(answer.headers["content-type"], "text/xml;charset=UTF-8");
+    }
+    assert_eq!(proxy.levers_left(), 0);
+    assert!(target.seen().is_empty());
+}
+
+#[tokio::test]
 async fn a_cancelled_transaction_has_a_conflict_among_its_reasons() {
     let (target, proxy) = calm().await;
     proxy.fail_next("TransactWriteItems", Fault::Conflict);

@@ -110,12 +110,30 @@ impl Client {
         tokio::time::timeout(PATIENCE, self.receive()).await?
     }
 
+    /// A signed call of a query protocol: the service as in the signature, and a form.
+    pub(crate) async fn query(&mut self, service: &str, form: &str) -> io::Result<Answer> {
+        let kind = "content-type: application/x-www-form-urlencoded";
+        self.send_as("/", kind, &format!("KEY/20260101/us-east-1/{service}"), form.as_bytes())
+            .await?;
+        tokio::time::timeout(PATIENCE, self.receive()).await?
+    }
+
     pub(crate) async fn send(&mut self, target: &str, key: &str, body: &[u8]) -> io::Result<()> {
+        let kind = format!("x-amz-target: {target}\r\ncontent-type: application/x-amz-json-1.0");
+        self.send_as("/path?query=1", &kind, &format!("{key}/20260101/us-east-1/any"), body).await
+    }
+
+    async fn send_as(
+        &mut self,
+        path: &str,
+        kind: &str,
+        signed: &str,
+        body: &[u8],
+    ) -> io::Result<()> {
         let head = format!(
-            "POST /path?query=1 HTTP/1.1\r\nhost: signed.example\r\nx-amz-target: {target}\r\n\
-             content-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nauthorization: \
-             AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/any/aws4_request, \
-             SignedHeaders=host, Signature=0\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: signed.example\r\n{kind}\r\n\
+             content-length: {}\r\nauthorization: AWS4-HMAC-SHA256 \
+             Credential={signed}/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n",
             body.len()
         );
         // At once: the end of a request must not wait for the other side's acknowledgement.
@@ -127,7 +145,7 @@ impl Client {
         let status = status.split(' ').nth(1).and_then(|word| word.parse().ok());
         let mut headers = BTreeMap::new();
         while let Some((name, value)) = self.line().await?.split_once(": ") {
-            headers.insert(name.to_owned(), value.to_owned());
+            headers.insert(name.to_ascii_lowercase(), value.to_owned());
         }
         let length = headers.get("content-length").and_then(|text| text.parse().ok());
         let mut body = vec![0; length.unwrap_or_default()];
