@@ -1,10 +1,12 @@
-//! Emulators of AWS as child processes: ministack, and DynamoDB Local for who asks for it.
+//! Emulators of AWS as child processes: ministack, and DynamoDB Local for who asks for it; what all of
+//! them have in common.
 //!
 //! An emulator ends when it is dropped, by its own process id, and its *scratch* directory with it. A
 //! *guard* beside it does the same if this process goes without dropping it: killed, or with the
 //! emulator in a `static`.
 //!
-//! Not here: how they are installed (`cargo xtask tools`).
+//! Not here: the test EC2, which can be told a lot (`ec2`), or how they are installed (`cargo xtask
+//! tools`).
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -47,7 +49,8 @@ impl Ministack {
                 .env("BIND_HOST", Ipv4Addr::LOCALHOST.to_string())
                 .env("GATEWAY_PORT", port.to_string())
                 .env("LOG_LEVEL", "ERROR")
-                .env_remove("PERSIST_STATE");
+                .env_remove("PERSIST_STATE")
+                .stderr(Stdio::null());
             command
         };
         Emulator::start(command, "/_ministack/health").map(Self)
@@ -83,7 +86,7 @@ impl DynamoDbLocal {
             })?;
         let command = |port: u16, _: &Path| {
             let mut command = Command::new(&launcher);
-            command.arg(port.to_string());
+            command.arg(port.to_string()).stderr(Stdio::null());
             command
         };
         Emulator::start(command, "/").map(|emulator| Some(Self(emulator)))
@@ -102,8 +105,8 @@ impl DynamoDbLocal {
 
 /// A running emulator and its guard.
 #[derive(Debug)]
-struct Emulator {
-    address: SocketAddr,
+pub(crate) struct Emulator {
+    pub(crate) address: SocketAddr,
     child: Child,
     guard: Child,
     /// Goes after the child, which writes to it.
@@ -111,7 +114,9 @@ struct Emulator {
 }
 
 impl Emulator {
-    fn start(command: impl Fn(u16, &Path) -> Command, path: &str) -> io::Result<Self> {
+    /// Starts what the command says for a port and a scratch directory, and waits until it answers to
+    /// this path. Its errors go where the command lets them go.
+    pub(crate) fn start(command: impl Fn(u16, &Path) -> Command, path: &str) -> io::Result<Self> {
         let mut starts = 1;
         loop {
             let (address, scratch) = reserve()?;
@@ -128,12 +133,11 @@ impl Emulator {
     }
 
     fn spawn(mut command: Command, address: SocketAddr, scratch: Scratch) -> io::Result<Self> {
-        let quiet =
-            |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut child = quiet(command.env("TMPDIR", &scratch.0).stdin(Stdio::null()))?;
+        command.env("TMPDIR", &scratch.0).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn()?;
         let mut guard = Command::new("sh");
         guard.args(["-c", GUARD, &child.id().to_string()]).arg(&scratch.0).stdin(Stdio::piped());
-        match quiet(&mut guard) {
+        match guard.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(guard) => Ok(Self { address, child, guard, scratch }),
             Err(error) => {
                 end(&mut child);
@@ -221,7 +225,7 @@ fn answers(address: SocketAddr, path: &str) -> io::Result<bool> {
 }
 
 /// By its variable, or in the gate's cache; the last of several versions.
-fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
+pub(crate) fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
     variable(name).or_else(|| cached(prefix, inside)).filter(|path| path.exists())
 }
 
@@ -235,7 +239,7 @@ fn cached(prefix: &str, inside: &Path) -> Option<PathBuf> {
     entries.filter(is_it).max().map(|path| path.join(inside))
 }
 
-fn missing(text: &str) -> io::Error {
+pub(crate) fn missing(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 

@@ -1,13 +1,16 @@
-//! The proxy before real emulators: a write whose answer is lost is there all the same.
+//! The proxy before real emulators: a write whose answer is lost is there all the same. The test EC2 is
+//! told what a test wants of it.
 //!
-//! ministack is a tool of the gate. DynamoDB Local is asked for by a variable.
+//! ministack and moto are tools of the gate. DynamoDB Local is asked for by a variable.
 //!
 //! Not here: what else emulators do right or wrong (the contract suites).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::support::Client;
-use bullpen_faulty::{DynamoDbLocal, Fault, Ministack, Plan, Proxy};
+use bullpen_faulty::ec2::{Delays, Options, Refusal, Rule};
+use bullpen_faulty::{DynamoDbLocal, Ec2, Fault, Ministack, Plan, Proxy};
 use serde_json::{Value, json};
 
 const KEY: &str = "000000000001";
@@ -54,4 +57,92 @@ async fn dynamodb_local_keeps_a_write_whose_answer_is_lost() {
     let wanted = DynamoDbLocal::start_if_wanted().unwrap_or_else(|error| panic!("{error}"));
     let Some(local) = wanted else { return };
     a_write_whose_answer_is_lost_has_landed(local.address()).await;
+}
+
+/// The status of an answer of EC2's, and all of it.
+async fn ec2(address: SocketAddr, form: &str) -> std::io::Result<(u16, String)> {
+    let answer = Client::connect(address).await.query("ec2", form).await?;
+    Ok((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
+}
+
+/// `wanted` is the name of an element; the answer is what is in the first of them.
+fn element<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{wanted}>"))?;
+    rest.split_once('<').map(|(inside, _)| inside)
+}
+
+const RUN: &str = "Action=RunInstances&Version=2016-11-15&ImageId=ami-00000000000000864\
+                   &InstanceType=m5.large&MinCount=1&MaxCount=1&ClientToken=one";
+
+#[tokio::test]
+async fn the_test_ec2_keeps_a_launch_whose_answer_is_lost() {
+    let server = Ec2::start(&Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    let proxy = Proxy::start(server.address(), Plan::calm()).await.expect("a proxy");
+    proxy.fail_next("RunInstances", Fault::AnswerLost);
+    ec2(proxy.address(), RUN).await.expect_err("the answer is lost");
+    let (status, said) = ec2(proxy.address(), RUN).await.expect("an answer");
+    assert_eq!(status, 200, "{said}");
+    let all = "Action=DescribeInstances&Version=2016-11-15";
+    let (_, all) = ec2(proxy.address(), all).await.expect("an answer");
+    assert_eq!(all.matches("<instanceId>").count(), 1, "{all}");
+    assert_eq!(server.admin().calls()["RunInstances"], 2);
+    assert_eq!(proxy.counts().forms("RunInstances")[1]["ClientToken"], "one");
+    proxy.stop().await;
+}
+
+#[tokio::test]
+async fn the_test_ec2_does_what_it_is_told() {
+    let logs = std::env::temp_dir();
+    let hook = ["sleep", "600"].map(Into::into).into();
+    let options = Options { hook, logs: Some(logs.clone()), ..Options::default() };
+    let server = Ec2::start(&options).unwrap_or_else(|error| panic!("{error}"));
+    let (admin, address) = (server.admin(), server.address());
+    let state = async || {
+        let (_, said) =
+            ec2(address, "Action=DescribeInstances&Version=2016-11-15").await.expect("an answer");
+        element(&said, "name").map(str::to_owned)
+    };
+    let minute = Duration::from_secs(60);
+    admin.set_delays(Delays { visible: minute, running: 2 * minute, ..Delays::default() });
+    let (_, said) = ec2(address, RUN).await.expect("an answer");
+    let id = element(&said, "instanceId").unwrap_or_else(|| panic!("{said}")).to_owned();
+    assert_eq!(state().await, None, "it is not visible yet");
+    admin.advance(minute);
+    assert_eq!(state().await.as_deref(), Some("pending"));
+    admin.advance(minute);
+    assert_eq!(state().await.as_deref(), Some("running"));
+    assert_eq!(admin.processes().keys().collect::<Vec<_>>(), [&id], "the hook runs");
+    admin.interrupt(&id, minute);
+    admin.set_delays(Delays::default());
+    admin.advance(minute);
+    assert_eq!(state().await.as_deref(), Some("terminated"));
+    std::fs::remove_file(logs.join(format!("{id}.log"))).expect("the hook's output");
+
+    let another = RUN.replace("=one", "=two");
+    admin.set_quotas(Some(0), None);
+    let (_, said) = ec2(address, &another).await.expect("an answer");
+    assert_eq!(element(&said, "Code"), Some("VcpuLimitExceeded"));
+    admin.set_quotas(None, None);
+    admin.set_capacity(&[Rule { instance_type: "m5.*", ..Rule::of_all(0) }]);
+    let (status, said) = ec2(address, &another).await.expect("an answer");
+    assert_eq!((status, element(&said, "Code")), (500, Some("InsufficientInstanceCapacity")));
+    admin.set_capacity(&[]);
+    admin.refuse(Refusal::throttled("RunInstances"));
+    assert_eq!(admin.refusals_left(), 1);
+    let (status, said) = ec2(address, &another).await.expect("an answer");
+    assert_eq!((status, element(&said, "Code")), (503, Some("RequestLimitExceeded")));
+    admin.refuse(Refusal::carried_out("RunInstances"));
+    assert_eq!(ec2(address, &another).await.expect("an answer").0, 500);
+    admin.set_hook(&["true".as_ref()]);
+    admin.reset();
+    assert_eq!((admin.refusals_left(), admin.calls().len()), (0, 0));
+    assert_eq!(state().await, None);
+}
+
+#[tokio::test]
+#[should_panic(expected = "the clock is the real one")]
+async fn a_wish_that_makes_no_sense_is_a_slip() {
+    let options = Options { real_clock: true, ..Options::default() };
+    let server = Ec2::start(&options).unwrap_or_else(|error| panic!("{error}"));
+    server.admin().advance(Duration::from_secs(1));
 }
