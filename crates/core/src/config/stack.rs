@@ -6,6 +6,7 @@
 //!
 //! Not here: opening the file, looking at the environment or fetching a secret (`bullpen`).
 
+mod instance;
 mod limits;
 mod process_fleet;
 mod secret;
@@ -19,10 +20,12 @@ use super::finding::{Findings, Mark, Read};
 use super::node::{Entry, Node, Style, Value};
 use super::read::{Shape, mapping, used};
 use super::toml;
+use crate::class::Architecture;
 use crate::creation::Offering;
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::limits::Limits;
 
+pub use instance::INSTANCE;
 pub use limits::LIMITS;
 pub use process_fleet::PROCESS_FLEET;
 pub use secret::SecretRef;
@@ -37,6 +40,7 @@ pub const FILE: Shape = Shape {
     keys: &[
         used("stack"),
         used("aws"),
+        used("instance"),
         used("process-fleet"),
         used("images"),
         used("ceilings"),
@@ -50,6 +54,7 @@ pub const FILE: Shape = Shape {
 pub const SECTIONS: &[(&str, &Shape)] = &[
     ("stack", &STACK),
     ("aws", &AWS),
+    ("instance", &INSTANCE),
     ("process-fleet", &PROCESS_FLEET),
     ("ceilings", &CEILINGS),
     ("github", &GITHUB),
@@ -69,6 +74,8 @@ pub struct Stack {
     pub env: String,
     /// Where machines live.
     pub aws: Aws,
+    /// What they start with there.
+    pub instance: Instance,
     /// The same when machines are processes of this host.
     pub process_fleet: ProcessFleet,
     /// Which AMI an image name stands for.
@@ -94,6 +101,34 @@ pub struct Aws {
     pub security_groups: Vec<String>,
     /// The instance profile of every machine: a name or an ARN.
     pub instance_profile: Option<String>,
+}
+
+/// What an EC2 instance starts with, whatever its class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Where the agent is fetched from, for images that do not have it.
+    pub agents: BTreeMap<Architecture, Download>,
+    /// Where the image has GitHub's runner.
+    pub runner_dir: String,
+    /// Where that is fetched from, for images that do not have it.
+    pub runners: BTreeMap<Architecture, Download>,
+    /// The user that jobs run as.
+    pub user: String,
+    /// Whether that user may become root.
+    pub sudo: bool,
+    /// How far metadata may travel: 1 is the machine itself, 2 its containers.
+    pub metadata_hops: u8,
+    /// The most that a type may cost above the cheapest that would do, in percent; nothing for no limit.
+    pub price_protection: Option<u32>,
+}
+
+/// Something that is fetched, and believed only if it is what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// `https://…` or `s3://bucket/key`.
+    pub url: String,
+    /// Its SHA-256, in hexadecimal, small letters.
+    pub sha256: String,
 }
 
 /// Machines as processes of one host. Nothing of it is needed on AWS.
@@ -236,7 +271,8 @@ fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
     let mut section =
         |name: &str, shape: &'static Shape| mapping(fields.get(name)?, shape, &others, findings);
     let (stack, aws) = (section("stack", &STACK), section("aws", &AWS));
-    let processes = section("process-fleet", &PROCESS_FLEET);
+    let (instance, processes) =
+        (section("instance", &INSTANCE), section("process-fleet", &PROCESS_FLEET));
     let (ceilings, github) = (section("ceilings", &CEILINGS), section("github", &GITHUB));
     let (listeners, limits) = (section("listeners", &LISTENERS), section("limits", &LIMITS));
     let (name, env) = sections::stack(stack.as_ref(), findings);
@@ -244,6 +280,7 @@ fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
         name,
         env,
         aws: aws.map(|fields| sections::aws(&fields, findings)).unwrap_or_default(),
+        instance: instance.map(|fields| instance::read(&fields, findings)).unwrap_or_default(),
         process_fleet: process_fleet::read(processes.as_ref(), findings),
         images: fields
             .get("images")

@@ -98,8 +98,16 @@ fn the_schemas_have_the_keys_that_the_reader_knows() {
     }
     let schema = stack_schema();
     same_keys(&schema, "", &stack::FILE);
-    let definitions =
-        ["StackSection", "Aws", "ProcessFleet", "Ceilings", "Github", "Listeners", "Limits"];
+    let definitions = [
+        "StackSection",
+        "Aws",
+        "Instance",
+        "ProcessFleet",
+        "Ceilings",
+        "Github",
+        "Listeners",
+        "Limits",
+    ];
     assert_eq!(definitions.len(), stack::SECTIONS.len());
     for (definition, (_, shape)) in definitions.into_iter().zip(stack::SECTIONS) {
         same_keys(&schema, definition, shape);

@@ -15,6 +15,8 @@ pub(crate) struct StackFile {
     stack: Option<StackSection>,
     /// Where machines live.
     aws: Option<Aws>,
+    /// What an EC2 instance starts with.
+    instance: Option<Instance>,
     /// The same when machines are processes of this host.
     #[schemars(rename = "process-fleet")]
     process_fleet: Option<ProcessFleet>,
@@ -93,6 +95,61 @@ struct Aws {
     security_groups: Option<OneOrMany<String>>,
     /// The instance profile of every machine: a name or an ARN.
     instance_profile: Option<String>,
+}
+
+/// An address that instances fetch from.
+#[derive(JsonSchema)]
+struct Address(
+    #[schemars(regex(pattern = "^(https|s3)://[^/?#@\\s]+/[^?#@\\s]+$"))]
+    String,
+);
+
+/// A SHA-256.
+#[derive(JsonSchema)]
+struct Sha256(#[schemars(regex(pattern = "^[0-9A-Fa-f]{64}$"))] String);
+
+/// What an EC2 instance starts with. An address needs its checksum beside it.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Instance {
+    /// Where the agent is fetched from, for images that do not have it.
+    #[schemars(rename = "agent-x64")]
+    agent_x64: Option<Address>,
+    /// Its checksum.
+    #[schemars(rename = "agent-x64-sha256")]
+    agent_x64_sha256: Option<Sha256>,
+    /// Where the agent is fetched from, for images that do not have it.
+    #[schemars(rename = "agent-arm64")]
+    agent_arm64: Option<Address>,
+    /// Its checksum.
+    #[schemars(rename = "agent-arm64-sha256")]
+    agent_arm64_sha256: Option<Sha256>,
+    /// Where the image has GitHub's runner, unpacked.
+    #[schemars(rename = "runner-dir", regex(pattern = "^/[A-Za-z0-9._/-]+$"))]
+    runner_dir: Option<String>,
+    /// Where its archive is fetched from, if the image has none there.
+    #[schemars(rename = "runner-x64")]
+    runner_x64: Option<Address>,
+    /// Its checksum.
+    #[schemars(rename = "runner-x64-sha256")]
+    runner_x64_sha256: Option<Sha256>,
+    /// Where its archive is fetched from, if the image has none there.
+    #[schemars(rename = "runner-arm64")]
+    runner_arm64: Option<Address>,
+    /// Its checksum.
+    #[schemars(rename = "runner-arm64-sha256")]
+    runner_arm64_sha256: Option<Sha256>,
+    /// The user that jobs run as.
+    #[schemars(regex(pattern = "^[a-z_][a-z0-9_-]{0,31}$"))]
+    user: Option<String>,
+    /// Whether it may become root.
+    sudo: Option<bool>,
+    /// How far the machine's metadata may travel.
+    #[schemars(rename = "metadata-hops", range(min = 1, max = 2))]
+    metadata_hops: Option<u32>,
+    /// The most that a type may cost above the cheapest that would do, in percent.
+    #[schemars(rename = "price-protection", range(min = 1))]
+    price_protection: Option<u32>,
 }
 
 /// The most machines, launches in flight included.

@@ -58,6 +58,7 @@ fn the_commented_examples_of_the_defaults_are_readable() {
     assert_eq!(stack.aws.region.as_deref(), Some("eu-west-1"));
     assert_eq!(stack.ceilings.stack, Some(100));
     assert_eq!(stack.process_fleet.out_of.len(), 1);
+    assert_eq!((stack.instance.agents.len(), stack.instance.runners.len()), (2, 2));
     assert!(matches!(stack.github.credential, Some(GithubCredential::App { id: 12345, .. })));
 }
 
@@ -72,6 +73,8 @@ fn the_environment_has_the_last_word() {
             ("BULLPEN_CEILINGS_STACK", "7"),
             ("BULLPEN_PROCESS_FLEET_OUT_OF", "spot/c6i.large/local-a,spot/c6i.large/local-b"),
             ("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1ms"),
+            ("BULLPEN_INSTANCE_SUDO", "false"),
+            ("BULLPEN_INSTANCE_METADATA_HOPS", "2"),
             ("BULLPEN_LIMITS_IDLE_RELEASED", "9m"),
             ("BULLPEN_GITHUB_TOKEN", "env:TOKEN"),
             ("BULLPEN_BLESS", "1"),
@@ -82,6 +85,7 @@ fn the_environment_has_the_last_word() {
     assert_eq!(stack.aws.subnets, ["subnet-2", "subnet-3"]);
     assert_eq!(stack.ceilings.stack, Some(7));
     assert_eq!(stack.process_fleet.out_of.len(), 2);
+    assert_eq!((stack.instance.sudo, stack.instance.metadata_hops), (false, 2));
     assert_eq!(stack.process_fleet.boot_delay, std::time::Duration::from_millis(1));
     assert_eq!(stack.limits.idle_released, std::time::Duration::from_secs(540));
     let token = SecretRef::Env("TOKEN".to_owned());
@@ -107,4 +111,20 @@ fn a_wrong_variable_is_named_and_a_secret_in_one_is_not_shown() {
             "0:0: error: BULLPEN_CEILINGS_STACK: `stack` must be a whole number, 0 or more, not `-1` [wrong-type]",
         ]
     );
+}
+
+#[test]
+fn an_instance_fetches_only_what_has_a_checksum() {
+    let sum = "0A".repeat(32);
+    let text = format!(
+        "[instance]\nagent-arm64 = \"s3://b/agent\"\nagent-arm64-sha256 = \"{sum}\"\n\
+         runner-dir = \"/home/r/\"\n"
+    );
+    let stack = value(&text, &[]);
+    let agent = &stack.instance.agents[&Architecture::Arm64];
+    assert_eq!((agent.url.as_str(), agent.sha256.as_str()), ("s3://b/agent", &*"0a".repeat(32)));
+    assert_eq!((stack.instance.agents.len(), stack.instance.runner_dir.as_str()), (1, "/home/r"));
+    let without = told("[instance]\nrunner-x64 = \"https://example.com/r.tar.gz\"\n", &[]);
+    let expected = "2:1: error: `runner-x64` needs `runner-x64-sha256` beside it [missing-key]";
+    assert_eq!(without, [expected]);
 }
