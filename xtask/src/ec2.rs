@@ -1,8 +1,10 @@
-//! The test EC2: moto in an environment of its own, and the step that tests what we add to it.
+//! The test EC2: moto in an environment of its own, and the step that tests what we add to it and
+//! the machines that its launch hook makes.
 //!
-//! Its program is the environment's Python, which runs our package (`crates/aws/tests/ec2`).
+//! Its program is the environment's Python, which runs our packages (`crates/aws/tests/ec2`,
+//! `crates/aws/tests/machine`).
 //!
-//! Not here: how it is installed (`venv`), or what is added (that package's README).
+//! Not here: how it is installed (`venv`), or what is added (those packages' READMEs).
 
 use std::path::Path;
 use std::process::Command;
@@ -16,9 +18,8 @@ use crate::venv::Tool;
 /// Where the tests look first.
 pub(crate) const VARIABLE: &str = "BULLPEN_EC2";
 
-/// Where the package is, and what it is called.
+/// Where the packages are.
 const HOME: &str = "crates/aws/tests";
-const PACKAGE: &str = "ec2";
 
 /// Importing the server finds out whether all it needs is there. The client is of one version too.
 const QUESTION: &str = "import moto.moto_server.werkzeug_app; \
@@ -38,7 +39,7 @@ pub(crate) const TOOL: Tool = Tool {
 };
 
 /// The step.
-pub(crate) const STEP: Step = Step { name: "ec2", what: "the test EC2's own tests", run };
+pub(crate) const STEP: Step = Step { name: "ec2", what: "the test EC2's own tests, and its machines'", run };
 
 fn run(gate: &Context<'_>) -> Result<()> {
     succeed(&mut tests(gate.place, &TOOL.program(gate.place)?))
@@ -49,7 +50,7 @@ fn tests(place: &Place, python: &Path) -> Command {
     let mut unittest = place.command(python);
     unittest
         .args(["-B", "-m", "unittest", "discover", "--top-level-directory", "."])
-        .args(["--start-directory", PACKAGE])
+        .env(VARIABLE, python)
         .current_dir(place.root.join(HOME));
     unittest
 }
@@ -68,12 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_finds_the_package_and_writes_nothing_beside_it() {
+    fn the_command_line_finds_the_packages_and_writes_nothing_beside_them() {
         let place = Place::of_test("/r");
         let command = tests(&place, Path::new("/t/bin/python"));
         assert_eq!(
             shown(&command),
-            "/t/bin/python -B -m unittest discover --top-level-directory . --start-directory ec2"
+            "/t/bin/python -B -m unittest discover --top-level-directory ."
         );
         assert_eq!(command.get_current_dir(), Some(Path::new("/r/crates/aws/tests")));
     }

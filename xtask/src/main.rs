@@ -19,6 +19,7 @@ mod npm;
 mod place;
 mod sabotage;
 mod seeds;
+mod shellcheck;
 mod steps;
 mod tidy;
 mod tools;

@@ -1,6 +1,6 @@
 //! The tools the gate needs beside cargo: rustfmt and clippy from the pinned toolchain,
 //! cargo-deny, built once into the cache, and what the tests run: act, the emulators,
-//! and GitHub's own schemas.
+//! shellcheck, and GitHub's own schemas.
 //!
 //! Not here: the toolchain's version (`rust-toolchain.toml`), what cargo-deny checks (`deny`), or
 //! how the tests' tools are installed (`venv`, `dynamodb_local`, `npm`).
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use crate::place::{Place, succeed};
-use crate::{act, dynamodb_local, ec2, ministack, npm};
+use crate::{act, dynamodb_local, ec2, ministack, npm, shellcheck};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
 const CARGO_DENY_VERSION: &str = "0.20.2";
@@ -37,6 +37,7 @@ pub(crate) fn for_tests(place: &Place) -> Result<Vec<(&'static str, PathBuf)>> {
         (act::VARIABLE, act::TOOL.program(place)?),
         (ministack::VARIABLE, ministack::TOOL.program(place)?),
         (ec2::VARIABLE, ec2::TOOL.program(place)?),
+        (shellcheck::VARIABLE, shellcheck::TOOL.program(place)?),
         (npm::VARIABLE, npm::directory(place)?),
     ];
     tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));

@@ -4,7 +4,7 @@
 //! An environment is *ready* when what is in it says that it is the version we want. One that a
 //! killed run left half made does not, and is made anew.
 //!
-//! Not here: which packages (`act`, `ministack`, `ec2`).
+//! Not here: which packages (`act`, `ministack`, `ec2`, `shellcheck`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -224,8 +224,9 @@ fn answers(address: SocketAddr, path: &str) -> io::Result<bool> {
     Ok(begin == *b"HTTP/1.")
 }
 
-/// By its variable, or in the gate's cache; the last of several versions.
-pub(crate) fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
+/// A program that the tests run: by its variable, or in the gate's cache, in the last of several
+/// versions of the directory that begins like this.
+pub fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
     variable(name).or_else(|| cached(prefix, inside)).filter(|path| path.exists())
 }
 

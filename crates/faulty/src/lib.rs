@@ -28,7 +28,7 @@ mod wire;
 
 pub use book::{Call, Counts, Tally, longest_chain};
 pub use ec2::Ec2;
-pub use emulator::{DynamoDbLocal, Ministack};
+pub use emulator::{DynamoDbLocal, Ministack, find as tool};
 pub use fault::Fault;
 pub use plan::Plan;
 pub use proxy::Proxy;

@@ -1,0 +1,139 @@
+#!/bin/bash
+# The first boot of an instance, run once by cloud-init as root. Later boots have the units alone.
+# Comments are left out of what is rendered, and two lines are replaced: @plan@ and @payload@.
+set -euo pipefail
+exec > >(tee -a /var/log/bullpen-boot.log) 2>&1
+
+# Whatever fails, the machine does not idle until the watchdog ends it. What is said here is on the
+# console, given the time to get there.
+over() {
+  (($1 == 0)) && return
+  echo "bullpen: boot failed ($1) at: $2"
+  sleep 2
+  systemctl poweroff --force
+}
+trap 'over $? "$BASH_COMMAND"' EXIT
+
+@plan@
+units=/etc/systemd/system
+agent=/opt/bullpen/bullpen-agent
+machine=/var/lib/bullpen/machine
+imds=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
+
+# Restarted, because an image may have been made of a machine that had them.
+run() {
+  systemctl enable "$1"
+  systemctl restart "$1"
+}
+
+# Before everything else, and for every boot.
+cat >$units/bullpen-watchdog.service <<E
+[Unit]
+Description=Bullpen: the time of this machine is over
+[Service]
+Type=oneshot
+ExecStart=systemctl poweroff --force
+E
+cat >$units/bullpen-watchdog.timer <<E
+[Unit]
+Description=Bullpen watchdog
+[Timer]
+OnBootSec=${watchdog}s
+AccuracySec=1s
+[Install]
+WantedBy=timers.target
+E
+run bullpen-watchdog.timer
+
+die() {
+  echo "bullpen: $*"
+  exit 1
+}
+
+# What the role may do is never in an argument, which everybody could read.
+ask() {
+  echo "header = \"X-aws-ec2-metadata-token: $token\"" |
+    curl -fsS -m 5 -K - "$imds/latest/meta-data/$1"
+}
+of() {
+  [[ $keys =~ \"$1\"\ *:\ *\"([^\"]*) ]] && echo "${BASH_REMATCH[1]}"
+}
+signed() {
+  local token region domain role keys
+  token=$(curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$imds/latest/api/token") &&
+    region=$(ask placement/region) &&
+    domain=$(ask services/domain) &&
+    role=$(ask iam/security-credentials/) &&
+    keys=$(ask "iam/security-credentials/$role") &&
+    printf 'user = "%s:%s"\nheader = "x-amz-security-token: %s"\n' \
+      "$(of AccessKeyId)" "$(of SecretAccessKey)" "$(of Token)" |
+    plain "${AWS_ENDPOINT_URL_S3:-https://s3.$region.$domain}/${1#s3://}" "$2" \
+      -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 "aws:amz:$region:s3"
+}
+plain() {
+  curl -fsSL --connect-timeout 5 -m $((end - SECONDS + 1)) -o "$2" "${@:3}" "$1"
+}
+
+# Tries for as long as the plan says: the network and the role may be late.
+bring() {
+  local end=$((SECONDS + patience)) how
+  case $1 in
+  s3://*) how=signed ;;
+  https://* | http://127.0.0.1:*) how=plain ;;
+  *) die "neither https nor s3: $1" ;;
+  esac
+  until $how "$1" "$3.new"; do
+    ((SECONDS < end)) || die "could not fetch $1"
+    sleep 1
+  done
+  is "$2" "$3.new" || die "wrong checksum: $1"
+  mv "$3.new" "$3"
+}
+is() {
+  sha256sum -c --status <<<"$1  $2"
+}
+
+# By number: a name would have to be escaped.
+if [[ $user ]]; then
+  id -u "$user" &>/dev/null || useradd -m -s /bin/bash "$user"
+  if getent group docker >/dev/null; then usermod -aG docker "$user"; fi
+  rm -f /etc/sudoers.d/bullpen
+  if [[ $sudo ]]; then
+    install -Dm 440 /dev/stdin /etc/sudoers.d/bullpen <<<"#$(id -u "$user") ALL=(ALL) NOPASSWD: ALL"
+  fi
+fi
+
+mkdir -p $machine ${agent%/*}
+if [[ $agent_url ]] && ! is "$agent_sha256" $agent 2>/dev/null; then
+  bring "$agent_url" "$agent_sha256" $agent
+fi
+[[ -f $agent ]] || die "no agent in the image, and nowhere to fetch it"
+chmod 755 $agent
+
+umask 077
+@payload@
+umask 022
+
+# A job's processes are the agent's children. They outlive an agent that is started again, they may
+# be many, and one that runs out of memory is not the agent's end.
+cat >$units/bullpen-agent.service <<E
+[Unit]
+Description=Bullpen agent
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+SuccessAction=poweroff
+[Service]
+ExecStart=$agent --machine $machine
+Restart=on-failure
+RestartSec=2
+KillMode=process
+TasksMax=infinity
+OOMPolicy=continue
+OOMScoreAdjust=-900
+StandardOutput=journal+console
+StandardError=inherit
+[Install]
+WantedBy=multi-user.target
+E
+run bullpen-agent.service

@@ -1,0 +1,55 @@
+//! Shell scripts pass shellcheck: the boot script in every shape, and those of the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bullpen_aws::boot::{BootPlan, Fetch, Payload, render};
+
+use crate::plan;
+
+/// The repository's own, from its root.
+const SCRIPTS: &[&str] = &[".ci/run", "crates/aws/tests/machine/hook"];
+
+fn shellcheck(scripts: &[PathBuf]) {
+    let program =
+        bullpen_faulty::tool("BULLPEN_SHELLCHECK", "shellcheck-", Path::new("bin/shellcheck"))
+            .expect("shellcheck is not there; `cargo xtask tools` installs it, once");
+    let output = Command::new(program).arg("--norc").args(scripts).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// With and without each part.
+fn shapes() -> Vec<BootPlan> {
+    let fetch = Fetch { url: "s3://bucket/it's".to_owned(), sha256: "0".repeat(64) };
+    let inline = Payload::Inline("{\"a\": \"$b `c`\"}".to_owned());
+    let mut shapes = Vec::new();
+    for agent in [None, Some(fetch.clone())] {
+        for user in [None, Some("worker".to_owned())] {
+            for payload in [inline.clone(), Payload::Fetch(fetch.clone())] {
+                let (agent, user, sudo) = (agent.clone(), user.clone(), user.is_some());
+                shapes.push(BootPlan { agent, user, sudo, payload, ..plan() });
+            }
+        }
+    }
+    shapes
+}
+
+#[test]
+fn the_boot_script_is_clean_in_every_shape() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |(number, plan): (usize, BootPlan)| {
+        let path = directory.path().join(format!("{number}.sh"));
+        fs::write(&path, render(&plan).unwrap()).unwrap();
+        path
+    };
+    let scripts: Vec<PathBuf> = shapes().into_iter().enumerate().map(write).collect();
+    shellcheck(&scripts);
+}
+
+#[test]
+fn the_scripts_of_the_repository_are_clean() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scripts: Vec<PathBuf> = SCRIPTS.iter().map(|script| root.join(script)).collect();
+    shellcheck(&scripts);
+}

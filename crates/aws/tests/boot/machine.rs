@@ -1,0 +1,92 @@
+//! One machine: booted by the launch hook as the test EC2 would, and looked at when it is off.
+//!
+//! Not here: what is on it (`tests/machine`).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aws_smithy_types::base64;
+use bullpen_aws::boot::{BootPlan, render};
+use tempfile::TempDir;
+
+/// What a boot may take; nothing waits this long unless it fails.
+const PATIENCE_SECONDS: &str = "120";
+const AGENT: &str = "opt/bullpen/bullpen-agent";
+const NAME: &str = "i-0";
+
+pub(crate) struct Machine {
+    directory: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["image", "machines"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Self { directory, environment: Vec::new() }
+    }
+
+    /// One whose image has this agent.
+    pub(crate) fn with_agent(agent: &str) -> Self {
+        Self::new().with_file(AGENT, agent)
+    }
+
+    /// One whose image has this file.
+    pub(crate) fn with_file(self, path: &str, text: &str) -> Self {
+        let path = self.directory.path().join("image").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        self
+    }
+
+    /// One whose programs have this in their environment.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Switches it on and waits until it is off; what was on its console.
+    pub(crate) fn boot(&self, plan: &BootPlan) -> String {
+        let script = render(plan).unwrap();
+        let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine/hook");
+        let output = Command::new("timeout")
+            .args(["--signal=KILL", PATIENCE_SECONDS])
+            .arg(hook)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("EC2_INSTANCE_ID", NAME)
+            .env("EC2_USER_DATA", base64::encode(script))
+            .env("BULLPEN_MACHINES", self.directory.path().join("machines"))
+            .env("BULLPEN_IMAGE", self.directory.path().join("image"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        said
+    }
+
+    /// What happened, in order. That the script itself ended may be written down at any time.
+    pub(crate) fn journal(&self) -> Vec<String> {
+        let path = self.directory.path().join("machines").join(NAME).join("journal");
+        let text = fs::read_to_string(path).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with("user data end"));
+        lines.map(str::to_owned).collect()
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join("machines").join(NAME).join("root").join(path)
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub(crate) fn agent(&self) -> Option<String> {
+        fs::read_to_string(self.path(AGENT)).ok()
+    }
+}

@@ -1,0 +1,171 @@
+//! The boot script, linted and run: on a machine of the tests' own, whose systemd is a stand-in
+//! (`tests/machine`), and against a web server, S3 and instance metadata of one port (`web.py`).
+//!
+//! The agent is a shell script here. A machine that is not powered off within a minute or two fails
+//! its test.
+//!
+//! Not here: what the script looks like (beside `boot`), or real agents and EC2 (`bullpen`'s tests).
+
+mod fetching;
+mod lint;
+mod machine;
+mod web;
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::Duration;
+
+use bullpen_aws::boot::{BootPlan, PATIENCE, Payload};
+use machine::Machine;
+
+/// An agent that says that it was there, and is done.
+const DONE: &str = "#!/bin/sh\necho \"agent: $*\"\n";
+
+fn plan() -> BootPlan {
+    BootPlan {
+        watchdog: Duration::from_secs(3_600),
+        patience: PATIENCE,
+        agent: None,
+        user: None,
+        sudo: false,
+        payload: Payload::Inline("{}".to_owned()),
+    }
+}
+
+#[test]
+fn the_watchdog_is_armed_first_and_the_agents_end_is_the_machines() {
+    let machine = Machine::with_agent(DONE);
+    let user = Some("worker".to_owned());
+    let console = machine.boot(&BootPlan { user, ..plan() });
+    assert_eq!(
+        machine.journal(),
+        [
+            "boot",
+            "user data begin",
+            "call systemctl enable bullpen-watchdog.timer",
+            "call systemctl restart bullpen-watchdog.timer",
+            "bullpen-watchdog.timer armed: 3600 s",
+            "call useradd -m -s /bin/bash worker",
+            "call systemctl enable bullpen-agent.service",
+            "call systemctl restart bullpen-agent.service",
+            "bullpen-agent.service started",
+            "bullpen-agent.service ended: 0",
+            "off: bullpen-agent.service is done",
+        ]
+    );
+    assert!(console.contains("agent: --machine /var/lib/bullpen/machine"), "{console}");
+}
+
+#[test]
+fn a_second_boot_has_the_units_alone() {
+    let agent = "#!/bin/sh\ncat /proc/sys/kernel/random/boot_id >>/var/lib/bullpen/boots\n";
+    let machine = Machine::with_agent(agent);
+    machine.boot(&plan());
+    let first = machine.journal().len();
+    machine.boot(&plan());
+    assert_eq!(
+        machine.journal()[first..],
+        [
+            "boot",
+            "bullpen-watchdog.timer armed: 3600 s",
+            "bullpen-agent.service started",
+            "bullpen-agent.service ended: 0",
+            "off: bullpen-agent.service is done",
+        ]
+    );
+    let boots = machine.text("var/lib/bullpen/boots");
+    let boots: Vec<&str> = boots.lines().collect();
+    assert!(matches!(boots[..], [one, two] if one != two), "{boots:?}");
+}
+
+#[test]
+fn an_agent_that_fails_is_started_again() {
+    let agent = "#!/bin/sh\necho x >>/var/lib/bullpen/starts\n\
+                 [ \"$(wc -l </var/lib/bullpen/starts)\" = 3 ]\n";
+    let machine = Machine::with_agent(agent).with("BULLPEN_MACHINE_SPEED", "20");
+    machine.boot(&plan());
+    assert_eq!(machine.text("var/lib/bullpen/starts").lines().count(), 3);
+    assert_eq!(machine.journal().last().unwrap(), "off: bullpen-agent.service is done");
+}
+
+#[test]
+fn the_watchdog_ends_a_script_that_hangs() {
+    let machine = Machine::with_agent(DONE)
+        .with("BULLPEN_MACHINE_SPEED", "1000")
+        .with("BULLPEN_MACHINE_STUCK", "useradd");
+    machine.boot(&BootPlan { user: Some("worker".to_owned()), ..plan() });
+    let journal = machine.journal();
+    assert!(journal.contains(&"bullpen-watchdog.timer elapsed".to_owned()), "{journal:?}");
+    assert_eq!(journal.last().unwrap(), "off: systemctl");
+}
+
+#[test]
+fn the_watchdog_ends_an_agent_that_hangs_at_every_boot() {
+    let machine = Machine::with_agent("#!/bin/sh\nexec sleep 3600\n")
+        .with("BULLPEN_MACHINE_SPEED", "1000");
+    for boots in 1..=2 {
+        machine.boot(&plan());
+        let elapsed = |line: &&String| *line == "bullpen-watchdog.timer elapsed";
+        assert_eq!(machine.journal().iter().filter(elapsed).count(), boots);
+    }
+}
+
+#[test]
+fn a_failure_powers_the_machine_off_and_leaves_the_watchdog_armed() {
+    // A file where a directory has to be.
+    let machine = Machine::with_agent(DONE).with_file("var/lib/bullpen/machine", "");
+    let console = machine.boot(&plan());
+    assert!(console.contains("bullpen: boot failed (1) at: mkdir -p"), "{console}");
+    let journal = machine.journal();
+    assert!(journal[..5].contains(&"bullpen-watchdog.timer armed: 3600 s".to_owned()));
+    assert!(!journal.iter().any(|line| line.contains("stop") || line.contains("agent")));
+    assert_eq!(journal.last().unwrap(), "off: systemctl");
+    assert!(machine.text("var/log/bullpen-boot.log").contains("boot failed"));
+}
+
+#[test]
+fn an_image_without_an_agent_is_said_to_be_so() {
+    let machine = Machine::new();
+    let console = machine.boot(&plan());
+    assert!(console.contains("bullpen: no agent in the image"), "{console}");
+}
+
+#[test]
+fn what_the_agent_reads_is_what_was_given_byte_for_byte() {
+    let script = "#!/bin/bash\ncat <<'END' <<EOF\n$HOME `id` \"'\\\nEND\nEOF\r\n\tümlaut \u{1f402} \n\n";
+    let json = serde_json::json!({ "preinstall": script }).to_string();
+    for text in [json.as_str(), script, "END\nEND_", "", "\n", "no end of line", "x\n\n\n"] {
+        let machine = Machine::with_agent(DONE);
+        machine.boot(&BootPlan { payload: Payload::Inline(text.to_owned()), ..plan() });
+        assert_eq!(machine.text("var/lib/bullpen/machine/user-data"), text);
+        let metadata = machine.path("var/lib/bullpen/machine/user-data").metadata().unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn the_jobs_user_may_become_root_only_if_told_so() {
+    const SUDOERS: &str = "etc/sudoers.d/bullpen";
+    let user = Some("worker".to_owned());
+    let machine = Machine::with_agent(DONE);
+    machine.boot(&BootPlan { user: user.clone(), sudo: true, ..plan() });
+    let passwd = machine.text("etc/passwd");
+    let line = passwd.lines().find(|line| line.starts_with("worker:")).unwrap();
+    let number = line.split(':').nth(2).unwrap();
+    assert_eq!(machine.text(SUDOERS), format!("#{number} ALL=(ALL) NOPASSWD: ALL\n"));
+    assert_eq!(machine.path(SUDOERS).metadata().unwrap().mode() & 0o777, 0o440);
+
+    // Also if the image was made of a machine that had it.
+    let machine = Machine::with_agent(DONE).with_file(SUDOERS, "#0 ALL=(ALL) NOPASSWD: ALL\n");
+    machine.boot(&BootPlan { user, sudo: false, ..plan() });
+    assert!(!machine.path(SUDOERS).exists());
+}
+
+#[test]
+fn a_user_that_is_there_is_kept_and_may_use_docker() {
+    let machine = Machine::with_agent(DONE)
+        .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")
+        .with_file("etc/group", "root:x:0:\ndocker:x:7:somebody\n");
+    machine.boot(&BootPlan { user: Some("worker".to_owned()), ..plan() });
+    assert!(!machine.journal().iter().any(|line| line.contains("useradd")));
+    assert_eq!(machine.text("etc/group"), "root:x:0:\ndocker:x:7:somebody,worker\n");
+}

@@ -1,0 +1,65 @@
+//! The web server that boot scripts fetch from, as a child of the test.
+//!
+//! Not here: what it answers (`web.py`).
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bullpen_aws::boot::Fetch;
+use tempfile::TempDir;
+
+pub(crate) struct Web {
+    process: Child,
+    directory: TempDir,
+    pub(crate) url: String,
+}
+
+impl Web {
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let python = bullpen_faulty::tool("BULLPEN_EC2", "moto-", Path::new("bin/python"))
+            .expect("moto is not there; `cargo xtask tools` installs it, once");
+        let mut process = Command::new(python)
+            .arg("-B")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boot/web.py"))
+            .arg(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Self { process, directory, url: url.trim_end().to_owned() }
+    }
+
+    /// Puts something on it; `place` is where it is fetched from.
+    pub(crate) fn put(&self, place: &str, text: &str) -> Fetch {
+        let name = place.rsplit('/').next().unwrap();
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        let output = Command::new("sha256sum").arg(path).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let sha256 = said.split(' ').next().unwrap().to_owned();
+        let url = match place.starts_with("s3://") {
+            true => place.to_owned(),
+            false => format!("{}/{place}", self.url),
+        };
+        Fetch { url, sha256 }
+    }
+
+    /// Every request, as method, path and status.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.directory.path().join("requests")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Web {
+    /// The end of its input is its own.
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,1 @@
+"""A machine for tests: a root of its own, and a stand-in for systemd. See README.md."""

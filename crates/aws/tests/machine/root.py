@@ -1,0 +1,97 @@
+"""The root of a machine: the host's, but for the directories in which a machine keeps what is its own.
+
+Those are kept between boots. What the host has in them is there too, as links to `/.host`, so that
+programs find their settings; what is written beside those links is the machine's.
+
+Not here: what runs in it (`init`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import shutil
+import uuid
+
+LINKED = ("etc", "home", "opt", "var", "var/lib")
+# Made anew, with nothing of the host's.
+EMPTY = ("etc/systemd/system", "etc/sudoers.d", "var/lib/bullpen", "var/lib/cloud", "var/log")
+# Copies, because programs write to them.
+COPIED = ("etc/passwd", "etc/group")
+# As it is after every boot.
+VOLATILE = "run"
+HOST = ".host"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+MS_BIND, MS_REC = 4096, 16384
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def make(root: pathlib.Path, image: str | None) -> None:
+    """What a machine has before its first boot."""
+    for name in EMPTY:
+        (root / name).mkdir(parents=True)
+    for name in COPIED:
+        shutil.copyfile(f"/{name}", root / name)
+    for name in LINKED:
+        _link(root, name)
+    # The host has it as a link to its own `/run`.
+    (root / "var/run").unlink(missing_ok=True)
+    (root / "var/run").symlink_to("/run")
+    if image:
+        shutil.copytree(image, root, symlinks=True, dirs_exist_ok=True, copy_function=_link_or_copy)
+
+
+def _link(root: pathlib.Path, name: str) -> None:
+    for entry in os.scandir(f"/{name}"):
+        path = root / name / entry.name
+        if not os.path.lexists(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(f"/{HOST}/{name}/{entry.name}")
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Agents with all that a debugger wants are large; a machine replaces files and writes into none."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def enter(root: pathlib.Path) -> None:
+    """Makes it this process's root, with the processes of its own namespace and a boot of its own."""
+    shutil.rmtree(root / VOLATILE, ignore_errors=True)
+    (root / VOLATILE).mkdir()
+    # What holds the machine comes first, while nothing is mounted in it.
+    for source, target in sorted(_binds(root), key=lambda bind: not root.is_relative_to(bind[0])):
+        target.mkdir(parents=True, exist_ok=True)
+        _mount(source, target, MS_BIND | MS_REC)
+    (root / "proc").mkdir(exist_ok=True)
+    _mount("proc", root / "proc", 0, "proc")
+    boot = root / VOLATILE / "boot_id"
+    boot.write_text(f"{uuid.uuid4()}\n")
+    _mount(boot, root / BOOT_ID, MS_BIND)
+    os.chroot(root)
+    os.chdir("/")
+
+
+def _binds(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
+    binds = []
+    for entry in os.scandir("/"):
+        name = entry.name
+        if entry.is_symlink():
+            if not os.path.lexists(root / name):
+                (root / name).symlink_to(os.readlink(entry.path))
+        elif name in LINKED:
+            binds.append((entry.path, root / HOST / name))
+        elif entry.is_dir() and name not in ("proc", VOLATILE, HOST):
+            binds.append((entry.path, root / name))
+    return binds
+
+
+def _mount(source: str | os.PathLike, target: pathlib.Path, flags: int, kind: str = "none") -> None:
+    arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None)
+    if LIBC.mount(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount: {os.strerror(number)}", str(target))

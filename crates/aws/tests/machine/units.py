@@ -1,0 +1,88 @@
+"""Unit files: as much of them as our units use. What is not known is an error, as a slip would be.
+
+Not here: what is done with them (`init`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# What the stand-in acts upon, and what it takes note of because it has no bearing here.
+KNOWN = {
+    "Unit": {"Description", "SuccessAction", "Wants", "After", "StartLimitIntervalSec"},
+    "Service": {
+        "Type", "ExecStart", "Restart", "RestartSec",
+        "KillMode", "OOMPolicy", "OOMScoreAdjust", "StandardError", "StandardOutput", "TasksMax",
+    },
+    "Timer": {"OnBootSec", "OnActiveSec", "AccuracySec", "Unit"},
+    "Install": {"WantedBy"},
+}  # fmt: skip
+# Where there is a choice, the choices that are played.
+CHOICES = {
+    "SuccessAction": {"none", "poweroff", "poweroff-force"},
+    "Type": {"simple", "oneshot"},
+    "Restart": {"no", "on-failure"},
+    "KillMode": {"process"},
+    "OOMPolicy": {"continue", "stop", "kill"},
+    "StandardOutput": {"journal", "journal+console"},
+    "StandardError": {"inherit"},
+}
+SECONDS = {"": 1, "s": 1, "sec": 1, "ms": 0.001, "min": 60, "m": 60, "h": 3600}
+SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+
+class Bad(ValueError):
+    """A unit that systemd would not take, or that is not played here."""
+
+
+@dataclass
+class Unit:
+    """One unit file."""
+
+    name: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def get(self, key: str, default: str = "") -> str:
+        return self.settings.get(key, default)
+
+    def seconds(self, key: str, default: str = "0") -> float:
+        return seconds(self.get(key, default))
+
+
+def parse(name: str, text: str) -> Unit:
+    unit = Unit(name)
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if not line or line.startswith(("#", ";")):
+            continue
+        if line.startswith("["):
+            section = line.strip("[]")
+            if section not in KNOWN:
+                raise Bad(f"{name}: section {line} is not known")
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or key not in KNOWN.get(section, ()):
+            raise Bad(f"{name}: {line!r} in [{section}] is not known")
+        if key in CHOICES and value not in CHOICES[key]:
+            raise Bad(f"{name}: {key} cannot be {value!r}")
+        if key.endswith("Sec"):
+            seconds(value)
+        unit.settings[key] = value
+    return _complete(unit)
+
+
+def _complete(unit: Unit) -> Unit:
+    if unit.name.endswith(".service") and not unit.get("ExecStart"):
+        raise Bad(f"{unit.name}: no ExecStart")
+    if unit.name.endswith(".timer") and not (unit.get("OnBootSec") or unit.get("OnActiveSec")):
+        raise Bad(f"{unit.name}: a timer without a time")
+    return unit
+
+
+def seconds(text: str) -> float:
+    """A span as systemd writes them: `90`, `90s`, `1h 30min`."""
+    spans = SPAN.findall(text)
+    if SPAN.sub("", text) or not spans or any(unit not in SECONDS for _, unit in spans):
+        raise Bad(f"{text!r} is no span of time")
+    return sum(float(number) * SECONDS[unit] for number, unit in spans)
