@@ -129,6 +129,7 @@ impl<C: Clock> Ec2Fleet<C> {
         }
         let plan = boot::BootPlan {
             watchdog: self.settings.watchdog,
+            patience: boot::PATIENCE,
             agent: self.settings.agents.get(&class.architecture).cloned(),
             user: Some(self.settings.user.clone()),
             sudo: self.settings.sudo,
