@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use admin::{Admin, Delays, Refusal, Rule};
+pub use admin::{Admin, Delays, Ground, Refusal, Rule};
 
 use crate::emulator::{Emulator, find, missing};
 
@@ -29,6 +29,8 @@ pub struct Options {
     /// Where the hook's output goes, a file for each instance; nowhere if it is not said. It has to be
     /// there.
     pub logs: Option<PathBuf>,
+    /// Variables that the hook has besides ours.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// The test EC2. It also plays what moto plays of AWS beside it, IAM and STS for example.
@@ -60,6 +62,7 @@ impl Ec2 {
                 command.arg("--logs").arg(logs);
             }
             command.arg("--").args(&options.hook);
+            command.envs(options.environment.iter().cloned());
             command
         };
         let emulator = Emulator::start(command, "/_bullpen")?;

@@ -12,6 +12,9 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.iam.models import iam_backends
 from moto.moto_api._internal.models import moto_api_backend
 
 from .capacity import Rule
@@ -20,6 +23,8 @@ from .world import WORLD, Delays, Fault
 
 # How long before its end a spot instance is told.
 NOTICE_TIME = 120.0
+# What an account brings, made by `POST ground`.
+PROFILE = "bullpen-instance"
 
 
 class Refused(Exception):
@@ -89,6 +94,19 @@ def _post_interrupt(body: Any) -> Any:
     return instance.notice
 
 
+def _post_ground(body: Any) -> Any:
+    """What people make before they use Bullpen: a role with a profile, and a network of one region."""
+    iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    if PROFILE not in {profile.name for profile in iam.instance_profiles.values()}:
+        iam.create_role(PROFILE, "{}", "/", None, "", [], 3600)
+        iam.create_instance_profile(PROFILE, "/", [PROFILE])
+    ec2 = ec2_backends[DEFAULT_ACCOUNT_ID][body["region"]]
+    vpc = ec2.get_default_vpc()
+    group = ec2.get_default_security_group(vpc.id)
+    subnets = [one.id for one in ec2.describe_subnets() if one.vpc_id == vpc.id]
+    return {"profile": PROFILE, "group": group.id, "subnets": sorted(subnets)}
+
+
 def _post_reset(_: Any) -> Any:
     HOOK.end_all()
     HOOK.command = HOOK.usual
@@ -108,5 +126,6 @@ ROUTES: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("POST", "faults"): _post_faults,
     ("POST", "clock"): _post_clock,
     ("POST", "interrupt"): _post_interrupt,
+    ("POST", "ground"): _post_ground,
     ("POST", "reset"): _post_reset,
 }

@@ -83,6 +83,17 @@ impl<'a> Refusal<'a> {
     }
 }
 
+/// What a stack stands on.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// An instance profile with a role.
+    pub profile: String,
+    /// A security group of the region's default network.
+    pub security_group: String,
+    /// That network's subnets.
+    pub subnets: Vec<String>,
+}
+
 /// The admin API of one server.
 #[derive(Clone, Debug)]
 pub struct Admin(SocketAddr);
@@ -151,6 +162,18 @@ impl Admin {
     pub fn set_hook(&self, command: &[&OsStr]) {
         let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
         self.ask("PUT", "hook", &json!({"command": command}));
+    }
+
+    /// What an account brings: an instance profile, and a network of this region.
+    pub fn ground(&self, region: &str) -> Ground {
+        let said = self.ask("POST", "ground", &json!({"region": region}));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let subnets = said["subnets"].as_array().into_iter().flatten();
+        Ground {
+            profile: text(&said["profile"]),
+            security_group: text(&said["group"]),
+            subnets: subnets.map(text).collect(),
+        }
     }
 
     /// Calls by action since the last reset, refused ones too.
