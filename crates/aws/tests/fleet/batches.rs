@@ -1,0 +1,157 @@
+//! Batches in which one machine is not like the others.
+//!
+//! Not here: what EC2 does not show (`sight`).
+
+use std::time::Duration;
+
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::InstanceId;
+use bullpen_core::ports::{Fault, Fleet as _, Started, StopOrder, Tag};
+use bullpen_core::request::TypePattern;
+use bullpen_faulty::ec2::Rule;
+
+use crate::stage::{HOUR, World, ids, real, request, set};
+
+fn unknown() -> InstanceId {
+    InstanceId::new("i-00000000000000000")
+}
+
+#[test]
+fn a_start_is_refused_for_capacity_alone() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let of = |intent, pattern, count| LaunchRequest {
+            allowed_types: vec![TypePattern::new(pattern)],
+            ..request(intent, count)
+        };
+        let short = ids(&fleet.launch(&of("n-1", "c5.large", 1)).await.expect("room").machines);
+        let plenty = ids(&fleet.launch(&of("n-2", "m5.large", 6)).await.expect("room").machines);
+        world.pass(HOUR);
+        let all = [&plenty[..2], &short, &plenty[2..]].concat();
+        fleet.stop(&world.orders(&all)).await.expect("they run");
+        world.pass(HOUR);
+        world.admin().set_capacity(&[Rule { instance_type: "c5.large", ..Rule::of_all(0) }]);
+        let started = fleet.start(&all).await.expect("an answer for each");
+        let asked: Vec<InstanceId> = started.iter().map(|(id, _)| id.clone()).collect();
+        assert_eq!((asked.len(), set(&asked)), (all.len(), set(&all)), "one answer for each");
+        for (id, answer) in &started {
+            let wanted = if short.contains(id) { Started::NoCapacity } else { Started::Starting };
+            assert_eq!(*answer, wanted, "{id}");
+        }
+        assert_eq!(world.are(&plenty, "running").await, 6);
+        assert_eq!(world.are(&short, "stopped").await, 1);
+    });
+}
+
+#[test]
+fn a_start_of_one_that_is_gone_starts_the_others() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.stopped(&fleet, "n-1", 50).await;
+        let gone = all[17].clone();
+        fleet.terminate(std::slice::from_ref(&gone)).await.expect("it is ours");
+        world.pass(HOUR);
+        let started = fleet.start(&all).await.expect("an answer for each");
+        assert_eq!(started.len(), 50);
+        for (id, answer) in &started {
+            assert_eq!(*id == gone, matches!(answer, Started::Failed(_)), "{id}: {answer:?}");
+        }
+        assert_eq!(world.made("StartInstances"), 2, "once more without it");
+        assert_eq!(world.are(&all, "running").await, 49);
+    });
+}
+
+#[test]
+fn a_late_stop_is_refused_and_not_sent() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 2).await;
+        let late = |order: StopOrder| StopOrder { until: order.until, ..order };
+        let orders: Vec<StopOrder> = world.orders(&all).into_iter().map(late).collect();
+        // To the very moment: the machine may have an owner by then.
+        world.pass(HOUR);
+        let answer = fleet.stop(&orders).await;
+        assert!(matches!(answer, Err(Fault::Denied(_))), "{answer:?}");
+        assert_eq!(world.made("StopInstances"), 0);
+        // One that is in time is not kept from stopping by one that is not.
+        let mut mixed = world.orders(&all);
+        mixed[0].until = orders[0].until;
+        let answer = fleet.stop(&mixed).await;
+        assert!(matches!(answer, Err(Fault::Denied(_))), "{answer:?}");
+        assert_eq!(world.made("StopInstances"), 1);
+        assert_eq!(world.are(&all[..1], "running").await, 1);
+        assert_eq!(world.are(&all[1..], "stopped").await, 1);
+    });
+}
+
+#[test]
+fn a_stop_of_one_that_is_gone_stops_the_others() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 3).await;
+        fleet.terminate(&all[1..2]).await.expect("it is ours");
+        world.pass(HOUR);
+        let asked = [&all[..], &[unknown()]].concat();
+        // Whatever is said of the one that is gone.
+        drop(fleet.stop(&world.orders(&asked)).await);
+        world.pass(HOUR);
+        assert_eq!(world.are(&all, "stopped").await, 2);
+        assert_eq!(world.are(&all[1..2], "terminated").await, 1);
+    });
+}
+
+#[test]
+fn a_stop_of_one_that_is_not_running_yet_stops_the_others() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let running = world.running(&fleet, "n-1", 2).await;
+        let running_after = Duration::from_secs(60);
+        world.admin().set_delays(bullpen_faulty::ec2::Delays {
+            running: running_after,
+            ..Default::default()
+        });
+        let pending = ids(&fleet.launch(&request("n-2", 1)).await.expect("room").machines);
+        let asked = [&running[..1], &pending, &running[1..]].concat();
+        let answer = fleet.stop(&world.orders(&asked)).await;
+        assert!(answer.is_err(), "one of them does not stop");
+        assert_eq!(world.are(&running, "stopped").await, 2);
+        assert_eq!(world.are(&pending, "pending").await, 1);
+    });
+}
+
+#[test]
+fn an_end_of_the_unknown_ends_the_known() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 3).await;
+        fleet.terminate(&all[..1]).await.expect("it is ours");
+        let asked = [&all[..2], &[unknown()], &all[2..]].concat();
+        for _ in 0..2 {
+            fleet.terminate(&asked).await.expect("no error");
+            assert_eq!(world.are(&all, "terminated").await, 3);
+        }
+        assert_eq!(world.made("TerminateInstances"), 1 + 2 * 2, "once more without it");
+    });
+}
+
+#[test]
+fn an_unknown_one_does_not_keep_the_tag_from_the_others() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 2).await;
+        fleet
+            .tag(&[&all[..1], &[unknown()], &all[1..]].concat(), Tag::JobStarted)
+            .await
+            .expect("no error");
+        let tagged = fleet.describe(&all).await.expect("an answer");
+        assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
+        assert_eq!(world.made("CreateTags"), 2);
+    });
+}

@@ -1,0 +1,275 @@
+//! A world with a test EC2 of its own: a network, a role, an image, and a stack on them.
+//!
+//! A server takes two seconds to start and none to be reset, so servers are used again: as many are
+//! started as tests run at once.
+//!
+//! Not here: asserting anything beyond that these steps work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_config::Region;
+use aws_credential_types::Credentials;
+use aws_sdk_ec2::types::Instance;
+use bullpen_agent::machine::{RunnerProgram, UserData};
+use bullpen_aws::{Ec2Fleet, Ec2Settings, SdkConfig, StackName, config};
+use bullpen_core::class::{Architecture, RunnerClass, Usage};
+use bullpen_core::creation::LaunchRequest;
+use bullpen_core::ids::{ImageName, InstanceId, IntentId, SpecHash, StopOp};
+use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Machine, MachineState, StopOrder};
+use bullpen_core::request::TypePattern;
+use bullpen_faulty::ec2::{Admin, Options};
+use bullpen_faulty::{Ec2, Plan, Proxy};
+use bullpen_sim::clock::ManualClock;
+
+pub(crate) type Fleet = Ec2Fleet<ManualClock>;
+
+/// The image of the test EC2 for `x86_64`.
+pub(crate) const IMAGE: &str = "ami-00000000000000864";
+/// Where the stack's subnets are.
+pub(crate) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
+/// What a launch may choose from, where a test has to know.
+pub(crate) const TYPES: [&str; 2] = ["c5.large", "m5.large"];
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+const REGION: &str = "us-east-1";
+const PROFILE: &str = "bullpen-agent";
+
+/// A server that nobody else uses meanwhile.
+struct Server(Option<Ec2>);
+
+/// Servers that nobody uses. They end when the process does.
+static FREE: Mutex<Vec<Ec2>> = Mutex::new(Vec::new());
+
+impl Server {
+    fn take() -> Self {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let server = free.unwrap_or_else(|| {
+            Ec2::start(&Options::default()).unwrap_or_else(|error| panic!("{error}"))
+        });
+        server.admin().reset();
+        Self(Some(server))
+    }
+}
+
+impl Deref for Server {
+    type Target = Ec2;
+
+    fn deref(&self) -> &Ec2 {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+    }
+}
+
+/// A stack in an empty EC2.
+pub(crate) struct World {
+    server: Server,
+    pub(crate) proxy: Proxy,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) settings: Ec2Settings,
+    /// Through the proxy.
+    config: SdkConfig,
+    /// Past the proxy: what a test asks for itself is not counted.
+    pub(crate) client: aws_sdk_ec2::Client,
+}
+
+impl World {
+    /// With a network and a role, and nothing that `refresh` makes.
+    pub(crate) async fn bare() -> Self {
+        let server = Server::take();
+        let proxy = Proxy::start(server.address(), Plan::calm()).await.expect("a free port");
+        let direct = configured(&server.url()).await;
+        make_profile(&aws_sdk_iam::Client::new(&direct)).await;
+        let client = aws_sdk_ec2::Client::new(&direct);
+        let settings = settings(&client).await;
+        let config = configured(&proxy.url()).await;
+        Self { server, proxy, clock: ManualClock::new(), settings, config, client }
+    }
+
+    /// As `refresh` leaves it.
+    pub(crate) async fn new() -> Self {
+        let mut world = Self::bare().await;
+        let fleet = world.fleet();
+        let ground = fleet.learn("2026-01-05").await.expect("all that is asked for is there");
+        world.settings.ground = ground;
+        fleet.prepare(&[class()], true).await.expect("all that is needed is there");
+        world
+    }
+
+    /// The fleet as one more process has it.
+    pub(crate) fn fleet(&self) -> Fleet {
+        self.fleet_with(self.settings.clone())
+    }
+
+    pub(crate) fn fleet_with(&self, settings: Ec2Settings) -> Fleet {
+        let runner = RunnerProgram::Directory(PathBuf::from("/opt/runner"));
+        let told =
+            UserData::new(PathBuf::from("/mailbox"), "https://github.com/octo".into(), runner);
+        Ec2Fleet::new(&self.config, settings, told, Arc::clone(&self.clock))
+    }
+
+    pub(crate) fn admin(&self) -> &Admin {
+        self.server.admin()
+    }
+
+    /// Moves the time, ours and EC2's.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.admin().advance(time);
+    }
+
+    /// Launched, and running by now.
+    pub(crate) async fn running(&self, fleet: &Fleet, intent: &str, count: u32) -> Vec<InstanceId> {
+        let launched = fleet.launch(&request(intent, count)).await.expect("there is room");
+        assert_eq!(launched.machines.len(), usize::try_from(count).expect("a small number"));
+        self.pass(HOUR);
+        ids(&launched.machines)
+    }
+
+    /// Launched, and stopped again.
+    pub(crate) async fn stopped(&self, fleet: &Fleet, intent: &str, count: u32) -> Vec<InstanceId> {
+        let all = self.running(fleet, intent, count).await;
+        fleet.stop(&self.orders(&all)).await.expect("they run");
+        self.pass(HOUR);
+        all
+    }
+
+    /// Orders that are in time.
+    pub(crate) fn orders(&self, ids: &[InstanceId]) -> Vec<StopOrder> {
+        let until = self.clock.now().after(HOUR);
+        let order = |id: &InstanceId| StopOrder {
+            id: id.clone(),
+            op: StopOp::new(format!("op-{id}")),
+            until,
+        };
+        ids.iter().map(order).collect()
+    }
+
+    /// Every instance that there ever was, whoever's it is, and what EC2 says it does.
+    pub(crate) async fn instances(&self) -> BTreeMap<InstanceId, String> {
+        let all = self.all().await;
+        let state = |one: &Instance| Some(one.state()?.name()?.as_str().to_owned());
+        let named =
+            |one: &Instance| (InstanceId::new(one.instance_id().unwrap_or_default()), state(one));
+        all.iter().map(named).map(|(id, state)| (id, state.unwrap_or_default())).collect()
+    }
+
+    pub(crate) async fn all(&self) -> Vec<Instance> {
+        let pages = self.client.describe_instances().into_paginator().items().send();
+        let all = pages.collect::<Result<Vec<_>, _>>().await.expect("EC2 answers");
+        all.into_iter().flat_map(|reservation| reservation.instances.unwrap_or_default()).collect()
+    }
+
+    /// Those of these that EC2 says are so.
+    pub(crate) async fn are(&self, ids: &[InstanceId], state: &str) -> usize {
+        let all = self.instances().await;
+        ids.iter().filter(|id| all.get(id).is_some_and(|is| is == state)).count()
+    }
+
+    /// Calls of this action that were made through the proxy up to now.
+    pub(crate) fn made(&self, action: &str) -> u64 {
+        self.proxy.counts().operation(action).arrived
+    }
+}
+
+async fn configured(endpoint: &str) -> SdkConfig {
+    let credentials = Credentials::new("plane", "not a secret", None, None, "tests");
+    let loader = config::loader().endpoint_url(endpoint).region(Region::new(REGION));
+    loader.credentials_provider(credentials).load().await
+}
+
+async fn make_profile(iam: &aws_sdk_iam::Client) {
+    let role = iam.create_role().role_name(PROFILE).assume_role_policy_document("{}");
+    role.send().await.expect("a role");
+    let profile = iam.create_instance_profile().instance_profile_name(PROFILE);
+    profile.send().await.expect("a profile");
+    let add = iam.add_role_to_instance_profile().instance_profile_name(PROFILE);
+    add.role_name(PROFILE).send().await.expect("the role in the profile");
+}
+
+async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
+    let answer = client.describe_subnets().send().await.expect("the default network");
+    let here = |zone: Option<&str>| zone.is_some_and(|zone| ZONES.contains(&zone));
+    let subnets = answer.subnets().iter().filter(|subnet| here(subnet.availability_zone()));
+    let subnets = subnets.filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
+    let answer = client.describe_security_groups().send().await.expect("the default group");
+    let groups = answer.security_groups().iter();
+    let security_groups = groups.filter_map(|group| group.group_id().map(str::to_owned)).collect();
+    Ec2Settings {
+        stack: StackName::new("contract").expect("it is plain"),
+        subnets,
+        security_groups,
+        instance_profile: PROFILE.to_owned(),
+        images: BTreeMap::from([(ImageName::new("ubuntu24-full-x64"), IMAGE.to_owned())]),
+        agents: BTreeMap::new(),
+        watchdog: HOUR,
+        user: "runner".to_owned(),
+        sudo: false,
+        metadata_hops: 1,
+        price_protection: None,
+        ground: None,
+    }
+}
+
+/// Two vCPUs.
+pub(crate) fn class() -> RunnerClass {
+    let class = RunnerClass::defaults().remove(0);
+    assert_eq!((class.vcpu.max, class.architecture), (2, Architecture::X64));
+    class
+}
+
+/// On demand, of one of [`TYPES`].
+pub(crate) fn request(intent: &str, count: u32) -> LaunchRequest {
+    LaunchRequest {
+        intent: IntentId::new(intent),
+        class: class(),
+        pool: None,
+        usage: Usage::OnDemand,
+        allowed_types: TYPES.map(TypePattern::new).into(),
+        avoid: BTreeSet::new(),
+        spec_hash: SpecHash::new("1:abc"),
+        count,
+    }
+}
+
+pub(crate) fn ids(machines: &[Machine]) -> Vec<InstanceId> {
+    machines.iter().map(|machine| machine.id.clone()).collect()
+}
+
+pub(crate) fn set<T: Ord + Clone>(all: &[T]) -> BTreeSet<T> {
+    all.iter().cloned().collect()
+}
+
+/// Those that are not gone.
+pub(crate) fn alive(machines: Vec<Machine>) -> BTreeSet<InstanceId> {
+    let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
+    alive.map(|machine| machine.id).collect()
+}
+
+/// What somebody would be told.
+#[track_caller]
+pub(crate) fn said<T: std::fmt::Debug>(answer: Result<T, Fault>) -> String {
+    match answer {
+        Err(Fault::Denied(why)) => why,
+        other => panic!("it is refused, and says what to do: {other:?}"),
+    }
+}
+
+/// Runs a case on real threads.
+pub(crate) fn real<F: Future>(case: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("the system has room for two threads");
+    runtime.block_on(case)
+}
