@@ -7,6 +7,7 @@
 //! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
 
 pub mod advertise;
+mod batch;
 pub mod destroy;
 mod document;
 pub mod jobs;
@@ -23,7 +24,6 @@ pub mod refresh;
 pub mod release;
 pub mod replicas;
 pub mod stack;
-pub mod starts;
 pub mod tell;
 pub mod transition;
 

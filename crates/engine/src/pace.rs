@@ -78,6 +78,13 @@ impl<'a, P: Ports> Paced<'a, P> {
         self.heed(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
     }
 
+    /// As [`Fleet::start`] for one machine, together with what others start at the same time.
+    pub async fn start_one(&self, id: &InstanceId) -> Result<Started, Fault> {
+        let call = async |ids: &[InstanceId]| Ok(self.start(ids).await?.into_iter().collect());
+        let answer = self.stack.batches().starts.ask(self.stack, id, call).await?;
+        Ok(answer.unwrap_or(Started::Failed(Fault::NotFound)))
+    }
+
     /// As [`Fleet::stop`], if its turn comes while this process's monotonic clock is not past
     /// `send_by`; otherwise refused like a turn that is too far off. A call that is not answered
     /// within its own timeout is given up, and may have landed. Never tried again here: a late stop
@@ -111,6 +118,16 @@ impl<'a, P: Ports> Paced<'a, P> {
         self.heed(FleetCall::Terminate, self.stack.ports.fleet().terminate(ids).await)
     }
 
+    /// As [`Fleet::terminate`] for one machine, together with what others end at the same time.
+    pub async fn terminate_one(&self, id: &InstanceId) -> Result<(), Fault> {
+        let call = async |ids: &[InstanceId]| {
+            self.terminate(ids).await?;
+            Ok(ids.iter().map(|id| (id.clone(), ())).collect())
+        };
+        self.stack.batches().ends.ask(self.stack, id, call).await?;
+        Ok(())
+    }
+
     /// As [`Fleet::list`].
     pub async fn list(&self) -> Result<Vec<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
@@ -121,6 +138,15 @@ impl<'a, P: Ports> Paced<'a, P> {
     pub async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
         self.heed(FleetCall::Describe, self.stack.ports.fleet().describe(ids).await)
+    }
+
+    /// As [`Fleet::describe`] of one machine, together with what others look at at the same time.
+    pub async fn describe_one(&self, id: &InstanceId) -> Result<Option<Machine>, Fault> {
+        let call = async |ids: &[InstanceId]| {
+            let machines = self.describe(ids).await?;
+            Ok(machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect())
+        };
+        self.stack.batches().looks.ask(self.stack, id, call).await
     }
 
     async fn turn(&self, call: FleetCall, machines: u32) -> Result<(), Fault> {

@@ -321,8 +321,8 @@ fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: Mode) -> Order 
 }
 
 async fn is_stopped<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<bool, Fault> {
-    let machines = stack.fleet().describe(std::slice::from_ref(&record.id)).await?;
-    Ok(machines.iter().any(|machine| machine.state == MachineState::Stopped))
+    let machine = stack.fleet().describe_one(&record.id).await?;
+    Ok(machine.is_some_and(|machine| machine.state == MachineState::Stopped))
 }
 
 /// Whether the listener may be stopped: GitHub can give it no job any more.

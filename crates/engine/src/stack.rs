@@ -17,8 +17,8 @@ use bullpen_core::ports::{Clock, Ports};
 use bullpen_core::replicas::Roll;
 use bullpen_core::time::Timestamp;
 
+use crate::batch::Batches;
 use crate::pace::{Allowance, Paced};
-use crate::starts::Starts;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Stack<P> {
     shortages: Mutex<Shortages>,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
-    starts: Starts,
+    batches: Batches,
 }
 
 impl<P: Ports> Stack<P> {
@@ -62,7 +62,7 @@ impl<P: Ports> Stack<P> {
             shortages: Mutex::default(),
             allowance,
             sharing: Mutex::default(),
-            starts: Starts::default(),
+            batches: Batches::default(),
         }
     }
 
@@ -91,9 +91,9 @@ impl<P: Ports> Stack<P> {
         change(&mut self.allowance.lock().unwrap_or_else(PoisonError::into_inner).roll);
     }
 
-    /// Where machines are started.
-    pub const fn starts(&self) -> &Starts {
-        &self.starts
+    /// What is asked of the cloud together.
+    pub(crate) const fn batches(&self) -> &Batches {
+        &self.batches
     }
 
     /// How long an owner may keep a machine without a job extending it.

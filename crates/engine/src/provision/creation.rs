@@ -251,7 +251,7 @@ pub(crate) async fn record<P: Ports>(
                 return Some(record);
             }
             Ok(Written::Won(Recorded::Refused)) => {
-                let _ = stack.fleet().terminate(std::slice::from_ref(&machine.id)).await;
+                let _ = stack.fleet().terminate_one(&machine.id).await;
                 return None;
             }
             // Idempotent on the instance id.

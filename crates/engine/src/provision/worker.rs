@@ -293,7 +293,7 @@ pub async fn assign<P: Ports>(
 }
 
 async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
-    match stack.starts().start(stack, &record.id).await {
+    match stack.fleet().start_one(&record.id).await {
         // Without an answer it may have landed. The checks will tell; a machine that never beats
         // fails them.
         Ok(Started::Starting) | Err(Fault::Unavailable(_)) => Outcome::Done,

@@ -127,7 +127,7 @@ async fn end<P: Ports>(
             return None;
         }
     }
-    if let Err(fault) = stack.fleet().terminate(std::slice::from_ref(&machine.id)).await {
+    if let Err(fault) = stack.fleet().terminate_one(&machine.id).await {
         tracing::info!(instance_id = %machine.id, %fault, "left for the reaper to end");
     }
     Some(machine.id.clone())

@@ -5,6 +5,7 @@
 
 mod active;
 mod again;
+mod batches;
 mod ends;
 mod explained;
 mod ghosts;
@@ -15,7 +16,6 @@ mod replicas;
 mod rescue;
 mod room;
 mod serving;
-mod starts;
 mod stolen;
 mod storm;
 mod town;

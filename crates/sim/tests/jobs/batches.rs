@@ -1,12 +1,13 @@
-//! Starts of one process go together, and nobody waits for one who went away.
+//! What workers of one process ask of the cloud goes together, and nobody waits for one who went away.
 //!
 //! Not here: what becomes of jobs whose machines do not start ([`super::pools`]).
 
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
+use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
-use bullpen_core::ports::{Ports, Started};
+use bullpen_core::ports::{Clock, Fault, MachineState, Ports, Started};
 use bullpen_core::rates::FleetCall;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage::{self, Furniture};
@@ -27,7 +28,7 @@ fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
         let fleet = world.outside.fleet();
         fleet.lose(&machines[3].id);
         let (_, stack) = world.process("starts");
-        let all = machines.iter().map(|record| stack.starts().start(&stack, &record.id));
+        let all = machines.iter().map(async |record| stack.fleet().start_one(&record.id).await);
         let answers = join_all(all).await;
         for (number, answer) in answers.into_iter().enumerate() {
             let answer = answer.expect("calm");
@@ -45,7 +46,7 @@ fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
         let (_, stack) = world.process("starts");
         let late = machines.iter().zip(0_u32..).map(async |(record, number)| {
             pass(Duration::from_millis(30) * number).await;
-            stack.starts().start(&stack, &record.id).await.expect("calm")
+            stack.fleet().start_one(&record.id).await.expect("calm")
         });
         assert!(join_all(late).await.iter().all(|answer| *answer == Started::Starting));
         let asked = world.outside.fleet().asked(FleetCall::Start);
@@ -59,14 +60,15 @@ fn first_is_gone_after(millis: u64) -> Vec<u32> {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 2).await;
         let (_, stack) = world.process("starts");
+        let fleet = stack.fleet();
         let first = async {
             tokio::select! {
                 biased;
-                _ = stack.starts().start(&stack, &machines[0].id) => panic!("it was not waited for"),
+                _ = fleet.start_one(&machines[0].id) => panic!("it was not waited for"),
                 () = pass(Duration::from_millis(millis)) => {}
             }
         };
-        let second = stack.starts().start(&stack, &machines[1].id);
+        let second = fleet.start_one(&machines[1].id);
         let ((), answer) = join(first, second).await;
         assert_eq!(answer, Ok(Started::Starting));
         world.outside.fleet().asked(FleetCall::Start)
@@ -90,7 +92,7 @@ fn a_batch_that_everybody_left_is_forgotten() {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 3).await;
         let (_, stack) = world.process("starts");
-        let start = |number: usize| stack.starts().start(&stack, &machines[number].id);
+        let start = async |number: usize| stack.fleet().start_one(&machines[number].id).await;
         tokio::select! {
             biased;
             _ = start(0) => panic!("it was not waited for"),
@@ -100,5 +102,61 @@ fn a_batch_that_everybody_left_is_forgotten() {
         let (one, other) = join(start(1), start(2)).await;
         assert_eq!((one, other), (Ok(Started::Starting), Ok(Started::Starting)));
         assert_eq!(world.outside.fleet().asked(FleetCall::Start), [2]);
+    });
+}
+
+#[test]
+fn looks_and_ends_go_together_too_and_ends_are_answered_when_they_are_made() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 100).await;
+        let machines = stopped(&world, 60).await;
+        let (_, stack) = world.process("ends");
+        let unknown = InstanceId::new("m-unknown");
+        let mut ids: Vec<&InstanceId> = machines.iter().map(|record| &record.id).collect();
+        ids.push(&unknown);
+        let looks = ids.iter().map(async |id| stack.fleet().describe_one(id).await.expect("calm"));
+        for (id, seen) in ids.iter().zip(join_all(looks).await) {
+            let expected = (**id != unknown).then_some((*id, MachineState::Stopped));
+            assert_eq!(seen.as_ref().map(|machine| (&machine.id, machine.state)), expected);
+        }
+        let fleet = world.outside.fleet();
+        assert_eq!(fleet.asked(FleetCall::Describe).len(), 2, "fifty and eleven");
+        let ends = ids.iter().map(async |id| {
+            stack.fleet().terminate_one(id).await.expect("calm");
+            let now = fleet.snapshot();
+            now.iter().all(|machine| machine.id != **id || machine.state == MachineState::Gone)
+        });
+        assert!(join_all(ends).await.iter().all(|gone| *gone), "nobody is told too early");
+        assert_eq!(fleet.asked(FleetCall::Terminate), [50, 11]);
+    });
+}
+
+#[test]
+fn whoever_is_alone_waits_no_longer_than_for_company() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 5).await;
+        let machines = stopped(&world, 1).await;
+        let (wire, stack) = world.process("alone");
+        let began = stack.ports.clock().monotonic();
+        stack.fleet().terminate_one(&machines[0].id).await.expect("calm");
+        let took = stack.ports.clock().monotonic().saturating_sub(began);
+        assert!(took <= stack.limits.coalesce_idle + 2 * wire.weather().latency_max, "{took:?}");
+    });
+}
+
+/// All of a batch are told, and none of them is answered by the next one's call.
+#[test]
+fn a_fault_is_everybodys() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 5).await;
+        let machines = stopped(&world, 3).await;
+        let (wire, stack) = world.process("ends");
+        wire.refuse_next(Fault::unavailable("no answer"));
+        let end = async |record: &Record| stack.fleet().terminate_one(&record.id).await;
+        let answers = join_all(machines.iter().map(end)).await;
+        assert!(answers.iter().all(Result::is_err), "{answers:?}");
+        let answers = join_all(machines.iter().map(end)).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(world.outside.fleet().asked(FleetCall::Terminate), [3, 3]);
     });
 }

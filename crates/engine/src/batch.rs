@@ -1,10 +1,12 @@
-//! Starts: machines that several workers of one process want started go together.
+//! Batches: what several workers of one process ask of the cloud, each for one machine, goes together.
 //!
-//! Whoever wants a machine started joins the batch that is open. The first of a batch waits a moment
-//! for company and makes the call; the others wait for its answer. If the first goes away, the next
-//! of them makes the call, perhaps a second time: starting what runs does nothing.
+//! Whoever asks joins the batch that is open. The first of a batch waits a moment for company and makes
+//! the call; the others wait for its answer. Nobody has an answer from a call that was made before it
+//! asked. If the first goes away, the next of them makes the call, perhaps a second time: what goes
+//! through here does nothing where it is done already.
 //!
-//! Not here: what follows from an answer (`core::claim`).
+//! Not here: the calls ([`crate::pace`]), stopping (an order has its own fence, and orders come
+//! together), or what follows from an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,31 +14,51 @@ use std::time::Duration;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Ports, Started};
+use bullpen_core::ports::{Clock, Fault, Machine, Ports, Started};
 use tokio::sync::{Notify, OnceCell};
 
 use crate::Stack;
 
-/// The starts of one process.
+/// The batches of one process: each kind of call has its own.
 #[derive(Debug, Default)]
-pub struct Starts {
-    /// The batch that can be joined.
-    open: Mutex<Option<Arc<Batch>>>,
+pub(crate) struct Batches {
+    /// Starting.
+    pub(crate) starts: Batcher<Started>,
+    /// Ending.
+    pub(crate) ends: Batcher<()>,
+    /// Describing.
+    pub(crate) looks: Batcher<Machine>,
 }
 
-/// Machines that are started with one call.
+/// One kind of call. `A` is what one machine's answer is.
 #[derive(Debug)]
-struct Batch {
+pub(crate) struct Batcher<A> {
+    /// The batch that can be joined.
+    open: Mutex<Option<Arc<Batch<A>>>>,
+}
+
+impl<A> Default for Batcher<A> {
+    fn default() -> Self {
+        Self { open: Mutex::default() }
+    }
+}
+
+/// What one call answered of each machine; one that it said nothing of is absent.
+pub(crate) type Answers<A> = BTreeMap<InstanceId, A>;
+
+/// Machines that one call is about.
+#[derive(Debug)]
+struct Batch<A> {
     /// When it was opened, on this process's monotonic clock.
     opened: Duration,
     /// Whoever waits for it; a machine may be wanted twice.
     ids: Mutex<Vec<InstanceId>>,
     joined: Notify,
     /// What the call came to, for all of them.
-    answers: OnceCell<Result<BTreeMap<InstanceId, Started>, Fault>>,
+    answers: OnceCell<Result<Answers<A>, Fault>>,
 }
 
-impl Batch {
+impl<A> Batch<A> {
     fn new(opened: Duration) -> Self {
         let (ids, joined, answers) = (Mutex::default(), Notify::new(), OnceCell::new());
         Self { opened, ids, joined, answers }
@@ -62,14 +84,14 @@ impl Batch {
     }
 }
 
-/// A place in a batch. Whoever stops waiting leaves it: a machine that nobody wants any more is not
-/// started, if it can still be helped.
-struct Seat {
-    batch: Arc<Batch>,
+/// A place in a batch. Whoever stops waiting leaves it: a machine that nobody asks about any more is
+/// left out, if it can still be helped.
+struct Seat<A> {
+    batch: Arc<Batch<A>>,
     id: InstanceId,
 }
 
-impl Drop for Seat {
+impl<A> Drop for Seat<A> {
     fn drop(&mut self) {
         let mut ids = self.batch.ids();
         if let Some(own) = ids.iter().position(|id| *id == self.id) {
@@ -78,25 +100,30 @@ impl Drop for Seat {
     }
 }
 
-impl Starts {
-    /// Starts a machine, with whatever others are to be started at the same time.
-    pub async fn start<P: Ports>(
+impl<A: Clone> Batcher<A> {
+    /// Asks about a machine, with whatever others are asked about at the same time; `call` asks about
+    /// all of them. None if the answer has nothing of this one.
+    pub(crate) async fn ask<P: Ports>(
         &self,
         stack: &Stack<P>,
         id: &InstanceId,
-    ) -> Result<Started, Fault> {
+        call: impl AsyncFn(&[InstanceId]) -> Result<Answers<A>, Fault>,
+    ) -> Result<Option<A>, Fault> {
         let seat = self.join(id, stack.ports.clock().monotonic());
         // Whoever asks first makes the call. If it goes away meanwhile, the next one does.
-        let answers = seat.batch.answers.get_or_init(|| self.send(stack, &seat.batch)).await;
-        let answers = answers.as_ref().map_err(Clone::clone)?;
-        Ok(answers.get(id).cloned().unwrap_or(Started::Failed(Fault::NotFound)))
+        let send = async || {
+            self.fill(stack, &seat.batch).await;
+            call(&self.close(&seat.batch)).await
+        };
+        let answers = seat.batch.answers.get_or_init(send).await;
+        Ok(answers.as_ref().map_err(Clone::clone)?.get(id).cloned())
     }
 
-    fn open(&self) -> MutexGuard<'_, Option<Arc<Batch>>> {
+    fn open(&self) -> MutexGuard<'_, Option<Arc<Batch<A>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn join(&self, id: &InstanceId, now: Duration) -> Seat {
+    fn join(&self, id: &InstanceId, now: Duration) -> Seat<A> {
         let mut open = self.open();
         // One that everybody has left may have been open for long.
         let known = open.take().filter(|batch| !batch.ids().is_empty());
@@ -107,23 +134,17 @@ impl Starts {
         Seat { batch, id: id.clone() }
     }
 
-    async fn send<P: Ports>(
-        &self,
-        stack: &Stack<P>,
-        batch: &Arc<Batch>,
-    ) -> Result<BTreeMap<InstanceId, Started>, Fault> {
+    /// Waits for company.
+    async fn fill<P: Ports>(&self, stack: &Stack<P>, batch: &Arc<Batch<A>>) {
         while self.is_open(batch) && batch.is_joined(stack).await {}
-        let ids = self.close(batch);
-        let answers = stack.fleet().start(&ids).await?;
-        Ok(answers.into_iter().collect())
     }
 
-    fn is_open(&self, batch: &Arc<Batch>) -> bool {
+    fn is_open(&self, batch: &Arc<Batch<A>>) -> bool {
         self.open().as_ref().is_some_and(|open| Arc::ptr_eq(open, batch))
     }
 
     /// Nobody joins from now on; returns whoever did.
-    fn close(&self, batch: &Arc<Batch>) -> Vec<InstanceId> {
+    fn close(&self, batch: &Arc<Batch<A>>) -> Vec<InstanceId> {
         let mut open = self.open();
         if open.as_ref().is_some_and(|open| Arc::ptr_eq(open, batch)) {
             *open = None;
