@@ -53,8 +53,10 @@ impl Ec2 {
             missing("the test EC2's moto is not there; `cargo xtask tools` installs it, once")
         })?;
         let logs = options.logs.as_ref().map(std::path::absolute).transpose()?;
-        let command = |port: u16, _: &Path| {
+        let command = |port: u16, scratch: &Path| {
             let mut command = Command::new(&python);
+            // A hook that keeps something of its machines keeps it there, and it goes with the server.
+            command.env("BULLPEN_MACHINES", scratch.join("machines"));
             // `-B`: nothing is written beside the sources.
             command.args(["-B", "-m", "ec2", "--port", &port.to_string()]).current_dir(HOME);
             command.args(["--clock", if options.real_clock { "real" } else { "by-hand" }]);

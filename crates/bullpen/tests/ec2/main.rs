@@ -1,0 +1,24 @@
+//! The product on EC2, end to end: the command and the service as processes, DynamoDB and SQS on one
+//! emulator and EC2 on another, whose instances boot the script of their user data in a root of their own
+//! and run the agent that ships. Every wait is for something that happens.
+//!
+//! Not here: the same cases with machines that are processes (`reuse`, `service`, `pools`), and the
+//! adapter alone (`bullpen-aws`).
+#![cfg(feature = "aws")]
+
+mod cloud;
+#[path = "../tools/ministack.rs"]
+mod emulator;
+mod pools;
+#[path = "../tools/process.rs"]
+mod process;
+mod service;
+#[path = "../tools/stage.rs"]
+mod stage;
+mod steps;
+#[path = "../tools/waiting.rs"]
+mod waiting;
+#[path = "../tools/wire.rs"]
+mod wire;
+#[path = "../tools/world.rs"]
+mod world;

@@ -1,0 +1,53 @@
+//! The service: jobs, told by webhooks.
+//!
+//! Not here: standby pools (`pools`).
+
+use bullpen_github::stand_in::protocol::Conclusion;
+
+use crate::cloud::CLOUD;
+use crate::stage::{HASTY, Stage};
+use crate::waiting::until;
+
+/// One class whose machines are reused, and one whose are not.
+const CONFIG: &str = "\
+runners:
+  small: {cpu: 2, ram: 4, family: c6i}
+  once: {cpu: 2, ram: 4, family: c6i}
+x-bullpen:
+  runners:
+    small: {reuse: {max-uses: 1000}}
+";
+
+/// A job is launched for; the next of its repository has the same machine; one of a class without reuse
+/// has a machine of its own, which ends with it.
+#[tokio::test]
+async fn jobs_are_launched_for_and_machines_reused() {
+    let stage = Stage::in_cloud(CONFIG, &[]).await;
+    let served = stage.serve().await;
+    for (label, times) in [("runs-on/runner=small", 2), ("runs-on/runner=once", 1)] {
+        for _ in 0..times {
+            let job = stage.job(label, "true");
+            assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+            stage.ended(job).await;
+        }
+    }
+    assert_eq!(stage.quiet().await.len(), 1, "the one that is reused");
+    drop(served);
+}
+
+/// Twelve jobs at once, and the process that has them in hand is killed: its successor brings every job
+/// to its end, and nothing is left.
+#[tokio::test]
+async fn a_killed_service_loses_no_job() {
+    let stage = Stage::in_cloud(CONFIG, HASTY).await;
+    let served = stage.serve().await;
+    let jobs: Vec<u64> = (0..12).map(|_| stage.job("runs-on/runner=small", "true")).collect();
+    until("first machine", async || (!CLOUD.machines_on().is_empty()).then_some(())).await;
+    served.kill().await;
+    let _served = stage.serve().await;
+    for job in jobs {
+        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+        stage.ended(job).await;
+    }
+    stage.quiet().await;
+}
