@@ -5,6 +5,8 @@
 //!
 //! Not here: removing the stores themselves (the command does, once nothing is left in them).
 
+use std::time::Duration;
+
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, Event, State};
@@ -17,9 +19,6 @@ use crate::patience::patiently;
 use crate::reap::reap;
 use crate::reconcile::{live_records, open_intents};
 use crate::transition;
-
-/// How often it is looked whether everything is gone.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// What was destroyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,33 +33,67 @@ pub struct Destroyed {
     pub dismantled: Vec<String>,
 }
 
-/// Ends everything and waits until it is gone.
-pub async fn destroy<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Destroyed, Fault> {
+/// Ends everything and waits until it is gone; whether it is, is looked at every so often.
+pub async fn destroy<P: Ports>(
+    stack: &Stack<P>,
+    until: Timestamp,
+    every: Duration,
+) -> Result<Destroyed, Fault> {
     let mut destroyed = Destroyed::default();
     loop {
         condemn_all(stack, until).await?;
-        let alive = alive(stack, until).await?;
-        for id in &alive {
-            if !destroyed.machines.contains(id) {
-                destroyed.machines.push(id.clone());
-            }
-        }
-        for batch in alive.chunks(IDS_PER_CALL_MAX) {
-            patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
-        }
+        let is_empty = end_machines(stack, until, &mut destroyed).await?;
         reap(stack).await?;
-        if alive.is_empty() && live_records(stack).await?.is_empty() {
+        if is_empty && live_records(stack).await?.is_empty() {
             break;
         }
-        if stack.now() >= until {
-            return Err(Fault::unavailable("some machines are not gone yet; try again"));
-        }
-        stack.ports.clock().sleep(LOOK_AGAIN).await;
+        wait(stack, until, every).await?;
     }
     remove_runners(stack, &mut destroyed).await;
     give_back_intents(stack, until).await?;
     destroyed.dismantled = stack.ports.fleet().dismantle().await?;
     Ok(destroyed)
+}
+
+/// The same for a stack whose ledger is gone: its machines are known by their tags.
+pub async fn destroy_unrecorded<P: Ports>(
+    stack: &Stack<P>,
+    until: Timestamp,
+    every: Duration,
+) -> Result<Destroyed, Fault> {
+    let mut destroyed = Destroyed::default();
+    while !end_machines(stack, until, &mut destroyed).await? {
+        wait(stack, until, every).await?;
+    }
+    remove_runners(stack, &mut destroyed).await;
+    destroyed.dismantled = stack.ports.fleet().dismantle().await?;
+    Ok(destroyed)
+}
+
+/// Has every machine that is there ended; whether none was.
+async fn end_machines<P: Ports>(
+    stack: &Stack<P>,
+    until: Timestamp,
+    destroyed: &mut Destroyed,
+) -> Result<bool, Fault> {
+    let alive = alive(stack, until).await?;
+    for id in &alive {
+        if !destroyed.machines.contains(id) {
+            destroyed.machines.push(id.clone());
+        }
+    }
+    for batch in alive.chunks(IDS_PER_CALL_MAX) {
+        patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
+    }
+    Ok(alive.is_empty())
+}
+
+async fn wait<P: Ports>(stack: &Stack<P>, until: Timestamp, every: Duration) -> Result<(), Fault> {
+    if stack.now() >= until {
+        return Err(Fault::unavailable("some machines are not gone yet; try again"));
+    }
+    stack.ports.clock().sleep(every).await;
+    Ok(())
 }
 
 async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(), Fault> {
