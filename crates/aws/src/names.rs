@@ -31,13 +31,13 @@ impl StackName {
 
     /// The ledger's table.
     #[cfg(feature = "ledger")]
-    pub(crate) fn state_table(&self) -> String {
+    pub fn state_table(&self) -> String {
         format!("{self}-state")
     }
 
     /// The mailboxes' table.
     #[cfg(feature = "mailbox")]
-    pub(crate) fn mailbox_table(&self) -> String {
+    pub fn mailbox_table(&self) -> String {
         format!("{self}-mailbox")
     }
 }

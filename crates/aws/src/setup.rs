@@ -1,4 +1,4 @@
-//! A stack's two tables: making them, and refusing those of another layout.
+//! A stack's two tables: making them, refusing those of another layout, removing them.
 //!
 //! Everything here may be done again at any time and by several at once. The layout's version is an
 //! item of the state table, so that a program finds out before it writes anything whether it and the
@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::operation::create_table::CreateTableError;
+use aws_sdk_dynamodb::operation::delete_table::DeleteTableError;
 use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, LocalSecondaryIndex,
-    PointInTimeRecoverySpecification, Projection, ProjectionType, ScalarAttributeType,
-    TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
+    PointInTimeRecoverySpecification, PointInTimeRecoveryStatus, Projection, ProjectionType,
+    ScalarAttributeType, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use bullpen_core::ports::{Clock, Fault};
 
@@ -61,6 +62,12 @@ pub enum SetupError {
              stack otherwise"
     )]
     NotOurs {
+        /// Which one.
+        table: String,
+    },
+    /// Its removal takes too long.
+    #[error("table {table} is being removed and is still there; try again in a minute")]
+    StillThere {
         /// Which one.
         table: String,
     },
@@ -122,26 +129,100 @@ fn tables(config: &SdkConfig, stack: &StackName) -> [(Table, Shape); 2] {
     ]
 }
 
-/// Makes what is missing of a stack's tables and refuses what is there and of another layout.
+/// Makes what is missing of a stack's tables and refuses what is there and of another layout; says what
+/// was made. Where nothing is missing nothing is written.
 pub async fn ensure(
     config: &SdkConfig,
     stack: &StackName,
     clock: &impl Clock,
-) -> Result<(), SetupError> {
+) -> Result<Vec<String>, SetupError> {
     let tables = tables(config, stack);
+    let mut done = Vec::new();
     for (table, shape) in &tables {
         if describe(table).await?.is_none() {
             create(table, *shape).await?;
+            done.push(format!("made table {}", table.name));
         }
     }
     for (table, shape) in &tables {
         ready(table, *shape, clock).await?;
-        forget_by_itself(table).await?;
+        if forget_by_itself(table).await? {
+            done.push(format!("table {} forgets by itself", table.name));
+        }
     }
     let [(state, _), _] = &tables;
-    recoverable(state).await?;
-    stamp(state).await?;
-    layout(state).await
+    if recoverable(state).await? {
+        done.push(format!("table {} can be taken back in time", state.name));
+    }
+    if state.get(&stamp_key(), true).await?.is_none() {
+        stamp(state).await?;
+    }
+    layout(state).await?;
+    Ok(done)
+}
+
+/// Which of a stack's tables are not there. Changes nothing.
+pub async fn missing(config: &SdkConfig, stack: &StackName) -> Result<Vec<String>, SetupError> {
+    let mut missing = Vec::new();
+    for (table, _) in tables(config, stack) {
+        if describe(&table).await?.is_none() {
+            missing.push(table.name);
+        }
+    }
+    Ok(missing)
+}
+
+/// Removes a stack's tables, and waits until they are gone; says which. The ledger's goes last: while it
+/// is there, whoever was interrupted can begin again. A table that is not ours stays, and then both do.
+pub async fn remove(
+    config: &SdkConfig,
+    stack: &StackName,
+    clock: &impl Clock,
+) -> Result<Vec<String>, SetupError> {
+    let [state, mailbox] = tables(config, stack);
+    let mut there = Vec::new();
+    for (table, shape) in [mailbox, state] {
+        match describe(&table).await? {
+            Some(found) if !shape.fits(&found) => {
+                return Err(SetupError::NotOurs { table: table.name });
+            }
+            Some(_) => there.push(table),
+            None => {}
+        }
+    }
+    let mut done = Vec::new();
+    for table in there {
+        delete(&table).await?;
+        gone(&table, clock).await?;
+        done.push(format!("removed table {}", table.name));
+    }
+    Ok(done)
+}
+
+async fn delete(table: &Table) -> Result<(), Fault> {
+    match table.client.delete_table().table_name(&table.name).send().await {
+        Ok(_) => Ok(()),
+        // Somebody else removed it, or is about to.
+        Err(error)
+            if error.as_service_error().is_some_and(|said| {
+                DeleteTableError::is_resource_not_found_exception(said)
+                    || DeleteTableError::is_resource_in_use_exception(said)
+            }) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(judge(&error).fault()),
+    }
+}
+
+async fn gone(table: &Table, clock: &impl Clock) -> Result<(), SetupError> {
+    for _ in 0..LOOKS_MAX {
+        if describe(table).await?.is_none() {
+            return Ok(());
+        }
+        clock.sleep(LOOK_EVERY).await;
+    }
+    Err(SetupError::StillThere { table: table.name.clone() })
 }
 
 /// Whether a stack's tables are there and of this layout. Changes nothing.
@@ -227,37 +308,59 @@ async fn ready(table: &Table, shape: Shape, clock: &impl Clock) -> Result<(), Se
     Err(SetupError::NotReady { table: table.name.clone() })
 }
 
-/// Lets DynamoDB delete what is past its time.
-async fn forget_by_itself(table: &Table) -> Result<(), Fault> {
+/// Lets DynamoDB delete what is past its time; whether that had to be said.
+async fn forget_by_itself(table: &Table) -> Result<bool, Fault> {
     let answer = table.client.describe_time_to_live().table_name(&table.name).send().await;
     let answer = answer.map_err(|error| judge(&error).fault())?;
     let status = answer.time_to_live_description.and_then(|found| found.time_to_live_status);
     if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
-        return Ok(());
+        return Ok(false);
     }
     let wanted = TimeToLiveSpecification::builder().attribute_name("forget_at").enabled(true);
     let call = table.client.update_time_to_live().table_name(&table.name);
     let call = call.time_to_live_specification(wanted.build().expect(BUILT));
-    call.send().await.map(drop).map_err(|error| judge(&error).fault())
+    call.send().await.map(|_| true).map_err(|error| judge(&error).fault())
 }
 
-/// Lets an operator go back to any second of the last weeks.
-async fn recoverable(table: &Table) -> Result<(), Fault> {
+/// Lets an operator go back to any second of the last weeks; whether that had to be said.
+async fn recoverable(table: &Table) -> Result<bool, Fault> {
+    if is_recoverable(table).await? {
+        return Ok(false);
+    }
     let wanted = PointInTimeRecoverySpecification::builder().point_in_time_recovery_enabled(true);
     let call = table.client.update_continuous_backups().table_name(&table.name);
     let call = call.point_in_time_recovery_specification(wanted.build().expect(BUILT));
     match call.send().await.map_err(|error| judge(&error).fault()) {
-        Ok(_) => Ok(()),
-        // DynamoDB Local, which forgets everything anyway.
-        Err(Fault::Unclassified(said)) if said.starts_with("UnknownOperationException") => {
+        Ok(_) => Ok(true),
+        Err(fault) if is_unknown(&fault) => {
             tracing::warn!(
                 table = table.name,
                 "this DynamoDB knows no recovery to a point in time"
             );
-            Ok(())
+            Ok(false)
         }
         Err(fault) => Err(fault),
     }
+}
+
+async fn is_recoverable(table: &Table) -> Result<bool, Fault> {
+    let call = table.client.describe_continuous_backups().table_name(&table.name);
+    match call.send().await.map_err(|error| judge(&error).fault()) {
+        Ok(answer) => {
+            let status = answer
+                .continuous_backups_description
+                .and_then(|found| found.point_in_time_recovery_description)
+                .and_then(|found| found.point_in_time_recovery_status);
+            Ok(status == Some(PointInTimeRecoveryStatus::Enabled))
+        }
+        Err(fault) if is_unknown(&fault) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// DynamoDB Local, which forgets everything anyway.
+fn is_unknown(fault: &Fault) -> bool {
+    matches!(fault, Fault::Unclassified(said) if said.starts_with("UnknownOperationException"))
 }
 
 fn stamp_key() -> Key {

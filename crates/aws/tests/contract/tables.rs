@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
     ScalarAttributeType,
 };
 use bullpen_aws::setup::{self, SetupError};
-use bullpen_aws::{DynamoLedger, DynamoMailbox};
+use bullpen_aws::{DynamoLedger, DynamoMailbox, StackName};
 use bullpen_core::ids::InstanceId;
 use bullpen_core::mailbox::{Beat, Phase};
 use bullpen_core::ports::{Clock, Fault, Ledger, Mailbox};
@@ -32,6 +32,27 @@ fn tables_pay_by_use_and_forget_by_themselves() {
             let attribute = forgets.time_to_live_description.and_then(|found| found.attribute_name);
             assert_eq!(attribute.as_deref(), Some("forget_at"), "{table}");
         }
+    });
+}
+
+/// The second time nothing is written; a neighbour whose name begins the same is not touched.
+#[test]
+fn tables_are_made_once_and_removed_once() {
+    real(async {
+        let ground = Ground::new(Service::Tables).await;
+        let config = ground.account.config(None).await;
+        let clock = &*ground.clock;
+        let neighbour = StackName::new("contract-2").unwrap();
+        setup::ensure(&config, &neighbour, clock).await.unwrap();
+        let made = setup::ensure(&config, &ground.stack, clock).await.unwrap();
+        assert!(made.contains(&"made table contract-state".to_owned()), "{made:?}");
+        assert_eq!(setup::ensure(&config, &ground.stack, clock).await, Ok(Vec::new()));
+        let removed = setup::remove(&config, &ground.stack, clock).await.unwrap();
+        assert_eq!(removed, ["removed table contract-mailbox", "removed table contract-state"]);
+        assert_eq!(setup::remove(&config, &ground.stack, clock).await, Ok(Vec::new()));
+        let missing = setup::missing(&config, &ground.stack).await.unwrap();
+        assert_eq!(missing, ["contract-state", "contract-mailbox"]);
+        assert_eq!(setup::verify(&config, &neighbour).await, Ok(()));
     });
 }
 
@@ -93,6 +114,8 @@ fn a_table_that_is_not_ours_is_left_alone() {
             .unwrap();
         let error = setup::ensure(&config, &ground.stack, &*ground.clock).await.unwrap_err();
         assert_eq!(error, SetupError::NotOurs { table: "contract-state".to_owned() });
+        let kept = setup::remove(&config, &ground.stack, &*ground.clock).await.unwrap_err();
+        assert_eq!(kept, error);
     });
 }
 
