@@ -13,56 +13,123 @@ use crate::names::{self, FIFO_ENDING};
 const RETENTION_MAX: std::time::Duration = std::time::Duration::from_secs(14 * 86_400);
 
 /// Makes the queue if it is missing, by nothing but its name and kind, so that one that is there is
-/// never in the way; then sets everything that may change.
+/// never in the way; then sets what is not as described. A queue that is as described is only looked at.
 pub(super) async fn ensure(queues: &SqsQueues, spec: &QueueSpec) -> Result<Address, Fault> {
     let fifo = spec.kind == QueueKind::Fifo;
     let name = names::queue(&queues.stack, &spec.name);
-    let mut create = queues.client.create_queue();
-    create = if fifo {
-        let name = name + FIFO_ENDING;
-        create.queue_name(name).attributes(QueueAttributeName::FifoQueue, "true")
-    } else {
-        create.queue_name(name)
+    let name = if fifo { name + FIFO_ENDING } else { name };
+    let (url, found) = match look(queues, &name).await? {
+        Some(seen) => seen,
+        None => {
+            let url = create(queues, name, fifo).await?;
+            let found = attributes(queues, &url).await?;
+            (url, found)
+        }
     };
-    let made = create.send().await.map_err(|error| judge(&error).fault())?;
-    let url = made.queue_url.ok_or_else(|| nothing_said("a queue's address"))?;
-    let hidden = whole_seconds(spec.visibility, HIDDEN_MAX).to_string();
-    let kept = whole_seconds(spec.retention, RETENTION_MAX).to_string();
-    let set = queues
-        .client
-        .set_queue_attributes()
-        .queue_url(&url)
-        .attributes(QueueAttributeName::VisibilityTimeout, hidden)
-        .attributes(QueueAttributeName::MessageRetentionPeriod, kept);
-    let set = match redrive(queues, spec, &url).await? {
-        Some(policy) => set.attributes(QueueAttributeName::RedrivePolicy, policy),
-        None => set,
-    };
-    set.send().await.map_err(|error| judge(&error).fault())?;
+    let mut changes = changes(spec, &found);
+    changes.extend(redrive(queues, spec, &found).await?);
+    if !changes.is_empty() {
+        let set = queues.client.set_queue_attributes().queue_url(&url);
+        let set = changes.into_iter().fold(set, |set, (name, value)| set.attributes(name, value));
+        set.send().await.map_err(|error| judge(&error).fault())?;
+    }
     Ok(Address { url, fifo })
 }
 
-/// Where worn messages go. An empty text takes an earlier policy away, and is said only if there is
-/// one.
-async fn redrive(queues: &SqsQueues, spec: &QueueSpec, url: &str) -> Result<Option<String>, Fault> {
-    let Some((dead, receives)) = &spec.dead_letters else {
-        let earlier = attribute(queues, url, QueueAttributeName::RedrivePolicy).await?;
-        return Ok(earlier.filter(|policy| !policy.is_empty()).map(|_| String::new()));
+/// What a queue is like, as SQS tells it.
+#[expect(clippy::disallowed_types, reason = "the SDK's type; nothing here depends on its order")]
+type Attributes = std::collections::HashMap<QueueAttributeName, String>;
+
+/// Where a queue is and what it is like, if it is there. The address of one that is being removed is
+/// still told, and nothing else of it.
+async fn look(queues: &SqsQueues, name: &str) -> Result<Option<(String, Attributes)>, Fault> {
+    let answer = queues.client.get_queue_url().queue_name(name).send().await;
+    let url = match answer.map_err(|error| judge(&error).fault()) {
+        Ok(answer) => answer.queue_url.ok_or_else(|| nothing_said("a queue's address"))?,
+        Err(Fault::NotFound) => return Ok(None),
+        Err(fault) => return Err(fault),
     };
-    let address = queues.address(dead).await?;
-    let arn = attribute(queues, &address.url, QueueAttributeName::QueueArn).await?;
-    let arn = arn.ok_or_else(|| nothing_said("a queue's ARN"))?;
-    let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives });
-    Ok(Some(policy.to_string()))
+    match attributes(queues, &url).await {
+        Ok(found) => Ok(Some((url, found))),
+        Err(Fault::NotFound) => Ok(None),
+        Err(fault) => Err(fault),
+    }
 }
 
-/// One attribute of a queue, if it has it.
-async fn attribute(
-    queues: &SqsQueues,
-    url: &str,
-    name: QueueAttributeName,
-) -> Result<Option<String>, Fault> {
-    let call = queues.client.get_queue_attributes().queue_url(url).attribute_names(name.clone());
+async fn create(queues: &SqsQueues, name: String, fifo: bool) -> Result<String, Fault> {
+    let create = queues.client.create_queue().queue_name(name);
+    let create =
+        if fifo { create.attributes(QueueAttributeName::FifoQueue, "true") } else { create };
+    let made = create.send().await.map_err(|error| judge(&error).fault())?;
+    made.queue_url.ok_or_else(|| nothing_said("a queue's address"))
+}
+
+async fn attributes(queues: &SqsQueues, url: &str) -> Result<Attributes, Fault> {
+    let call = queues
+        .client
+        .get_queue_attributes()
+        .queue_url(url)
+        .attribute_names(QueueAttributeName::VisibilityTimeout)
+        .attribute_names(QueueAttributeName::MessageRetentionPeriod)
+        .attribute_names(QueueAttributeName::RedrivePolicy);
     let answer = call.send().await.map_err(|error| judge(&error).fault())?;
-    Ok(answer.attributes.and_then(|mut found| found.remove(&name)))
+    Ok(answer.attributes.unwrap_or_default())
+}
+
+/// Those of the numbers that are others.
+fn changes(spec: &QueueSpec, found: &Attributes) -> Vec<(QueueAttributeName, String)> {
+    let hidden = whole_seconds(spec.visibility, HIDDEN_MAX).to_string();
+    let kept = whole_seconds(spec.retention, RETENTION_MAX).to_string();
+    let wanted = [
+        (QueueAttributeName::VisibilityTimeout, hidden),
+        (QueueAttributeName::MessageRetentionPeriod, kept),
+    ];
+    wanted.into_iter().filter(|(name, value)| found.get(name) != Some(value)).collect()
+}
+
+/// Where worn messages go, if that is to change. An empty text takes an earlier policy away.
+async fn redrive(
+    queues: &SqsQueues,
+    spec: &QueueSpec,
+    found: &Attributes,
+) -> Result<Option<(QueueAttributeName, String)>, Fault> {
+    let name = QueueAttributeName::RedrivePolicy;
+    let earlier = found.get(&name).filter(|policy| !policy.is_empty());
+    let Some((dead, receives)) = &spec.dead_letters else {
+        return Ok(earlier.map(|_| (name, String::new())));
+    };
+    let address = queues.address(dead).await?;
+    let call = queues.client.get_queue_attributes().queue_url(&address.url);
+    let call = call.attribute_names(QueueAttributeName::QueueArn);
+    let answer = call.send().await.map_err(|error| judge(&error).fault())?;
+    let arn = answer.attributes.and_then(|mut found| found.remove(&QueueAttributeName::QueueArn));
+    let arn = arn.ok_or_else(|| nothing_said("a queue's ARN"))?;
+    let says_so = earlier.is_some_and(|policy| is_policy(policy, &arn, *receives));
+    let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives });
+    Ok((!says_so).then(|| (name, policy.to_string())))
+}
+
+/// Whether a policy says this; SQS may tell the number as text.
+fn is_policy(policy: &str, arn: &str, receives: u32) -> bool {
+    let Ok(policy) = serde_json::from_str::<serde_json::Value>(policy) else { return false };
+    let count = &policy["maxReceiveCount"];
+    let count = count.as_str().map_or_else(|| count.to_string(), str::to_owned);
+    policy["deadLetterTargetArn"] == arn && count == receives.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_known_again_however_sqs_writes_it() {
+        for written in [
+            r#"{"maxReceiveCount":"3","deadLetterTargetArn":"arn:a"}"#,
+            r#"{"deadLetterTargetArn": "arn:a", "maxReceiveCount": 3}"#,
+        ] {
+            assert!(is_policy(written, "arn:a", 3), "{written}");
+            assert!(!is_policy(written, "arn:a", 4) && !is_policy(written, "arn:b", 3));
+        }
+        assert!(!is_policy("", "arn:a", 3));
+    }
 }

@@ -154,7 +154,9 @@ fn a_queue_is_looked_for_once() {
             dead_letters: None,
         };
         SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
-        assert_eq!(wire.calls(), 3, "ensure");
+        assert_eq!(wire.calls(), 4, "ensure: looked for, made, looked at, set");
+        SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
+        assert_eq!(wire.calls(), 2, "the second time: looked for, looked at");
         let queues = SqsQueues::new(&config, &ground.stack);
         let message = [Outgoing::now("one".to_owned())];
         assert_eq!(queues.send(&spec.name, &message).await, Ok(vec![Ok(())]));
