@@ -72,8 +72,9 @@ pub struct Ec2Fleet<C> {
     client: Client,
     iam: aws_sdk_iam::Client,
     settings: Ec2Settings,
-    /// What every machine is told, but for its class's scripts and where its mailbox is.
-    user_data: UserData,
+    /// What every machine is told, but for its class's scripts and where its mailbox is; nothing if
+    /// nobody says whose runners they have, and then none can be launched.
+    user_data: Option<UserData>,
     clock: Arc<C>,
     ground: RwLock<Option<Ground>>,
     types: Types,
@@ -85,7 +86,7 @@ impl<C: Clock> Ec2Fleet<C> {
     pub fn new(
         config: &SdkConfig,
         settings: Ec2Settings,
-        user_data: UserData,
+        user_data: impl Into<Option<UserData>>,
         clock: Arc<C>,
     ) -> Self {
         let timeouts = timeouts(CALL_TIMEOUT);
@@ -96,7 +97,7 @@ impl<C: Clock> Ec2Fleet<C> {
             client: Client::from_conf(ec2.build()),
             iam: aws_sdk_iam::Client::from_conf(iam.build()),
             settings,
-            user_data,
+            user_data: user_data.into(),
             clock,
             ground,
             types: Types::default(),
@@ -123,7 +124,9 @@ impl<C: Clock> Ec2Fleet<C> {
 
     /// The script that machines of a class boot with, as EC2 wants it.
     fn user_data(&self, class: &RunnerClass, ground: &Ground) -> Result<String, Fault> {
-        let mut told = self.user_data.clone().of_class(&class.scripts);
+        let nobody =
+            || Fault::Denied("nothing says whose runners machines have: give --repository".into());
+        let mut told = self.user_data.clone().ok_or_else(nobody)?.of_class(&class.scripts);
         if let MailboxPlace::DynamoDb { key, .. } = &mut told.mailbox {
             *key = Some(format!("{}:{{instance}}", ground.role_id));
         }
@@ -261,7 +264,8 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 
     async fn in_our_words(&self, instances: Vec<Instance>) -> Result<Vec<Machine>, Fault> {
-        let ground = self.ground()?;
+        // Whoever knows no role yet has launched nothing, and only looks.
+        let role_id = self.ground().map(|ground| ground.role_id).unwrap_or_default();
         let ours = |instance: &Instance| {
             let stack = tags::value(instance.tags(), tags::STACK);
             stack == Some(self.settings.stack.to_string().as_str())
@@ -269,7 +273,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let instances: Vec<Instance> = instances.into_iter().filter(ours).collect();
         let names = instances.iter().filter_map(machines::instance_type);
         self.types.hear_of(&self.client, names).await?;
-        let machine = |one: &Instance| machines::machine(one, &self.types, &ground.role_id);
+        let machine = |one: &Instance| machines::machine(one, &self.types, &role_id);
         Ok(instances.iter().filter_map(machine).collect())
     }
 
