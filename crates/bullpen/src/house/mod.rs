@@ -1,4 +1,7 @@
-//! The house of a command: every part of the embedded engine, built from inputs and put together.
+//! The house of a command: every part of an engine and a fleet, built from inputs and put together.
+//!
+//! Stores of the embedded engine are here, those of AWS in `aws`; machines that are processes in
+//! `process`, those of EC2 in `ec2`.
 //!
 //! Not here: what is done with it (`workflow`), or reading inputs (`inputs`).
 
@@ -17,18 +20,18 @@ use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
+use bullpen_core::parameters::{COLLECTION, Ground, Kept, KeptTokens, Parameters, decode};
 use bullpen_core::pool::Foundation;
-use bullpen_core::ports::{Clock as _, Document, Fault, Ids as _, Ledger, Mailbox, Ports, Queues};
+use bullpen_core::ports::{Clock as _, Document, Fault, Fleet, Ledger, Mailbox, Ports, Queues};
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
-use bullpen_embedded::fleet::{
-    Capacity, Catalogue, Entropy, FleetError, FleetSettings, ProcessFleet,
-};
+use bullpen_embedded::fleet::{FleetError, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_engine::Stack;
 use bullpen_github::{App, AppKey, BadKey, BadSettings, GitHub, Login, Settings};
 
+#[cfg(feature = "aws")]
+use crate::inputs::Fleet as Machines;
 use crate::inputs::{
     CommonInputs, Credential, Engine, Environment, GithubInputs, Scope, UsageError, files,
 };
@@ -36,35 +39,41 @@ use crate::inputs::{
 #[cfg(feature = "aws")]
 pub(crate) mod aws;
 mod door;
+#[cfg(feature = "aws")]
+pub(crate) mod ec2;
+#[cfg(feature = "aws")]
+pub(crate) mod first;
+mod process;
 
 pub(crate) use door::Door;
-
-/// The variables that supervisors, agents and jobs start with, as this command has them.
-const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
 
 /// The waits between tries at the first read of all, in milliseconds.
 const WAITS_MS: [u64; 5] = [50, 100, 200, 400, 800];
 
-/// Everything the engine needs: stores of one engine, and the process fleet.
-pub(crate) struct HousePorts<L, Q, M> {
+/// Everything the engine needs: stores of one engine, and machines of one fleet.
+pub(crate) struct HousePorts<L, Q, M, F> {
     ledger: L,
     queues: Q,
     mailbox: M,
-    fleet: ProcessFleet<SystemClock>,
+    fleet: F,
     forge: Door,
     clock: Arc<SystemClock>,
     ids: SystemIds,
 }
 
 /// The ports of the embedded engine.
-pub(crate) type EmbeddedPorts =
-    HousePorts<SqliteLedger<SystemClock>, SqliteQueues<SystemClock>, SqliteMailbox<SystemClock>>;
+pub(crate) type EmbeddedPorts = HousePorts<
+    SqliteLedger<SystemClock>,
+    SqliteQueues<SystemClock>,
+    SqliteMailbox<SystemClock>,
+    ProcessFleet<SystemClock>,
+>;
 
-impl<L: Ledger, Q: Queues, M: Mailbox> Ports for HousePorts<L, Q, M> {
+impl<L: Ledger, Q: Queues, M: Mailbox, F: Fleet> Ports for HousePorts<L, Q, M, F> {
     type Ledger = L;
     type Queues = Q;
     type Mailbox = M;
-    type Fleet = ProcessFleet<SystemClock>;
+    type Fleet = F;
     type Forge = Door;
     type Clock = SystemClock;
     type Ids = SystemIds;
@@ -78,7 +87,7 @@ impl<L: Ledger, Q: Queues, M: Mailbox> Ports for HousePorts<L, Q, M> {
     fn mailbox(&self) -> &M {
         &self.mailbox
     }
-    fn fleet(&self) -> &Self::Fleet {
+    fn fleet(&self) -> &F {
         &self.fleet
     }
     fn forge(&self) -> &Door {
@@ -104,6 +113,12 @@ pub(crate) struct House<P = EmbeddedPorts> {
     pub(crate) foundation: Foundation,
     /// Whose workflow this is, where it is one.
     pub(crate) repository: Option<Repository>,
+    /// The region of its machines, if they have one.
+    pub(crate) region: Option<String>,
+    /// Whether it is known already where they may be launched.
+    pub(crate) has_ground: bool,
+    /// What had to be made of its stores, in words.
+    pub(crate) made: Vec<String>,
 }
 
 /// Why there is no house.
@@ -175,14 +190,32 @@ pub(crate) struct Plans<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// The stores of one engine, and what its agents need to find their mailboxes.
+/// The stores of one engine, and where its agents find their mailboxes.
 pub(crate) struct Stores<L, Q, M> {
     pub(crate) ledger: L,
     pub(crate) queues: Q,
     pub(crate) mailbox: M,
     pub(crate) place: MailboxPlace,
-    /// Variables that agents have besides, and jobs have not.
-    pub(crate) agents_have: BTreeMap<String, String>,
+}
+
+/// What a fleet's machines are built from, whatever their class.
+struct MachineBase {
+    /// What there is on them before anything of a class is.
+    image: String,
+    /// Where their runner program is, where its version is not known.
+    program: Option<String>,
+}
+
+/// What becomes of stores at AWS that are not there.
+#[cfg(feature = "aws")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// The errand does not run.
+    Refuse,
+    /// They are made first.
+    Make,
+    /// The errand runs without: nothing is read of a ledger that is known not to be there.
+    GoWithout,
 }
 
 /// Something that is done in a house, whichever engine it is of.
@@ -190,10 +223,10 @@ pub(crate) trait Errand {
     /// What comes of it.
     type Outcome;
 
-    /// Whether stores that are not there are made first; files always are.
+    /// What becomes of stores that are not there; files are always made.
     #[cfg(feature = "aws")]
-    fn makes_stores(&self) -> bool {
-        false
+    fn if_missing(&self) -> IfMissing {
+        IfMissing::Refuse
     }
 
     /// Does it.
@@ -205,10 +238,16 @@ pub(crate) async fn visit<E: Errand>(plans: &Plans<'_>, errand: E) -> Result<E::
     match plans.common.stack.engine {
         Engine::Embedded => Ok(Box::pin(errand.run(build(plans).await?)).await),
         #[cfg(feature = "aws")]
-        Engine::Aws => {
-            let house = aws::build(plans, errand.makes_stores()).await?;
-            Ok(Box::pin(errand.run(house)).await)
-        }
+        Engine::Aws => match plans.common.stack.fleet {
+            Machines::Process => {
+                let house = aws::build(plans, errand.if_missing()).await?;
+                Ok(Box::pin(errand.run(house)).await)
+            }
+            Machines::Ec2 => {
+                let house = ec2::build(plans, errand.if_missing()).await?;
+                Ok(Box::pin(errand.run(house)).await)
+            }
+        },
     }
 }
 
@@ -220,30 +259,58 @@ pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
     let queues = SqliteQueues::beside(&ledger)?;
     let path = state.join("mailbox.db");
     let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock))?;
-    let (place, agents_have) = (MailboxPlace::File(path), BTreeMap::new());
-    let stores = Stores { ledger, queues, mailbox, place, agents_have };
-    put_together(plans, &state, stores, clock).await
+    let stores = Stores { ledger, queues, mailbox, place: MailboxPlace::File(path) };
+    let base = process::base(&plans.common.github);
+    let own = Arc::clone(&clock);
+    let fleet = |told: Told<'_>| process::fleet(plans, &state, &told, BTreeMap::new(), own);
+    put_together(plans, stores, clock, (base, Reading::Kept), fleet).await
 }
 
-/// Builds everything around the stores of an engine.
-async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
+/// What is read of a ledger before anything is built around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// What the stack keeps there.
+    Kept,
+    /// Nothing: it is not there.
+    #[cfg(feature = "aws")]
+    Nothing,
+}
+
+#[cfg(feature = "aws")]
+impl From<IfMissing> for Reading {
+    fn from(missing: IfMissing) -> Self {
+        match missing {
+            IfMissing::Refuse | IfMissing::Make => Self::Kept,
+            IfMissing::GoWithout => Self::Nothing,
+        }
+    }
+}
+
+/// Builds everything around the stores of an engine, with this fleet.
+async fn put_together<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
     plans: &Plans<'_>,
-    state: &Path,
     stores: Stores<L, Q, M>,
     clock: Arc<SystemClock>,
-) -> Result<House<HousePorts<L, Q, M>>, NoHouse> {
-    let Stores { ledger, queues, mailbox, place, agents_have } = stores;
-    let documents = patient(&ledger, &clock).await.map_err(NoHouse::Parameters)?;
+    (base, reading): (MachineBase, Reading),
+    fleet: impl FnOnce(Told<'_>) -> Result<F, NoHouse>,
+) -> Result<House<HousePorts<L, Q, M, F>>, NoHouse> {
+    let Stores { ledger, queues, mailbox, place } = stores;
+    let documents = match reading {
+        Reading::Kept => patient(&ledger, &clock).await.map_err(NoHouse::Parameters)?,
+        #[cfg(feature = "aws")]
+        Reading::Nothing => Vec::new(),
+    };
     let parameters = kept::<Parameters>(&documents)?.unwrap_or_default();
     let tokens = kept::<KeptTokens>(&documents)?;
+    let ground = kept::<Ground>(&documents)?;
+    let has_ground = ground.is_some();
     let mut limits = plans.file.limits.clone();
     parameters.applied_to(&mut limits);
     let github = &plans.common.github;
     let forge = door(github, &plans.file.name, tokens, &clock)?;
-    let foundation = foundation(&parameters, github, plans.file);
+    let foundation = foundation(&parameters, base, plans.file);
     let hash = hash_of(&foundation);
-    let told = Told { place, agents_have, limits: &limits, parameters: &parameters };
-    let fleet = fleet(plans, state, told, &clock)?;
+    let fleet = fleet(Told { place, limits: &limits, parameters: &parameters, ground })?;
     let ids = SystemIds::new();
     let removal_token = forge.removal_token();
     let ports = HousePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
@@ -254,15 +321,17 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox>(
         Some(Scope::Organisation(_)) | None => None,
     };
     let classes = classes(plans.config, &parameters);
-    Ok(House { stack, classes, parameters, foundation, repository })
+    let (region, made) = (None, Vec::new());
+    Ok(House { stack, classes, parameters, foundation, repository, region, has_ground, made })
 }
 
-/// What machines and their agents are told.
+/// What machines and their agents are told, and what was learned of where they are.
 struct Told<'a> {
     place: MailboxPlace,
-    agents_have: BTreeMap<String, String>,
     limits: &'a Limits,
     parameters: &'a Parameters,
+    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "processes stand on none"))]
+    ground: Option<Ground>,
 }
 
 /// The directory, made if it is not there; for its owner only, because credentials pass through it.
@@ -357,10 +426,10 @@ fn door(
 }
 
 /// What every machine is built from, whatever its class.
-fn foundation(parameters: &Parameters, github: &GithubInputs, file: &StackFile) -> Foundation {
-    let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
+fn foundation(parameters: &Parameters, base: MachineBase, file: &StackFile) -> Foundation {
+    let MachineBase { image, program } = base;
     Foundation {
-        image: "process".to_owned(),
+        image,
         images: file.images.clone(),
         runner_version: parameters.runner_version.clone().or(program).unwrap_or_default(),
         pre_runner: parameters.pre_runner_script.clone(),
@@ -377,53 +446,17 @@ fn hash_of(foundation: &Foundation) -> SpecHash {
     })
 }
 
-fn fleet(
-    plans: &Plans<'_>,
-    state: &Path,
-    told: Told<'_>,
-    clock: &Arc<SystemClock>,
-) -> Result<ProcessFleet<SystemClock>, NoHouse> {
-    let own = std::env::current_exe()
-        .map_err(|source| NoHouse::State { path: PathBuf::from("this program"), source })?;
-    let command = |name: &str| vec![own.clone().into_os_string(), name.into()];
-    let environment: BTreeMap<String, String> = INHERITED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), plans.environment.get(*name)?.clone())))
-        .collect();
-    let user_data = user_data(plans, &told, &own, &environment);
-    let process = &plans.file.process_fleet;
-    let ids = SystemIds::new();
-    let settings = FleetSettings {
-        directory: state.join("machines"),
-        supervisor: command("supervise"),
-        agent: command("agent"),
-        environment: environment.into_iter().chain(told.agents_have).collect(),
-        user_data: user_data.map(|data| data.to_text()).unwrap_or_default(),
-        watchdog: told.limits.watchdog,
-        boot_delay: process.boot_delay,
-        capacity: Capacity { machines_max: Some(process.capacity), out_of: process.out_of.clone() },
-        catalogue: Catalogue::built_in(),
-        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
-    };
-    Ok(ProcessFleet::open(settings, Arc::clone(clock))?)
-}
-
-/// What machines are told; nothing if no runner program is known, and then none can be launched.
+/// What machines are told; nothing if nobody says whose runners they have, and then none can be launched.
 fn user_data(
-    plans: &Plans<'_>,
+    github: &GithubInputs,
     told: &Told<'_>,
-    own: &Path,
-    environment: &BTreeMap<String, String>,
+    runner: RunnerProgram,
+    environment: BTreeMap<String, String>,
 ) -> Option<UserData> {
-    let github = &plans.common.github;
-    let runner = runner_program(github, own)?;
     let scope = match github.scope.as_ref()? {
         Scope::Repository(repository) => repository.to_string(),
         Scope::Organisation(name) => name.clone(),
     };
-    // What jobs find in HOME is theirs, and is emptied between owners.
-    let environment: BTreeMap<_, _> =
-        environment.iter().filter(|(name, _)| *name != "HOME").map(own_pair).collect();
     Some(UserData {
         mailbox: told.place.clone(),
         url: format!("{}/{scope}", server(github)),
@@ -443,16 +476,25 @@ fn own_pair((name, value): (&String, &String)) -> (String, String) {
     (name.clone(), value.clone())
 }
 
-/// The runner program: the one that is given, or the stand-in's, for a GitHub on this machine.
+/// The runner program of machines on this host: the one that is given, or the stand-in's, for a GitHub on
+/// this machine.
 pub(crate) fn runner_program(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
     match &github.runner_dir {
         Some(directory) => Some(RunnerProgram::Directory(directory.clone())),
-        None if is_stand_in(github) => {
-            let own = own.to_str()?.to_owned();
-            Some(RunnerProgram::StandIn { command: vec![own, "stand-in-runner".to_owned()] })
-        }
-        None => None,
+        None => stand_in(github, own),
     }
+}
+
+/// The stand-in's own runner, for a GitHub on this machine.
+fn stand_in(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
+    let own = own.to_str().filter(|_| is_stand_in(github))?.to_owned();
+    Some(RunnerProgram::StandIn { command: vec![own, "stand-in-runner".to_owned()] })
+}
+
+/// This program.
+fn own_program() -> Result<PathBuf, NoHouse> {
+    std::env::current_exe()
+        .map_err(|source| NoHouse::State { path: PathBuf::from("this program"), source })
 }
 
 /// Plain http is legal for this machine only, and no real GitHub is there.

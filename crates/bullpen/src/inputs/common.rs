@@ -28,7 +28,7 @@ pub(crate) struct StackArgs {
     /// Where the ledger lives [default: embedded]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<String>,
-    /// What machines are [default: process]
+    /// What machines are [default: process; with --engine aws: ec2]
     #[arg(long, value_name = "FLEET")]
     pub(crate) fleet: Option<String>,
     /// Print the result as JSON
@@ -71,13 +71,43 @@ impl Engine {
 pub(crate) enum Fleet {
     /// Process trees of this machine.
     Process,
+    /// EC2 instances.
+    #[cfg(feature = "aws")]
+    Ec2,
 }
 
 impl Fleet {
     /// The ones in this build, by name.
-    const HERE: &[(&str, Self)] = &[("process", Self::Process)];
+    const HERE: &[(&str, Self)] = &[
+        ("process", Self::Process),
+        #[cfg(feature = "aws")]
+        ("ec2", Self::Ec2),
+    ];
     /// All there are.
     const ALL: [&str; 2] = ["process", "ec2"];
+
+    /// The one that is meant where none is named.
+    const fn usual(engine: Engine) -> Self {
+        match engine {
+            Engine::Embedded => Self::Process,
+            #[cfg(feature = "aws")]
+            Engine::Aws => Self::Ec2,
+        }
+    }
+
+    /// The one that is given, if its machines can reach what this engine keeps.
+    fn of(given: Option<&Given>, engine: Engine) -> Result<Self, UsageError> {
+        let Some(given) = given else { return Ok(Self::usual(engine)) };
+        let fleet = built(Some(given), Self::HERE, &Self::ALL)?;
+        match (engine, fleet) {
+            #[cfg(feature = "aws")]
+            (Engine::Embedded, Self::Ec2) => Err(UsageError::new(format!(
+                "{}: \"ec2\" needs --engine aws: instances cannot reach the files of this machine",
+                given.place
+            ))),
+            _ => Ok(fleet),
+        }
+    }
 }
 
 /// Where the state is, and how to tell; checked.
@@ -107,6 +137,11 @@ pub(crate) struct CommonInputs {
 }
 
 impl StackInputs {
+    /// Whether anything of the stack is in the state directory.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        self.fleet == Fleet::Process
+    }
+
     /// Reads them; these are all the inputs of `status` and `ledger verify`.
     pub(crate) fn read(args: &StackArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
@@ -114,14 +149,15 @@ impl StackInputs {
             reader.input(name, flag.as_ref()).map(|given| path(&given)).transpose()
         };
         let engine = reader.input("engine", args.engine.as_ref());
+        let engine = built(engine.as_ref(), Engine::HERE, &Engine::ALL)?;
         let fleet = reader.input("fleet", args.fleet.as_ref());
         let json = reader.input("json", args.json.as_ref());
         Ok(Self {
             state: state(reader, args.state.as_ref())?,
             config: path_of("config", &args.config)?,
             stack: path_of("stack", &args.stack)?,
-            engine: built(engine.as_ref(), Engine::HERE, &Engine::ALL)?,
-            fleet: built(fleet.as_ref(), Fleet::HERE, &Fleet::ALL)?,
+            engine,
+            fleet: Fleet::of(fleet.as_ref(), engine)?,
             json: json.map_or(Ok(false), |given| boolean(&given))?,
         })
     }

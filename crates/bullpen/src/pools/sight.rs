@@ -67,7 +67,7 @@ impl<W: Work> Errand for Visit<'_, W> {
     async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
         let Self { common, file, work } = self;
         let House { mut stack, foundation, .. } = house;
-        bound(&mut stack.ceilings, file);
+        bound(&mut stack.ceilings, file, &common.stack);
         let source = Source::of(&common.stack, &common.github);
         let config = source.once(stack.ports.forge().manager()).await;
         let blueprints = |config| Blueprints::of(&file.env, &config, &foundation);

@@ -19,7 +19,7 @@ use bullpen_core::pool::Foundation;
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
-use bullpen_engine::refresh::Desired;
+use bullpen_engine::refresh::{Desired, ground};
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
 use serde_json::json;
@@ -27,8 +27,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::exit::Exit;
+#[cfg(feature = "aws")]
+use crate::house::IfMissing;
 use crate::house::{self, Door, Errand, House, Plans};
-use crate::inputs::{CommonArgs, CommonInputs, Environment, UsageError, files};
+use crate::inputs::{CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
 use crate::render;
 use crate::signals::{Ending, Signals};
 use crate::workflow::{Failure, Loaded, load, tokens_every, told};
@@ -166,13 +168,13 @@ impl Errand for Serving<'_> {
     type Outcome = Result<Exit, Failure>;
 
     #[cfg(feature = "aws")]
-    fn makes_stores(&self) -> bool {
-        true
+    fn if_missing(&self) -> IfMissing {
+        IfMissing::Make
     }
 
     async fn run<P: Ports<Forge = Door>>(self, mut house: House<P>) -> Self::Outcome {
         let Self { opening, mut signals } = self;
-        bound(&mut house.stack.ceilings, opening.file);
+        bound(&mut house.stack.ceilings, opening.file, &opening.common.stack);
         let told: Cell<Option<Ending>> = Cell::new(None);
         let (stop, mut stopped) = watch::channel(false);
         let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -195,8 +197,9 @@ impl Errand for Serving<'_> {
 
 /// A host has room for so many machines and no more. Jobs wait under a ceiling until one is free,
 /// where a cloud without room would be asked again a few times and then given up.
-pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile) {
-    if !ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack) {
+pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile, inputs: &StackInputs) {
+    let has_one = ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack);
+    if inputs.is_on_this_machine() && !has_one {
         ceilings.push(Ceiling { scope: Scope::Stack, max: file.process_fleet.capacity });
     }
 }
@@ -247,6 +250,7 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     let doors = Doors::open(&place).await?;
     let made = ensure_queues(stack).await;
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
+    learn(house).await?;
     let metrics = Metrics::new();
     let note = |noted: &Noted| metrics.note(noted);
     let configured = Configured::new(file, house);
@@ -267,6 +271,19 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
         () = watching(&service, &configured, configuration) => {}
     }
     Ok(())
+}
+
+/// Nothing can be launched before it is known where, and not every process keeps the stack in order. A
+/// cloud that does not answer now is no reason not to serve where it was known before.
+async fn learn<P: Ports>(house: &House<P>) -> Result<(), Failure> {
+    match ground(&house.stack).await {
+        Ok(_) => Ok(()),
+        Err(fault) if fault.is_transient() && house.has_ground => {
+            tracing::warn!(%fault, "could not ask where machines may be launched; as before, then");
+            Ok(())
+        }
+        Err(fault) => Err(Failure::of("could not learn where machines may be launched", &fault)),
+    }
 }
 
 fn no_credential() -> Failure {
@@ -299,19 +316,20 @@ struct Configured<'a> {
     file: &'a StackFile,
     parameters: &'a Parameters,
     foundation: &'a Foundation,
+    region: &'a str,
     classes: RefCell<Vec<RunnerClass>>,
 }
 
 impl<'a> Configured<'a> {
     fn new<P>(file: &'a StackFile, house: &'a House<P>) -> Self {
-        let House { parameters, foundation, .. } = house;
+        let House { parameters, foundation, region, .. } = house;
+        let region = region.as_deref().or(file.aws.region.as_deref()).unwrap_or(LOCAL);
         let classes = RefCell::new(house::classes(None, parameters));
-        Self { file, parameters, foundation, classes }
+        Self { file, parameters, foundation, region, classes }
     }
 
     fn settings(&self, config: Option<Config>) -> Settings {
-        let region = self.file.aws.region.as_deref().unwrap_or(LOCAL);
-        Settings::new(&self.file.env, region, config).built_from(self.foundation.clone())
+        Settings::new(&self.file.env, self.region, config).built_from(self.foundation.clone())
     }
 
     /// Takes what is new and good over.

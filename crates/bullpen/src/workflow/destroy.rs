@@ -7,20 +7,31 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use bullpen_core::ports::Ports;
+use bullpen_core::ports::{Fault, Ports};
 use bullpen_engine::destroy::{Destroyed, destroy as end_everything};
 use serde_json::json;
 
-use super::{Failure, told, visit};
+use super::{Failure, Loaded, load, told};
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
-use crate::inputs::{CommonArgs, CommonInputs, Environment};
+use crate::house::{self, House, Plans};
+use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
 
-/// How long machines may take to be gone.
-const WITHIN: Duration = Duration::from_secs(60);
+#[cfg(feature = "aws")]
+mod aws;
+
+/// How long processes may take to be gone, and how often it is looked.
+const PROCESSES: Patience =
+    Patience { within: Duration::from_secs(60), every: Duration::from_millis(200) };
 /// What a state directory holds of ours. Anything else in it is somebody else's, and stays.
 const OURS: [&str; 4] = ["ledger.db", "mailbox.db", "machines", "wake"];
+
+/// How long machines may take to be gone.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    within: Duration,
+    every: Duration,
+}
 
 /// What is destroyed.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,47 +50,62 @@ pub(crate) fn destroy(args: &DestroyArgs) -> Exit {
 
 async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Failure> {
     let common = CommonInputs::read(&args.common, environment)?;
-    let state = &common.stack.state;
+    let Loaded { common, file } = load(&common, environment)?;
     if !args.yes {
-        let what = format!("--yes: not given; it ends every machine of {}", state.display());
+        let would = match common.stack.engine {
+            Engine::Embedded => format!("ends every machine of {}", common.stack.state.display()),
+            #[cfg(feature = "aws")]
+            Engine::Aws => aws::would(&common.stack, &file.name),
+        };
+        let what = format!("--yes: not given; it {would}");
         return Err(Failure { exit: Exit::Usage, what, hint: None });
     }
-    if !state.exists() {
-        render::talk(&format!("there is no state in {}", state.display()));
-        return Ok(Exit::Done);
+    let config = files::config(&common.stack)?;
+    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let destroyed = match common.stack.engine {
+        Engine::Embedded => of_files(&plans).await?,
+        #[cfg(feature = "aws")]
+        Engine::Aws => Some(aws::destroy(&plans).await?),
+    };
+    if let Some(destroyed) = destroyed {
+        show(common.stack.json, &destroyed);
     }
-    let destroyed = visit(&common, environment, TearingDown { state }).await?;
-    show(common.stack.json, &destroyed);
     Ok(Exit::Done)
 }
 
-/// A stack that is about to go.
-struct TearingDown<'a> {
-    state: &'a Path,
-}
-
-impl Errand for TearingDown<'_> {
-    type Outcome = Result<Destroyed, Failure>;
-
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
-        tear_down(house, self.state).await
+/// A stack of this machine's files; nothing if there is none.
+async fn of_files(plans: &Plans<'_>) -> Result<Option<Destroyed>, Failure> {
+    let state = &plans.common.stack.state;
+    if !state.exists() {
+        render::talk(&format!("there is no state in {}", state.display()));
+        return Ok(None);
     }
+    let house = house::build(plans).await?;
+    tear_down(house, state).await.map(Some)
 }
 
-/// Ends every machine of a house, waits until they are gone, and removes the house's state.
+fn cannot_end(fault: &Fault) -> Failure {
+    Failure::of("could not end everything", fault)
+}
+
+/// Ends every machine of a house of this host, waits until they are gone, and removes the house's state.
 pub(crate) async fn tear_down<P: Ports>(
     house: House<P>,
     state: &Path,
 ) -> Result<Destroyed, Failure> {
-    let until = house.stack.now().after(WITHIN);
-    let destroyed = end_everything(&house.stack, until).await;
-    let destroyed = destroyed.map_err(|fault| Failure::of("could not end everything", &fault))?;
+    let until = house.stack.now().after(PROCESSES.within);
+    let destroyed = end_everything(&house.stack, until, PROCESSES.every).await;
+    let destroyed = destroyed.map_err(|fault| cannot_end(&fault))?;
     drop(house);
+    remove_state(state)?;
+    Ok(destroyed)
+}
+
+fn remove_state(state: &Path) -> Result<(), Failure> {
     remove(state).map_err(|error| {
         let what = format!("every machine is gone, but not {}: {error}", state.display());
         Failure { exit: Exit::Failed, what, hint: None }
-    })?;
-    Ok(destroyed)
+    })
 }
 
 /// Removes what is ours, and the directory if nothing else is in it.

@@ -109,7 +109,8 @@ fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
         let line = "--repository: not given; give OWNER/NAME, or an organisation";
         return Err(UsageError::new(line));
     }
-    if runner_program(github, std::path::Path::new("")).is_none() {
+    let is_here = inputs.common.stack.is_on_this_machine();
+    if is_here && runner_program(github, std::path::Path::new("")).is_none() {
         let line = "--runner-dir: not given; give the directory of an unpacked actions runner";
         return Err(UsageError::new(line));
     }

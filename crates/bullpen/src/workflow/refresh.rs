@@ -13,9 +13,15 @@ use bullpen_engine::refresh::{Desired, StepReport, refresh as put_in_order};
 use serde_json::json;
 
 use super::{Failure, told, visit};
+#[cfg(feature = "aws")]
+use super::{Loaded, load};
 use crate::exit::Exit;
 use crate::house::{Door, Errand, House};
-use crate::inputs::{Environment, RefreshArgs, RefreshInputs};
+#[cfg(feature = "aws")]
+use crate::house::{IfMissing, Plans, first};
+#[cfg(feature = "aws")]
+use crate::inputs::files;
+use crate::inputs::{Engine, Environment, RefreshArgs, RefreshInputs};
 use crate::render;
 
 /// How old kept tokens become where nobody says: half of their hour.
@@ -29,7 +35,16 @@ pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
 async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = RefreshInputs::read(args, environment)?;
     for place in &inputs.unused {
-        render::talk(&format!("{place}: not used by the embedded engine"));
+        render::talk(&format!("{place}: not used here; [aws] and [images] of bullpen.toml say it"));
+    }
+    #[cfg(feature = "aws")]
+    if inputs.dry_run && inputs.common.stack.engine == Engine::Aws {
+        let Loaded { common, file } = load(&inputs.common, environment)?;
+        let config = files::config(&common.stack)?;
+        let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+        if let Some(reports) = first::rehearsed(&plans, inputs.classes.as_deref()).await? {
+            return Ok(told_of(&inputs, &reports, &[]));
+        }
     }
     visit(&inputs.common, environment, PuttingInOrder { inputs: &inputs }).await
 }
@@ -43,21 +58,31 @@ impl Errand for PuttingInOrder<'_> {
     type Outcome = Result<Exit, Failure>;
 
     #[cfg(feature = "aws")]
-    fn makes_stores(&self) -> bool {
-        !self.inputs.dry_run
+    fn if_missing(&self) -> IfMissing {
+        if self.inputs.dry_run { IfMissing::Refuse } else { IfMissing::Make }
     }
 
     async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
         let desired = desired(self.inputs, &house);
-        let (reports, notes) = if self.inputs.dry_run {
+        let (steps, notes) = if self.inputs.dry_run {
             rehearse(&house, &desired).await
         } else {
             (put_in_order(&house.stack, &desired, &mut Memory::default()).await, Vec::new())
         };
-        show(self.inputs, &reports, &notes);
-        let failed = reports.iter().any(|report| report.outcome.is_err());
-        Ok(if failed { Exit::Failed } else { Exit::Done })
+        let mut reports = Vec::new();
+        if self.inputs.common.stack.engine != Engine::Embedded {
+            reports.push(StepReport { step: "tables", outcome: Ok(house.made) });
+        }
+        reports.extend(steps);
+        Ok(told_of(self.inputs, &reports, &notes))
     }
+}
+
+/// Tells what came of it.
+fn told_of(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) -> Exit {
+    show(inputs, reports, notes);
+    let failed = reports.iter().any(|report| report.outcome.is_err());
+    if failed { Exit::Failed } else { Exit::Done }
 }
 
 fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> Desired {

@@ -25,7 +25,7 @@ pub(crate) fn status(args: &StackArgs) -> Exit {
 
 /// Whoever only looks makes no state where none is.
 pub(crate) fn must_exist(stack: &StackInputs) -> Result<(), Failure> {
-    if stack.state.exists() {
+    if !stack.is_on_this_machine() || stack.state.exists() {
         return Ok(());
     }
     let what = format!("there is no state in {}", stack.state.display());

@@ -134,6 +134,7 @@ async fn what_is_not_configured_is_said_in_one_line() {
     let stage = Stage::on_files(&[]).await;
     let engine = |call: Call| {
         call.with("INPUT_ENGINE", "aws")
+            .with("INPUT_FLEET", "process")
             .with("AWS_ENDPOINT_URL", &EMULATOR.url())
             .with("AWS_EC2_METADATA_DISABLED", "true")
     };

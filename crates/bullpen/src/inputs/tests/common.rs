@@ -37,12 +37,7 @@ fn the_state_is_where_it_is_said_to_be_or_in_the_data_directory() {
 #[test]
 fn only_what_is_in_the_build_can_be_chosen() {
     assert!(stack_inputs(&["--engine", "embedded", "--fleet", "process"], &[]).is_ok());
-    for (flags, said) in [
-        (["--fleet", "ec2"], "--fleet: \"ec2\" is not in this build; use process"),
-        (["--fleet", ""], "--fleet: \"\" is not process, the only one in this build"),
-    ] {
-        assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), said);
-    }
+    assert_eq!(stack_inputs(&[], &[]).unwrap().fleet, Fleet::Process);
     let said = stack_inputs(&[], &[("INPUT_FLEET", "ec2")]).unwrap_err();
     assert!(said.starts_with("INPUT_FLEET: "), "{said}");
     let said = stack_inputs(&["--engine", "embeded"], &[]).unwrap_err();
@@ -52,14 +47,26 @@ fn only_what_is_in_the_build_can_be_chosen() {
 #[cfg(not(feature = "aws"))]
 #[test]
 fn a_build_without_aws_says_so() {
-    let said = stack_inputs(&["--engine", "aws"], &[]).unwrap_err();
-    assert_eq!(said, "--engine: \"aws\" is not in this build; use embedded");
+    for (flags, said) in [
+        (["--engine", "aws"], "--engine: \"aws\" is not in this build; use embedded"),
+        (["--fleet", "ec2"], "--fleet: \"ec2\" is not in this build; use process"),
+        (["--fleet", ""], "--fleet: \"\" is not process, the only one in this build"),
+    ] {
+        assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), said);
+    }
 }
 
 #[cfg(feature = "aws")]
 #[test]
 fn a_build_with_aws_has_both_engines() {
-    assert!(stack_inputs(&["--engine", "aws"], &[]).is_ok());
+    let read = |flags: &[&str]| stack_inputs(flags, &[]).map(|read| (read.engine, read.fleet));
+    assert_eq!(read(&["--engine", "aws"]), Ok((Engine::Aws, Fleet::Ec2)));
+    assert_eq!(read(&["--engine", "aws", "--fleet", "process"]), Ok((Engine::Aws, Fleet::Process)));
+    let said = read(&["--fleet", "ec2"]).unwrap_err();
+    assert_eq!(
+        said,
+        "--fleet: \"ec2\" needs --engine aws: instances cannot reach the files of this machine"
+    );
     let said = stack_inputs(&["--engine", "gcp"], &[]).unwrap_err();
     assert_eq!(said, "--engine: \"gcp\" is not embedded or aws");
 }

@@ -1,0 +1,139 @@
+//! Machines in EC2, over the AWS engine's stores.
+//!
+//! What `bullpen.toml` must say for that is asked for before anything is asked of AWS.
+//!
+//! Not here: the fleet itself (`bullpen-aws`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bullpen_agent::machine::RunnerProgram;
+use bullpen_aws::boot::Fetch;
+use bullpen_aws::{DynamoLedger, DynamoMailbox, Ec2Fleet, Ec2Settings, SqsQueues};
+use bullpen_core::class::Architecture;
+use bullpen_core::config::Stack as StackFile;
+use bullpen_core::config::stack::{Aws, Download, Instance};
+use bullpen_core::spec_hash::digest_hex;
+use bullpen_embedded::system::SystemClock;
+use serde_json::json;
+
+use super::aws::Site;
+use super::{
+    House, HousePorts, IfMissing, MachineBase, NoHouse, Plans, Told, own_program, put_together,
+    stand_in, user_data,
+};
+use crate::inputs::{StackInputs, UsageError};
+
+/// The ports of the AWS engine with machines in EC2.
+pub(crate) type Ec2Ports = HousePorts<
+    DynamoLedger<SystemClock>,
+    SqsQueues,
+    DynamoMailbox<SystemClock>,
+    Ec2Fleet<SystemClock>,
+>;
+
+/// Letters of a digest that tell what machines start with apart.
+const DIGEST_CHARS: usize = 16;
+
+/// Builds it, with the tables if they are to be made.
+pub(crate) async fn build(
+    plans: &Plans<'_>,
+    missing: IfMissing,
+) -> Result<House<Ec2Ports>, NoHouse> {
+    let profile = configured(plans.file, &plans.common.stack)?;
+    let site = Site::find(plans).await?;
+    let made = site.made(missing).await?;
+    let stores = site.stores(site.region());
+    let fleet = |told: Told<'_>| fleet(plans, &site, profile, &told);
+    let read = (base(plans.file), missing.into());
+    let house = put_together(plans, stores, Arc::clone(&site.clock), read, fleet);
+    Ok(House { region: site.region(), made, ..house.await? })
+}
+
+/// Whatever of `[aws]` machines cannot be without, named if it is missing; the instance profile.
+pub(crate) fn configured<'a>(
+    file: &'a StackFile,
+    inputs: &StackInputs,
+) -> Result<&'a str, UsageError> {
+    let Aws { subnets, security_groups, instance_profile, .. } = &file.aws;
+    let missing: Vec<&str> = [
+        ("`subnets`", subnets.is_empty()),
+        ("`security-groups`", security_groups.is_empty()),
+        ("`instance-profile`", instance_profile.is_none()),
+    ]
+    .into_iter()
+    .filter_map(|(key, is_missing)| is_missing.then_some(key))
+    .collect();
+    let path = inputs.stack.as_ref().map(|path| path.display().to_string());
+    let path = path.unwrap_or_else(|| "bullpen.toml (none is given as --stack)".to_owned());
+    match instance_profile {
+        Some(profile) if missing.is_empty() => Ok(profile),
+        _ => Err(UsageError::new(format!(
+            "{path}: machines in EC2 need {} under [aws]; write what is missing there, or set \
+             BULLPEN_AWS_SUBNETS, BULLPEN_AWS_SECURITY_GROUPS, BULLPEN_AWS_INSTANCE_PROFILE",
+            missing.join(", ")
+        ))),
+    }
+}
+
+/// What such machines are built from. One that starts with something else is another one.
+fn base(file: &StackFile) -> MachineBase {
+    let Instance { agents, runner_dir, runners, user, sudo, metadata_hops, .. } = &file.instance;
+    let sums = |all: &BTreeMap<Architecture, Download>| -> Vec<(&'static str, String)> {
+        all.iter().map(|(which, one)| (which.as_str(), one.sha256.clone())).collect()
+    };
+    let Aws { security_groups, instance_profile, .. } = &file.aws;
+    let told = json!([
+        sums(agents),
+        runner_dir,
+        sums(runners),
+        user,
+        sudo,
+        metadata_hops,
+        security_groups,
+        instance_profile,
+    ]);
+    let digest = digest_hex(told.to_string().as_bytes());
+    let digest: String = digest.chars().take(DIGEST_CHARS).collect();
+    MachineBase { image: format!("ec2:{digest}"), program: None }
+}
+
+pub(super) fn fleet(
+    plans: &Plans<'_>,
+    site: &Site,
+    profile: &str,
+    told: &Told<'_>,
+) -> Result<Ec2Fleet<SystemClock>, NoHouse> {
+    let github = &plans.common.github;
+    let instance = &plans.file.instance;
+    let in_image = || {
+        let given = github.runner_dir.clone();
+        RunnerProgram::Directory(given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir)))
+    };
+    let runner = stand_in(github, &own_program()?).unwrap_or_else(in_image);
+    let user_data = user_data(github, told, runner, BTreeMap::new());
+    let settings = settings(plans.file, site, profile, told);
+    Ok(Ec2Fleet::new(&site.config, settings, user_data, Arc::clone(&site.clock)))
+}
+
+fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec2Settings {
+    let Instance { agents, user, sudo, metadata_hops, price_protection, .. } = &file.instance;
+    let fetch = |(which, one): (&Architecture, &Download)| {
+        (*which, Fetch { url: one.url.clone(), sha256: one.sha256.clone() })
+    };
+    Ec2Settings {
+        stack: site.name.clone(),
+        subnets: file.aws.subnets.clone(),
+        security_groups: file.aws.security_groups.clone(),
+        instance_profile: profile.to_owned(),
+        images: file.images.clone(),
+        agents: agents.iter().map(fetch).collect(),
+        watchdog: told.limits.watchdog,
+        user: user.clone(),
+        sudo: *sudo,
+        metadata_hops: *metadata_hops,
+        price_protection: *price_protection,
+        ground: told.ground.clone(),
+    }
+}

@@ -1,0 +1,61 @@
+//! Machines that are processes of this host.
+//!
+//! Not here: the fleet itself (`bullpen-embedded`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bullpen_core::ports::Ids as _;
+use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
+use bullpen_embedded::system::{SystemClock, SystemIds};
+
+use super::{MachineBase, NoHouse, Plans, Told, own_pair, own_program, runner_program, user_data};
+use crate::inputs::GithubInputs;
+
+/// The variables that supervisors, agents and jobs start with, as this command has them.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
+
+/// What such machines are built from.
+pub(super) fn base(github: &GithubInputs) -> MachineBase {
+    let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
+    MachineBase { image: "process".to_owned(), program }
+}
+
+/// The fleet of this state directory. `agents_have`: variables that agents have besides, and jobs have
+/// not.
+pub(super) fn fleet(
+    plans: &Plans<'_>,
+    state: &Path,
+    told: &Told<'_>,
+    agents_have: BTreeMap<String, String>,
+    clock: Arc<SystemClock>,
+) -> Result<ProcessFleet<SystemClock>, NoHouse> {
+    let own = own_program()?;
+    let command = |name: &str| vec![own.clone().into_os_string(), name.into()];
+    let environment: BTreeMap<String, String> = INHERITED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), plans.environment.get(*name)?.clone())))
+        .collect();
+    let github = &plans.common.github;
+    // What jobs find in HOME is theirs, and is emptied between owners.
+    let of_jobs = environment.iter().filter(|(name, _)| *name != "HOME").map(own_pair).collect();
+    let user_data = runner_program(github, &own)
+        .and_then(|runner| user_data(github, told, runner, of_jobs))
+        .map(|data| data.to_text());
+    let process = &plans.file.process_fleet;
+    let ids = SystemIds::new();
+    let settings = FleetSettings {
+        directory: state.join("machines"),
+        supervisor: command("supervise"),
+        agent: command("agent"),
+        environment: environment.into_iter().chain(agents_have).collect(),
+        user_data: user_data.unwrap_or_default(),
+        watchdog: told.limits.watchdog,
+        boot_delay: process.boot_delay,
+        capacity: Capacity { machines_max: Some(process.capacity), out_of: process.out_of.clone() },
+        catalogue: Catalogue::built_in(),
+        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+    };
+    Ok(ProcessFleet::open(settings, clock)?)
+}
