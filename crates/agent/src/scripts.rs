@@ -56,6 +56,11 @@ impl<C: Clock> ProcessScripts<C> {
         format!("{}/warm-up/{}", self.mark, step.name)
     }
 
+    /// The end of what a step said.
+    pub fn said(&self, step: &Step) -> String {
+        tail(&self.output(step))
+    }
+
     fn output(&self, step: &Step) -> PathBuf {
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
         self.directory
@@ -108,7 +113,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
                 if status.success() {
                     return Ok(());
                 }
-                return Err(StepFailed { how: status.to_string(), tail: tail(&self.output(step)) });
+                return Err(StepFailed { how: status.to_string(), tail: self.said(step) });
             }
             self.clock.sleep(LOOK).await;
         }
@@ -128,7 +133,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
                 self.clock.sleep(LOOK).await;
             }
         }
-        tail(&self.output(step))
+        self.said(step)
     }
 }
 

@@ -40,8 +40,8 @@ mod tests {
 
     /// An archive of a program, and its checksum.
     fn archive(at: &Path) -> Download {
-        let script = r#"mkdir -p r/bin && printf '#!/bin/sh\n' >r/bin/Runner.Listener &&
-            chmod +x r/bin/Runner.Listener && tar -czf r.tar.gz -C r . && sha256sum r.tar.gz"#;
+        let script = r"mkdir -p r/bin && printf '#!/bin/sh\n' >r/bin/Runner.Listener &&
+            chmod +x r/bin/Runner.Listener && tar -czf r.tar.gz -C r . && sha256sum r.tar.gz";
         let made = Command::new("bash").args(["-ec", script]).current_dir(at).output().unwrap();
         let said = String::from_utf8(made.stdout).unwrap();
         let sha256 = said.split(' ').next().unwrap().to_owned();

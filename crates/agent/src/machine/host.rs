@@ -2,9 +2,13 @@
 //!
 //! Not here: when any of it is used (`crate::agent`).
 
+use std::io;
+
 use crate::host::{Host, Scripts, Watchdog};
 use crate::notes::FileNotebook;
-use crate::runner::process::ProcessRunner;
+use crate::runner::leftovers::stamp;
+use crate::runner::process::{HOME_STAMP, LISTENER, ProcessRunner};
+use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Often, Step, StepFailed};
 use bullpen_core::ports::Clock;
@@ -13,44 +17,81 @@ use super::Layout;
 use super::install::install;
 use super::user_data::RunnerProgram;
 
-/// The warm-up's first step, which is no script: the runner's directory. As a step it is done once,
-/// counts towards the time, and is reported if it fails.
+/// A step that is no script: the runner's directory. As a step it is done once, counts towards the
+/// time, and is reported if it fails.
 const INSTALL: &str = "runner";
+/// The last step where jobs have a user of their own, and no script either: from now on what is new
+/// in its home is a job's.
+const HOME: &str = "home";
+
+/// How a step says that it succeeded, and that something is not as it should be.
+const WARNS: &str = "warning: ";
 
 /// The step that makes the runner's directory.
 pub(super) fn install_step() -> Step {
-    Step {
-        name: String::from(INSTALL),
-        program: std::path::PathBuf::new(),
-        arguments: Vec::new(),
-        often: Often::OncePerMachine,
-    }
+    own_step(INSTALL, Often::OncePerMachine)
 }
 
-/// The warm-up: the runner's directory, then scripts.
+/// The step that notes what the home is like.
+pub(super) fn home_step() -> Step {
+    own_step(HOME, Often::EachBoot)
+}
+
+fn own_step(name: &str, often: Often) -> Step {
+    let program = std::path::PathBuf::new();
+    Step { name: name.to_owned(), program, arguments: Vec::new(), often }
+}
+
+/// The warm-up: the runner's directory, scripts, and where jobs have a user, its home.
 #[derive(Debug)]
 pub(super) struct MachineScripts<C> {
     pub(super) layout: Layout,
     pub(super) program: RunnerProgram,
+    pub(super) user: Option<User>,
     pub(super) scripts: ProcessScripts<C>,
+}
+
+impl<C: Clock> MachineScripts<C> {
+    async fn install(&self) -> io::Result<()> {
+        let (program, layout) = (self.program.clone(), self.layout.clone());
+        let user = self.user.clone();
+        // A directory may have to be copied, and the beat must not wait for it.
+        let work = move || install(&program, &layout, user.as_ref());
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
+    }
+
+    /// A script, and aloud what it warns of: a step that succeeds is not reported.
+    async fn run_script(&self, step: &Step) -> Result<(), StepFailed> {
+        self.scripts.run(step).await?;
+        for warning in self.scripts.said(step).lines().filter_map(|line| line.strip_prefix(WARNS)) {
+            tracing::warn!(step = step.name, warning, "a step of the warm-up warns");
+        }
+        Ok(())
+    }
+
+    /// A machine that went down during a job has that job's things in the home still, and they are
+    /// told by the note of the boot before.
+    fn note_home(&self) -> io::Result<()> {
+        let state = self.layout.state();
+        if state.join(LISTENER).exists() { Ok(()) } else { stamp(&state.join(HOME_STAMP)) }
+    }
 }
 
 impl<C: Clock> Scripts for MachineScripts<C> {
     async fn run(&self, step: &Step) -> Result<(), StepFailed> {
-        if step.name != INSTALL {
-            return self.scripts.run(step).await;
-        }
-        let (program, layout) = (self.program.clone(), self.layout.clone());
-        // A directory may have to be copied, and the beat must not wait for it.
-        let installed = tokio::task::spawn_blocking(move || install(&program, &layout)).await;
-        installed.map_err(std::io::Error::other).flatten().map_err(|error| StepFailed {
-            how: format!("the runner's directory could not be made: {error}"),
-            tail: String::new(),
-        })
+        let (done, what) = match &*step.name {
+            INSTALL => (self.install().await, "the runner's directory could not be made"),
+            HOME => (self.note_home(), "the home could not be noted"),
+            _ => return self.run_script(step).await,
+        };
+        done.map_err(|error| StepFailed { how: format!("{what}: {error}"), tail: String::new() })
     }
 
     async fn end(&self, step: &Step) -> String {
-        if step.name == INSTALL { String::new() } else { self.scripts.end(step).await }
+        match &*step.name {
+            INSTALL | HOME => String::new(),
+            _ => self.scripts.end(step).await,
+        }
     }
 }
 

@@ -2,17 +2,20 @@
 //!
 //! The files themselves are shared with the configured directory by hard links where the file system
 //! allows, so that a machine costs neither time nor space. Machines of the process fleet belong to
-//! one user, and who can write to one copy can write to the other as well.
+//! one user, and who can write to one copy can write to the other as well. Where jobs have a user of
+//! their own, it may add files to the directory and change none of the program's: the next owner's
+//! jobs run the same program.
 //!
 //! Not here: downloading the program (`download`).
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use super::Layout;
 use super::user_data::RunnerProgram;
+use crate::runner::user::User;
 
 /// Where the program is in its directory.
 const PROGRAM: &str = "bin/Runner.Listener";
@@ -29,7 +32,11 @@ const NOT_OURS: &[&str] = &[
 ];
 
 /// Makes the directory, as a whole or not at all.
-pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()> {
+pub(super) fn install(
+    program: &RunnerProgram,
+    layout: &Layout,
+    user: Option<&User>,
+) -> io::Result<()> {
     let (target, draft) = (layout.runner(), layout.agent("runner.new"));
     for old in [&draft, &target] {
         match fs::remove_dir_all(old) {
@@ -39,7 +46,7 @@ pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()
     }
     match program {
         RunnerProgram::Directory(source) | RunnerProgram::Image { directory: source, .. } => {
-            share(source, &draft)?;
+            share(source, &draft, user)?;
         }
         RunnerProgram::StandIn { command } => write_program(command, &draft)?,
     }
@@ -48,15 +55,39 @@ pub(super) fn install(program: &RunnerProgram, layout: &Layout) -> io::Result<()
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     fs::create_dir(draft.join("_work"))?;
-    fs::rename(draft, target)?;
+    if let Some(user) = user {
+        hand_over(&draft, user)?;
+    }
+    fs::rename(draft, &target)?;
+    if let Some(user) = user {
+        is_reachable(&target.join(PROGRAM), user)?;
+    }
     match symlink("runner/_work", layout.agent("work")) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-/// The same files under another path.
-fn share(source: &Path, target: &Path) -> io::Result<()> {
+/// Lets this user add files, and remove none but its own.
+fn hand_over(directory: &Path, user: &User) -> io::Result<()> {
+    user.own(&directory.join("_work"))?;
+    chown(directory, None, Some(user.gid))?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o1775))
+}
+
+/// Tells now, and not when the first owner waits, that this user cannot run the program.
+fn is_reachable(program: &Path, user: &User) -> io::Result<()> {
+    let output = user.command(Path::new("/usr/bin/test")).arg("-x").arg(program).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = format!("{} cannot run {}: {}", user.name, program.display(), said.trim());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The same files under another path. What this user could change is copied.
+fn share(source: &Path, target: &Path, user: Option<&User>) -> io::Result<()> {
     // A directory that holds the machine would be copied into itself without end.
     if target.starts_with(fs::canonicalize(source)?) {
         let text = format!("{} holds this machine", source.display());
@@ -77,12 +108,19 @@ fn share(source: &Path, target: &Path) -> io::Result<()> {
                 left.push((path, next));
             } else if kind.is_symlink() {
                 symlink(fs::read_link(path)?, next)?;
-            } else if fs::hard_link(&path, &next).is_err() {
-                fs::copy(path, next)?;
+            } else {
+                let theirs = user.is_some_and(|user| is_of(&entry, user));
+                if theirs || fs::hard_link(&path, &next).is_err() {
+                    fs::copy(path, next)?;
+                }
             }
         }
     }
     Ok(())
+}
+
+fn is_of(entry: &fs::DirEntry, user: &User) -> bool {
+    entry.metadata().is_ok_and(|found| found.uid() == user.uid)
 }
 
 /// The official layout around a command.
@@ -122,7 +160,7 @@ mod tests {
         let layout = layout(directory.path());
         let program = RunnerProgram::Directory(source);
         for _ in 0..2 {
-            install(&program, &layout).unwrap();
+            install(&program, &layout, None).unwrap();
         }
         let runner = layout.runner();
         assert!(runner.join(PROGRAM).exists() && runner.join(".env").exists());
@@ -142,7 +180,7 @@ mod tests {
             (directory.path().join("absent"), io::ErrorKind::NotFound),
             (directory.path().to_owned(), io::ErrorKind::InvalidInput),
         ] {
-            let refused = install(&RunnerProgram::Directory(source), &layout).unwrap_err();
+            let refused = install(&RunnerProgram::Directory(source), &layout, None).unwrap_err();
             assert_eq!(refused.kind(), kind, "{refused}");
             assert!(!layout.runner().exists());
         }
@@ -153,7 +191,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let layout = layout(directory.path());
         let command = ["printf", "<%s>", "it's $HOME"].map(String::from).to_vec();
-        install(&RunnerProgram::StandIn { command }, &layout).unwrap();
+        install(&RunnerProgram::StandIn { command }, &layout, None).unwrap();
         let output = std::process::Command::new(layout.runner().join(PROGRAM)).arg("a b").output();
         assert_eq!(output.unwrap().stdout, b"<it's $HOME><a b>");
     }

@@ -6,12 +6,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use crate::host::Watchdog;
 use crate::notes::FileNotebook;
 use crate::runner::process::{Patience, Place, ProcessRunner};
+use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Often, Step};
 use crate::{Agent, Ending, Orientation};
@@ -19,11 +21,10 @@ use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::download;
-use super::host::{MachineHost, MachineScripts, install_step};
+use super::host::{MachineHost, MachineScripts, home_step, install_step};
 use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
-use super::{Layout, mark};
+use super::{Layout, download, guard, mark};
 
 /// Why an agent could not live. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +115,8 @@ pub async fn live<C: Clock + Clone>(
         fs::create_dir_all(&directory).map_err(LiveError::io(&directory))?;
     }
     let _alone = alone(&layout)?;
-    let steps = steps(&data, &layout)?;
+    let user = data.user.as_deref().map(|name| user(name, &layout)).transpose()?;
+    let steps = steps(&data, &layout, user.as_ref())?;
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let orientation = Orientation {
         key: data.mailbox.key(instance.unwrap_or(&name)),
@@ -123,7 +125,7 @@ pub async fn live<C: Clock + Clone>(
         limits: data.limits(),
     };
     let mailbox = postbox.open(&data.mailbox, clock).await?;
-    let host = host(data, layout, mark, boot, (clock, watchdog));
+    let host = host((data, user), layout, mark, boot, (clock, watchdog));
     let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
     loop {
@@ -182,12 +184,29 @@ fn alone(layout: &Layout) -> Result<File, LiveError> {
     }
 }
 
+/// Jobs' own user, with the way to its directories open and the agent's own closed.
+fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
+    let user = User::find(name).map_err(LiveError::io(Path::new("/etc/passwd")))?;
+    for (directory, mode) in
+        [(&layout.dir, 0o711), (&layout.agent(""), 0o711), (&layout.state(), 0o700)]
+    {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(directory, permissions).map_err(LiveError::io(directory))?;
+    }
+    user.own(&layout.temp()).map_err(LiveError::io(&layout.temp()))?;
+    Ok(user)
+}
+
 /// The warm-up. A script is a file of its own and is never part of another one's text.
-fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
+fn steps(data: &UserData, layout: &Layout, user: Option<&User>) -> Result<Vec<Step>, LiveError> {
     let scripts = &data.scripts;
     let path = layout.state().join("download.sh");
     let download = download::step(&data.runner, &path).map_err(LiveError::io(&path))?;
     let mut steps: Vec<Step> = download.into_iter().chain([install_step()]).collect();
+    if let Some(user) = user.filter(|_| !data.sudo) {
+        let path = layout.state().join("guard.sh");
+        steps.push(guard::step(user, &path).map_err(LiveError::io(&path))?);
+    }
     for (name, script, often) in [
         ("image-preinstall", &scripts.image_preinstall, Often::OncePerMachine),
         ("preinstall", &scripts.preinstall, Often::OncePerMachine),
@@ -201,18 +220,25 @@ fn steps(data: &UserData, layout: &Layout) -> Result<Vec<Step>, LiveError> {
             steps.push(Step::bash(name, &path, often));
         }
     }
+    steps.extend(user.map(|_| home_step()));
     Ok(steps)
 }
 
 fn host<C: Clock + Clone, W: Watchdog>(
-    data: UserData,
+    (data, user): (UserData, Option<User>),
     layout: Layout,
     mark: String,
     boot: &str,
     (clock, watchdog): (&C, W),
 ) -> MachineHost<C, W> {
-    let environment = data.environment(&layout.temp());
-    let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, environment.clone());
+    // What scripts prepare in a home is root's where jobs have their own.
+    let (home, scripts_home) = match &user {
+        Some(user) => (user.home.clone(), PathBuf::from("/root")),
+        None => (layout.temp(), layout.temp()),
+    };
+    let scripts_see = data.environment(&scripts_home);
+    let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, scripts_see);
+    let environment = data.environment(&home);
     let place = Place {
         root: layout.runner(),
         work: layout.work(),
@@ -222,11 +248,12 @@ fn host<C: Clock + Clone, W: Watchdog>(
         boot: boot.to_owned(),
         url: data.url,
         environment,
+        user: user.clone(),
     };
     MachineHost {
         runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
         watchdog,
         notebook: FileNotebook::new(layout.state().join("notes.json")),
-        scripts: MachineScripts { layout, program: data.runner, scripts },
+        scripts: MachineScripts { layout, program: data.runner, user, scripts },
     }
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 mod download;
+mod guard;
 mod host;
 mod install;
 mod live;

@@ -10,11 +10,13 @@ use std::io;
 
 use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
 
+pub(crate) mod leftovers;
 mod looks;
 pub mod markers;
 pub mod process;
 pub mod state;
 pub mod tree;
+pub mod user;
 mod watch;
 
 /// Why a listener does not listen.

@@ -6,14 +6,14 @@
 //! is watched in the same way as one that was started here.
 //!
 //! Not here: what the lines mean (`markers`), whose processes are ours (`tree`), downloading the
-//! program, or the rest of a machine's cleaning (containers, other users' things).
+//! program, or what a user of its own left elsewhere (`leftovers`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::future::pending;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,10 +22,12 @@ use bullpen_core::mailbox::{Assignment, Credential, Secret};
 use bullpen_core::ports::Clock;
 use rustix::process::Signal;
 
+use super::leftovers::{Leftovers, absent_is_fine};
 use super::looks::Looks;
 use super::markers::{meaning, refusal};
 use super::state::Listener;
 use super::tree::{self, Identity, MARK};
+use super::user::User;
 use super::{Ended, Found, Observed, Refused, Runner};
 use crate::runner::watch::Watch;
 use crate::scripts::tail;
@@ -36,6 +38,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 /// How long killed processes may take to be gone.
 const SWEEP_WITHIN: Duration = Duration::from_secs(10);
+/// The file in the state that tells when the warm-up ended.
+pub(crate) const HOME_STAMP: &str = "home.stamp";
+/// The file in the state that tells of a listener, until all of it is cleaned away.
+pub(crate) const LISTENER: &str = "listener.json";
 /// The files of a registration, in the program's directory.
 const REGISTRATION: &[&str] = &[
     ".runner",
@@ -64,6 +70,24 @@ pub struct Place {
     pub url: String,
     /// All of the environment that the program and its jobs start with.
     pub environment: BTreeMap<String, String>,
+    /// Who the program and its jobs are, on a machine of its own: every process of this user's is
+    /// theirs. Absent, they are who the agent is.
+    pub user: Option<User>,
+}
+
+impl Place {
+    /// A directory of the program's or its jobs'.
+    fn make(&self, directory: &Path) -> io::Result<()> {
+        fs::create_dir_all(directory)?;
+        self.user.as_ref().map_or(Ok(()), |user| user.own(directory))
+    }
+
+    /// What is to be removed of the user of its own.
+    fn leftovers(&self) -> Option<Leftovers> {
+        let path = self.environment.get("PATH").map_or("", String::as_str);
+        let stamp = self.state.join(HOME_STAMP);
+        self.user.clone().map(|user| Leftovers::new(user, path, stamp))
+    }
 }
 
 /// How long a listener gets to end by itself, signal by signal.
@@ -106,7 +130,7 @@ impl<C: Clock> ProcessRunner<C> {
     }
 
     fn state_file(&self) -> PathBuf {
-        self.place.state.join("listener.json")
+        self.place.state.join(LISTENER)
     }
 
     fn log(&self) -> PathBuf {
@@ -114,11 +138,15 @@ impl<C: Clock> ProcessRunner<C> {
     }
 
     fn command(&self, arguments: &[&str], output: File) -> io::Result<Command> {
-        let mut command = Command::new(self.place.root.join("bin/Runner.Listener"));
+        let program = self.place.root.join("bin/Runner.Listener");
+        let user = self.place.user.as_ref();
+        let mut command =
+            user.map_or_else(|| Command::new(&program), |user| user.command(&program));
         command
             .args(arguments)
             .current_dir(&self.place.root)
             .env_clear()
+            .envs(user.iter().flat_map(|user| user.variables()))
             .envs(&self.place.environment)
             .env(MARK, &self.place.mark)
             .env("TMPDIR", &self.place.temp)
@@ -157,8 +185,8 @@ impl<C: Clock> ProcessRunner<C> {
     }
 
     fn start(&self, to: &Assignment) -> io::Result<Watch> {
-        fs::create_dir_all(&self.place.work)?;
-        fs::create_dir_all(&self.place.temp)?;
+        self.place.make(&self.place.work)?;
+        self.place.make(&self.place.temp)?;
         let mut listener = Listener::starting(&self.place.boot, to);
         listener.save(&self.state_file())?;
         let mut command = self.command(&["run"], File::create(self.log())?)?;
@@ -193,7 +221,11 @@ impl<C: Clock> ProcessRunner<C> {
     async fn sweep(&self) -> io::Result<()> {
         let until = self.clock.monotonic() + SWEEP_WITHIN;
         let mut looks = Looks::new();
-        while tree::kill_marked(&self.place.mark)? > 0 {
+        let kill_of_user = |user: &User| tree::kill_of_user(user.uid);
+        while tree::kill_marked(&self.place.mark)?
+            + self.place.user.as_ref().map_or(Ok(0), kill_of_user)?
+            > 0
+        {
             if self.clock.monotonic() >= until {
                 return Err(io::Error::other("a killed process does not end"));
             }
@@ -331,19 +363,23 @@ impl<C: Clock> Runner for ProcessRunner<C> {
     }
 
     async fn clean(&self) -> io::Result<()> {
+        let leftovers = self.place.leftovers();
+        if let Some(leftovers) = &leftovers {
+            leftovers.stop_what_comes_again()?;
+        }
         self.sweep().await?;
         self.forget()?;
-        let Place { root, work, temp, .. } = self.place.clone();
-        let (state_file, logs) = (self.state_file(), ["listener.log", "command.log"]);
-        let logs = logs.map(|name| self.place.state.join(name));
+        let (place, state_file) = (self.place.clone(), self.state_file());
         let work = move || -> io::Result<()> {
-            for directory in [&work, &temp, &root.join("_diag")] {
+            let Place { root, work, temp, state, .. } = &place;
+            for directory in [work, temp, &root.join("_diag")] {
                 absent_is_fine(fs::remove_dir_all(directory))?;
             }
-            fs::create_dir_all(&work)?;
-            fs::create_dir_all(&temp)?;
-            for log in &logs {
-                absent_is_fine(fs::remove_file(log))?;
+            leftovers.map_or(Ok(()), |leftovers| leftovers.remove(root))?;
+            place.make(work)?;
+            place.make(temp)?;
+            for log in ["listener.log", "command.log"] {
+                absent_is_fine(fs::remove_file(state.join(log)))?;
             }
             // Last: while anything is left, the next agent knows that there is something to clean.
             absent_is_fine(fs::remove_file(&state_file))
@@ -365,11 +401,4 @@ fn why(output: &str, code: Option<i32>) -> Refused {
     );
     let said = output.lines().rev().find_map(refusal);
     said.unwrap_or_else(|| Refused::here(format!("{exit}: {}", output.trim())))
-}
-
-fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }

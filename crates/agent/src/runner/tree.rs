@@ -2,11 +2,13 @@
 //!
 //! A *marked* process has `BULLPEN_LISTENER_OF=<mark>` in the environment it was started with;
 //! children inherit it. Marks nest: `<mark>/agent` is *under* `<mark>`. A process is identified by its id and its start time, so that an id that was
-//! given to another process is never mistaken for ours. Nothing is ever found by its user.
+//! given to another process is never mistaken for ours.
 //!
-//! Not here: starting one (`process`). A process that drops its environment, or hides it, escapes;
-//! it is caught by the process group while the listener lives, and on a machine of its own by
-//! cleaning by user, which is for the image to do.
+//! A process that drops its environment, or hides it, escapes; it is caught by the process group
+//! while the listener lives, and on a machine of its own by its user ([`kill_of_user`]). Nothing is
+//! found by its user where jobs have none of their own.
+//!
+//! Not here: starting one (`process`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -100,15 +102,9 @@ fn is_under(mark: &[u8], marks: &BTreeSet<String>) -> bool {
 
 fn those_whose_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identity>> {
     let variable = format!("{MARK}=");
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
     let mut found = Vec::new();
-    for process in fs::read_dir("/proc")? {
-        let name = process?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // Identified before its environment is read: an id that changes hands in between is then
-        // not ours by its start time.
-        let Some(identity) = Identity::of(pid).filter(|_| pid != own) else { continue };
-        let Some(environment) = environment(pid) else { continue };
+    for identity in processes()? {
+        let Some(environment) = environment(identity.pid) else { continue };
         let mut marks = environment
             .split(|byte| *byte == 0)
             .filter_map(|one| one.strip_prefix(variable.as_bytes()));
@@ -132,6 +128,38 @@ pub fn kill_marked(mark: &str) -> io::Result<usize> {
         one.kill()?;
     }
     Ok(all.len())
+}
+
+/// Kills every process of this user's; returns how many there were. One that became somebody else
+/// is still its as long as the kernel remembers it.
+pub fn kill_of_user(uid: u32) -> io::Result<usize> {
+    let is_theirs = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        users(&status).any(|one| one == uid)
+    };
+    let all: Vec<Identity> =
+        processes()?.filter(|one| is_theirs(one.pid) && one.is_alive()).collect();
+    for one in &all {
+        one.kill()?;
+    }
+    Ok(all.len())
+}
+
+/// The users a process runs as: real, effective, saved, and of files.
+fn users(status: &str) -> impl Iterator<Item = u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    line.split_ascii_whitespace().filter_map(|one| one.parse().ok())
+}
+
+/// Every process but this one. Each is identified before anything else is read of it: an id that
+/// changes hands in between is then not the one that was looked at, by its start time.
+fn processes() -> io::Result<impl Iterator<Item = Identity>> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let names: Vec<_> = fs::read_dir("/proc")?
+        .map(|process| process.map(|process| process.file_name()))
+        .collect::<io::Result<_>>()?;
+    let ids = names.into_iter().filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    Ok(ids.filter(move |pid| *pid != own).filter_map(Identity::of))
 }
 
 /// What a process was started with; nothing if it is gone, or not for us to see.
@@ -188,6 +216,13 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Identity { started: own.started + 1, ..own }.is_alive());
         assert_eq!(marked("nobody's mark").unwrap(), []);
+    }
+
+    #[test]
+    fn a_processes_users_are_all_four() {
+        let status = "Name:\tUid: 9\nUid:\t1001\t0\t0\t1001\nGid:\t7\t7\t7\t7\n";
+        assert_eq!(users(status).collect::<Vec<_>>(), [1001, 0, 0, 1001]);
+        assert_eq!(users("").count(), 0);
     }
 
     #[test]

@@ -4,3 +4,4 @@
 mod place;
 mod runners;
 mod scripts;
+mod users;

@@ -12,6 +12,7 @@ use bullpen_agent::host::{Host, Watchdog};
 use bullpen_agent::notes::FileNotebook;
 use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
 use bullpen_agent::runner::tree;
+use bullpen_agent::runner::user::User;
 use bullpen_agent::scripts::ProcessScripts;
 use bullpen_agent::warm_up::Step;
 use bullpen_agent::{Agent, Ending, Orientation};
@@ -77,6 +78,10 @@ pub(crate) struct Instance {
     pub(crate) steps: Vec<Step>,
     pub(crate) limits: Limits,
     pub(crate) patience: Patience,
+    /// Who the runner is, if not who the test is.
+    pub(crate) user: Option<User>,
+    /// Where programs are looked for before the usual places.
+    pub(crate) programs: Option<PathBuf>,
     pub(crate) shortened: Arc<Mutex<Vec<Timestamp>>>,
 }
 
@@ -102,6 +107,8 @@ impl Instance {
             steps: Vec::new(),
             limits: Limits::DEFAULT,
             patience: Patience::DEFAULT,
+            user: None,
+            programs: None,
             shortened: Arc::default(),
         }
     }
@@ -123,8 +130,13 @@ impl Instance {
     }
 
     pub(crate) fn agent(&self) -> impl Future<Output = Ending> {
-        let path = std::iter::once((String::from("PATH"), String::from("/usr/bin:/bin")));
-        let environment: BTreeMap<String, String> = path.collect();
+        let programs = self.programs.iter().map(|path| path.to_string_lossy().into_owned());
+        let programs: Vec<String> = programs.chain(["/usr/bin:/bin".to_owned()]).collect();
+        let home = self.user.iter().map(|user| ("HOME", user.home.to_string_lossy().into_owned()));
+        let environment: BTreeMap<String, String> = home
+            .chain([("PATH", programs.join(":"))])
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
         let place = Place {
             root: self.path("runner"),
             work: self.path("runner/_work"),
@@ -134,6 +146,7 @@ impl Instance {
             boot: String::from("boot-1"),
             url: String::from("https://github.example/octo/main"),
             environment: environment.clone(),
+            user: self.user.clone(),
         };
         let state = self.path("state");
         let scripts =
@@ -221,6 +234,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         // A test that failed leaves nothing running.
         let _ = tree::kill_marked(&self.mark());
+        let _ = self.user.as_ref().map(|user| tree::kill_of_user(user.uid));
         for step in &self.steps {
             let _ = tree::kill_marked(&format!("{}/warm-up/{}", self.mark(), step.name));
         }
