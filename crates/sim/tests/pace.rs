@@ -13,6 +13,7 @@ use bullpen_core::ids::{InstanceId, StopOp};
 use bullpen_core::instance::Record;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::ports::{Clock, Fault, Ledger, MachineState, Ports, StopOrder, Tag, Tags};
+use bullpen_core::rates::Rates;
 use bullpen_core::replicas::COLLECTION;
 use bullpen_engine::{Stack, replicas};
 use bullpen_sim::checker::Checker;
@@ -219,6 +220,25 @@ fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
         assert_eq!(checker.verdict(), None);
         assert_eq!(world.counts().happened.get("cloud's bucket empty"), None);
     });
+}
+
+/// However much is asked of the cloud: a listing and a write each renewal, and nothing where the cloud
+/// can be asked as often as one likes.
+#[test]
+fn being_counted_costs_two_calls_a_renewal() {
+    for (rates, rounds) in [(Rates::ec2(), 31), (Rates::unlimited(), 0)] {
+        on_virtual_time(async {
+            let world = stage::calm(1, 10).await;
+            world.outside.fleet().set_rates(rates);
+            let replica = Replica::new(&world, "one");
+            let mut life = Box::pin(replicas::attend(&replica.stack));
+            live_for(world.limits.pool_lease_renew * 30 + Duration::from_secs(10), &mut life).await;
+            let (calls, writes) = (replica.wire.calls(), replica.wire.writes());
+            assert_eq!(calls.get("ledger").copied().unwrap_or_default(), 2 * rounds);
+            assert_eq!(writes.get("ledger").copied().unwrap_or_default(), rounds);
+            assert_eq!(calls.len(), usize::from(rounds > 0), "{calls:?}");
+        });
+    }
 }
 
 /// A process that its ledger does not answer takes no more than one that nobody knows of.
