@@ -39,7 +39,8 @@ pub(crate) const TOOL: Tool = Tool {
 };
 
 /// The step.
-pub(crate) const STEP: Step = Step { name: "ec2", what: "the test EC2's own tests, and its machines'", run };
+pub(crate) const STEP: Step =
+    Step { name: "ec2", what: "the test EC2's own tests, and its machines'", run };
 
 fn run(gate: &Context<'_>) -> Result<()> {
     succeed(&mut tests(gate.place, &TOOL.program(gate.place)?))

@@ -11,6 +11,8 @@ use aws_smithy_types::base64;
 use bullpen_aws::boot::{BootPlan, render};
 use tempfile::TempDir;
 
+use crate::web::python;
+
 /// What a boot may take; nothing waits this long unless it fails.
 const PATIENCE_SECONDS: &str = "120";
 const AGENT: &str = "opt/bullpen/bullpen-agent";
@@ -23,9 +25,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a directory");
         for name in ["image", "machines"] {
-            fs::create_dir(directory.path().join(name)).unwrap();
+            fs::create_dir(directory.path().join(name)).expect("a directory");
         }
         Self { directory, environment: Vec::new() }
     }
@@ -38,9 +40,9 @@ impl Machine {
     /// One whose image has this file.
     pub(crate) fn with_file(self, path: &str, text: &str) -> Self {
         let path = self.directory.path().join("image").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
         self
     }
 
@@ -52,18 +54,19 @@ impl Machine {
 
     /// Switches it on and waits until it is off; what was on its console.
     pub(crate) fn boot(&self, plan: &BootPlan) -> String {
-        let script = render(plan).unwrap();
+        let script = render(plan).expect("small enough");
         let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine/hook");
         let output = Command::new("timeout")
             .args(["--signal=KILL", PATIENCE_SECONDS])
             .arg(hook)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("BULLPEN_EC2", python())
             .env("EC2_INSTANCE_ID", NAME)
             .env("EC2_USER_DATA", base64::encode(script))
             .env("BULLPEN_MACHINES", self.directory.path().join("machines"))
             .env("BULLPEN_IMAGE", self.directory.path().join("image"))
             .output()
-            .unwrap();
+            .expect("it starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", output.status);
@@ -73,7 +76,7 @@ impl Machine {
     /// What happened, in order. That the script itself ended may be written down at any time.
     pub(crate) fn journal(&self) -> Vec<String> {
         let path = self.directory.path().join("machines").join(NAME).join("journal");
-        let text = fs::read_to_string(path).unwrap();
+        let text = fs::read_to_string(path).expect("a journal");
         let lines = text.lines().filter(|line| !line.starts_with("user data end"));
         lines.map(str::to_owned).collect()
     }
@@ -83,7 +86,7 @@ impl Machine {
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
-        fs::read_to_string(self.path(path)).unwrap()
+        fs::read_to_string(self.path(path)).expect("a file")
     }
 
     pub(crate) fn agent(&self) -> Option<String> {

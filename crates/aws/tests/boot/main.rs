@@ -100,8 +100,8 @@ fn the_watchdog_ends_a_script_that_hangs() {
 
 #[test]
 fn the_watchdog_ends_an_agent_that_hangs_at_every_boot() {
-    let machine = Machine::with_agent("#!/bin/sh\nexec sleep 3600\n")
-        .with("BULLPEN_MACHINE_SPEED", "1000");
+    let machine =
+        Machine::with_agent("#!/bin/sh\nexec sleep 3600\n").with("BULLPEN_MACHINE_SPEED", "1000");
     for boots in 1..=2 {
         machine.boot(&plan());
         let elapsed = |line: &&String| *line == "bullpen-watchdog.timer elapsed";
@@ -131,7 +131,8 @@ fn an_image_without_an_agent_is_said_to_be_so() {
 
 #[test]
 fn what_the_agent_reads_is_what_was_given_byte_for_byte() {
-    let script = "#!/bin/bash\ncat <<'END' <<EOF\n$HOME `id` \"'\\\nEND\nEOF\r\n\tümlaut \u{1f402} \n\n";
+    let script =
+        "#!/bin/bash\ncat <<'END' <<EOF\n$HOME `id` \"'\\\nEND\nEOF\r\n\tümlaut \u{1f402} \n\n";
     let json = serde_json::json!({ "preinstall": script }).to_string();
     for text in [json.as_str(), script, "END\nEND_", "", "\n", "no end of line", "x\n\n\n"] {
         let machine = Machine::with_agent(DONE);

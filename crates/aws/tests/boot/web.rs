@@ -4,11 +4,17 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bullpen_aws::boot::Fetch;
 use tempfile::TempDir;
+
+/// The one that the test EC2 runs in: it knows how AWS signs.
+pub(crate) fn python() -> PathBuf {
+    bullpen_faulty::tool("BULLPEN_EC2", "moto-", Path::new("bin/python"))
+        .expect("moto is not there; `cargo xtask tools` installs it, once")
+}
 
 pub(crate) struct Web {
     process: Child,
@@ -18,34 +24,32 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let python = bullpen_faulty::tool("BULLPEN_EC2", "moto-", Path::new("bin/python"))
-            .expect("moto is not there; `cargo xtask tools` installs it, once");
-        let mut process = Command::new(python)
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut process = Command::new(python())
             .arg("-B")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boot/web.py"))
             .arg(directory.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .expect("it starts");
         let mut url = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        BufReader::new(process.stdout.take().expect("a pipe"))
+            .read_line(&mut url)
+            .expect("its address");
         Self { process, directory, url: url.trim_end().to_owned() }
     }
 
     /// Puts something on it; `place` is where it is fetched from.
     pub(crate) fn put(&self, place: &str, text: &str) -> Fetch {
-        let name = place.rsplit('/').next().unwrap();
+        let name = place.rsplit('/').next().expect("a name");
         let path = self.directory.path().join(name);
-        fs::write(&path, text).unwrap();
-        let output = Command::new("sha256sum").arg(path).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let sha256 = said.split(' ').next().unwrap().to_owned();
-        let url = match place.starts_with("s3://") {
-            true => place.to_owned(),
-            false => format!("{}/{place}", self.url),
-        };
+        fs::write(&path, text).expect("written");
+        let output = Command::new("sha256sum").arg(path).output().expect("it runs");
+        let said = String::from_utf8(output.stdout).expect("text");
+        let sha256 = said.split(' ').next().expect("a sum").to_owned();
+        let is_whole = place.starts_with("s3://");
+        let url = if is_whole { place.to_owned() } else { format!("{}/{place}", self.url) };
         Fetch { url, sha256 }
     }
 
