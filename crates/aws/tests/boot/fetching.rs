@@ -78,7 +78,9 @@ fn another_checksum_is_the_end() {
 fn a_download_that_hangs_is_given_up() {
     let web = Web::start();
     let agent = web.put("hang/agent", DONE);
-    let console = boot_in_vain(&Machine::new(), &fetching(agent));
+    // Two seconds are the plan's; the rest is for a busy machine.
+    let machine = Machine::new().within_seconds(40);
+    let console = boot_in_vain(&machine, &fetching(agent));
     assert!(console.contains("bullpen: could not fetch"), "{console}");
 }
 

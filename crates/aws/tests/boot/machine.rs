@@ -13,14 +13,15 @@ use tempfile::TempDir;
 
 use crate::web::python;
 
-/// What a boot may take; nothing waits this long unless it fails.
-const PATIENCE_SECONDS: &str = "120";
+/// What a boot may take unless told otherwise; nothing waits this long unless it fails.
+const WITHIN_SECONDS: u32 = 120;
 const AGENT: &str = "opt/bullpen/bullpen-agent";
 const NAME: &str = "i-0";
 
 pub(crate) struct Machine {
     directory: TempDir,
     environment: Vec<(String, String)>,
+    within_seconds: u32,
 }
 
 impl Machine {
@@ -29,7 +30,7 @@ impl Machine {
         for name in ["image", "machines"] {
             fs::create_dir(directory.path().join(name)).expect("a directory");
         }
-        Self { directory, environment: Vec::new() }
+        Self { directory, environment: Vec::new(), within_seconds: WITHIN_SECONDS }
     }
 
     /// One whose image has this agent.
@@ -52,12 +53,17 @@ impl Machine {
         self
     }
 
+    /// One that has to be off again in this time.
+    pub(crate) fn within_seconds(self, seconds: u32) -> Self {
+        Self { within_seconds: seconds, ..self }
+    }
+
     /// Switches it on and waits until it is off; what was on its console.
     pub(crate) fn boot(&self, plan: &BootPlan) -> String {
         let script = render(plan).expect("small enough");
         let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine/hook");
         let output = Command::new("timeout")
-            .args(["--signal=KILL", PATIENCE_SECONDS])
+            .args(["--signal=KILL", &self.within_seconds.to_string()])
             .arg(hook)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env("BULLPEN_EC2", python())
