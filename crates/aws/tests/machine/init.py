@@ -49,6 +49,8 @@ class Init:
         self._services: dict[str, int] = {}
         self._timers: dict[str, object] = {}
         self._transient: dict[str, units.Unit] = {}
+        # Those who will never be answered.
+        self._stuck: list[socket.socket] = []
 
     # Boot and end.
 
@@ -232,7 +234,7 @@ class Init:
             name, *arguments = json.loads(lines.readline())
             self.note(f"call {shlex.join([name, *arguments])}")
             if name in self.environment.get("BULLPEN_MACHINE_STUCK", "").split():
-                self._stuck = asked
+                self._stuck.append(asked)
                 return
             try:
                 status, said = commands.ALL[name](self, arguments), ""
