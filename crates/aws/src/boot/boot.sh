@@ -115,7 +115,8 @@ umask 077
 umask 022
 
 # A job's processes are the agent's children. They outlive an agent that is started again, they may
-# be many, and one that runs out of memory is not the agent's end.
+# be many, and one that runs out of memory is not the agent's end. The agent has no better score than
+# others: they would inherit it, and the kernel would end the system before the job.
 cat >$units/bullpen-agent.service <<E
 [Unit]
 Description=Bullpen agent
@@ -130,7 +131,6 @@ RestartSec=2
 KillMode=process
 TasksMax=infinity
 OOMPolicy=continue
-OOMScoreAdjust=-900
 StandardOutput=journal+console
 StandardError=inherit
 [Install]
