@@ -1,5 +1,5 @@
 //! Chores of this repository: `cargo xtask test` is the gate, `cargo xtask tidy` one part of it,
-//! `cargo xtask tools` what it needs.
+//! `cargo xtask tools` what it needs. `cargo xtask verify-live` is for a real account.
 //!
 //! Exit codes: 0 done, 1 a check failed, 64 the command line was not understood.
 //!
@@ -24,6 +24,7 @@ mod steps;
 mod tidy;
 mod tools;
 mod venv;
+mod verify_live;
 
 use std::process::ExitCode;
 
@@ -35,7 +36,8 @@ const USAGE: &str = "\
 usage: cargo xtask test [--only STEP]...   run the gate, or the named steps alone
        cargo xtask test --list             name the gate's steps
        cargo xtask tidy                    check the room rules and the source rules
-       cargo xtask tools                   install the tools that the gate needs";
+       cargo xtask tools                   install the tools that the gate needs
+       cargo xtask verify-live [N [--yes]] list what only a real account can show; say or run script N";
 
 const EXIT_FAILED: u8 = 1;
 /// `EX_USAGE` of sysexits.h.
@@ -48,6 +50,7 @@ enum Wish {
     List,
     Tidy,
     Tools,
+    VerifyLive(verify_live::Wish),
     Help,
 }
 
@@ -79,6 +82,7 @@ fn understand(arguments: &[&str]) -> Option<Wish> {
         }
         ["tidy"] => Some(Wish::Tidy),
         ["tools"] => Some(Wish::Tools),
+        ["verify-live", rest @ ..] => verify_live::understand(rest).map(Wish::VerifyLive),
         ["help" | "--help" | "-h"] => Some(Wish::Help),
         _ => None,
     }
@@ -94,6 +98,7 @@ fn grant(wish: &Wish) -> Result<()> {
         }
         Wish::Tidy => tidy::run(&Place::find()?)?,
         Wish::Tools => tools::install(&Place::find()?)?,
+        Wish::VerifyLive(wish) => verify_live::run(&Place::find()?, *wish)?,
         Wish::Test { only } => gate::run(&Place::find()?, steps::ALL, only)?,
     }
     Ok(())

@@ -41,7 +41,7 @@ pub(crate) enum Weight {
 }
 
 impl Finding {
-    fn failure(place: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn failure(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { weight: Weight::Failure, place: place.into(), text: text.into() }
     }
 
@@ -57,6 +57,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
     findings.extend(files.iter().filter(|file| is_rust(&file.path)).flat_map(source::check));
     findings.extend(documents::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(crate::verify_live::check(&files));
 
     for finding in &findings {
         let word = match finding.weight {
@@ -73,7 +74,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
 }
 
 /// Every text file git tracks or would track, in git's order.
-fn files(place: &Place) -> Result<Vec<File>> {
+pub(crate) fn files(place: &Place) -> Result<Vec<File>> {
     let names = place.git(&[
         "ls-files",
         "-z",
