@@ -25,7 +25,7 @@ use aws_config::SdkConfig;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::types::{Filter, Instance};
-use bullpen_agent::machine::{MailboxPlace, UserData};
+use bullpen_agent::machine::{Download, MailboxPlace, RunnerProgram, UserData};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
@@ -36,7 +36,7 @@ use bullpen_core::ports::{
 };
 use bullpen_core::rates::Rates;
 
-use crate::boot;
+use crate::boot::{self, Fetch};
 use crate::config::timeouts;
 use launch::{Against, Came};
 use settings::Ec2Settings;
@@ -129,6 +129,10 @@ impl<C: Clock> Ec2Fleet<C> {
         let mut told = self.user_data.clone().ok_or_else(nobody)?.of_class(&class.scripts);
         if let MailboxPlace::DynamoDb { key, .. } = &mut told.mailbox {
             *key = Some(format!("{}:{{instance}}", ground.role_id));
+        }
+        if let RunnerProgram::Image { download, .. } = &mut told.runner {
+            let runner = self.settings.runners.get(&class.architecture).cloned();
+            *download = runner.map(|Fetch { url, sha256 }| Download { url, sha256 });
         }
         let plan = boot::BootPlan {
             watchdog: self.settings.watchdog,

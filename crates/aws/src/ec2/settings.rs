@@ -28,6 +28,8 @@ pub struct Ec2Settings {
     pub images: BTreeMap<ImageName, String>,
     /// Where machines get the agent from, if not from their image.
     pub agents: BTreeMap<Architecture, Fetch>,
+    /// Where they get GitHub's runner from, if not from their image.
+    pub runners: BTreeMap<Architecture, Fetch>,
     /// When a machine ends at the latest, after each of its boots.
     pub watchdog: Duration,
     /// The user that jobs run as.

@@ -211,6 +211,7 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
         instance_profile: PROFILE.to_owned(),
         images: BTreeMap::from([(ImageName::new("ubuntu24-full-x64"), IMAGE.to_owned())]),
         agents: BTreeMap::new(),
+        runners: BTreeMap::new(),
         watchdog: HOUR,
         user: "runner".to_owned(),
         sudo: false,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bullpen_agent::machine::RunnerProgram;
+use bullpen_agent::machine::{RunnerProgram, UserData};
 use bullpen_aws::boot::Fetch;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, Ec2Fleet, Ec2Settings, SqsQueues};
 use bullpen_core::class::Architecture;
@@ -20,8 +20,8 @@ use serde_json::json;
 
 use super::aws::Site;
 use super::{
-    House, HousePorts, IfMissing, MachineBase, NoHouse, Plans, Told, own_program, put_together,
-    stand_in, user_data,
+    House, HousePorts, IfMissing, MachineBase, NoHouse, Plans, Told, is_stand_in, own_program,
+    put_together, stand_in, user_data,
 };
 use crate::inputs::{StackInputs, UsageError};
 
@@ -109,16 +109,26 @@ pub(super) fn fleet(
     let instance = &plans.file.instance;
     let in_image = || {
         let given = github.runner_dir.clone();
-        RunnerProgram::Directory(given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir)))
+        let directory = given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir));
+        // The fleet fills in where its class's comes from.
+        RunnerProgram::Image { directory, download: None }
     };
     let runner = stand_in(github, &own_program()?).unwrap_or_else(in_image);
-    let user_data = user_data(github, told, runner, BTreeMap::new());
+    // Where GitHub is a stand-in on this machine, so are the instances, and nobody made a user.
+    let user = (!is_stand_in(github)).then(|| instance.user.clone());
+    let sudo = instance.sudo;
+    let user_data = user_data(github, told, runner, BTreeMap::new()).map(|data| UserData {
+        user,
+        sudo,
+        ..data
+    });
     let settings = settings(plans.file, site, profile, told);
     Ok(Ec2Fleet::new(&site.config, settings, user_data, Arc::clone(&site.clock)))
 }
 
 fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec2Settings {
-    let Instance { agents, user, sudo, metadata_hops, price_protection, .. } = &file.instance;
+    let Instance { agents, runners, user, sudo, metadata_hops, price_protection, .. } =
+        &file.instance;
     let fetch = |(which, one): (&Architecture, &Download)| {
         (*which, Fetch { url: one.url.clone(), sha256: one.sha256.clone() })
     };
@@ -129,6 +139,7 @@ fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec
         instance_profile: profile.to_owned(),
         images: file.images.clone(),
         agents: agents.iter().map(fetch).collect(),
+        runners: runners.iter().map(fetch).collect(),
         watchdog: told.limits.watchdog,
         user: user.clone(),
         sudo: *sudo,

@@ -20,6 +20,7 @@ fn settings() -> Ec2Settings {
         instance_profile: "arn:aws:iam::1:instance-profile/path/runner".to_owned(),
         images: BTreeMap::new(),
         agents: BTreeMap::new(),
+        runners: BTreeMap::new(),
         watchdog: Duration::from_secs(1),
         user: "runner".to_owned(),
         sudo: true,
