@@ -23,6 +23,8 @@ mod ledger;
 #[cfg(feature = "mailbox")]
 mod mailbox;
 mod names;
+#[cfg(feature = "ec2")]
+pub mod policy;
 #[cfg(feature = "queues")]
 mod queues;
 #[cfg(feature = "ledger")]

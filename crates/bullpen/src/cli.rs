@@ -9,6 +9,8 @@ use tracing::level_filters::LevelFilter;
 
 use crate::exit::Exit;
 use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
+#[cfg(feature = "aws")]
+use crate::policies;
 use crate::{
     agent, demo, explain, explore, inputs, labels, lint, log, pools, serve, sim, stand_in,
     stand_in_runner, supervise, workflow,
@@ -70,6 +72,12 @@ enum Command {
     Status(StackArgs),
     /// End every machine of this state, and forget it
     Destroy(Box<workflow::DestroyArgs>),
+    /// Print who may do what at AWS, as JSON for IAM
+    ///
+    /// For the control plane, a workflow's steps and instances: what each needs in this stack and no
+    /// more. Nothing is asked of AWS.
+    #[cfg(feature = "aws")]
+    Policies(Box<policies::PoliciesArgs>),
     /// Look at the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -148,6 +156,8 @@ fn run(command: Command) -> ExitCode {
         Command::Refresh(args) => workflow::refresh(&args),
         Command::Status(args) => workflow::status(&args),
         Command::Destroy(args) => workflow::destroy(&args),
+        #[cfg(feature = "aws")]
+        Command::Policies(args) => policies::policies(&args),
         Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),

@@ -17,6 +17,8 @@ mod inputs;
 mod labels;
 mod lint;
 mod log;
+#[cfg(feature = "aws")]
+mod policies;
 mod pools;
 mod render;
 mod serve;

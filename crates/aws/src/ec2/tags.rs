@@ -25,6 +25,8 @@ const SPEC: &str = "bullpen:spec";
 const STANDBY: &str = "bullpen:standby-status";
 /// Whether a job ever started on it.
 const JOB_STARTED: &str = "bullpen:job-started";
+/// What is put on later and changes.
+pub(crate) const CHANGING: [&str; 2] = [STANDBY, JOB_STARTED];
 /// What the console shows.
 const NAME: &str = "Name";
 

@@ -1,0 +1,109 @@
+//! `bullpen policies`: who may do what at AWS, as JSON for IAM.
+//!
+//! Nothing is asked of AWS: what is printed comes from `bullpen.toml` and the arguments alone.
+//!
+//! Not here: the policies (`bullpen_aws::policy`).
+
+use bullpen_aws::StackName;
+use bullpen_aws::policy::{self, Party, PolicySettings};
+use bullpen_core::config::Stack as StackFile;
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::inputs::{Environment, StackArgs, StackInputs, UsageError, files};
+use crate::render;
+use crate::workflow::{Failure, told};
+
+/// Digits of an account's number.
+const ACCOUNT_DIGITS: usize = 12;
+
+/// Which policy, and of whose account.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PoliciesArgs {
+    /// Whose
+    #[arg(value_enum)]
+    whose: Whose,
+    /// The account's number [default: any, as a policy is used in its own account]
+    #[arg(long, value_name = "NUMBER")]
+    account: Option<String>,
+    /// The name of the instance profile's role [default: that of the profile]
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
+    #[command(flatten)]
+    stack: StackArgs,
+}
+
+/// Whose policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Whose {
+    /// The service's, and that of an operator's commands
+    ControlPlane,
+    /// That of the role of instances
+    Instance,
+    /// That of a workflow's steps
+    Workflow,
+    /// Who may have the role of instances: instances
+    Trust,
+}
+
+/// Prints a policy.
+pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
+    told(async |environment| {
+        let document = document(args, environment)?;
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::new(Exit::Failed, &error))?;
+        render::data(&text);
+        Ok(Exit::Done)
+    })
+}
+
+fn document(args: &PoliciesArgs, environment: &Environment) -> Result<Value, UsageError> {
+    let inputs = StackInputs::read(&args.stack, environment)?;
+    let file = files::stack(&inputs, environment)?;
+    let party = match args.whose {
+        Whose::ControlPlane => Party::ControlPlane,
+        Whose::Instance => Party::Instance,
+        Whose::Workflow => Party::Workflow,
+        Whose::Trust => return Ok(policy::instance_trust()),
+    };
+    Ok(policy::document(party, &settings(args, &file, environment)?))
+}
+
+fn settings(
+    args: &PoliciesArgs,
+    file: &StackFile,
+    environment: &Environment,
+) -> Result<PolicySettings, UsageError> {
+    let stack = StackName::new(&file.name).map_err(|error| UsageError::new(error.to_string()))?;
+    let region = file.aws.region.as_ref().or_else(|| environment.get("AWS_REGION"));
+    let region = region.filter(|region| !region.is_empty()).ok_or_else(|| {
+        let line =
+            "there is no region: write `region` under [aws] of bullpen.toml, or set AWS_REGION";
+        UsageError::new(line)
+    })?;
+    let profile = file.aws.instance_profile.clone().ok_or_else(|| {
+        let line = "there is no instance profile: write `instance-profile` under [aws] of \
+                    bullpen.toml, or set BULLPEN_AWS_INSTANCE_PROFILE";
+        UsageError::new(line)
+    })?;
+    let of_profile = || profile.rsplit('/').next().unwrap_or_default().to_owned();
+    let programs = file.instance.agents.values().chain(file.instance.runners.values());
+    Ok(PolicySettings {
+        stack,
+        region: region.clone(),
+        account: args.account.as_deref().map(account).transpose()?,
+        role: args.role.clone().unwrap_or_else(of_profile),
+        subnets: file.aws.subnets.clone(),
+        security_groups: file.aws.security_groups.clone(),
+        fetched: programs.map(|one| one.url.clone()).collect(),
+        instance_profile: profile,
+    })
+}
+
+fn account(text: &str) -> Result<String, UsageError> {
+    if text.len() == ACCOUNT_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text.to_owned());
+    }
+    let line = format!("--account: {text:?} is not the {ACCOUNT_DIGITS} digits of an account");
+    Err(UsageError::new(line))
+}
