@@ -20,8 +20,7 @@ use serde_json::json;
 
 use super::aws::Site;
 use super::{
-    House, HousePorts, IfMissing, MachineBase, NoHouse, Plans, Told, is_stand_in, own_program,
-    put_together, stand_in, user_data,
+    House, HousePorts, IfMissing, MachineBase, NoHouse, Plans, Told, put_together, user_data,
 };
 use crate::inputs::{StackInputs, UsageError};
 
@@ -107,16 +106,11 @@ pub(super) fn fleet(
 ) -> Result<Ec2Fleet<SystemClock>, NoHouse> {
     let github = &plans.common.github;
     let instance = &plans.file.instance;
-    let in_image = || {
-        let given = github.runner_dir.clone();
-        let directory = given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir));
-        // The fleet fills in where its class's comes from.
-        RunnerProgram::Image { directory, download: None }
-    };
-    let runner = stand_in(github, &own_program()?).unwrap_or_else(in_image);
-    // Where GitHub is a stand-in on this machine, so are the instances, and nobody made a user.
-    let user = (!is_stand_in(github)).then(|| instance.user.clone());
-    let sudo = instance.sudo;
+    let given = github.runner_dir.clone();
+    let directory = given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir));
+    // The fleet fills in where its class's comes from.
+    let runner = RunnerProgram::Image { directory, download: None };
+    let (user, sudo) = (Some(instance.user.clone()), instance.sudo);
     let user_data = user_data(github, told, runner, BTreeMap::new()).map(|data| UserData {
         user,
         sudo,

@@ -59,8 +59,7 @@ async fn a_pool_lives_on_ec2_as_it_does_on_processes() {
     let stage = Stage::in_cloud(&file(1, 1, 1), QUICK).await;
     let _served = stage.serve().await;
     let first = stage.reaches(1, 1).await;
-    let held: Vec<u64> =
-        (0..2).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
+    let held: Vec<u64> = (0..2).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
     for job in &held {
         stage.started(*job).await;
     }

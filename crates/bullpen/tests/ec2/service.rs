@@ -32,7 +32,8 @@ async fn jobs_are_launched_for_and_machines_reused() {
         }
     }
     assert_eq!(stage.quiet().await.len(), 1, "the one that is reused");
-    drop(served);
+    let metrics = served.ask("/metrics").await.body;
+    assert!(metrics.contains("bullpen_jobs_assigned_total"), "{metrics}");
 }
 
 /// Twelve jobs at once, and the process that has them in hand is killed: its successor brings every job
