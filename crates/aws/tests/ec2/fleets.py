@@ -14,7 +14,7 @@ from typing import Any
 
 import moto.ec2.models.fleets as models
 from moto.core.responses import ActionResult
-from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.exceptions import EC2ClientError, UnvailableAMIIdError
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.spot_requests import SpotFleetLaunchSpec, SpotInstanceRequest
 from moto.ec2.responses.fleets import Fleets
@@ -201,7 +201,9 @@ class Fleet(models.Fleet):
     def _fault_of(self, spec: SpotFleetLaunchSpec) -> tuple[str, str] | None:
         """Why this override can give nothing, whatever capacity there is."""
         try:
-            self.ec2_backend.describe_images(ami_ids=[spec.image_id])
+            if not self.ec2_backend.describe_images(ami_ids=[spec.image_id]):
+                # moto describes one that was deregistered as nothing.
+                raise UnvailableAMIIdError(spec.image_id)
             zone = self._zone_of(spec)
             self._require_one_network(spec)
         except EC2ClientError as error:

@@ -84,6 +84,13 @@ class Capacity(Case):
         fleet = self.fleet(template, [good], 1)
         self.assertEqual((codes(fleet), launched(fleet)), (["InvalidParameter"], []))
 
+    def test_an_image_that_is_gone_since_launches_nothing(self) -> None:
+        template = self.template()
+        image = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])
+        self.ec2.deregister_image(ImageId=image["Images"][0]["ImageId"])
+        fleet = self.fleet(template, self.overrides()[:1], 1)
+        self.assertEqual((codes(fleet), launched(fleet)), (["InvalidAMIID.Unavailable"], []))
+
 
 class Types(Case):
     def test_types_follow_the_requirements_and_the_images_architecture(self) -> None:
