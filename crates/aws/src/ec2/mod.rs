@@ -24,12 +24,11 @@ use std::time::Duration;
 use aws_config::SdkConfig;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
-use aws_sdk_ec2::types::{Filter, Instance};
+use aws_sdk_ec2::types::{Filter, Instance, Reservation};
 use bullpen_agent::machine::{Download, MailboxPlace, RunnerProgram, UserData};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::parameters::Ground;
 use bullpen_core::ports::{
     Clock, Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
@@ -58,6 +57,8 @@ mod types;
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// As many machines as EC2 describes in one answer.
 const PAGE: i32 = 1_000;
+/// As many values as EC2 takes in the filters of one call; one is the stack's.
+const FILTER_VALUES_MAX: usize = 200;
 /// What says that a template is not there.
 const NO_TEMPLATE: [&str; 3] = [
     "InvalidLaunchTemplateName.NotFoundException",
@@ -251,20 +252,24 @@ impl<C: Clock> Ec2Fleet<C> {
     /// Our machines that also pass these filters. Those that ended long ago are left out.
     async fn seen(&self, filters: Vec<Filter>) -> Result<Vec<Machine>, Fault> {
         let alive = ["pending", "running", "stopping", "stopped", "shutting-down"];
-        let alive = alive.map(String::from).to_vec();
-        let alive = Filter::builder().name("instance-state-name").set_values(Some(alive)).build();
-        let call = self
-            .client
-            .describe_instances()
-            .max_results(PAGE)
-            .filters(tags::is_of(&self.settings.stack))
-            .filters(alive);
+        let alive = filter("instance-state-name", alive);
+        let found = self.found(filters.into_iter().chain([alive])).await?;
+        self.in_our_words(found).await
+    }
+
+    /// Our instances that also pass these filters, ended ones too. A filter passes over what EC2 does
+    /// not know; asked for by its id, one such instance would be an error for all.
+    async fn found(
+        &self,
+        filters: impl IntoIterator<Item = Filter>,
+    ) -> Result<Vec<Instance>, Fault> {
+        let call = self.client.describe_instances().max_results(PAGE);
+        let call = call.filters(tags::is_of(&self.settings.stack));
         let call = filters.into_iter().fold(call, |call, filter| call.filters(filter));
         let pages = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let reservations = pages.map_err(|error| said::fault(&error))?;
-        let instances =
-            reservations.into_iter().flat_map(|found| found.instances.unwrap_or_default());
-        self.in_our_words(instances.collect()).await
+        let instances = |found: Reservation| found.instances.unwrap_or_default();
+        Ok(reservations.into_iter().flat_map(instances).collect())
     }
 
     async fn in_our_words(&self, instances: Vec<Instance>) -> Result<Vec<Machine>, Fault> {
@@ -280,32 +285,18 @@ impl<C: Clock> Ec2Fleet<C> {
         let machine = |one: &Instance| machines::machine(one, &self.types, &role_id);
         Ok(instances.iter().filter_map(machine).collect())
     }
-
-    /// These instances; EC2 refuses to describe any if it does not know one, and says which.
-    async fn described(&self, ids: &[InstanceId]) -> Result<Vec<Instance>, Fault> {
-        let mut left = ids.to_vec();
-        while !left.is_empty() {
-            let asked = left.iter().map(ToString::to_string).collect();
-            let call = self.client.describe_instances().set_instance_ids(Some(asked));
-            match call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await {
-                Ok(found) => {
-                    let found = found.into_iter();
-                    return Ok(found.flat_map(|one| one.instances.unwrap_or_default()).collect());
-                }
-                Err(error) => match said::refused(&error, &left) {
-                    Some(refused) => left.retain(|id| !refused.ids.contains(id)),
-                    None => return Err(said::fault(&error)),
-                },
-            }
-        }
-        Ok(Vec::new())
-    }
 }
 
 /// What came of asking for a fleet.
 enum Fleets {
     Answered(Box<aws_sdk_ec2::operation::create_fleet::CreateFleetOutput>),
     MadeBefore(Vec<Machine>),
+}
+
+/// What has one of these.
+fn filter(name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
+    let values = values.into_iter().map(Into::into).collect();
+    Filter::builder().name(name).set_values(Some(values)).build()
 }
 
 /// A fleet may be answered, with nothing in it but that there is no such template.
@@ -345,8 +336,9 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
 
     async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
         let mut found = Vec::new();
-        for batch in ids.chunks(IDS_PER_CALL_MAX) {
-            found.extend(self.described(batch).await?);
+        for batch in ids.chunks(FILTER_VALUES_MAX - 1) {
+            let ids = batch.iter().map(InstanceId::as_str);
+            found.extend(self.found([filter("instance-id", ids)]).await?);
         }
         self.in_our_words(found).await
     }

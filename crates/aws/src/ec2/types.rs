@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{ArchitectureType, Filter, InstanceTypeInfo};
+use aws_sdk_ec2::types::{ArchitectureType, InstanceTypeInfo};
 use bullpen_core::class::{Architecture, RunnerClass, VcpuRange};
 use bullpen_core::ids::InstanceType;
 use bullpen_core::ports::Fault;
 
-use super::said;
+use super::{FILTER_VALUES_MAX, filter, said};
 
-/// As many values as EC2 takes in one filter.
-const VALUES_MAX: usize = 200;
 /// As many types as EC2 describes in one answer.
 const PAGE: i32 = 100;
 
@@ -122,15 +120,10 @@ impl Types {
     }
 }
 
-fn filter(name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
-    let values = values.into_iter().map(Into::into).collect();
-    Filter::builder().name(name).set_values(Some(values)).build()
-}
-
 /// Every count of a range; nothing if they are too many to say, and then all types are asked for.
 fn counts(range: VcpuRange) -> Option<Vec<String>> {
     let count = usize::try_from(range.max.checked_sub(range.min)?).ok()? + 1;
-    (count <= VALUES_MAX).then(|| (range.min..=range.max).map(|n| n.to_string()).collect())
+    (count < FILTER_VALUES_MAX).then(|| (range.min..=range.max).map(|n| n.to_string()).collect())
 }
 
 fn ec2_name(architecture: Architecture) -> &'static str {
