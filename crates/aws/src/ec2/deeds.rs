@@ -1,9 +1,12 @@
 //! Starting, stopping, ending and tagging, in batches.
 //!
 //! EC2 refuses a whole batch for one instance that it does not know, or that is in no state for it, and
-//! names it. Then nothing was done, and the others are asked for again without it.
+//! names it. Then nothing was done, and the others are asked for again without it. Where nobody is named
+//! the batch is asked for in halves: what is refused for one must not be taken as refused for all.
 //!
 //! Not here: launching ([`super::launch`]), or when any of it is done (the engine).
+
+use std::collections::BTreeSet;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
@@ -12,15 +15,43 @@ use bullpen_core::ports::{Clock, Fault, Started, StopOrder, Tag};
 use super::said::{self, Refused};
 use super::{Ec2Fleet, tags};
 
-/// How often a batch is asked for again without those that were refused.
-const ROUNDS_MAX: u32 = 4;
+/// Batches that are still to be asked for. Every refusal leaves less or smaller ones, so there is an
+/// end to it.
+struct Left(Vec<Vec<InstanceId>>);
+
+impl Left {
+    fn new(ids: &[InstanceId]) -> Self {
+        Self(ids.chunks(IDS_PER_CALL_MAX).map(<[InstanceId]>::to_vec).collect())
+    }
+
+    fn next(&mut self) -> Option<Vec<InstanceId>> {
+        self.0.pop()
+    }
+
+    /// What was refused for some is left without them; these are the answer.
+    fn refused(&mut self, batch: Vec<InstanceId>, refused: Refused) -> BTreeSet<InstanceId> {
+        if refused.ids.is_empty() {
+            return self.halve(batch).into_iter().collect();
+        }
+        let rest = batch.into_iter().filter(|id| !refused.ids.contains(id)).collect::<Vec<_>>();
+        self.0.extend((!rest.is_empty()).then_some(rest));
+        refused.ids
+    }
+
+    /// What was refused for one that nobody knows is left in halves; the answer is the one, if there is
+    /// only one.
+    fn halve(&mut self, mut batch: Vec<InstanceId>) -> Option<InstanceId> {
+        if batch.len() > 1 {
+            let half = batch.split_off(batch.len() / 2);
+            self.0.extend([half, batch]);
+            return None;
+        }
+        batch.pop()
+    }
+}
 
 fn texts(ids: &[InstanceId]) -> Option<Vec<String>> {
     Some(ids.iter().map(ToString::to_string).collect())
-}
-
-fn without(ids: &[InstanceId], refused: &Refused) -> Vec<InstanceId> {
-    ids.iter().filter(|id| !refused.ids.contains(*id)).cloned().collect()
 }
 
 /// What came of a call: it was done, it was refused for some, or it failed.
@@ -48,31 +79,23 @@ impl<C: Clock> Ec2Fleet<C> {
         &self,
         ids: &[InstanceId],
     ) -> Result<Vec<(InstanceId, Started)>, Fault> {
-        let mut answers = Vec::new();
-        let mut left: Vec<Vec<InstanceId>> =
-            ids.chunks(IDS_PER_CALL_MAX).map(<[InstanceId]>::to_vec).collect();
-        while let Some(batch) = left.pop() {
+        let (mut answers, mut left) = (Vec::new(), Left::new(ids));
+        while let Some(batch) = left.next() {
             let call = self.client.start_instances().set_instance_ids(texts(&batch));
             match sent!(call.send(), &batch) {
                 Sent::Done => {
                     answers.extend(batch.into_iter().map(|id| (id, Started::Starting)));
                 }
                 Sent::Refused(refused) => {
-                    let rest = without(&batch, &refused);
-                    left.extend((!rest.is_empty()).then_some(rest));
-                    let fault = not_startable(&refused.code);
-                    let failed = refused.ids.into_iter();
-                    answers.extend(failed.map(|id| (id, Started::Failed(fault.clone()))));
+                    let failed = Started::Failed(not_startable(&refused.code));
+                    let ids = left.refused(batch, refused).into_iter();
+                    answers.extend(ids.map(|id| (id, failed.clone())));
                 }
-                Sent::Failed(Fault::NoCapacity) => match &batch[..] {
-                    [id] => answers.push((id.clone(), Started::NoCapacity)),
-                    // One that there is no room for keeps the others from starting: it is looked for
-                    // in halves, because every call counts.
-                    many => {
-                        let (some, others) = many.split_at(many.len() / 2);
-                        left.extend([some.to_vec(), others.to_vec()]);
-                    }
-                },
+                // One that there is no room for keeps the others from starting.
+                Sent::Failed(Fault::NoCapacity) => {
+                    let none = left.halve(batch);
+                    answers.extend(none.map(|id| (id, Started::NoCapacity)));
+                }
                 Sent::Failed(fault) => return Err(fault),
             }
         }
@@ -82,28 +105,30 @@ impl<C: Clock> Ec2Fleet<C> {
     /// Sent once for each machine: what was refused was not done, and is not asked for again.
     pub(super) async fn stop_all(&self, orders: &[StopOrder]) -> Result<(), Fault> {
         let in_time = |order: &&StopOrder| self.clock.now() < order.until;
-        let mut ids: Vec<InstanceId> =
-            orders.iter().filter(in_time).map(|order| order.id.clone()).collect();
-        let mut outcome = match orders.len() - ids.len() {
-            0 => Ok(()),
-            late => Err(Fault::Denied(format!("{late} stop orders came after their time"))),
-        };
-        for _ in 0..ROUNDS_MAX {
-            if ids.is_empty() {
-                break;
+        let ids: Vec<InstanceId> = orders.iter().map(|order| order.id.clone()).collect();
+        let (mut outcome, mut left) = (Ok(()), Left::new(&ids));
+        while let Some(batch) = left.next() {
+            // Time has passed with every call.
+            let order = |id: &InstanceId| orders.iter().find(|order| order.id == *id);
+            let (batch, late): (Vec<_>, Vec<_>) =
+                batch.into_iter().partition(|id| order(id).as_ref().is_some_and(in_time));
+            if !late.is_empty() {
+                let late = format!("{} stop orders came after their time", late.len());
+                outcome = Err(Fault::Denied(late));
             }
-            let call = self.client.stop_instances().set_instance_ids(texts(&ids));
-            match sent!(call.send(), &ids) {
-                Sent::Done => return outcome,
+            if batch.is_empty() {
+                continue;
+            }
+            let call = self.client.stop_instances().set_instance_ids(texts(&batch));
+            match sent!(call.send(), &batch) {
+                Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
                 Sent::Refused(refused) => {
-                    if !refused.code.starts_with("InvalidInstanceID") {
-                        outcome = Err(Fault::Unclassified(refused.code.clone()));
+                    let code = refused.code.clone();
+                    let not_stopped = left.refused(batch, refused);
+                    if !not_stopped.is_empty() && !is_unknown(&code) {
+                        outcome = Err(Fault::Unclassified(code));
                     }
-                    ids = without(&ids, &refused);
-                    // Time has passed with the refusal.
-                    let until = |id: &InstanceId| orders.iter().find(|order| order.id == *id);
-                    ids.retain(|id| until(id).as_ref().is_some_and(in_time));
                 }
             }
         }
@@ -112,46 +137,76 @@ impl<C: Clock> Ec2Fleet<C> {
 
     /// What EC2 does not know, or has ended, is as it should be.
     pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
-        for batch in ids.chunks(IDS_PER_CALL_MAX) {
-            let mut batch = batch.to_vec();
-            for _ in 0..ROUNDS_MAX {
-                if batch.is_empty() {
-                    break;
-                }
-                let call = self.client.terminate_instances().set_instance_ids(texts(&batch));
-                match sent!(call.send(), &batch) {
-                    Sent::Done => break,
-                    Sent::Failed(fault) => return Err(fault),
-                    Sent::Refused(refused) => batch = without(&batch, &refused),
-                }
+        let mut left = Left::new(ids);
+        while let Some(batch) = left.next() {
+            let call = self.client.terminate_instances().set_instance_ids(texts(&batch));
+            match sent!(call.send(), &batch) {
+                Sent::Done => {}
+                Sent::Failed(fault) => return Err(fault),
+                Sent::Refused(refused) => drop(left.refused(batch, refused)),
             }
         }
         Ok(())
     }
 
     pub(super) async fn tag_all(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
-        for batch in ids.chunks(IDS_PER_CALL_MAX) {
-            let mut batch = batch.to_vec();
-            for _ in 0..ROUNDS_MAX {
-                if batch.is_empty() {
-                    break;
-                }
-                let call = self.client.create_tags().set_resources(texts(&batch));
-                match sent!(call.tags(tags::later(tag)).send(), &batch) {
-                    Sent::Done => break,
-                    Sent::Failed(fault) => return Err(fault),
-                    Sent::Refused(refused) => batch = without(&batch, &refused),
-                }
+        let mut left = Left::new(ids);
+        while let Some(batch) = left.next() {
+            let call = self.client.create_tags().set_resources(texts(&batch));
+            match sent!(call.tags(tags::later(tag)).send(), &batch) {
+                Sent::Done => {}
+                Sent::Failed(fault) => return Err(fault),
+                Sent::Refused(refused) => drop(left.refused(batch, refused)),
             }
         }
         Ok(())
     }
 }
 
+fn is_unknown(code: &str) -> bool {
+    code.starts_with("InvalidInstanceID")
+}
+
 fn not_startable(code: &str) -> Fault {
-    if code.starts_with("InvalidInstanceID") {
-        Fault::NotFound
-    } else {
-        Fault::Unclassified(code.to_owned())
+    if is_unknown(code) { Fault::NotFound } else { Fault::Unclassified(code.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(numbers: std::ops::Range<u32>) -> Vec<InstanceId> {
+        numbers.map(|number| InstanceId::new(format!("i-{number}"))).collect()
+    }
+
+    fn refused(ids: &[InstanceId]) -> Refused {
+        Refused { code: "IncorrectInstanceState".to_owned(), ids: ids.iter().cloned().collect() }
+    }
+
+    #[test]
+    fn what_is_named_is_left_out_of_the_next_call() {
+        let mut left = Left::new(&ids(0..3));
+        let batch = left.next().expect("it was asked for");
+        assert_eq!(left.refused(batch, refused(&ids(1..2))), ids(1..2).into_iter().collect());
+        let batch = left.next().expect("two are left");
+        assert_eq!(batch, [&ids(0..1)[..], &ids(2..3)].concat());
+        left.refused(batch.clone(), refused(&batch));
+        assert_eq!(left.next(), None, "nothing is left of it");
+    }
+
+    #[test]
+    fn who_is_not_named_is_found_by_halves() {
+        let (mut left, mut found, mut calls) = (Left::new(&ids(0..50)), Vec::new(), 0);
+        let (strange, mut done) = (InstanceId::new("i-33"), Vec::new());
+        while let Some(batch) = left.next() {
+            calls += 1;
+            if batch.contains(&strange) {
+                found.extend(left.refused(batch, refused(&[])));
+            } else {
+                done.extend(batch);
+            }
+        }
+        assert_eq!((found, done.len()), (vec![strange], 49));
+        assert!(calls <= 13, "{calls}");
     }
 }

@@ -62,7 +62,7 @@ fn is_about_instances(code: &str) -> bool {
 pub(super) struct Refused {
     /// The code.
     pub(super) code: String,
-    /// The instances it names; all of them, if it names none.
+    /// The instances it names; it may name none.
     pub(super) ids: BTreeSet<InstanceId>,
 }
 
@@ -73,8 +73,7 @@ pub(super) fn refused<E: ProvideErrorMetadata>(
 ) -> Option<Refused> {
     let said = error.as_service_error()?;
     let code = said.code().filter(|code| is_about_instances(code))?;
-    let named = named(said.message().unwrap_or_default(), asked);
-    let ids = if named.is_empty() { asked.iter().cloned().collect() } else { named };
+    let ids = named(said.message().unwrap_or_default(), asked);
     Some(Refused { code: code.to_owned(), ids })
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Fault, Fleet as _, Started, StopOrder, Tag};
+use bullpen_core::ports::{Fault, Fleet as _, Started, Tag};
 use bullpen_core::request::TypePattern;
-use bullpen_faulty::ec2::Rule;
+use bullpen_faulty::ec2::{Delays, Refusal, Rule};
 
 use crate::stage::{HOUR, World, ids, real, request, set};
 
@@ -69,8 +69,7 @@ fn a_late_stop_is_refused_and_not_sent() {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 2).await;
-        let late = |order: StopOrder| StopOrder { until: order.until, ..order };
-        let orders: Vec<StopOrder> = world.orders(&all).into_iter().map(late).collect();
+        let orders = world.orders(&all);
         // To the very moment: the machine may have an owner by then.
         world.pass(HOUR);
         let answer = fleet.stop(&orders).await;
@@ -110,11 +109,8 @@ fn a_stop_of_one_that_is_not_running_yet_stops_the_others() {
         let world = World::new().await;
         let fleet = world.fleet();
         let running = world.running(&fleet, "n-1", 2).await;
-        let running_after = Duration::from_secs(60);
-        world.admin().set_delays(bullpen_faulty::ec2::Delays {
-            running: running_after,
-            ..Default::default()
-        });
+        let minute = Duration::from_secs(60);
+        world.admin().set_delays(Delays { running: minute, ..Delays::default() });
         let pending = ids(&fleet.launch(&request("n-2", 1)).await.expect("room").machines);
         let asked = [&running[..1], &pending, &running[1..]].concat();
         let answer = fleet.stop(&world.orders(&asked)).await;
@@ -137,6 +133,48 @@ fn an_end_of_the_unknown_ends_the_known() {
             assert_eq!(world.are(&all, "terminated").await, 3);
         }
         assert_eq!(world.made("TerminateInstances"), 1 + 2 * 2, "once more without it");
+    });
+}
+
+#[test]
+fn a_refusal_that_names_nobody_is_not_about_everybody() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 3).await;
+        let unnamed = |action| Refusal {
+            code: "InvalidInstanceID.NotFound",
+            status: 400,
+            ..Refusal::throttled(action)
+        };
+        world.admin().refuse(unnamed("CreateTags"));
+        fleet.tag(&all, Tag::JobStarted).await.expect("no error");
+        let tagged = fleet.describe(&all).await.expect("an answer");
+        assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
+        world.admin().refuse(unnamed("StopInstances"));
+        fleet.stop(&world.orders(&all)).await.expect("no error");
+        assert_eq!(world.are(&all, "stopped").await, 3);
+        world.admin().refuse(unnamed("StartInstances"));
+        let started = fleet.start(&all).await.expect("an answer for each");
+        assert!(started.iter().all(|(_, answer)| *answer == Started::Starting), "{started:?}");
+        world.admin().refuse(unnamed("TerminateInstances"));
+        fleet.terminate(&all).await.expect("no error");
+        assert_eq!(world.are(&all, "terminated").await, 3);
+        assert_eq!(world.admin().refusals_left(), 0);
+    });
+}
+
+#[test]
+fn a_stop_of_many_that_are_gone_stops_the_others() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 12).await;
+        fleet.terminate(&all[..10]).await.expect("they are ours");
+        world.pass(HOUR);
+        // EC2 names one after the other.
+        assert!(fleet.stop(&world.orders(&all)).await.is_err(), "some are gone");
+        assert_eq!(world.are(&all, "stopped").await, 2);
     });
 }
 
