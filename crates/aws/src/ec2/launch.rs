@@ -30,7 +30,7 @@ use bullpen_core::spec_hash::digest_hex;
 use super::settings::Ec2Settings;
 use super::template::VERSION;
 use super::{said, tags};
-use crate::fault::by_code;
+use crate::fault::{PLACES, by_code};
 
 /// What turns EC2's price protection off, as its documentation says.
 const NO_PRICE_PROTECTION: i32 = 999_999;
@@ -275,8 +275,13 @@ pub(super) fn against(answer: &CreateFleetOutput, ground: &Ground) -> Against {
 
 fn refused(error: &CreateFleetError) -> Fault {
     const CLIENT_ERROR: u16 = 400;
-    let (code, message) = (error.error_code(), error.error_message());
-    by_code(code.unwrap_or_default(), message.unwrap_or_default(), CLIENT_ERROR).fault()
+    let code = error.error_code().unwrap_or_default();
+    let message = error.error_message().unwrap_or_default();
+    // The code is that of any parameter; only the message tells of these two.
+    if message.contains("different networks") {
+        return Fault::Denied(format!("{code}: {message} ({PLACES})"));
+    }
+    by_code(code, message, CLIENT_ERROR).fault()
 }
 
 #[cfg(test)]

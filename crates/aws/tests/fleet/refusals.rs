@@ -104,11 +104,12 @@ fn what_is_not_there_is_named_before_anything_is_launched() {
     real(async {
         let mut world = World::bare().await;
         let good = world.settings.clone();
-        world.settings.subnets.push("subnet-0123456789abcdef0".to_owned());
+        // Alone: beside others moto names any of them.
+        world.settings.subnets = vec!["subnet-0123456789abcdef0".to_owned()];
         let why = said(world.fleet().learn("2026-01-05").await);
         assert!(why.contains("subnet-0123456789abcdef0") && why.contains("`subnets`"), "{why}");
         world.settings = good.clone();
-        world.settings.security_groups.push("sg-0123456789abcdef0".to_owned());
+        world.settings.security_groups = vec!["sg-0123456789abcdef0".to_owned()];
         let why = said(world.fleet().learn("2026-01-05").await);
         assert!(why.contains("sg-0123456789abcdef0") && why.contains("`security-groups`"), "{why}");
         world.settings = good;
