@@ -6,22 +6,12 @@ use std::collections::BTreeSet;
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
-use bullpen_core::ids::{InstanceType, Zone};
+use bullpen_core::ids::InstanceType;
 use bullpen_core::ports::{Fleet as _, Launched};
 use bullpen_core::request::TypePattern;
 use bullpen_faulty::ec2::Rule;
 
-use crate::stage::{TYPES, World, ZONES, class, ids, real, request};
-
-fn offering(usage: Usage, instance_type: &str, zone: &str) -> Offering {
-    Offering { usage, instance_type: InstanceType::new(instance_type), zone: Zone::new(zone) }
-}
-
-/// Everything that [`request`] allows.
-fn every(usage: Usage) -> BTreeSet<Offering> {
-    let of = |zone| TYPES.map(|instance_type| offering(usage, instance_type, zone));
-    ZONES.into_iter().flat_map(of).collect()
-}
+use crate::stage::{HOUR, World, ZONES, class, every, ids, offering, real, request};
 
 fn short(launched: &Launched) -> BTreeSet<Offering> {
     launched.shortages.iter().cloned().collect()
@@ -52,7 +42,7 @@ fn a_partial_launch_keeps_what_came_and_names_what_was_short() {
             // What came is short of a third.
             assert_eq!(short(&launched), every(usage), "{usage:?}");
             fleet.terminate(&ids(&launched.machines)).await.expect("they are ours");
-            world.pass(crate::stage::HOUR);
+            world.pass(HOUR);
         }
     });
 }
@@ -82,6 +72,8 @@ fn a_quota_that_is_used_up_is_a_shortage() {
         let wanted = LaunchRequest { usage: Usage::Spot, ..request("n-2", 1) };
         let launched = world.fleet().launch(&wanted).await.expect("EC2 answered");
         assert_eq!((launched.machines.len(), short(&launched)), (0, every(Usage::Spot)));
+        let said = launched.said.expect("it says what to do");
+        assert!(said.contains("Spot") && said.contains("quota"), "{said}");
     });
 }
 
@@ -200,7 +192,7 @@ fn a_spot_machine_is_asked_for_once_and_cannot_be_stopped() {
         let wanted = LaunchRequest { usage: Usage::Spot, ..request("n-1", 2) };
         let machines = fleet.launch(&wanted).await.expect("there is room").machines;
         assert!(machines.iter().all(|machine| machine.usage == Usage::Spot));
-        world.pass(crate::stage::HOUR);
+        world.pass(HOUR);
         let all = ids(&machines);
         fleet.stop(&world.orders(&all)).await.expect_err("EC2 cannot stop it");
         assert_eq!(world.made("StopInstances"), 1);

@@ -18,8 +18,8 @@ use aws_sdk_ec2::types::Instance;
 use bullpen_agent::machine::{RunnerProgram, UserData};
 use bullpen_aws::{Ec2Fleet, Ec2Settings, SdkConfig, StackName, config};
 use bullpen_core::class::{Architecture, RunnerClass, Usage};
-use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{ImageName, InstanceId, IntentId, SpecHash, StopOp};
+use bullpen_core::creation::{LaunchRequest, Offering};
+use bullpen_core::ids::{ImageName, InstanceId, InstanceType, IntentId, SpecHash, StopOp, Zone};
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Machine, MachineState, StopOrder};
 use bullpen_core::request::TypePattern;
 use bullpen_faulty::ec2::{Admin, Options};
@@ -240,6 +240,16 @@ pub(crate) fn request(intent: &str, count: u32) -> LaunchRequest {
         spec_hash: SpecHash::new("1:abc"),
         count,
     }
+}
+
+pub(crate) fn offering(usage: Usage, instance_type: &str, zone: &str) -> Offering {
+    Offering { usage, instance_type: InstanceType::new(instance_type), zone: Zone::new(zone) }
+}
+
+/// Everything that [`request`] allows.
+pub(crate) fn every(usage: Usage) -> BTreeSet<Offering> {
+    let of = |zone| TYPES.map(|instance_type| offering(usage, instance_type, zone));
+    ZONES.into_iter().flat_map(of).collect()
 }
 
 pub(crate) fn ids(machines: &[Machine]) -> Vec<InstanceId> {
