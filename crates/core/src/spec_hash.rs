@@ -1,6 +1,9 @@
 //! The spec hash: a digest of everything that shapes a machine, to tell whether one that exists is
 //! the one that would be made now.
 //!
+//! The hash of a machine of no pool has two parts: what every machine of the stack is built from, and what
+//! its class adds, if it adds anything.
+//!
 //! It is written `<version>:<digest>`. Two hashes are compared only if their versions are equal: an
 //! upgrade of ours that digests more, or otherwise, is not drift, and must not replace every machine
 //! there is. A pool's name, schedule, zone and counts are not in it: changing them makes no machine
@@ -13,15 +16,18 @@
 //!
 //! Not here: resolving an image, or what to do about drift (`pool`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::ids::SpecHash;
+use crate::class::{Base, RunnerClass, Scripts};
+use crate::ids::{ImageName, SpecHash};
 
 /// Raise it when a field is removed or retyped, is given a new default, or is added in such a way
 /// that machines which exist have it already.
 pub const SPEC_HASH_VERSION: u16 = 1;
+/// The same for a machine of no pool. Version 1 said nothing of its class.
+pub const CLASS_HASH_VERSION: u16 = 2;
 
 /// Everything that shapes a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +91,33 @@ pub struct PoolSpec {
 
 /// The hash of this machine, in the newest version.
 pub fn spec_hash(spec: &MachineSpec) -> SpecHash {
-    SpecHash::new(format!("{SPEC_HASH_VERSION}:{}", digest_hex(&encoded(spec))))
+    let version = if spec.pool.is_some() { SPEC_HASH_VERSION } else { CLASS_HASH_VERSION };
+    SpecHash::new(format!("{version}:{}", digest_hex(&encoded(spec))))
+}
+
+/// The hash of a machine of this class and of no pool, in a stack whose machines are all built from
+/// `built_from`. `images`: what names of images stand for.
+pub fn of_class(
+    built_from: &SpecHash,
+    class: &RunnerClass,
+    images: &BTreeMap<ImageName, String>,
+) -> SpecHash {
+    let added = added(class, images);
+    if added.is_empty() || parts(built_from).is_none() {
+        return built_from.clone();
+    }
+    SpecHash::new(format!("{built_from}{}", digest_hex(&added)))
+}
+
+/// Whether a machine of no pool is not built from what every machine of its stack is built from now,
+/// whatever its class adds.
+pub fn is_outdated(seen: &SpecHash, built_from: &SpecHash) -> bool {
+    match (parts(seen), parts(built_from)) {
+        (Some((seen_version, seen)), Some((version, digest))) => {
+            seen_version == version && !seen.starts_with(digest)
+        }
+        _ => false,
+    }
 }
 
 /// The SHA-256 of these bytes, in hexadecimal.
@@ -162,6 +194,28 @@ fn encoded(spec: &MachineSpec) -> Vec<u8> {
     out.0
 }
 
+/// What a class adds to what every machine is built from, as bytes; none if that is nothing.
+fn added(class: &RunnerClass, images: &BTreeMap<ImageName, String>) -> Vec<u8> {
+    let mut out = Encoder(Vec::new());
+    let Scripts { image_preinstall, preinstall, image_prerun, prerun } = &class.scripts;
+    let Base { image, ami, search, root_device, disk_gib_min, volume } = &*class.base;
+    let usual = || ImageName::new(format!("ubuntu24-full-{}", class.architecture.as_str()));
+    let stands_for = images.get(&image.clone().unwrap_or_else(usual));
+    out.text(64, image_preinstall.as_deref());
+    out.text(65, preinstall.as_deref());
+    out.text(66, image_prerun.as_deref());
+    out.text(67, prerun.as_deref());
+    out.text(80, image.as_ref().map(ImageName::as_str));
+    out.text(81, ami.as_deref());
+    out.text(82, search.as_ref().map(|search| search.name.as_str()));
+    out.text(83, search.as_ref().and_then(|search| search.owner.as_deref()));
+    out.text(84, stands_for.map(String::as_str));
+    out.text(85, root_device.as_deref());
+    out.range(86, disk_gib_min.map(|least| (least, u32::MAX)));
+    out.text(87, volume.as_ref().map(ToString::to_string).as_deref());
+    out.0
+}
+
 /// Fields one after the other; the lengths keep neighbours apart.
 struct Encoder(Vec<u8>);
 
@@ -200,6 +254,8 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::ImageSearch;
+    use crate::labels::volume::Volume;
 
     fn set(words: &[&str]) -> BTreeSet<String> {
         words.iter().map(|&word| word.to_owned()).collect()
@@ -238,19 +294,19 @@ mod tests {
     /// If one of these fails, machines that exist would be replaced by an upgrade of ours: raise
     /// the version instead, and add its own literals.
     #[test]
-    fn version_1_is_frozen() {
+    fn what_was_hashed_before_is_hashed_alike() {
         let bare = MachineSpec { pool: None, ..full() };
         for (name, spec, expected) in [
             (
                 "empty",
                 MachineSpec::default(),
-                "1:f153b07ea9fd174930d13ec1ccf3a3be0e3361b36635e660588ecc51b890ff39",
+                "2:f153b07ea9fd174930d13ec1ccf3a3be0e3361b36635e660588ecc51b890ff39",
             ),
             ("full", full(), "1:6864fc507259ddc96578756b392f2874795e5e05e23eac2e1342a1f2d15e5719"),
             (
                 "without a pool",
                 bare,
-                "1:cf50f65fb7b8979190c4eaca192f3352f0802bd5ceccc67cda55a2dbbf38fc73",
+                "2:cf50f65fb7b8979190c4eaca192f3352f0802bd5ceccc67cda55a2dbbf38fc73",
             ),
         ] {
             assert_eq!(spec_hash(&spec).as_str(), expected, "{name}");
@@ -303,6 +359,75 @@ mod tests {
             ..MachineSpec::default()
         };
         assert_ne!(spec_hash(&with("ab", "c")), spec_hash(&with("a", "bc")));
+    }
+
+    fn plain() -> RunnerClass {
+        RunnerClass::defaults().remove(0)
+    }
+
+    fn images(ami: &str) -> BTreeMap<ImageName, String> {
+        BTreeMap::from([(ImageName::new("ubuntu24-full-x64"), ami.to_owned())])
+    }
+
+    /// Everything that a class says of its machines, changed alone, makes other machines.
+    #[test]
+    fn what_a_class_adds_shapes_a_machine() {
+        type Change = fn(&mut RunnerClass);
+        let text = |text: &str| Some(text.to_owned());
+        let mut class = plain();
+        class.scripts = Scripts {
+            image_preinstall: text("a"),
+            preinstall: text("b"),
+            image_prerun: text("c"),
+            prerun: text("d"),
+        };
+        *class.base = Base {
+            image: Some(ImageName::new("mine")),
+            ami: text("ami-1"),
+            search: Some(ImageSearch { name: "x*".to_owned(), owner: text("1") }),
+            root_device: text("/dev/sda1"),
+            disk_gib_min: Some(8),
+            volume: Some(Volume { size_gb: Some(40), ..Volume::default() }),
+        };
+        let changes: [Change; 13] = [
+            |class| class.scripts.image_preinstall = None,
+            |class| class.scripts.preinstall = None,
+            |class| class.scripts.image_prerun = None,
+            |class| class.scripts.prerun = Some("e".to_owned()),
+            |class| class.scripts = Scripts::default(),
+            |class| class.base.image = None,
+            |class| class.base.ami = Some("ami-2".to_owned()),
+            |class| class.base.search = None,
+            |class| class.base.search.as_mut().unwrap().owner = None,
+            |class| class.base.root_device = None,
+            |class| class.base.disk_gib_min = Some(9),
+            |class| class.base.volume = None,
+            |class| *class.base = Base::default(),
+        ];
+        let stack = SpecHash::new("2:aa");
+        let mut hashes = BTreeSet::from([of_class(&stack, &class, &images("ami-0"))]);
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut class = class.clone();
+            change(&mut class);
+            let hash = of_class(&stack, &class, &images("ami-0"));
+            assert!(parts(&hash).is_some(), "{hash}");
+            assert!(hashes.insert(hash), "change {index} is not seen");
+        }
+        for hash in &hashes {
+            assert!(!is_outdated(hash, &stack) && is_outdated(hash, &SpecHash::new("2:ab")));
+            assert!(!is_outdated(hash, &SpecHash::new("1:ab")), "another version's");
+            assert!(drifted(hash, &stack) && drifted(&stack, hash), "what it adds is gone, or new");
+        }
+    }
+
+    #[test]
+    fn a_class_that_adds_nothing_has_what_every_machine_has() {
+        let stack = SpecHash::new("2:aa");
+        assert_eq!(of_class(&stack, &plain(), &BTreeMap::new()), stack);
+        let [one, other] = ["ami-1", "ami-2"].map(|ami| of_class(&stack, &plain(), &images(ami)));
+        assert!(drifted(&one, &other), "the usual image stands for another");
+        let none = SpecHash::new("no hash");
+        assert_eq!(of_class(&none, &plain(), &images("ami-1")), none);
     }
 
     #[test]

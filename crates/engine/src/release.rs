@@ -20,7 +20,7 @@ use bullpen_core::mailbox::{
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
 use bullpen_core::sabotage;
-use bullpen_core::spec_hash::drifted;
+use bullpen_core::spec_hash::is_outdated;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -486,7 +486,8 @@ fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
         None
     } else if record.uses >= stack.limits.uses_max || age >= stack.limits.age_max {
         Some(EndReason::WornOut)
-    } else if record.facts.pool.is_none() && drifted(&record.facts.spec_hash, &stack.spec_hash) {
+    } else if record.facts.pool.is_none() && is_outdated(&record.facts.spec_hash, &stack.spec_hash)
+    {
         // How long an old machine of a pool stands by is its rollout's to decide.
         Some(EndReason::Outdated)
     } else {

@@ -2,19 +2,21 @@
 //!
 //! Not here: building one (the `bullpen` command does).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{
-    ClassName, Generation, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
+    ClassName, Generation, ImageName, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
 };
 use bullpen_core::instance::{Facts, Owner};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Ports};
 use bullpen_core::replicas::Roll;
+use bullpen_core::spec_hash::of_class;
 use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
@@ -31,8 +33,11 @@ pub struct Stack<P> {
     pub limits: Limits,
     /// How many machines there may be.
     pub ceilings: Vec<Ceiling>,
-    /// What a machine launched now is built from; one built otherwise is not reused.
+    /// What every machine launched now is built from, whatever its class; one built otherwise is not
+    /// reused.
     pub spec_hash: SpecHash,
+    /// What names of images stand for in the cloud's own terms, where that is said.
+    pub images: BTreeMap<ImageName, String>,
     /// For a command without a credential of its own: agents remove their runners with this.
     pub removal_token: Option<Secret>,
     shortages: Mutex<Shortages>,
@@ -58,6 +63,7 @@ impl<P: Ports> Stack<P> {
             limits,
             ceilings,
             spec_hash,
+            images: BTreeMap::new(),
             removal_token: None,
             shortages: Mutex::default(),
             allowance,
@@ -69,6 +75,11 @@ impl<P: Ports> Stack<P> {
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         self.ports.clock().now()
+    }
+
+    /// What a machine of this class that is launched now, for no pool, is built from.
+    pub fn built(&self, class: &RunnerClass) -> SpecHash {
+        of_class(&self.spec_hash, class, &self.images)
     }
 
     /// The queue that advertises a class's idle machines.

@@ -371,3 +371,34 @@ fn a_reservation_that_landed_late_makes_no_launch_larger() {
         stage::end(&world, &checker).await.expect("nothing is left");
     });
 }
+
+/// What a class adds to its machines is changed: those that have what it added before are not used, and
+/// those that have what it adds now are.
+#[test]
+fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
+    on_virtual_time(async {
+        let world = stage::calm(11, 10).await;
+        let mut known = BTreeSet::new();
+        let scripts = [("one", true), ("one", false), ("two", true), ("two", false)];
+        for (attempt, (script, is_new)) in (1_u32..).zip(scripts) {
+            let now = world.outside.clock().true_now();
+            let name = format!("7.{attempt}.build");
+            let mut request = stage::request(&name, 1, now);
+            request.class.scripts.prerun = Some(script.to_owned());
+            let provisioned = world.run(&name, None, async |stack| {
+                request.spec_hash = Some(stack.built(&request.class));
+                provision_silently(stack, &request).await
+            });
+            let runners = ids(&provisioned.await.expect("it lives").expect("the world is calm"));
+            let until = world.outside.clock().true_now().after(Duration::from_secs(60));
+            let releaser = format!("release of {name}");
+            let released = world.run(&releaser, None, async |stack| {
+                release_request(stack, &request.id, until, &nobody).await
+            });
+            let released = released.await.expect("it lives").expect("the world is calm");
+            assert_eq!(BTreeSet::from_iter(released.returned), runners, "it may be used again");
+            assert_eq!(known.is_disjoint(&runners), is_new, "{script}: {known:?}, {runners:?}");
+            known.extend(runners);
+        }
+    });
+}

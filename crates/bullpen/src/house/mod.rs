@@ -316,6 +316,7 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
     let ports = HousePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
     let mut stack = Stack::new(ports, &plans.file.name, limits, ceilings(plans.file), hash);
     stack.removal_token = removal_token;
+    stack.images.clone_from(&foundation.images);
     let repository = match &github.scope {
         Some(Scope::Repository(repository)) => Some(repository.clone()),
         Some(Scope::Organisation(_)) | None => None,

@@ -87,6 +87,7 @@ pub(crate) fn request<P: Ports>(
 ) -> Result<Request, UsageError> {
     let machine = inputs.machine.machine(config)?;
     let deadline = inputs.deadline.unwrap_or(house.stack.limits.request_deadline);
+    let built_from = house.stack.built(&machine.class);
     Ok(Request {
         id: inputs.request.clone(),
         incarnation: 0,
@@ -98,7 +99,7 @@ pub(crate) fn request<P: Ports>(
         deadline: house.stack.now().after(deadline),
         on_partial: inputs.on_partial,
         on_demand_fallback: inputs.on_demand_fallback,
-        spec_hash: Some(house.stack.spec_hash.clone()),
+        spec_hash: Some(built_from),
     })
 }
 

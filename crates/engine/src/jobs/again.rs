@@ -52,7 +52,8 @@ pub(super) async fn want<P: Ports>(
         // It was begun anew, and has runners of its own.
         Some(Entry { stage: Stage::Live, .. }) => Wanting::Unknown,
         Some(entry) => {
-            let request = one_more(&entry, job, &stack.spec_hash, deadline);
+            let built_from = stack.built(&entry.request.class);
+            let request = one_more(&entry, job, &built_from, deadline);
             Wanting::Machine(Box::new(Wanted { request, pool: None, reuse: true }))
         }
         None => {

@@ -89,7 +89,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
         Some(Lane::Request(request)) => {
             again::want(stack, &seen.job, request, until, service.patience()).await?
         }
-        _ => service.settings().want(&seen.job, &stack.spec_hash, until),
+        _ => service.settings().want(&seen.job, stack, until),
     };
     let wanted = match wanting {
         Wanting::Machine(wanted) => *wanted,

@@ -15,10 +15,13 @@ use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
 use bullpen_core::pool::{Blueprints, Foundation};
+use bullpen_core::ports::Ports;
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::route::{Launch, Route, Routing, route};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
+
+use crate::Stack;
 
 /// What is configured for a stack's jobs.
 #[derive(Clone, Debug)]
@@ -135,7 +138,12 @@ impl Settings {
     }
 
     /// What a job wants until `deadline`.
-    pub(super) fn want(&self, job: &Job, built_from: &SpecHash, deadline: Timestamp) -> Wanting {
+    pub(super) fn want<P: Ports>(
+        &self,
+        job: &Job,
+        stack: &Stack<P>,
+        deadline: Timestamp,
+    ) -> Wanting {
         let (pool, launch) = match route(&job.known.about.labels, job.repository(), &self.routing())
         {
             Route::Pool(pool) => match self.launch_of(&pool) {
@@ -150,6 +158,7 @@ impl Settings {
         };
         let reuse =
             matches!(&launch.class, ClassRef::Named(class) if self.reuse(&class.name).is_some());
+        let built_from = stack.built(launch.class.class());
         let request = self.request(job, &launch, built_from, deadline);
         Wanting::Machine(Box::new(Wanted { request, pool, reuse }))
     }
@@ -166,7 +175,7 @@ impl Settings {
         &self,
         job: &Job,
         launch: &Launch,
-        built_from: &SpecHash,
+        built_from: SpecHash,
         deadline: Timestamp,
     ) -> Request {
         let class: &RunnerClass = launch.class.class();
@@ -186,7 +195,7 @@ impl Settings {
             deadline,
             on_partial: OnPartial::TopUp,
             on_demand_fallback: true,
-            spec_hash: Some(built_from.clone()),
+            spec_hash: Some(built_from),
         }
     }
 }

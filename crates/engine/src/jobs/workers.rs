@@ -197,7 +197,7 @@ async fn deal<'t, P: Ports, J: JobForge>(
 /// The pool that a job would have a machine of, and what that has to know of it.
 fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolName, Seeker)> {
     let stack = service.stack;
-    match service.settings().want(job, &stack.spec_hash, stack.now()) {
+    match service.settings().want(job, stack, stack.now()) {
         Wanting::Machine(wanted) => {
             Some((wanted.pool.clone()?, candidates::seeker(&job.id, &wanted)))
         }

@@ -137,7 +137,7 @@ pub(crate) fn intend<P: Ports>(
         class: request.class.name.clone(),
         pool: None,
         usage,
-        spec_hash: stack.spec_hash.clone(),
+        spec_hash: stack.built(&request.class),
         count,
         avoid: stack.shortages().at(stack.now()),
         outstanding: count,
