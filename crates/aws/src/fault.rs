@@ -83,7 +83,8 @@ const REGION: &str = "this AWS account may not use this region";
 const TABLES: &str =
     "a table of the stack is missing: check stack and region, or run `bullpen refresh`";
 const IMAGE: &str = "correct the image under [images] of bullpen.toml, or in runs-on.yml";
-pub(crate) const PLACES: &str = "correct `subnets` and `security-groups` under [aws] of bullpen.toml";
+pub(crate) const PLACES: &str =
+    "correct `subnets` and `security-groups` under [aws] of bullpen.toml";
 const ACCOUNT: &str = "AWS does not let this account launch; AWS support can say why";
 const TOO_LARGE: &str = "a shard of the ledger's table is full";
 

@@ -122,6 +122,8 @@ fn five_hundred_that_nobody_knows_take_a_call_for_each_batch() {
         looks.were(&[("StopInstances", 10)], "stop");
         assert_eq!(fleet.start(&all).await.expect("no error").len(), 500);
         looks.were(&[("StartInstances", 10)], "start");
+        fleet.tag(&all, Tag::JobStarted).await.expect("no error");
+        looks.were(&[("CreateTags", 10)], "tag");
     });
 }
 

@@ -10,7 +10,7 @@ use bullpen_core::ports::{Fault, Fleet as _, Tag};
 use bullpen_faulty::Fault as OnTheWire;
 use bullpen_faulty::ec2::Refusal;
 
-use crate::stage::{Fleet, World, ids, real, request, set};
+use crate::stage::{Fleet, HOUR, World, ids, real, request, set};
 
 /// A call that EC2 throttles.
 async fn throttled<T: std::fmt::Debug>(
@@ -50,6 +50,22 @@ fn throttling_is_told_and_nothing_is_asked_twice() {
         let stopped = world.stopped(&fleet, "n-2", 2).await;
         throttled(&world, "StartInstances", fleet.start(&stopped)).await;
         assert_eq!(world.are(&stopped, "stopped").await, 2);
+    });
+}
+
+#[test]
+fn a_launch_that_needs_its_template_first_is_throttled_at_every_step() {
+    real(async {
+        let world = World::new().await;
+        let mut other = world.settings.clone();
+        other.watchdog += HOUR;
+        let fleet = world.fleet_with(other);
+        for action in ["CreateFleet", "DescribeImages", "CreateLaunchTemplate"] {
+            throttled(&world, action, fleet.launch(&request("n-1", 2))).await;
+        }
+        assert!(world.instances().await.is_empty());
+        let launched = fleet.launch(&request("n-1", 2)).await.expect("there is room");
+        assert_eq!(launched.machines.len(), 2);
     });
 }
 
