@@ -50,8 +50,8 @@ impl Left {
     }
 }
 
-fn texts(ids: &[InstanceId]) -> Option<Vec<String>> {
-    Some(ids.iter().map(ToString::to_string).collect())
+fn texts(ids: &[InstanceId]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
 }
 
 /// What came of a call: it was done, it was refused for some, or it failed.
@@ -81,7 +81,7 @@ impl<C: Clock> Ec2Fleet<C> {
     ) -> Result<Vec<(InstanceId, Started)>, Fault> {
         let (mut answers, mut left) = (Vec::new(), Left::new(ids));
         while let Some(batch) = left.next() {
-            let call = self.client.start_instances().set_instance_ids(texts(&batch));
+            let call = self.client.start_instances().set_instance_ids(Some(texts(&batch)));
             match sent!(call.send(), &batch) {
                 Sent::Done => {
                     answers.extend(batch.into_iter().map(|id| (id, Started::Starting)));
@@ -119,7 +119,7 @@ impl<C: Clock> Ec2Fleet<C> {
             if batch.is_empty() {
                 continue;
             }
-            let call = self.client.stop_instances().set_instance_ids(texts(&batch));
+            let call = self.client.stop_instances().set_instance_ids(Some(texts(&batch)));
             match sent!(call.send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
@@ -139,7 +139,7 @@ impl<C: Clock> Ec2Fleet<C> {
     pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         let mut left = Left::new(ids);
         while let Some(batch) = left.next() {
-            let call = self.client.terminate_instances().set_instance_ids(texts(&batch));
+            let call = self.client.terminate_instances().set_instance_ids(Some(texts(&batch)));
             match sent!(call.send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
@@ -152,7 +152,7 @@ impl<C: Clock> Ec2Fleet<C> {
     pub(super) async fn tag_all(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
         let mut left = Left::new(ids);
         while let Some(batch) = left.next() {
-            let call = self.client.create_tags().set_resources(texts(&batch));
+            let call = self.client.create_tags().set_resources(Some(texts(&batch)));
             match sent!(call.tags(tags::later(tag)).send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),

@@ -263,9 +263,8 @@ impl<C: Clock> Ec2Fleet<C> {
         &self,
         filters: impl IntoIterator<Item = Filter>,
     ) -> Result<Vec<Instance>, Fault> {
-        let call = self.client.describe_instances().max_results(PAGE);
-        let call = call.filters(tags::is_of(&self.settings.stack));
-        let call = filters.into_iter().fold(call, |call, filter| call.filters(filter));
+        let filters = filters.into_iter().chain([tags::is_of(&self.settings.stack)]).collect();
+        let call = self.client.describe_instances().max_results(PAGE).set_filters(Some(filters));
         let pages = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let reservations = pages.map_err(|error| said::fault(&error))?;
         let instances = |found: Reservation| found.instances.unwrap_or_default();
@@ -311,7 +310,8 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
-        self.launch_fleet(request).await
+        // It is large, and whoever awaits it would carry it along.
+        Box::pin(self.launch_fleet(request)).await
     }
 
     async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, Started)>, Fault> {

@@ -8,8 +8,9 @@
 //! Not here: size and place ([`super::launch`]), the script ([`crate::boot`]).
 
 use aws_sdk_ec2::types::{
-    LaunchTemplateBlockDeviceMappingRequest, LaunchTemplateEbsBlockDeviceRequest,
-    LaunchTemplateHttpTokensState, LaunchTemplateIamInstanceProfileSpecificationRequest,
+    LaunchTemplateBlockDeviceMappingRequest, LaunchTemplateEbsBlockDevice,
+    LaunchTemplateEbsBlockDeviceRequest, LaunchTemplateHttpTokensState,
+    LaunchTemplateIamInstanceProfileSpecificationRequest,
     LaunchTemplateInstanceMetadataEndpointState, LaunchTemplateInstanceMetadataOptionsRequest,
     LaunchTemplateTagSpecificationRequest, RequestLaunchTemplateData, ResourceType,
     ResponseLaunchTemplateData, ShutdownBehavior, VolumeType,
@@ -151,7 +152,7 @@ impl Template {
             && found.user_data() == Some(&self.user_data)
             && profile == Some(&self.profile)
             && found.security_group_ids() == self.security_groups
-            && disk.and_then(|disk| disk.encrypted()) == Some(true)
+            && disk.and_then(LaunchTemplateEbsBlockDevice::encrypted) == Some(true)
             && metadata.and_then(|metadata| metadata.http_tokens())
                 == Some(&LaunchTemplateHttpTokensState::Required)
             && found.instance_initiated_shutdown_behavior() == Some(&ShutdownBehavior::Terminate)

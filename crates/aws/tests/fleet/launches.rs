@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use aws_sdk_ec2::types::{HttpTokensState, SpotInstanceType};
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::InstanceType;
@@ -202,7 +203,7 @@ fn a_spot_machine_is_asked_for_once_and_cannot_be_stopped() {
             world.client.describe_spot_instance_requests().send().await.expect("an answer");
         assert_eq!(requests.spot_instance_requests().len(), 2);
         for request in requests.spot_instance_requests() {
-            assert_eq!(request.r#type().map(|kind| kind.as_str()), Some("one-time"));
+            assert_eq!(request.r#type().map(SpotInstanceType::as_str), Some("one-time"));
         }
     });
 }
@@ -227,7 +228,7 @@ fn machines_have_what_their_template_says() {
             assert!(tags.contains(&wanted), "{wanted:?} is not in {tags:?}");
         }
         let metadata = instance.metadata_options().expect("it says so");
-        assert_eq!(metadata.http_tokens().map(|tokens| tokens.as_str()), Some("required"));
+        assert_eq!(metadata.http_tokens().map(HttpTokensState::as_str), Some("required"));
         let profile = instance.iam_instance_profile().and_then(|profile| profile.arn());
         assert!(profile.is_some_and(|arn| arn.ends_with("/bullpen-agent")), "{profile:?}");
         let volumes = world.client.describe_volumes().send().await.expect("an answer");
