@@ -24,6 +24,8 @@ pub struct Call {
     pub operation: String,
     /// The access key id of the caller; `-` without one.
     pub group: String,
+    /// The partition key of the one item that a call of DynamoDB is about, where that is `pk`.
+    pub item: Option<String>,
     /// What befell it.
     pub fault: Option<Fault>,
     /// Whether it was sent to the target.
@@ -152,6 +154,7 @@ impl Counts {
         self.log.push(Call {
             operation: call.operation.clone(),
             group: call.group.clone(),
+            item: call.item(body),
             fault,
             forwarded: false,
             begin: now(),
@@ -213,6 +216,7 @@ mod tests {
         let call = |(begin, end): &(u64, Option<u64>)| Call {
             operation: String::new(),
             group: String::new(),
+            item: None,
             fault: None,
             forwarded: true,
             begin: at(*begin),

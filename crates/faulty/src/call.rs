@@ -62,6 +62,15 @@ impl Head {
         let group = signed.and_then(access_key).unwrap_or(NONE).to_owned();
         Self { service, operation, group }
     }
+
+    /// The partition key of the one item that this call is about.
+    pub(crate) fn item(&self, body: &[u8]) -> Option<String> {
+        if self.service != Service::DynamoDb {
+            return None;
+        }
+        let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+        body.pointer("/Key/pk/S")?.as_str().map(str::to_owned)
+    }
 }
 
 fn split(target: &str) -> (Service, String) {
@@ -120,6 +129,15 @@ mod tests {
         let call = head(&[("x-amz-target", "AmazonSQS.SendMessage")]);
         assert_eq!(call.service, Service::Sqs);
         assert_eq!((call.operation.as_str(), call.group.as_str()), ("SendMessage", "-"));
+    }
+
+    #[test]
+    fn a_call_about_one_item_names_it() {
+        let call = head(&[("x-amz-target", "DynamoDB_20120810.GetItem")]);
+        let item = call.item(br#"{"TableName":"t","Key":{"pk":{"S":"in#i-1"}}}"#);
+        assert_eq!(item.as_deref(), Some("in#i-1"));
+        assert_eq!(call.item(br#"{"TableName":"t"}"#), None);
+        assert_eq!(head(&[("x-amz-target", "AmazonSQS.SendMessage")]).item(b"{}"), None);
     }
 
     #[test]
