@@ -1,5 +1,6 @@
 //! Chores of this repository: `cargo xtask test` is the gate, `cargo xtask tidy` one part of it,
-//! `cargo xtask tools` what it needs. `cargo xtask verify-live` is for a real account.
+//! `cargo xtask tools` what it needs. `cargo xtask agent` builds what instances run, and
+//! `cargo xtask verify-live` is for a real account.
 //!
 //! Exit codes: 0 done, 1 a check failed, 64 the command line was not understood.
 //!
@@ -8,6 +9,7 @@
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a command's output is its purpose")]
 
 mod act;
+mod agent;
 mod clean_tree;
 mod debian;
 mod deny;
@@ -37,6 +39,7 @@ usage: cargo xtask test [--only STEP]...   run the gate, or the named steps alon
        cargo xtask test --list             name the gate's steps
        cargo xtask tidy                    check the room rules and the source rules
        cargo xtask tools                   install the tools that the gate needs
+       cargo xtask agent                   build the agent of an EC2 instance, as it is released
        cargo xtask verify-live [N [--yes]] list what only a real account can show; say or run script N";
 
 const EXIT_FAILED: u8 = 1;
@@ -50,6 +53,7 @@ enum Wish {
     List,
     Tidy,
     Tools,
+    Agent,
     VerifyLive(verify_live::Wish),
     Help,
 }
@@ -82,6 +86,7 @@ fn understand(arguments: &[&str]) -> Option<Wish> {
         }
         ["tidy"] => Some(Wish::Tidy),
         ["tools"] => Some(Wish::Tools),
+        ["agent"] => Some(Wish::Agent),
         ["verify-live", rest @ ..] => verify_live::understand(rest).map(Wish::VerifyLive),
         ["help" | "--help" | "-h"] => Some(Wish::Help),
         _ => None,
@@ -98,6 +103,7 @@ fn grant(wish: &Wish) -> Result<()> {
         }
         Wish::Tidy => tidy::run(&Place::find()?)?,
         Wish::Tools => tools::install(&Place::find()?)?,
+        Wish::Agent => agent::run(&Place::find()?)?,
         Wish::VerifyLive(wish) => verify_live::run(&Place::find()?, *wish)?,
         Wish::Test { only } => gate::run(&Place::find()?, steps::ALL, only)?,
     }

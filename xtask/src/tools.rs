@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use crate::place::{Place, succeed};
-use crate::{act, dynamodb_local, ec2, ministack, npm, shellcheck};
+use crate::{act, agent, dynamodb_local, ec2, ministack, npm, shellcheck};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
 const CARGO_DENY_VERSION: &str = "0.20.2";
@@ -28,6 +28,7 @@ pub(crate) fn install(place: &Place) -> Result<()> {
         }
     }
     cargo_deny(place)?;
+    agent::tools(place)?;
     for_tests(place).map(drop)
 }
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Downloads the runner program: bash download.sh DIRECTORY URL SHA256
 directory=$1 url=$2 expected=$3
 

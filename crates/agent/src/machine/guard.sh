@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Keeps a user from the instance's metadata, where its credentials are: bash guard.sh UID
 uid=$1 address=169.254.169.254
 

@@ -4,6 +4,11 @@
 
 use std::io;
 
+use bullpen_core::ports::Clock;
+
+use super::Layout;
+use super::install::install;
+use super::user_data::RunnerProgram;
 use crate::host::{Host, Scripts, Watchdog};
 use crate::notes::FileNotebook;
 use crate::runner::leftovers::stamp;
@@ -11,11 +16,6 @@ use crate::runner::process::{HOME_STAMP, LISTENER, ProcessRunner};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Often, Step, StepFailed};
-use bullpen_core::ports::Clock;
-
-use super::Layout;
-use super::install::install;
-use super::user_data::RunnerProgram;
 
 /// A step that is no script: the runner's directory. As a step it is done once, counts towards the
 /// time, and is reported if it fails.

@@ -10,13 +10,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
-use crate::host::Watchdog;
-use crate::notes::FileNotebook;
-use crate::runner::process::{Patience, Place, ProcessRunner};
-use crate::runner::user::User;
-use crate::scripts::ProcessScripts;
-use crate::warm_up::{Often, Step};
-use crate::{Agent, Ending, Orientation};
 use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,6 +18,13 @@ use super::host::{MachineHost, MachineScripts, home_step, install_step};
 use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
 use super::{Layout, download, guard, mark};
+use crate::host::Watchdog;
+use crate::notes::FileNotebook;
+use crate::runner::process::{Patience, Place, ProcessRunner};
+use crate::runner::user::User;
+use crate::scripts::ProcessScripts;
+use crate::warm_up::{Often, Step};
+use crate::{Agent, Ending, Orientation};
 
 /// Why an agent could not live. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -187,9 +187,12 @@ fn alone(layout: &Layout) -> Result<File, LiveError> {
 /// Jobs' own user, with the way to its directories open and the agent's own closed.
 fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
     let user = User::find(name).map_err(LiveError::io(Path::new("/etc/passwd")))?;
-    for (directory, mode) in
-        [(&layout.dir, 0o711), (&layout.agent(""), 0o711), (&layout.state(), 0o700)]
-    {
+    for (directory, mode) in [
+        (&layout.dir, 0o711),
+        (&layout.agent(""), 0o711),
+        (&layout.state(), 0o700),
+        (&layout.logs(), 0o700),
+    ] {
         let permissions = fs::Permissions::from_mode(mode);
         fs::set_permissions(directory, permissions).map_err(LiveError::io(directory))?;
     }

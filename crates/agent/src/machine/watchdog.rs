@@ -6,8 +6,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::host::Watchdog;
 use bullpen_core::time::Timestamp;
+
+use crate::host::Watchdog;
 
 /// A watchdog in a file.
 #[derive(Clone, Debug)]

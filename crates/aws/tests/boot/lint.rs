@@ -9,8 +9,13 @@ use bullpen_aws::boot::{BootPlan, Fetch, Payload, render};
 use crate::plan;
 
 /// The repository's own, from its root.
-const SCRIPTS: &[&str] =
-    &[".ci/run", "crates/agent/tests/processes/Runner.Listener", "crates/aws/tests/machine/hook"];
+const SCRIPTS: &[&str] = &[
+    ".ci/run",
+    "crates/agent/src/machine/download.sh",
+    "crates/agent/src/machine/guard.sh",
+    "crates/agent/tests/processes/Runner.Listener",
+    "crates/aws/tests/machine/hook",
+];
 
 fn shellcheck(scripts: &[PathBuf]) {
     let program =
