@@ -129,6 +129,7 @@ ExecStart=$agent --machine $machine
 Restart=on-failure
 RestartSec=2
 KillMode=process
+TimeoutStopSec=10
 TasksMax=infinity
 OOMPolicy=continue
 StandardOutput=journal+console
