@@ -195,4 +195,43 @@ mod tests {
         let output = std::process::Command::new(layout.runner().join(PROGRAM)).arg("a b").output();
         assert_eq!(output.unwrap().stdout, b"<it's $HOME><a b>");
     }
+
+    #[test]
+    fn a_user_may_add_to_the_directory_and_share_nothing_that_it_could_change() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Becoming somebody else is for root, which the gate is.
+        }
+        let directory = tempfile::tempdir_in("/var/lib").unwrap();
+        let uid = 2_000_000 + std::process::id();
+        let user = User {
+            name: "somebody".into(),
+            uid,
+            gid: uid,
+            groups: Vec::new(),
+            home: "/nonexistent".into(),
+        };
+        let source = directory.path().join("image");
+        fs::create_dir_all(source.join("bin")).unwrap();
+        for name in [PROGRAM, "bin/theirs"] {
+            fs::write(source.join(name), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(source.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        chown(source.join("bin/theirs"), Some(uid), None).unwrap();
+        let (layout, program) =
+            (layout(directory.path()), RunnerProgram::Directory(source.clone()));
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let error = install(&program, &layout, Some(&user)).unwrap_err();
+        assert!(error.to_string().contains("somebody cannot run"), "{error}");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        install(&program, &layout, Some(&user)).unwrap();
+        let file = |path: PathBuf| fs::metadata(path).unwrap();
+        let is_shared =
+            |name: &str| file(source.join(name)).ino() == file(layout.runner().join(name)).ino();
+        assert!(is_shared(PROGRAM) && !is_shared("bin/theirs"));
+        assert_eq!(file(layout.runner().join("bin/theirs")).uid(), 0);
+        assert_eq!(file(layout.runner().join("bin")).uid(), 0);
+        let runner = file(layout.runner());
+        assert_eq!((runner.uid(), runner.gid(), runner.mode() & 0o7777), (0, uid, 0o1775));
+        assert_eq!(file(layout.work()).uid(), uid);
+    }
 }
