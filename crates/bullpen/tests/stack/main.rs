@@ -1,0 +1,13 @@
+//! A stack at AWS from nothing to nothing: `refresh`, `doctor`, `destroy`, with DynamoDB and SQS on one
+//! emulator and EC2, IAM and STS on the test EC2. No machine of it has an agent.
+//!
+//! Not here: machines that do something (`reuse`, `service`, `pools`).
+
+mod account;
+mod destroyed;
+
+#[path = "../tools/process.rs"]
+mod process;
+mod refreshed;
+#[path = "../tools/waiting.rs"]
+mod waiting;
