@@ -13,6 +13,8 @@ mod batch;
 pub mod boot;
 pub mod config;
 #[cfg(feature = "ec2")]
+pub mod doctor;
+#[cfg(feature = "ec2")]
 pub mod ec2;
 #[cfg(any(feature = "mailbox", feature = "queues", feature = "ec2"))]
 mod fault;

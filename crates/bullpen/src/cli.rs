@@ -8,11 +8,11 @@ use clap::{Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::exit::Exit;
-use crate::inputs::{ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
+use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackArgs};
 #[cfg(feature = "aws")]
 use crate::policies;
 use crate::{
-    agent, demo, explain, explore, inputs, labels, lint, log, pools, serve, sim, stand_in,
+    agent, demo, doctor, explain, explore, inputs, labels, lint, log, pools, serve, sim, stand_in,
     stand_in_runner, supervise, workflow,
 };
 
@@ -70,7 +70,11 @@ enum Command {
     Refresh(Box<RefreshArgs>),
     /// Show machines, requests and queues
     Status(StackArgs),
-    /// End every machine of this state, and forget it
+    /// Check whether this stack could work, and say what to do where it could not
+    ///
+    /// Changes nothing. One line for each check; exits with 1 if one failed.
+    Doctor(Box<CommonArgs>),
+    /// End every machine of a stack, and remove what is kept of it
     Destroy(Box<workflow::DestroyArgs>),
     /// Print who may do what at AWS, as JSON for IAM
     ///
@@ -155,6 +159,7 @@ fn run(command: Command) -> ExitCode {
         Command::Release(args) => workflow::release(&args),
         Command::Refresh(args) => workflow::refresh(&args),
         Command::Status(args) => workflow::status(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Destroy(args) => workflow::destroy(&args),
         #[cfg(feature = "aws")]
         Command::Policies(args) => policies::policies(&args),

@@ -9,6 +9,7 @@ mod agent;
 mod cli;
 mod config_file;
 mod demo;
+mod doctor;
 mod exit;
 mod explain;
 mod explore;

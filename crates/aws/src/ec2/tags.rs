@@ -35,7 +35,7 @@ fn tag(key: &str, value: impl Into<String>) -> Ec2Tag {
 }
 
 /// What everything of a stack carries.
-pub(super) fn of_stack(stack: &StackName) -> Vec<Ec2Tag> {
+pub(crate) fn of_stack(stack: &StackName) -> Vec<Ec2Tag> {
     vec![tag(STACK, stack.to_string()), tag(NAME, format!("bullpen-{stack}"))]
 }
 
@@ -54,7 +54,7 @@ pub(super) fn of_launch(stack: &StackName, request: &LaunchRequest) -> TagSpecif
 }
 
 /// One that is put on later.
-pub(super) fn later(one: Tag) -> Ec2Tag {
+pub(crate) fn later(one: Tag) -> Ec2Tag {
     match one {
         Tag::Standby(status) => tag(STANDBY, status.as_str()),
         Tag::JobStarted => tag(JOB_STARTED, "true"),
@@ -76,7 +76,7 @@ pub(super) fn value<'a>(tags: &'a [Ec2Tag], key: &str) -> Option<&'a str> {
 }
 
 /// Everything of a stack.
-pub(super) fn is_of(stack: &StackName) -> Filter {
+pub(crate) fn is_of(stack: &StackName) -> Filter {
     with(STACK, stack.to_string())
 }
 

@@ -21,7 +21,9 @@ async fn a_stack_goes_and_its_neighbour_stays() {
     let told = account.run("prod", "destroy --yes --json").await.json();
     assert_eq!(told["machines"].as_array().map(Vec::len), Some(1), "{told:#}");
     let removed = told["removed"].to_string();
-    for what in ["launch template bullpen-prod-", "queue prod-", "table prod-state", "table prod-mailbox"] {
+    for what in
+        ["launch template bullpen-prod-", "queue prod-", "table prod-state", "table prod-mailbox"]
+    {
         assert!(removed.contains(what), "{what}: {told:#}");
     }
     assert!(!removed.contains("prod-2-"), "{told:#}");

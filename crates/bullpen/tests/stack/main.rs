@@ -5,7 +5,7 @@
 
 mod account;
 mod destroyed;
-
+mod doctor;
 #[path = "../tools/process.rs"]
 mod process;
 mod refreshed;

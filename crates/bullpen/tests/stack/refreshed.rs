@@ -77,7 +77,7 @@ async fn what_is_missing_or_wrong_is_named() {
     let account = Account::new();
     let file =
         "[stack]\nname = \"prod\"\n[aws]\nregion = \"us-east-1\"\nsubnets = [\"subnet-1\"]\n";
-    for line in ["refresh", "status", "provision", "destroy --yes"] {
+    for line in ["refresh", "status", "provision", "destroy --yes", "doctor"] {
         let ran = account.run_with(file, line, &[("AWS_ENDPOINT_URL_EC2", "http://127.0.0.1:1")]);
         let ran = ran.await;
         let (talk, code) = (&ran.talk, ran.code);

@@ -1,0 +1,142 @@
+//! `bullpen doctor`: could this stack work, and if not, what is to be done.
+//!
+//! One line for each check. Nothing is changed. A check that needs another which failed is left out.
+//!
+//! Not here: what is thought of an answer (`verdict`), or asking AWS (`aws`).
+
+use std::path::Path;
+
+use bullpen_agent::machine::RunnerProgram;
+use bullpen_core::ports::{Fault, Forge as _, Ports};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::house::{self, Door, Errand, House, Plans, runner_program};
+use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
+use crate::render;
+use crate::workflow::{Failure, Loaded, load, told};
+
+#[cfg(feature = "aws")]
+mod aws;
+mod verdict;
+
+use verdict::{Check, worst};
+
+/// What every runner directory has.
+const RUNNER_SCRIPT: &str = "run.sh";
+
+/// Looks at everything.
+pub(crate) fn doctor(args: &CommonArgs) -> Exit {
+    told(async |environment| run(args, environment).await)
+}
+
+async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let common = CommonInputs::read(args, environment)?;
+    let Loaded { common, file } = load(&common, environment)?;
+    let config = files::config(&common.stack)?;
+    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let checks = match common.stack.engine {
+        Engine::Embedded => of_files(&plans).await,
+        #[cfg(feature = "aws")]
+        Engine::Aws => aws::checks(&plans).await?,
+    };
+    show(common.stack.json, &checks);
+    Ok(worst(&checks))
+}
+
+fn show(json: bool, checks: &[Check]) {
+    if json {
+        let checks: Vec<_> = checks
+            .iter()
+            .map(|Check { name, verdict }| {
+                let (word, what, then) = verdict.parts();
+                json!({"check": name, "verdict": word, "what": what, "then": then})
+            })
+            .collect();
+        render::data(&json!({ "checks": checks }).to_string());
+        return;
+    }
+    for Check { name, verdict } in checks {
+        let (word, what, then) = verdict.parts();
+        let then = then.map_or_else(String::new, |then| format!("; {then}"));
+        render::data(&format!("{word:<8} {name}: {what}{then}"));
+    }
+}
+
+/// A stack in files of this machine.
+async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
+    let state = &plans.common.stack.state;
+    if !state.exists() {
+        let what = format!("there is none in {}", state.display());
+        return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
+    }
+    let mut checks = vec![runner(plans)];
+    match house::visit(plans, Examining).await {
+        Ok(mut more) => {
+            let what = format!("{} can be read", state.display());
+            checks.push(Check::fine("state", what));
+            checks.append(&mut more);
+        }
+        Err(error) => {
+            let failure = Failure::from(error);
+            let then = failure.hint.unwrap_or_else(|| "give another as --state".to_owned());
+            checks.push(Check::failed("state", failure.what, then));
+        }
+    }
+    checks
+}
+
+/// The runner program of machines on this host.
+fn runner(plans: &Plans<'_>) -> Check {
+    let name = "runner program";
+    match runner_program(&plans.common.github, Path::new("bullpen")) {
+        Some(RunnerProgram::Directory(directory)) if directory.join(RUNNER_SCRIPT).exists() => {
+            Check::fine(name, format!("in {}", directory.display()))
+        }
+        Some(RunnerProgram::Directory(directory)) => {
+            let what = format!("{} has no {RUNNER_SCRIPT}", directory.display());
+            Check::failed(name, what, "unpack GitHub's runner there, or correct --runner-dir")
+        }
+        Some(_) => Check::fine(name, "the stand-in's own"),
+        None => {
+            let then = "give the directory of an unpacked runner as --runner-dir";
+            Check::warning(name, "none is given: nothing can be launched", then)
+        }
+    }
+}
+
+/// A look around in a house.
+struct Examining;
+
+impl Errand for Examining {
+    type Outcome = Vec<Check>;
+
+    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+        vec![github(&house).await, version(&house)]
+    }
+}
+
+/// Whether GitHub lets us manage runners.
+async fn github<P: Ports<Forge = Door>>(house: &House<P>) -> Check {
+    let name = "GitHub";
+    if !house.stack.ports.forge().manages() {
+        let then = "give --repository, and --github-token or --app-id with --app-key, if this \
+                    command is to register runners itself";
+        return Check::warning(name, "no credential that manages runners", then);
+    }
+    match house.stack.ports.forge().runners().await {
+        Ok(runners) => Check::fine(name, format!("answers; {} runners of ours", runners.len())),
+        Err(Fault::Denied(why)) => {
+            let then =
+                "the credential needs to write the runners of the repository or organisation";
+            Check::failed(name, why, then)
+        }
+        Err(fault) => Check::failed(name, fault.to_string(), "try again later"),
+    }
+}
+
+/// How old the runner is. GitHub refuses those that are too far behind.
+fn version<P>(house: &House<P>) -> Check {
+    let version = house.parameters.runner_version.as_deref();
+    Check { name: "runner age".to_owned(), verdict: verdict::runner_age(version) }
+}

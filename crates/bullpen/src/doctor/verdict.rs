@@ -1,0 +1,172 @@
+//! What is thought of what was found; pure.
+//!
+//! Not here: finding it.
+
+#[cfg(feature = "aws")]
+use std::time::Duration;
+
+use crate::exit::Exit;
+
+/// A clock that is this far off makes leases and signatures fail before long.
+#[cfg(feature = "aws")]
+const CLOCK_OFF_MAX: Duration = Duration::from_secs(5);
+/// What the header leaves out: it counts whole seconds.
+#[cfg(feature = "aws")]
+const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+}
+
+/// What is thought of it, in words, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As it should be.
+    Fine(String),
+    /// It cannot be known from here.
+    Unknown(String),
+    /// It works, or something else does.
+    Warning(String, String),
+    /// It does not work.
+    Failed(String, String),
+}
+
+impl Verdict {
+    /// Its word, what was found, and what to do.
+    pub(super) fn parts(&self) -> (&'static str, &str, Option<&str>) {
+        match self {
+            Self::Fine(what) => ("ok", what, None),
+            Self::Unknown(what) => ("unknown", what, None),
+            Self::Warning(what, then) => ("warning", what, Some(then)),
+            Self::Failed(what, then) => ("FAILED", what, Some(then)),
+        }
+    }
+}
+
+impl Check {
+    pub(super) fn fine(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict: Verdict::Fine(what.into()) }
+    }
+
+    pub(super) fn warning(
+        name: impl Into<String>,
+        what: impl Into<String>,
+        then: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), verdict: Verdict::Warning(what.into(), then.into()) }
+    }
+
+    pub(super) fn failed(
+        name: impl Into<String>,
+        what: impl Into<String>,
+        then: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), verdict: Verdict::Failed(what.into(), then.into()) }
+    }
+}
+
+/// How the command ends.
+pub(super) fn worst(checks: &[Check]) -> Exit {
+    let failed = checks.iter().any(|check| matches!(check.verdict, Verdict::Failed(..)));
+    if failed { Exit::Failed } else { Exit::Done }
+}
+
+/// How old the runner program is cannot be known without asking GitHub when it was released.
+pub(super) fn runner_age(version: Option<&str>) -> Verdict {
+    let which = version.map_or_else(
+        || "the version is the image's or the runner directory's own".to_owned(),
+        |version| format!("{version} is configured"),
+    );
+    Verdict::Unknown(format!(
+        "{which}, and its release date is not known here; GitHub refuses runners that are 30 days \
+         behind"
+    ))
+}
+
+/// How far the clock is off.
+#[cfg(feature = "aws")]
+pub(super) fn clock(off: Option<Duration>) -> Verdict {
+    match off {
+        None => Verdict::Unknown("AWS did not say what time it is".to_owned()),
+        Some(off) if off <= CLOCK_OFF_MAX + CLOCK_STEP => {
+            Verdict::Fine(format!("within {} s of AWS's", off.as_secs().max(1)))
+        }
+        Some(off) => Verdict::Failed(
+            format!("{} s off AWS's", off.as_secs()),
+            "have this machine's clock kept by NTP: leases and signatures depend on it".to_owned(),
+        ),
+    }
+}
+
+/// Whether a call is allowed.
+#[cfg(feature = "aws")]
+pub(super) fn permission(action: &str, answer: bullpen_aws::doctor::Answer) -> Verdict {
+    use bullpen_aws::doctor::Answer;
+    match answer {
+        Answer::Allowed => Verdict::Fine("allowed".to_owned()),
+        Answer::Unknown(why) => Verdict::Unknown(why),
+        Answer::Denied => Verdict::Failed(
+            "denied".to_owned(),
+            format!("allow {action}: `bullpen policies control-plane` prints the whole policy"),
+        ),
+    }
+}
+
+/// Whether there may be as many vCPUs as the largest class needs.
+#[cfg(feature = "aws")]
+pub(super) fn quota(vcpus: f64, largest: u32) -> Verdict {
+    let ask = "ask for more under Service Quotas, Amazon EC2".to_owned();
+    if vcpus < 1.0 {
+        return Verdict::Failed("0 vCPUs: nothing can be launched".to_owned(), ask);
+    }
+    if vcpus < f64::from(largest) {
+        let what = format!("{vcpus} vCPUs, and the largest class needs {largest}");
+        return Verdict::Warning(what, ask);
+    }
+    Verdict::Fine(format!("{vcpus} vCPUs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_does_not_work_fails_the_command() {
+        let warned = [Check::fine("a", "b"), Check::warning("a", "b", "c")];
+        assert_eq!(worst(&warned), Exit::Done);
+        assert_eq!(worst(&[Check::failed("a", "b", "c")]), Exit::Failed);
+        assert!(
+            matches!(runner_age(Some("2.325.0")), Verdict::Unknown(what) if what.contains("30"))
+        );
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn a_clock_may_be_a_little_off() {
+        let off = |seconds| clock(Some(Duration::from_secs(seconds)));
+        assert!(matches!(off(0), Verdict::Fine(_)) && matches!(off(5), Verdict::Fine(_)));
+        assert!(matches!(off(7), Verdict::Failed(..)));
+        assert!(matches!(clock(None), Verdict::Unknown(_)));
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn a_quota_of_zero_fails_and_a_small_one_warns() {
+        assert!(matches!(quota(0.0, 2), Verdict::Failed(..)));
+        assert!(matches!(quota(16.0, 64), Verdict::Warning(..)));
+        assert_eq!(quota(64.0, 64), Verdict::Fine("64 vCPUs".to_owned()));
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn what_is_denied_is_named_with_the_policy() {
+        use bullpen_aws::doctor::Answer;
+        let Verdict::Failed(_, then) = permission("ec2:StopInstances", Answer::Denied) else {
+            panic!("it is denied")
+        };
+        assert!(then.contains("ec2:StopInstances") && then.contains("bullpen policies"), "{then}");
+    }
+}
