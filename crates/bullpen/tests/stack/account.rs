@@ -14,7 +14,7 @@ use bullpen_faulty::ec2::{Ground, Options};
 use bullpen_faulty::{Ec2, Ministack};
 use tempfile::TempDir;
 
-use crate::process::{Process, Ran};
+use crate::command::{Ran, run};
 
 /// DynamoDB and SQS; an access key of twelve digits is an account of its own there.
 static STORES: LazyLock<Ministack> =
@@ -81,7 +81,7 @@ impl Account {
         .into();
         environment.extend(more.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let output = self.place.path().join(number.to_string());
-        Process::start(line, &environment, &output).ends().await
+        run(line, &environment, &output).await
     }
 
     /// A command about a stack.

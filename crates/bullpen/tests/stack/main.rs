@@ -4,10 +4,9 @@
 //! Not here: machines that do something (`reuse`, `service`, `pools`).
 
 mod account;
+mod command;
 mod destroyed;
 mod doctor;
-#[path = "../tools/process.rs"]
-mod process;
 mod refreshed;
 #[path = "../tools/waiting.rs"]
 mod waiting;
