@@ -14,8 +14,8 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::types::{
     FleetLaunchTemplateConfigRequest, FleetLaunchTemplateSpecificationRequest, FleetType,
-    LaunchTemplateSpecification, RequestLaunchTemplateData, ResourceType, TagSpecification,
-    TargetCapacitySpecificationRequest,
+    LaunchTemplateSpecification, RequestLaunchTemplateData, Reservation, ResourceType,
+    TagSpecification, TargetCapacitySpecificationRequest,
 };
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::Intercept;
@@ -147,7 +147,7 @@ impl<'a> Asked<'a> {
         let template = template.and_then(|one| one.launch_template_name()).map(str::to_owned);
         let instances = client.describe_instances().filters(tags::is_of(stack)).send().await;
         let instances = instances.map_err(|error| judge(&error).fault())?;
-        let instance = instances.reservations().iter().flat_map(|found| found.instances()).next();
+        let instance = instances.reservations().iter().flat_map(Reservation::instances).next();
         let instance = instance.and_then(|one| one.instance_id()).map(str::to_owned);
         Ok(Self { client, stack, subnet, template, instance })
     }

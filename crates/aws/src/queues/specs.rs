@@ -18,13 +18,12 @@ pub(super) async fn ensure(queues: &SqsQueues, spec: &QueueSpec) -> Result<Addre
     let fifo = spec.kind == QueueKind::Fifo;
     let name = names::queue(&queues.stack, &spec.name);
     let name = if fifo { name + FIFO_ENDING } else { name };
-    let (url, found) = match look(queues, &name).await? {
-        Some(seen) => seen,
-        None => {
-            let url = create(queues, name, fifo).await?;
-            let found = attributes(queues, &url).await?;
-            (url, found)
-        }
+    let (url, found) = if let Some(seen) = look(queues, &name).await? {
+        seen
+    } else {
+        let url = create(queues, name, fifo).await?;
+        let found = attributes(queues, &url).await?;
+        (url, found)
     };
     let mut changes = changes(spec, &found);
     changes.extend(redrive(queues, spec, &found).await?);

@@ -178,7 +178,7 @@ fn interrupted(ending: Ending) -> Failure {
 /// Ends every machine, and removes what is left; answers how many there were.
 async fn end(house: House, place: &Path) -> Result<usize, Failure> {
     let state = state(place);
-    let destroyed = tear_down(house, &state).await.map_err(|failure| {
+    let destroyed = Box::pin(tear_down(house, &state)).await.map_err(|failure| {
         let hint = format!("`bullpen destroy --yes --state {}` tries again", state.display());
         Failure { hint: Some(hint), ..failure }
     })?;

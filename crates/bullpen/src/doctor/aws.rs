@@ -2,9 +2,12 @@
 //!
 //! Not here: what is thought of an answer (`verdict`).
 
+use std::collections::BTreeSet;
+
 use bullpen_aws::doctor::{identity, permissions, quota};
 use bullpen_aws::setup;
 use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::ids::Zone;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
@@ -33,12 +36,11 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
     if is_here {
         checks.push(runner(plans));
     }
-    match setup::verify(&site.config, &site.name).await {
-        Err(error) => checks.push(Check::failed("tables", error.to_string(), REFRESH)),
-        Ok(()) => {
-            checks.push(Check::fine("tables", "both are there, of this layout"));
-            checks.append(&mut house::visit(plans, Looking { is_here }).await?);
-        }
+    if let Err(error) = setup::verify(&site.config, &site.name).await {
+        checks.push(Check::failed("tables", error.to_string(), REFRESH));
+    } else {
+        checks.push(Check::fine("tables", "both are there, of this layout"));
+        checks.append(&mut house::visit(plans, Looking { is_here }).await?);
     }
     if !is_here {
         checks.append(&mut allowed(plans, &site).await);
@@ -107,8 +109,7 @@ async fn ground<P: Ports>(house: &House<P>) -> Check {
     let name = "role and network";
     match house.stack.ports.fleet().learn("").await {
         Ok(Some(ground)) => {
-            let zones: std::collections::BTreeSet<&str> =
-                ground.subnets.values().map(|zone| zone.as_str()).collect();
+            let zones: BTreeSet<&Zone> = ground.subnets.values().collect();
             let (role, count) = (&ground.role_id, ground.subnets.len());
             Check::fine(name, format!("role {role}; {count} subnets in {} zones", zones.len()))
         }

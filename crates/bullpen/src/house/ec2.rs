@@ -44,7 +44,7 @@ pub(crate) async fn build(
     let site = Site::find(plans).await?;
     let made = site.made(missing).await?;
     let stores = site.stores(site.region());
-    let fleet = |told: Told<'_>| fleet(plans, &site, profile, &told);
+    let fleet = |told: Told<'_>| Ok(fleet(plans, &site, profile, &told));
     let read = (base(plans.file), missing.into());
     let house = put_together(plans, stores, Arc::clone(&site.clock), read, fleet);
     Ok(House { region: site.region(), made, ..house.await? })
@@ -103,7 +103,7 @@ pub(super) fn fleet(
     site: &Site,
     profile: &str,
     told: &Told<'_>,
-) -> Result<Ec2Fleet<SystemClock>, NoHouse> {
+) -> Ec2Fleet<SystemClock> {
     let github = &plans.common.github;
     let instance = &plans.file.instance;
     let given = github.runner_dir.clone();
@@ -117,7 +117,7 @@ pub(super) fn fleet(
         ..data
     });
     let settings = settings(plans.file, site, profile, told);
-    Ok(Ec2Fleet::new(&site.config, settings, user_data, Arc::clone(&site.clock)))
+    Ec2Fleet::new(&site.config, settings, user_data, Arc::clone(&site.clock))
 }
 
 fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec2Settings {

@@ -48,7 +48,7 @@ async fn in_ec2(
     let place = site.stores(site.region()).place;
     let told = Told { place, limits: &plans.file.limits, parameters, ground: None };
     let profile = ec2::configured(plans.file, &plans.common.stack)?;
-    let fleet = ec2::fleet(plans, site, profile, &told)?;
+    let fleet = ec2::fleet(plans, site, profile, &told);
     let words = |fault: Fault| fault.to_string();
     let ground = fleet.learn("").await.map_err(words).map(|ground| {
         let count = ground.map_or(0, |ground| ground.subnets.len());

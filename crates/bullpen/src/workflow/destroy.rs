@@ -45,7 +45,7 @@ pub(crate) struct DestroyArgs {
 
 /// Ends a stack.
 pub(crate) fn destroy(args: &DestroyArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    told(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -63,7 +63,7 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
     let config = files::config(&common.stack)?;
     let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
     let destroyed = match common.stack.engine {
-        Engine::Embedded => of_files(&plans).await?,
+        Engine::Embedded => Box::pin(of_files(&plans)).await?,
         #[cfg(feature = "aws")]
         Engine::Aws => Some(aws::destroy(&plans).await?),
     };
@@ -81,7 +81,7 @@ async fn of_files(plans: &Plans<'_>) -> Result<Option<Destroyed>, Failure> {
         return Ok(None);
     }
     let house = house::build(plans).await?;
-    tear_down(house, state).await.map(Some)
+    Box::pin(tear_down(house, state)).await.map(Some)
 }
 
 fn cannot_end(fault: &Fault) -> Failure {

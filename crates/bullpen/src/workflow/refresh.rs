@@ -29,7 +29,7 @@ const TOKENS_EVERY: Duration = Duration::from_secs(30 * 60);
 
 /// Brings the stack in order.
 pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    told(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Failure> {

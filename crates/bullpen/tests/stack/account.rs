@@ -24,6 +24,11 @@ const REGION: &str = "us-east-1";
 /// The image of the test EC2 for `x86_64`.
 const IMAGE: &str = "ami-00000000000000864";
 
+/// Where DynamoDB and SQS are.
+pub(crate) fn stores() -> SocketAddr {
+    STORES.address()
+}
+
 /// An account, with a network and a role and nothing else.
 pub(crate) struct Account {
     place: TempDir,
@@ -40,10 +45,6 @@ impl Account {
         let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
         let number = ACCOUNTS.fetch_add(1, Ordering::Relaxed);
         Self { place, ec2, ground, number, calls: Cell::new(0) }
-    }
-
-    pub(crate) fn stores(&self) -> SocketAddr {
-        STORES.address()
     }
 
     /// The `bullpen.toml` of a stack, as its user would write it.

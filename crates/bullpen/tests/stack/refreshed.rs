@@ -3,7 +3,7 @@
 use bullpen_faulty::{Counts, Plan, Proxy};
 use serde_json::Value;
 
-use crate::account::Account;
+use crate::account::{Account, stores};
 
 /// What only reads.
 const READS: [&str; 6] = ["BatchGet", "Describe", "Get", "List", "Query", "Scan"];
@@ -23,11 +23,10 @@ async fn a_stack_is_made_once() {
         assert!(!done.is_empty(), "{name}: {made:#}");
     }
     assert!(!account.has_home(), "there is no state on this machine");
-    let plan = || Plan::calm();
-    let stores = Proxy::start(account.stores(), plan()).await.expect("a free port");
-    let ec2 = Proxy::start(account.ec2.address(), plan()).await.expect("a free port");
+    let tables = Proxy::start(stores(), Plan::calm()).await.expect("a free port");
+    let ec2 = Proxy::start(account.ec2.address(), Plan::calm()).await.expect("a free port");
     let through = [
-        ("AWS_ENDPOINT_URL", stores.url()),
+        ("AWS_ENDPOINT_URL", tables.url()),
         ("AWS_ENDPOINT_URL_EC2", ec2.url()),
         ("AWS_ENDPOINT_URL_IAM", ec2.url()),
     ];
@@ -42,7 +41,7 @@ async fn a_stack_is_made_once() {
             calls.push((operation.to_owned(), tally.arrived));
         }
     };
-    note(&stores.counts());
+    note(&tables.counts());
     note(&ec2.counts());
     let reads = |(name, _): &&(String, u64)| READS.iter().any(|read| name.starts_with(read));
     let writes: Vec<_> = calls.iter().filter(|call| !reads(call)).collect();
@@ -50,7 +49,7 @@ async fn a_stack_is_made_once() {
     assert!(writes.is_empty(), "{writes:?} of {calls:?}");
     let shown = account.run("prod", "refresh").await;
     assert!(shown.exits(0).data.lines().all(|line| line.ends_with("as it should be")), "{shown:?}");
-    stores.stop().await;
+    tables.stop().await;
     ec2.stop().await;
 }
 
