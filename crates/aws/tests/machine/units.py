@@ -13,7 +13,7 @@ KNOWN = {
     "Unit": {"Description", "SuccessAction", "Wants", "After", "StartLimitIntervalSec"},
     "Service": {
         "Type", "ExecStart", "Restart", "RestartSec",
-        "KillMode", "OOMPolicy", "StandardError", "StandardOutput", "TasksMax",
+        "KillMode", "OOMPolicy", "StandardError", "StandardOutput", "TasksMax", "TimeoutStopSec",
     },
     "Timer": {"OnBootSec", "OnActiveSec", "AccuracySec", "Unit"},
     "Install": {"WantedBy"},
