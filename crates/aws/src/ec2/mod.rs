@@ -160,10 +160,10 @@ impl<C: Clock> Ec2Fleet<C> {
         let Some(call) = launch::call(&name, &self.settings, &ground, request, &fitting) else {
             return Ok(Launched::default());
         };
-        let call = call.client_token(launch::token(&self.settings, &ground, request));
+        let token = launch::token(&self.settings, &ground, request);
         // What the machines are is asked meanwhile: once they are there, they must be recorded.
         let types = self.types.hear_of_class(&self.client, &request.class);
-        let sent = self.send(call, &template, &request.intent);
+        let sent = self.send((call, &token), &template, &request.intent);
         let (_, sent) = futures_util::future::join(types, sent).await;
         match sent? {
             Fleets::Answered(answer) => self.take_in(&answer, request, &ground).await,
@@ -171,16 +171,18 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    /// Asks for a fleet, and once more if its template had to be made first.
+    /// Asks for a fleet, and once more if its template had to be made first. The second has a token of
+    /// its own, always the same one: EC2 might answer the first's again, template or not.
     async fn send(
         &self,
-        call: CreateFleetInputBuilder,
+        (call, token): (CreateFleetInputBuilder, &str),
         template: &Template,
         intent: &IntentId,
     ) -> Result<Fleets, Fault> {
         let mut made = false;
         loop {
-            match call.clone().send_with(&self.client).await {
+            let token = if made { launch::second_token(token) } else { token.to_owned() };
+            match call.clone().client_token(token).send_with(&self.client).await {
                 Ok(answer) if !made && lacks_template(&answer) => {}
                 Ok(answer) => return Ok(Fleets::Answered(Box::new(answer))),
                 Err(error) => match said::code(&error) {

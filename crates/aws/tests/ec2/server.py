@@ -29,7 +29,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from . import admin, fleets, instances, templates
 from .hook import HOOK
-from .metadata import Metadata
+from .metadata import TTL, Metadata
 from .world import WORLD, Fault
 
 PREFIX = "/_bullpen"
@@ -82,7 +82,11 @@ class Application:
         name, _, rest = path.removeprefix(METADATA).partition("/")
         instance = WORLD.instances.get(name)
         status, body = self._metadata.answer(environ["REQUEST_METHOD"], rest, environ, instance)
-        return _line(status), [("Content-Length", str(len(body)))], body
+        headers = [("Content-Length", str(len(body)))]
+        # A token is answered with how long it is good, and clients insist on it.
+        if status == 200 and TTL in environ:
+            headers.append(("X-aws-ec2-metadata-token-ttl-seconds", environ[TTL]))
+        return _line(status), headers, body
 
     def _answer_admin(self, method: str, path: str, sent: bytes) -> Answer:
         try:

@@ -4,7 +4,7 @@ import base64
 import os
 import pathlib
 
-from . import metadata, root
+from . import root
 from .init import Init
 
 
@@ -12,8 +12,7 @@ def main() -> None:
     environment = dict(os.environ)
     user_data = base64.b64decode(environment.pop("EC2_USER_DATA", ""))
     if "EC2_METADATA" in environment:
-        place = metadata.serve(environment["EC2_METADATA"])
-        environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = place
+        environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = environment["EC2_METADATA"]
     home = pathlib.Path(environment["BULLPEN_MACHINES"]).resolve() / environment["EC2_INSTANCE_ID"]
     first = not home.exists()
     if first:

@@ -53,9 +53,14 @@ impl Cloud {
             ("AWS_SECRET_ACCESS_KEY", "not a secret".to_owned()),
         ];
         let found = found.map(|(name, value)| (name.into(), value.into()));
+        // For whoever looks into a failure: what every machine says on its console.
+        let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ec2-consoles");
+        let _ = fs::remove_dir_all(&logs);
+        fs::create_dir_all(&logs).expect("it can be made");
         let options = Options {
             real_clock: true,
             hook: vec![HOOK.into()],
+            logs: Some(logs),
             environment: own.into_iter().chain(found).collect(),
             ..Options::default()
         };
