@@ -15,7 +15,7 @@ source "$here/lib/common.sh"
 source "$here/lib/github.sh"
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 tokens() {

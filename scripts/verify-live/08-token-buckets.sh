@@ -15,7 +15,7 @@ source "$here/lib/ec2.sh"
 source "$here/lib/credentials.sh"
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 readonly FOR_S=${BULLPEN_VERIFY_SECONDS:-40}

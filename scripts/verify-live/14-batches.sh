@@ -14,7 +14,7 @@ source "$here/lib/common.sh"
 source "$here/lib/ec2.sh"
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 readonly COUNT=${BULLPEN_VERIFY_COUNT:-4} UNKNOWN=i-0123456789abcdef0

@@ -15,7 +15,7 @@ source "$here/lib/ec2.sh"
 source "$here/lib/iam.sh"
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 # What an instance may do: read its inbox, write its outbox.

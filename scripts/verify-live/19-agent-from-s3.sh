@@ -15,11 +15,11 @@ source "$here/lib/ec2.sh"
 source "$here/lib/iam.sh"
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 make_bucket() {
-  local url="s3://$run/some/agent+1"
+  local url="s3://$run/some/agent-1"
   head -c 100000 /dev/urandom >"$work/agent"
   later aws s3 rb "s3://$run" --force
   aws s3 mb "s3://$run" --region "$AWS_REGION"
@@ -32,7 +32,7 @@ make_bucket() {
 
 script() {
   cat <<SCRIPT
-url=s3://$run/some/agent+1
+url=s3://$run/some/agent-1
 SCRIPT
   cat <<'SCRIPT'
 imds=http://169.254.169.254

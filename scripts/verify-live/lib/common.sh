@@ -65,8 +65,11 @@ begin() {
   work=$(mktemp -d)
   touch "$work/verdicts" "$work/undo"
   record="${BULLPEN_VERIFY_RECORDS:-$PWD}/$run.txt"
-  # An interrupt is for the script: its cleaning up still has something to say.
-  exec > >(tee -ia "$record") 2>&1
+  # What interrupts is for the script: its cleaning up still has something to say.
+  exec > >(
+    trap '' INT TERM HUP
+    exec tee -a "$record"
+  ) 2>&1
   say "entry: $(header Entry)"
   say "run: $run"
   say "begun: $(date -u +%Y-%m-%dT%H:%M:%SZ)"
@@ -89,7 +92,8 @@ readonly GONE='NotFound|NoSuchEntity|NoSuchBucket|NonExistentQueue|does not exis
 # To be the handler of EXIT: removes everything, the newest first, and says the whole.
 finish() {
   local status=$? line
-  trap '' INT TERM
+  # Nothing keeps it from cleaning up, not even that nobody listens any more.
+  trap '' INT TERM HUP PIPE
   set +e
   if [[ -z ${work:-} ]]; then exit "$status"; fi
   export AWS_MAX_ATTEMPTS=8

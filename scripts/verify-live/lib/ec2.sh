@@ -111,7 +111,7 @@ has_told() { told "$1" 2>/dev/null | grep -q -- "$2"; }
 # Waits until a machine told something, at most ten minutes, and passes on all that it told.
 hear() {
   if ! within 600 has_told "$1" "$2"; then
-    verdict undecided "$1 did not tell \"$2\" on its console"
+    verdict undecided "$1 did not tell \"$2\" on its console" >&2
     return 1
   fi
   told "$1"
