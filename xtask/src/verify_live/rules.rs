@@ -1,7 +1,7 @@
 //! The rules that keep the list of what is unverified and its scripts together: one script for each
 //! entry, each safe to be run by somebody who has not read it.
 //!
-//! Not here: whether bash takes a script (the test below asks bash itself), or what shellcheck says.
+//! Not here: what bash and shellcheck say of a script, which the tests below ask them.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,11 @@
-//! The rules on made-up scripts, and the real ones read by bash.
+//! The rules on made-up scripts, and the real ones as bash and shellcheck read them.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
+use crate::place::{Place, variable};
+use crate::shellcheck;
 
 const SCRIPT: &str = "#!/usr/bin/env bash\n\
     # Entry: 1. One\n\
@@ -81,23 +83,34 @@ fn a_script_talks_to_github_and_aws_alone() {
     one(LIST, PATH, &with("curl https://api.github.com.example.org/x"), "example.org");
 }
 
-/// The repository's own scripts, as bash reads them.
+/// The repository's own scripts, with what they share.
+fn ours(place: &Place) -> Vec<PathBuf> {
+    let root = place.root.join(SCRIPTS);
+    let mut paths = Vec::new();
+    for directory in [root.clone(), root.join("lib")] {
+        let entries = std::fs::read_dir(directory).unwrap();
+        paths.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    paths.retain(|path| path.to_str().is_some_and(is_shell));
+    paths.sort();
+    assert!(paths.len() > 1, "no scripts were found in {}", root.display());
+    paths
+}
+
 #[test]
 fn bash_takes_every_script() {
-    let manifest = crate::place::variable("CARGO_MANIFEST_DIR").unwrap();
-    let root = Path::new(&manifest).parent().unwrap().join(SCRIPTS);
-    let mut count = 0;
-    for directory in [root.clone(), root.join("lib")] {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if !path.to_str().is_some_and(is_shell) {
-                continue;
-            }
-            let output = Command::new("bash").arg("-n").arg(&path).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{}: {said}", path.display());
-            count += 1;
-        }
+    for path in ours(&Place::find().unwrap()) {
+        let output = Command::new("bash").arg("-n").arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {said}", path.display());
     }
-    assert!(count > 22, "only {count} scripts were found");
+}
+
+#[test]
+fn shellcheck_has_nothing_against_the_scripts() {
+    let place = Place::find().unwrap();
+    let named = variable(shellcheck::VARIABLE).map(PathBuf::from);
+    let program = named.unwrap_or_else(|| shellcheck::TOOL.program(&place).unwrap());
+    let output = Command::new(program).args(ours(&place)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
