@@ -66,11 +66,11 @@ starts() {
   read -r -a ids <"$work/ids"
   ids=("${ids[@]:1}")
   for one in "${ids[@]}"; do await_state "$one" stopped; done
+  try ec2 start-instances --instance-ids "${ids[@]}" "$UNKNOWN"
+  refused "start with an unknown one" InvalidInstanceID.NotFound "$UNKNOWN"
   quota=$(aws service-quotas get-service-quota --service-code ec2 --quota-code L-417A185B --output json |
     jq .Quota.Value)
   observed quota_of_P "$quota"
-  try ec2 start-instances --instance-ids "${ids[@]}" "$UNKNOWN"
-  refused "start with an unknown one" InvalidInstanceID.NotFound "$UNKNOWN"
   if [[ $quota != 0 && $quota != 0.0 ]]; then
     verdict undecided "the quota for P instances is not 0 here, so that one could start"
     return
@@ -91,6 +91,22 @@ starts() {
   fi
 }
 
+# Machines are described by a filter, which passes over what is not known. One value is the tag's.
+filters() {
+  local ids some
+  read -r -a ids <"$work/ids"
+  for some in 199 200; do
+    # shellcheck disable=SC2046 # one word for each id
+    try ec2 describe-instances --filters "Name=tag:bullpen-verify,Values=$run" \
+      "Name=instance-id,Values=$(printf '%s,' "${ids[0]}" $(seq -f 'i-0123456789abc%04g' 2 "$some") | sed 's/,$//')"
+    observed "filter_of_$some" "$code $(jq '[.Reservations[]?.Instances[]] | length' <<<"${answer:-"{}"}") $message"
+    ((some == 199)) || continue
+    expect "a filter of 199 ids beside the tag" "$code" ok
+    expect "machines that such a filter finds" \
+      "$(jq '[.Reservations[].Instances[]] | length' <<<"${answer:-'{"Reservations": []}'}")" 1
+  done
+}
+
 ends() {
   local ids
   read -r -a ids <"$work/ids"
@@ -109,6 +125,7 @@ launch() {
 
 ground
 part "some machines" launch
+part "filters" filters
 part "stops" stops
 part "starts" starts
 part "ends" ends

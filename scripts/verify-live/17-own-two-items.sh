@@ -22,9 +22,11 @@ begin "${BASH_SOURCE[0]}"
 policy() {
   jq -nc --arg table "$1" '{Version: "2012-10-17", Statement: [
     {Effect: "Allow", Action: "dynamodb:GetItem", Resource: $table,
-      Condition: {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["in#${aws:userid}"]}}},
+      Condition: {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["in#${aws:userid}"]},
+        Null: {"dynamodb:LeadingKeys": "false"}}},
     {Effect: "Allow", Action: "dynamodb:UpdateItem", Resource: $table,
-      Condition: {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["out#${aws:userid}"]}}}]}'
+      Condition: {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["out#${aws:userid}"]},
+        Null: {"dynamodb:LeadingKeys": "false"}}}]}'
 }
 
 script() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Entry: 21. Quotas by code, and what a dry run answers
-# Does: Reads EC2's quotas by the codes that doctor uses; makes dry runs of every call that changes something,
-#   with the operator's permissions and with those of a role that has none.
+# Does: Reads EC2's quotas by the codes that doctor uses; makes doctor's dry runs with the operator's
+#   permissions and with those of a role that has none.
 # Tools: aws
 # Variables: AWS_REGION
-# Optional: BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_IMAGE
-# Touches: One launch template and one role without permissions, both removed. Nothing is launched.
-# Costs: Nothing.
+# Optional: BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_TYPE BULLPEN_VERIFY_IMAGE
+# Touches: One launch template, one machine and one role without permissions, all removed.
+# Costs: One small machine for a few minutes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/lib/common.sh"
@@ -16,8 +16,6 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
-
-readonly UNKNOWN=i-0123456789abcdef0
 
 quota() {
   try aws service-quotas get-service-quota --service-code ec2 --quota-code "$1" --output json
@@ -31,58 +29,59 @@ quotas() {
 
 make_template() { template "$run" "$(image al2023)" </dev/null >/dev/null; }
 
-# Every call that changes something, as a dry run; what each must answer comes first.
+# The calls that change something, as dry runs of doctor's: what each must answer, and how they are made.
 dry_runs() {
-  local wanted=$1 who=$2
+  local wanted=$1 how=("${@:2}") id
+  id=$(cat "$work/machine")
   dry() {
-    local name=$1
+    local name=$1 seen
     shift
-    try ec2 "$@" --dry-run
-    observed "$who.$name" "$code $(head -c 200 <<<"$message")"
-    local seen=$code
+    try "${how[@]}" ec2 "$@" --dry-run
+    seen=$code
+    observed "${how[0]:-operator}.$name" "$seen $(head -c 200 <<<"$message")"
     # Without permissions a refusal is what was to be seen.
-    [[ $who == with ]] || code=ok
-    expect "$who: $name" "$seen" "$wanted"
+    ((${#how[@]} == 0)) || code=ok
+    expect "${how[0]:-operator}: $name" "$seen" "$wanted"
   }
-  dry CreateFleet create-fleet --type instant \
-    --launch-template-configs "LaunchTemplateSpecification={LaunchTemplateName=$run,Version=1},Overrides=[{SubnetId=$(first_subnet),InstanceType=$TYPE}]" \
-    --target-capacity-specification TotalTargetCapacity=1,DefaultTargetCapacityType=on-demand
+  dry CreateFleet create-fleet --type instant --target-capacity-specification TotalTargetCapacity=1 \
+    --launch-template-configs "LaunchTemplateSpecification={LaunchTemplateName=$run,Version=1}" \
+    --tag-specifications "$(tags_json instance)"
   dry RunInstances run-instances --launch-template "LaunchTemplateName=$run,Version=1" \
-    --instance-type "$TYPE" --subnet-id "$(first_subnet)"
-  dry StartInstances start-instances --instance-ids "$UNKNOWN"
-  dry StopInstances stop-instances --instance-ids "$UNKNOWN"
-  dry TerminateInstances terminate-instances --instance-ids "$UNKNOWN"
-  dry CreateTags create-tags --resources "$UNKNOWN" --tags Key=bullpen-verify,Value=dry
+    --subnet-id "$(first_subnet)" --tag-specifications "$(tags_json instance)"
+  dry StartInstances start-instances --instance-ids "$id"
+  dry StopInstances stop-instances --instance-ids "$id"
+  dry TerminateInstances terminate-instances --instance-ids "$id"
+  dry CreateTags create-tags --resources "$id" --tags Key=bullpen-verify-seen,Value=true
   dry CreateLaunchTemplate create-launch-template --launch-template-name "$run-dry" \
-    --launch-template-data "ImageId=$(image al2023)"
+    --launch-template-data EbsOptimized=true --tag-specifications "$(tags_json launch-template)"
   dry DeleteLaunchTemplate delete-launch-template --launch-template-name "$run"
-  dry DescribeInstances describe-instances
-  dry DescribeLaunchTemplates describe-launch-templates
 }
 
-# The same as somebody who may do nothing.
-without_permissions() {
-  local account arn keys _
-  account=$(aws sts get-caller-identity --query Account --output text)
-  arn=$(role "$(jq -nc --arg account "$account" '{Version: "2012-10-17", Statement: [
-    {Effect: "Allow", Action: "sts:AssumeRole", Principal: {AWS: $account}}]}')" | jq -r .Role.Arn)
-  for _ in $(seq 12); do
-    try aws sts assume-role --role-arn "$arn" --role-session-name "$run" --output json
-    [[ $code != ok ]] || break
-    sleep 5
+# Whether a permission is checked before an id is: only seen, because nothing rests on it.
+unknown_ids() {
+  local call
+  for call in start-instances stop-instances terminate-instances; do
+    try ec2 "$call" --instance-ids i-0123456789abcdef0 --dry-run
+    observed "unknown_id.$call" "$code"
   done
-  keys=$answer
-  AWS_ACCESS_KEY_ID=$(jq -r .Credentials.AccessKeyId <<<"$keys")
-  AWS_SECRET_ACCESS_KEY=$(jq -r .Credentials.SecretAccessKey <<<"$keys")
-  AWS_SESSION_TOKEN=$(jq -r .Credentials.SessionToken <<<"$keys")
-  export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
-  # The image is public and its id known: this role may not ask for it.
-  export BULLPEN_VERIFY_IMAGE=${BULLPEN_VERIFY_IMAGE:-ami-0123456789abcdef0}
-  dry_runs UnauthorizedOperation without
+}
+
+without_permissions() {
+  take_role
+  dry_runs UnauthorizedOperation as_role
+}
+
+make_machine() {
+  local id
+  id=$(machines 1 </dev/null)
+  await_state "$id" running
+  printf '%s\n' "$id" >"$work/machine"
 }
 
 ground
 part "quotas" quotas
 part "a launch template" make_template
-part "dry runs with permissions" dry_runs DryRunOperation with
+part "a machine" make_machine
+part "dry runs with permissions" dry_runs DryRunOperation
 part "dry runs without" without_permissions
+part "ids that nobody has" unknown_ids
