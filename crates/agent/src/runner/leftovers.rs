@@ -32,6 +32,9 @@ const PER_USER: &[&str] =
 /// Jobs for later, which are files of their users.
 const LATER: &[&str] = &["/var/spool/cron/atjobs", "/var/spool/at"];
 
+/// Where the container engine listens, or what starts it does.
+const ENGINE: &str = "/var/run/docker.sock";
+
 /// What is listed and removed at the container engine.
 const CONTAINERS: &[(&[&str], &[&str])] = &[
     (&["ps", "--all", "--quiet"], &["rm", "--force", "--volumes"]),
@@ -107,7 +110,12 @@ impl Leftovers {
         Ok(since)
     }
 
+    /// An engine that does not run, and that nothing would start, has no containers; its program alone
+    /// is no engine.
     fn remove_containers(&self) -> io::Result<()> {
+        if !self.at(ENGINE).exists() {
+            return Ok(());
+        }
         for (list, removal) in CONTAINERS {
             let Some(listed) = self.engine(list, &[])? else { return Ok(()) };
             let ids: Vec<&str> = listed.split_ascii_whitespace().collect();
@@ -325,6 +333,10 @@ mod tests {
     fn containers_networks_and_volumes_go_and_trouble_is_not_hidden() {
         let yard = Yard::new();
         stamp(&yard.leftovers.stamp).unwrap();
+        yard.docker("echo 'is it running?' >&2; exit 1");
+        yard.clean().expect("no engine runs");
+        fs::remove_file(yard.calls()).unwrap_err();
+        yard.write(ENGINE);
         yard.docker(
             "case $1 in ps) echo c1; echo c2;; volume) [[ $2 == ls ]] && echo v1;; esac; true",
         );

@@ -19,7 +19,7 @@ def main() -> None:
         (home / "root").mkdir(parents=True)
         root.make(home / "root", environment.get("BULLPEN_IMAGE"))
     journal = (home / "journal").open("a")
-    root.enter(home / "root")
+    root.enter(home / "root", environment.get("BULLPEN_SHARED", ""))
     speed = float(environment.get("BULLPEN_MACHINE_SPEED", "1"))
     init = Init(journal, environment, speed)
     init.note("boot")

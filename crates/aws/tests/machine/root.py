@@ -21,6 +21,7 @@ EMPTY = ("etc/systemd/system", "etc/sudoers.d", "var/lib/bullpen", "var/lib/clou
 COPIED = ("etc/passwd", "etc/group")
 # As it is after every boot.
 VOLATILE = "run"
+TEMPORARY = "tmp"
 HOST = ".host"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
@@ -59,10 +60,15 @@ def _link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def enter(root: pathlib.Path) -> None:
-    """Makes it this process's root, with the processes of its own namespace and a boot of its own."""
+def enter(root: pathlib.Path, shared: str) -> None:
+    """Makes it this process's root, with the processes of its own namespace and a boot of its own.
+
+    Of the host's `/tmp` a machine has what begins with `shared`, if that is anything: its own is its own,
+    because a machine removes what its jobs left there.
+    """
     shutil.rmtree(root / VOLATILE, ignore_errors=True)
     (root / VOLATILE).mkdir()
+    _make_temporary(root / TEMPORARY, shared)
     # What holds the machine comes first, while nothing is mounted in it.
     for source, target in sorted(_binds(root), key=lambda bind: not root.is_relative_to(bind[0])):
         target.mkdir(parents=True, exist_ok=True)
@@ -76,6 +82,15 @@ def enter(root: pathlib.Path) -> None:
     os.chdir("/")
 
 
+def _make_temporary(place: pathlib.Path, shared: str) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    place.chmod(0o1777)
+    for entry in os.scandir(f"/{TEMPORARY}"):
+        if shared and entry.name.startswith(shared):
+            (place / entry.name).symlink_to(f"/{HOST}/{TEMPORARY}/{entry.name}")
+
+
 def _binds(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     binds = []
     for entry in os.scandir("/"):
@@ -83,7 +98,7 @@ def _binds(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
         if entry.is_symlink():
             if not os.path.lexists(root / name):
                 (root / name).symlink_to(os.readlink(entry.path))
-        elif name in LINKED:
+        elif name in (*LINKED, TEMPORARY):
             binds.append((entry.path, root / HOST / name))
         elif entry.is_dir() and name not in ("proc", VOLATILE, HOST):
             binds.append((entry.path, root / name))

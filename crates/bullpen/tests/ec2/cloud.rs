@@ -51,6 +51,8 @@ impl Cloud {
             ("AWS_REGION", REGION.to_owned()),
             ("AWS_ACCESS_KEY_ID", ACCOUNT.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "not a secret".to_owned()),
+            // What the directories of worlds begin with: jobs write there, and wait for what is there.
+            ("BULLPEN_SHARED", "bp".to_owned()),
         ];
         let found = found.map(|(name, value)| (name.into(), value.into()));
         // For whoever looks into a failure: what every machine says on its console.
