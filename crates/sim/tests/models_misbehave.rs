@@ -152,6 +152,7 @@ async fn an_observer_sees_every_write_that_landed_also_those_without_an_answer()
             LedgerWrite::Reserved { .. } => "reserved",
             LedgerWrite::GivenBack { .. } => "given back",
             LedgerWrite::Row { .. } => "row",
+            LedgerWrite::Document { .. } => "document",
         });
     }));
     let idle = idle(&ledger, &clock).await;

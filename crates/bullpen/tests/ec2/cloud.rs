@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bullpen_faulty::ec2::{Ground, Options};
 use bullpen_faulty::{Ec2, tool};
 
-use crate::emulator::EMULATOR;
+use crate::emulator::{EMULATOR, environment};
 use crate::stage::Stage;
 
 const REGION: &str = "eu-west-1";
@@ -64,7 +64,6 @@ impl Cloud {
             hook: vec![HOOK.into()],
             logs: Some(logs),
             environment: own.into_iter().chain(found).collect(),
-            ..Options::default()
         };
         let ec2 = Ec2::start(&options).expect("it starts");
         let ground = ec2.admin().ground(REGION);
@@ -129,18 +128,16 @@ impl Stage {
         // Jobs are another user's than this one.
         let everybody = fs::Permissions::from_mode(0o777);
         fs::set_permissions(stage.path("."), everybody).expect("it is ours");
+        stage.environment.extend(environment());
         let ec2 = CLOUD.ec2.url();
         for (name, value) in [
-            ("INPUT_ENGINE", "aws"),
             ("INPUT_FLEET", "ec2"),
-            ("AWS_ENDPOINT_URL", &EMULATOR.url()),
             ("AWS_ENDPOINT_URL_EC2", &ec2),
             ("AWS_ENDPOINT_URL_IAM", &ec2),
             ("AWS_ENDPOINT_URL_STS", &ec2),
             ("AWS_ENDPOINT_URL_SERVICE_QUOTAS", &ec2),
             ("AWS_REGION", REGION),
             ("AWS_ACCESS_KEY_ID", ACCOUNT),
-            ("AWS_SECRET_ACCESS_KEY", "not a secret"),
         ] {
             stage.environment.insert(name.to_owned(), value.to_owned());
         }

@@ -10,9 +10,11 @@ mod cloud;
 #[path = "../tools/ministack.rs"]
 mod emulator;
 mod pools;
+#[expect(dead_code, reason = "programs share it, and each needs its part")]
 #[path = "../tools/process.rs"]
 mod process;
 mod service;
+#[expect(dead_code, reason = "programs share it, and each needs its part")]
 #[path = "../tools/stage.rs"]
 mod stage;
 mod steps;

@@ -44,7 +44,9 @@ impl Ladder {
         let usage: Usage =
             next_rung(request.usage, request.on_demand_fallback, self.last).ok_or(short)?;
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
-        let created = creation::create(stack, terms, usage, count, self.attempts + 1).await;
+        // Boxed: most requests never get here, and all of them would carry it.
+        let created = creation::create(stack, terms, usage, count, self.attempts + 1);
+        let created = Box::pin(created).await;
         self.ceiling = match &created {
             Err(CreationError::Ceiling(reached)) => Some(reached.clone()),
             Ok(_) | Err(CreationError::Port { .. }) => None,
@@ -75,12 +77,10 @@ impl Ladder {
             return ProvisionError::Creation { missing, requested, source };
         }
         let came = self.last.is_some_and(|last| last.any_came);
-        match terms.last_failure().filter(|_| came) {
-            Some(why) => ProvisionError::Unfit { missing, requested, why },
-            None => {
-                let said = stack.shortages().words(stack.now());
-                ProvisionError::Short { missing, requested, said }
-            }
+        if let Some(why) = terms.last_failure().filter(|_| came) {
+            return ProvisionError::Unfit { missing, requested, why };
         }
+        let said = stack.shortages().words(stack.now());
+        ProvisionError::Short { missing, requested, said }
     }
 }
