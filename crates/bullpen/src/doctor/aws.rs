@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use bullpen_aws::doctor::{identity, permissions, quota};
 use bullpen_aws::setup;
-use bullpen_core::class::{RunnerClass, Usage};
+use bullpen_core::class::{Architecture, RunnerClass, Usage};
 use bullpen_core::ids::Zone;
+use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
@@ -43,10 +44,30 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
         checks.append(&mut house::visit(plans, Looking { is_here }).await?);
     }
     if !is_here {
+        let classes = house::classes(plans.config, &Parameters::default());
+        checks.extend(agents(plans, &classes));
         checks.append(&mut allowed(plans, &site).await);
-        checks.append(&mut quotas(plans, &site).await);
+        checks.append(&mut quotas(&classes, &site).await);
     }
     Ok(checks)
+}
+
+/// Where machines of each architecture get the agent from.
+fn agents(plans: &Plans<'_>, classes: &[RunnerClass]) -> Vec<Check> {
+    let architectures: BTreeSet<Architecture> =
+        classes.iter().map(|class| class.architecture).collect();
+    let check = |architecture: Architecture| {
+        let (name, which) = (format!("agent for {}", architecture.as_str()), architecture.as_str());
+        match plans.file.instance.agents.get(&architecture) {
+            Some(agent) => Check::fine(name, format!("from {}", agent.url)),
+            None => Check::warning(
+                name,
+                "from nowhere: images must have it as /opt/bullpen/bullpen-agent",
+                format!("or write `agent-{which}` and `agent-{which}-sha256` under [instance]"),
+            ),
+        }
+    };
+    architectures.into_iter().map(check).collect()
 }
 
 async fn who(site: &Site) -> Vec<Check> {
@@ -149,9 +170,7 @@ async fn allowed(plans: &Plans<'_>, site: &Site) -> Vec<Check> {
     }
 }
 
-async fn quotas(plans: &Plans<'_>, site: &Site) -> Vec<Check> {
-    let parameters = bullpen_core::parameters::Parameters::default();
-    let classes = house::classes(plans.config, &parameters);
+async fn quotas(classes: &[RunnerClass], site: &Site) -> Vec<Check> {
     let largest = classes.iter().map(|class| class.vcpu.min).max().unwrap_or_default();
     let mut checks = Vec::new();
     for usage in [Usage::OnDemand, Usage::Spot] {

@@ -14,7 +14,10 @@ use bullpen_core::parameters::KeptTokens;
 use bullpen_core::ports::{Clock as _, Fault, Forge, Runner, RunnerSpec, RunnerTokens};
 use bullpen_core::time::Timestamp;
 use bullpen_embedded::system::SystemClock;
-use bullpen_github::GitHub;
+use bullpen_github::{App, AppKey, GitHub, Login, Settings};
+
+use super::NoHouse;
+use crate::inputs::{self, GithubInputs, Scope, files};
 
 /// What is missing, and what to do about it.
 const NO_CREDENTIAL: &str = "no credential for GitHub: give --github-token, or --app-id and \
@@ -41,6 +44,49 @@ impl Door {
         clock: Arc<SystemClock>,
     ) -> Self {
         Self { manager, reader, kept, clock }
+    }
+
+    /// As the inputs say.
+    pub(super) fn open(
+        inputs: &GithubInputs,
+        stack: &str,
+        kept: Option<KeptTokens>,
+        clock: &Arc<SystemClock>,
+    ) -> Result<Self, NoHouse> {
+        let app = |id: u64, key: &Secret| -> Result<App, NoHouse> {
+            let key = AppKey::from_pem(key.reveal())?;
+            Ok(App { id: id.to_string(), key, installation: None })
+        };
+        let client = |login: Login,
+                      more: Vec<App>|
+         -> Result<Option<GitHub<SystemClock>>, NoHouse> {
+            let Some(scope) = &inputs.scope else { return Ok(None) };
+            let scope = match scope {
+                Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
+                Scope::Organisation(name) => bullpen_github::Scope::parse(name)?,
+            };
+            // Runners are `<stack>-<instance>-<generation>`; another stack may begin with our name.
+            let mut settings = Settings::new(scope, login, &format!("{stack}-"));
+            settings.base_url.clone_from(&inputs.api_url);
+            settings.more_apps = more;
+            Ok(Some(GitHub::new(&settings, Arc::clone(clock))?))
+        };
+        let manager = match &inputs.credential {
+            None => None,
+            Some(inputs::Credential::Token(token)) => {
+                client(Login::Token(token.clone()), Vec::new())?
+            }
+            Some(inputs::Credential::App { id, key }) => {
+                let more = inputs.more_apps.iter().map(|(id, key)| app(*id, key));
+                let more = more.collect::<Result<_, _>>()?;
+                client(Login::App(app(*id, &files::app_key(key)?)?), more)?
+            }
+        };
+        let reader = match &inputs.run_reader {
+            Some(token) => client(Login::Token(token.clone()), Vec::new())?,
+            None => None,
+        };
+        Ok(Self::new(manager, reader, kept, Arc::clone(clock)))
     }
 
     /// Whether runners can be listed and deleted.

@@ -19,7 +19,6 @@ use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::Secret;
 use bullpen_core::parameters::{COLLECTION, Ground, Kept, KeptTokens, Parameters, decode};
 use bullpen_core::pool::Foundation;
 use bullpen_core::ports::{Clock as _, Document, Fault, Fleet, Ledger, Mailbox, Ports, Queues};
@@ -28,13 +27,11 @@ use bullpen_embedded::fleet::{FleetError, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_engine::Stack;
-use bullpen_github::{App, AppKey, BadKey, BadSettings, GitHub, Login, Settings};
+use bullpen_github::{BadKey, BadSettings};
 
 #[cfg(feature = "aws")]
 use crate::inputs::Fleet as Machines;
-use crate::inputs::{
-    CommonInputs, Credential, Engine, Environment, GithubInputs, Scope, UsageError, files,
-};
+use crate::inputs::{CommonInputs, Engine, Environment, GithubInputs, Scope, UsageError};
 
 #[cfg(feature = "aws")]
 pub(crate) mod aws;
@@ -307,7 +304,7 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
     let mut limits = plans.file.limits.clone();
     parameters.applied_to(&mut limits);
     let github = &plans.common.github;
-    let forge = door(github, &plans.file.name, tokens, &clock)?;
+    let forge = Door::open(github, &plans.file.name, tokens, &clock)?;
     let foundation = foundation(&parameters, base, plans.file);
     let hash = hash_of(&foundation);
     let fleet = fleet(Told { place, limits: &limits, parameters: &parameters, ground })?;
@@ -386,44 +383,6 @@ pub(crate) fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<R
         named.extend(crate::inputs::runner_classes(config));
     }
     if named.is_empty() { RunnerClass::defaults() } else { named.into_values().collect() }
-}
-
-fn door(
-    inputs: &GithubInputs,
-    stack: &str,
-    kept: Option<KeptTokens>,
-    clock: &Arc<SystemClock>,
-) -> Result<Door, NoHouse> {
-    let app = |id: u64, key: &Secret| -> Result<App, NoHouse> {
-        let key = AppKey::from_pem(key.reveal())?;
-        Ok(App { id: id.to_string(), key, installation: None })
-    };
-    let client = |login: Login, more: Vec<App>| -> Result<Option<GitHub<SystemClock>>, NoHouse> {
-        let Some(scope) = &inputs.scope else { return Ok(None) };
-        let scope = match scope {
-            Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
-            Scope::Organisation(name) => bullpen_github::Scope::parse(name)?,
-        };
-        // Runners are `<stack>-<instance>-<generation>`; another stack may begin with our name.
-        let mut settings = Settings::new(scope, login, &format!("{stack}-"));
-        settings.base_url.clone_from(&inputs.api_url);
-        settings.more_apps = more;
-        Ok(Some(GitHub::new(&settings, Arc::clone(clock))?))
-    };
-    let manager = match &inputs.credential {
-        None => None,
-        Some(Credential::Token(token)) => client(Login::Token(token.clone()), Vec::new())?,
-        Some(Credential::App { id, key }) => {
-            let more = inputs.more_apps.iter().map(|(id, key)| app(*id, key));
-            let more = more.collect::<Result<_, _>>()?;
-            client(Login::App(app(*id, &files::app_key(key)?)?), more)?
-        }
-    };
-    let reader = match &inputs.run_reader {
-        Some(token) => client(Login::Token(token.clone()), Vec::new())?,
-        None => None,
-    };
-    Ok(Door::new(manager, reader, kept, Arc::clone(clock)))
 }
 
 /// What every machine is built from, whatever its class.

@@ -15,7 +15,7 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::parameters::Parameters;
-use bullpen_core::pool::Foundation;
+use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
@@ -332,6 +332,18 @@ impl<'a> Configured<'a> {
         Settings::new(&self.file.env, self.region, config).built_from(self.foundation.clone())
     }
 
+    /// The named classes, and those of pools that are not among them: something is launched for both.
+    fn classes_of(&self, config: &Config) -> Vec<RunnerClass> {
+        let mut classes = house::classes(Some(config), self.parameters);
+        let pools = Blueprints::of(&self.file.env, config, self.foundation).pools;
+        for Blueprint { class, .. } in pools.into_values() {
+            if classes.iter().all(|known| known.name != class.name) {
+                classes.push(class);
+            }
+        }
+        classes
+    }
+
     /// Takes what is new and good over.
     async fn look<P: Ports, J: JobForge>(
         &self,
@@ -339,7 +351,7 @@ impl<'a> Configured<'a> {
         service: &Service<'_, P, J>,
     ) {
         if let Some(config) = configuration.look(service.forge).await {
-            self.classes.replace(house::classes(Some(&config), self.parameters));
+            self.classes.replace(self.classes_of(&config));
             let settings = self.settings(Some(config));
             let is_found = configuration.is_found();
             service.configure(if is_found { settings } else { settings.without_pools() });
