@@ -23,7 +23,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub(crate) use classes::runner_classes;
-pub(crate) use common::{CommonArgs, CommonInputs, Engine, Fleet, StackArgs, StackInputs};
+#[cfg(any(feature = "aws", test))]
+pub(crate) use common::Fleet;
+pub(crate) use common::{CommonArgs, CommonInputs, Engine, StackArgs, StackInputs};
 pub(crate) use github::{Credential, GithubArgs, GithubInputs, Scope};
 pub(crate) use identity::IdentityArgs;
 pub(crate) use outputs::{Places, Provisioned, masks};
