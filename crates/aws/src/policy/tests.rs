@@ -1,3 +1,7 @@
+//! What policies allow, and what they do not.
+//!
+//! Not here: whether they are the calls that are made.
+
 use super::*;
 
 fn settings() -> PolicySettings {
