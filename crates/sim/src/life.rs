@@ -310,7 +310,7 @@ async fn provision_once(
         checker.is_cancelled(&name, &owner);
     };
     let provisioned = world
-        .run(&name, fuse, async |stack| provision(stack, call(request), cancelled).await)
+        .run(&name, fuse, async |stack| Box::pin(provision(stack, call(request), cancelled)).await)
         .await;
     checker.provision_ends(world, &name, &told(provisioned.as_ref()));
     match provisioned {

@@ -199,13 +199,14 @@ fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
         live_for(limits.pool_lease_renew, &mut life).await;
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
         assert!(are_shares(&calls, &[300, 300, 100]), "the third has just come: {calls:?}");
-        live_for(over - Duration::from_secs(60), &mut life).await;
+        live_for(over.saturating_sub(Duration::from_secs(60)), &mut life).await;
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
         assert!(are_shares(&calls, &[300, 300, 300]), "{calls:?}");
         one.wire.kill();
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
         assert!(are_shares(&calls, &[0, 300, 300]), "nobody knows yet: {calls:?}");
-        live_for(over - Duration::from_secs(60) + limits.pool_lease_renew, &mut life).await;
+        live_for(over.saturating_sub(Duration::from_secs(60)) + limits.pool_lease_renew, &mut life)
+            .await;
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
         assert!(are_shares(&calls, &[0, 450, 450]), "{calls:?}");
         drop(life);

@@ -391,8 +391,8 @@ fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
             });
             let runners = ids(&provisioned.await.expect("it lives").expect("the world is calm"));
             let until = world.outside.clock().true_now().after(Duration::from_secs(60));
-            let releaser = format!("release of {name}");
-            let released = world.run(&releaser, None, async |stack| {
+            let by = format!("release of {name}");
+            let released = world.run(&by, None, async |stack| {
                 release_request(stack, &request.id, until, &nobody).await
             });
             let released = released.await.expect("it lives").expect("the world is calm");
