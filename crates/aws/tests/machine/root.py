@@ -12,6 +12,7 @@ import ctypes
 import os
 import pathlib
 import shutil
+import sys
 import uuid
 
 LINKED = ("etc", "home", "opt", "var", "var/lib")
@@ -63,8 +64,8 @@ def _link_or_copy(source: str, target: str) -> None:
 def enter(root: pathlib.Path, shared: str) -> None:
     """Makes it this process's root, with the processes of its own namespace and a boot of its own.
 
-    Of the host's `/tmp` a machine has what begins with `shared`, if that is anything: its own is its own,
-    because a machine removes what its jobs left there.
+    Of the host's `/tmp` a machine has what begins with `shared`, if that is anything, and what this program
+    needs: its own is its own, because a machine removes what its jobs left there.
     """
     shutil.rmtree(root / VOLATILE, ignore_errors=True)
     (root / VOLATILE).mkdir()
@@ -86,8 +87,11 @@ def _make_temporary(place: pathlib.Path, shared: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     place.chmod(0o1777)
+    # Where a checkout or its tools are in there, the stand-in programs need them.
+    needed = {path.parts[2] for path in (pathlib.Path(__file__).resolve(), pathlib.Path(sys.executable))
+              if path.parts[1] == TEMPORARY}  # fmt: skip
     for entry in os.scandir(f"/{TEMPORARY}"):
-        if shared and entry.name.startswith(shared):
+        if entry.name in needed or (shared and entry.name.startswith(shared)):
             (place / entry.name).symlink_to(f"/{HOST}/{TEMPORARY}/{entry.name}")
 
 
