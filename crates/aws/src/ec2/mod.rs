@@ -2,7 +2,7 @@
 //!
 //! A launch is one `CreateFleet` of type instant, under a token of its intent: asked again, EC2 answers
 //! the same. What a machine boots from and runs is in a launch template that is named after its content
-//! ([`template`]); a launch that EC2 answers with "no such template" makes it and asks again. Nothing is
+//! (`template`); a launch that EC2 answers with "no such template" makes it and asks again. Nothing is
 //! tried again besides: a launch or a stop that is repeated behind the engine's back would be one that it
 //! cannot fence.
 //!
@@ -10,10 +10,10 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`launch`] | the fleet's request and answer |
-//! | [`template`], [`prepare`] | launch templates, and what `refresh` makes and learns |
-//! | [`deeds`] | start, stop, end, tag, in batches |
-//! | [`machines`], [`types`], [`image`], [`tags`] | what EC2 says, in our words |
+//! | `launch` | the fleet's request and answer |
+//! | `template`, `prepare` | launch templates, and what `refresh` makes and learns |
+//! | `deeds` | start, stop, end, tag, in batches |
+//! | `machines`, `types`, `image`, `tags` | what EC2 says, in our words |
 //!
 //! Not here: how often EC2 may be asked (`core::rates`, the engine), or what runs on a machine
 //! ([`crate::boot`], `bullpen-agent`).

@@ -1,7 +1,7 @@
 //! What a stack's machines are launched with, whatever their class.
 //!
 //! Not here: reading it from a configuration (the `bullpen` command does), or what EC2 is told
-//! ([`super::template`], [`super::launch`]).
+//! (`template`, `launch`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
