@@ -9,6 +9,7 @@
 mod cloud;
 #[path = "../tools/ministack.rs"]
 mod emulator;
+mod policies;
 mod pools;
 #[expect(dead_code, reason = "programs share it, and each needs its part")]
 #[path = "../tools/process.rs"]

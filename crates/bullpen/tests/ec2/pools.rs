@@ -11,7 +11,7 @@ use crate::stage::Stage;
 use crate::waiting::until;
 
 /// A service that looks often, and stops that are soon certain, because nobody here has a minute.
-const QUICK: &[(&str, &str)] = &[
+pub(crate) const QUICK: &[(&str, &str)] = &[
     ("configuration", "100ms"),
     ("converge", "2s"),
     ("upkeep", "1s"),
@@ -22,7 +22,7 @@ const QUICK: &[(&str, &str)] = &[
 ];
 
 /// One pool with so many.
-fn file(hot: u32, stopped: u32, version: u32) -> String {
+pub(crate) fn file(hot: u32, stopped: u32, version: u32) -> String {
     format!(
         "runners:\n  small: {{cpu: 2, ram: 4, family: c6i}}\npools:\n  ci: {{runner: small, version: \
          {version}, schedule: [{{name: default, hot: {hot}, stopped: {stopped}}}]}}\n"
@@ -43,7 +43,7 @@ impl Stage {
         (of("hot"), of("stopped"))
     }
 
-    async fn reaches(&self, hot: usize, stopped: usize) -> Standing {
+    pub(crate) async fn reaches(&self, hot: usize, stopped: usize) -> Standing {
         until(&format!("{hot} hot and {stopped} stopped"), async || {
             let standing = self.standing().await;
             ((standing.0.len(), standing.1.len()) == (hot, stopped)).then_some(standing)

@@ -1,0 +1,109 @@
+//! Policies are exactly the calls that are made: one tour through everything that a stack does, with every
+//! call of the command and the service counted on the wire. Agents are not on that wire.
+//!
+//! Not here: what a policy says of resources and conditions (`bullpen_aws::policy`), and what agents call
+//! (`bullpen-aws`, with the agent that ships).
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use bullpen_aws::policy::{Party, Why, allowed};
+use bullpen_faulty::{Plan, Proxy};
+use bullpen_github::stand_in::protocol::Conclusion;
+
+use crate::cloud::CLOUD;
+use crate::emulator::EMULATOR;
+use crate::pools::{QUICK, file};
+use crate::stage::Stage;
+
+/// What needs no permission.
+const FREE: &str = "GetCallerIdentity";
+
+/// The wires to both emulators.
+struct Wires {
+    storage: Proxy,
+    cloud: Proxy,
+}
+
+impl Wires {
+    /// From now on the stage's commands go over these.
+    async fn under(stage: &mut Stage) -> Self {
+        let start = async |to| Proxy::start(to, Plan::calm()).await.expect("some port is free");
+        let (storage, cloud) = (start(EMULATOR.address()).await, start(CLOUD.ec2.address()).await);
+        for (name, proxy) in [
+            ("AWS_ENDPOINT_URL", &storage),
+            ("AWS_ENDPOINT_URL_EC2", &cloud),
+            ("AWS_ENDPOINT_URL_IAM", &cloud),
+            ("AWS_ENDPOINT_URL_STS", &cloud),
+            ("AWS_ENDPOINT_URL_SERVICE_QUOTAS", &cloud),
+        ] {
+            stage.environment.insert(name.to_owned(), proxy.url());
+        }
+        Self { storage, cloud }
+    }
+
+    /// The calls that went over them, each once.
+    fn calls(&self) -> BTreeSet<String> {
+        let (storage, cloud) = (self.storage.counts(), self.cloud.counts());
+        let names = storage.each().chain(cloud.each()).map(|(_, name, _)| name.to_owned());
+        names.filter(|name| name != FREE).collect()
+    }
+}
+
+/// The calls that a party's policy is for: what is called itself, and what it is asked on behalf of.
+fn meant_for(party: Party) -> BTreeSet<String> {
+    let call = |(action, why): (&str, Why)| match why {
+        Why::Called => action.to_owned(),
+        Why::For(call) => call.to_owned(),
+    };
+    let bare = |action: String| action.rsplit(':').next().unwrap_or_default().to_owned();
+    allowed(party).into_iter().map(call).map(bare).collect()
+}
+
+#[tokio::test]
+async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
+    let mut stage = Stage::unmade(&file(1, 1, 1), QUICK).await;
+    let wires = Wires::under(&mut stage).await;
+    stage.run("refresh").await.exits(0);
+    stage.run("doctor").await;
+    // A queue that is there and is to be otherwise.
+    let stack = stage.path("bullpen.toml");
+    let said = fs::read_to_string(&stack).expect("it is there");
+    fs::write(&stack, said + "pool-queue-retention = \"2d\"\n").expect("it can be written");
+    stage.run("refresh").await.exits(0);
+    let served = stage.serve().await;
+    stage.reaches(1, 1).await;
+    let held: Vec<u64> = (0..3).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
+    for job in &held {
+        stage.started(*job).await;
+    }
+    stage.open("go");
+    for job in held {
+        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+        stage.ended(job).await;
+    }
+    drop(served);
+    stage.run("destroy --yes").await.exits(0);
+    assert_eq!(wires.calls(), meant_for(Party::ControlPlane));
+}
+
+/// A step needs less than its policy has: what it does about a missing template, or a pool's stopped
+/// machine, happens to few.
+#[tokio::test]
+async fn a_workflow_step_calls_nothing_that_it_is_not_allowed() {
+    let mut stage = Stage::in_cloud(&file(0, 0, 1), &[]).await;
+    let wires = Wires::under(&mut stage).await;
+    for line in [
+        "provision --resource-class small --count 2 --name one",
+        "release --name one",
+        "provision --resource-class small --count 3 --name two",
+        "release --name two",
+        "refresh",
+    ] {
+        stage.run(line).await.exits(0);
+    }
+    let (calls, allowed) = (wires.calls(), meant_for(Party::Workflow));
+    let beyond: Vec<_> = calls.difference(&allowed).collect();
+    assert!(beyond.is_empty(), "{beyond:?}");
+    assert!(calls.contains("CreateFleet") && calls.contains("GetItem"), "{calls:?}");
+}
