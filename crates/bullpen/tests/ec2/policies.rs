@@ -83,7 +83,7 @@ async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
     stage.run("refresh").await.exits(0);
     let served = stage.serve().await;
     stage.reaches(1, 1).await;
-    let held: Vec<u64> = (0..3).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
+    let held: Vec<u64> = (0..2).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
     for job in &held {
         stage.started(*job).await;
     }
