@@ -18,6 +18,9 @@ use crate::stage::Stage;
 
 /// What needs no permission.
 const FREE: &str = "GetCallerIdentity";
+/// A message that nobody could work on is hidden for a while. Whether there is one is up to who is quicker;
+/// the queue's contract suite always calls it.
+const BY_CHANCE: &str = "ChangeMessageVisibility";
 
 /// The wires to both emulators.
 struct Wires {
@@ -98,7 +101,8 @@ async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
     let calls = wires.calls();
     let beyond: Vec<_> = calls.difference(&let_through(Party::ControlPlane)).cloned().collect();
     assert!(beyond.is_empty(), "called and not allowed: {beyond:?}");
-    let idle: Vec<_> = meant_for(Party::ControlPlane).difference(&calls).cloned().collect();
+    let meant = meant_for(Party::ControlPlane);
+    let idle: Vec<_> = meant.difference(&calls).filter(|call| *call != BY_CHANCE).collect();
     assert!(idle.is_empty(), "allowed and never called: {idle:?}");
 }
 
