@@ -110,12 +110,7 @@ impl Leftovers {
         Ok(since)
     }
 
-    /// An engine that does not run, and that nothing would start, has no containers; its program alone
-    /// is no engine.
     fn remove_containers(&self) -> io::Result<()> {
-        if !self.at(ENGINE).exists() {
-            return Ok(());
-        }
         for (list, removal) in CONTAINERS {
             let Some(listed) = self.engine(list, &[])? else { return Ok(()) };
             let ids: Vec<&str> = listed.split_ascii_whitespace().collect();
@@ -126,7 +121,8 @@ impl Leftovers {
         Ok(())
     }
 
-    /// What the container engine answers; nothing if there is none.
+    /// What the container engine answers; nothing if there is none. Its program alone is no engine: one that
+    /// does not run, and that nothing would start, has no containers.
     fn engine(&self, words: &[&str], ids: &[&str]) -> io::Result<Option<String>> {
         let mut docker = Command::new("docker");
         docker.args(words).args(ids).env_clear().env("PATH", &self.path).stdin(Stdio::null());
@@ -134,6 +130,9 @@ impl Leftovers {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
+        if !output.status.success() && !self.at(ENGINE).exists() {
+            return Ok(None);
+        }
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let text = format!("docker {}: {}: {}", words.join(" "), output.status, said.trim());
@@ -335,7 +334,7 @@ mod tests {
         stamp(&yard.leftovers.stamp).unwrap();
         yard.docker("echo 'is it running?' >&2; exit 1");
         yard.clean().expect("no engine runs");
-        fs::remove_file(yard.calls()).unwrap_err();
+        fs::remove_file(yard.calls()).unwrap();
         yard.write(ENGINE);
         yard.docker(
             "case $1 in ps) echo c1; echo c2;; volume) [[ $2 == ls ]] && echo v1;; esac; true",
