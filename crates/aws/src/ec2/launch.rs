@@ -57,11 +57,6 @@ pub(super) fn token(settings: &Ec2Settings, ground: &Ground, request: &LaunchReq
     digest_hex(text.as_bytes())
 }
 
-/// The token of the same launch, asked for again because the first found no template.
-pub(super) fn second_token(first: &str) -> String {
-    digest_hex(format!("{first}\nagain").as_bytes())
-}
-
 /// Everything but the token. Nothing if nothing can be asked for: every type that would do is short.
 /// `fitting`: the types of the class's size.
 pub(super) fn call(

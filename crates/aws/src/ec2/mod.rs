@@ -171,8 +171,9 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    /// Asks for a fleet, and once more if its template had to be made first. The second has a token of
-    /// its own, always the same one: EC2 might answer the first's again, template or not.
+    /// Asks for a fleet, and once more if its template had to be made first. Under the same token: with
+    /// another, whoever asks again when the template is there would launch twice. If EC2 answers what it
+    /// answered before, template or not, nothing is launched, and the next launch has another token.
     async fn send(
         &self,
         (call, token): (CreateFleetInputBuilder, &str),
@@ -181,7 +182,6 @@ impl<C: Clock> Ec2Fleet<C> {
     ) -> Result<Fleets, Fault> {
         let mut made = false;
         loop {
-            let token = if made { launch::second_token(token) } else { token.to_owned() };
             match call.clone().client_token(token).send_with(&self.client).await {
                 Ok(answer) if !made && lacks_template(&answer) => {}
                 Ok(answer) => return Ok(Fleets::Answered(Box::new(answer))),
