@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 
 use crate::class::{Base, RunnerClass, Scripts};
+use crate::config::image::usual;
 use crate::ids::{ImageName, SpecHash};
 
 /// Raise it when a field is removed or retyped, is given a new default, or is added in such a way
@@ -199,8 +200,7 @@ fn added(class: &RunnerClass, images: &BTreeMap<ImageName, String>) -> Vec<u8> {
     let mut out = Encoder(Vec::new());
     let Scripts { image_preinstall, preinstall, image_prerun, prerun } = &class.scripts;
     let Base { image, ami, search, root_device, disk_gib_min, volume } = &*class.base;
-    let usual = || ImageName::new(format!("ubuntu24-full-{}", class.architecture.as_str()));
-    let stands_for = images.get(&image.clone().unwrap_or_else(usual));
+    let stands_for = images.get(&image.clone().unwrap_or_else(|| usual(class.architecture)));
     out.text(64, image_preinstall.as_deref());
     out.text(65, preinstall.as_deref());
     out.text(66, image_prerun.as_deref());

@@ -10,12 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{ArchitectureValues, Filter, Image};
+use aws_sdk_ec2::types::{ArchitectureValues, Image};
 use bullpen_core::class::{Architecture, ImageSearch, RunnerClass};
+use bullpen_core::config::image::usual;
 use bullpen_core::ids::ImageName;
 use bullpen_core::ports::Fault;
 
-use super::said;
+use super::{filter, said};
 
 /// How long the newest image of a name stays the newest. Images are made once a day at the most.
 const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
@@ -37,11 +38,6 @@ type Found = (Duration, String);
 pub(super) struct Images {
     newest: Mutex<BTreeMap<(ImageSearch, Architecture), Found>>,
     facts: Mutex<BTreeMap<String, ImageFacts>>,
-}
-
-/// The image of a class that names none: the usual one of its architecture.
-pub fn usual(architecture: Architecture) -> ImageName {
-    ImageName::new(format!("ubuntu24-full-{}", architecture.as_str()))
 }
 
 impl Images {
@@ -81,13 +77,12 @@ impl Images {
         if let Some((_, ami)) = found.filter(|(at, _)| now.saturating_sub(*at) < NEWEST_FOR) {
             return Ok(ami);
         }
-        let filter = |name: &str, value: &str| Filter::builder().name(name).values(value).build();
         let images = client
             .describe_images()
             .owners(search.owner.as_deref().unwrap_or("self"))
-            .filters(filter("name", &search.name))
-            .filters(filter("state", "available"))
-            .filters(filter("architecture", ec2_name(architecture).as_str()));
+            .filters(filter("name", [&search.name]))
+            .filters(filter("state", ["available"]))
+            .filters(filter("architecture", [ec2_name(architecture).as_str()]));
         let images = images.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let mut images = images.map_err(|error| said::fault(&error))?;
         // RFC 3339 in one zone: the order of the text is the order of time.
@@ -139,7 +134,8 @@ impl Images {
     }
 }
 
-fn ec2_name(architecture: Architecture) -> ArchitectureValues {
+/// An architecture as EC2 calls it.
+pub(super) fn ec2_name(architecture: Architecture) -> ArchitectureValues {
     match architecture {
         Architecture::X64 => ArchitectureValues::X8664,
         Architecture::Arm64 => ArchitectureValues::Arm64,

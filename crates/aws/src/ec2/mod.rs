@@ -43,7 +43,7 @@ use template::Template;
 use types::Types;
 
 mod deeds;
-pub mod image;
+mod image;
 mod launch;
 mod machines;
 mod prepare;

@@ -9,6 +9,7 @@ use bullpen_core::creation::LaunchRequest;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::ports::{Tag, Tags};
 
+use super::filter;
 use crate::names::StackName;
 
 /// Whose it is.
@@ -82,5 +83,5 @@ pub(crate) fn is_of(stack: &StackName) -> Filter {
 
 /// Everything with this tag.
 pub(super) fn with(key: &str, value: impl Into<String>) -> Filter {
-    Filter::builder().name(format!("tag:{key}")).values(value).build()
+    filter(&format!("tag:{key}"), [value])
 }

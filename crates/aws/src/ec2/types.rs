@@ -13,6 +13,7 @@ use bullpen_core::class::{Architecture, RunnerClass, VcpuRange};
 use bullpen_core::ids::InstanceType;
 use bullpen_core::ports::Fault;
 
+use super::image::ec2_name;
 use super::{FILTER_VALUES_MAX, filter, said};
 
 /// As many types as EC2 describes in one answer.
@@ -73,7 +74,7 @@ impl Types {
         let call = client.describe_instance_types().max_results(PAGE);
         let call = call.filters(filter(
             "processor-info.supported-architecture",
-            [ec2_name(class.architecture)],
+            [ec2_name(class.architecture).as_str()],
         ));
         let call = match counts(class.vcpu) {
             Some(counts) => call.filters(filter("vcpu-info.default-vcpus", counts)),
@@ -124,13 +125,6 @@ impl Types {
 fn counts(range: VcpuRange) -> Option<Vec<String>> {
     let count = usize::try_from(range.max.checked_sub(range.min)?).ok()? + 1;
     (count < FILTER_VALUES_MAX).then(|| (range.min..=range.max).map(|n| n.to_string()).collect())
-}
-
-fn ec2_name(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::X64 => "x86_64",
-        Architecture::Arm64 => "arm64",
-    }
 }
 
 fn facts(info: &InstanceTypeInfo) -> Option<(InstanceType, TypeFacts)> {

@@ -6,6 +6,7 @@ use super::finding::Findings;
 use super::node::Node;
 use super::read::{Shape, choice, count, ignored, mapping, text, used};
 use crate::class::{Architecture, Base, ImageSearch};
+use crate::ids::ImageName;
 
 /// The keys of an image.
 pub const IMAGE: Shape = Shape {
@@ -99,6 +100,11 @@ pub const BUILT_IN: [&str; 20] = [
 /// Whether this is one of RunsOn's own names.
 pub fn is_built_in(name: &str) -> bool {
     BUILT_IN.contains(&name)
+}
+
+/// The image of a class that names none: the usual one of its architecture.
+pub fn usual(architecture: Architecture) -> ImageName {
+    ImageName::new(format!("ubuntu24-full-{}", architecture.as_str()))
 }
 
 /// What a built-in image runs, and on what; it is all in the name.
