@@ -14,7 +14,7 @@ use bullpen_faulty::ec2::{Ground, Options};
 use bullpen_faulty::{Ec2, Ministack};
 use tempfile::TempDir;
 
-use crate::command::{Ran, run};
+use crate::process::{Process, Ran};
 
 /// DynamoDB and SQS; an access key of twelve digits is an account of its own there.
 static STORES: LazyLock<Ministack> =
@@ -82,7 +82,7 @@ impl Account {
         .into();
         environment.extend(more.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let output = self.place.path().join(number.to_string());
-        run(line, &environment, &output).await
+        Process::start(line, &environment, &output).ends().await
     }
 
     /// A command about a stack.

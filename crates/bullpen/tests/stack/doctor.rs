@@ -4,7 +4,7 @@ use bullpen_faulty::ec2::Refusal;
 use serde_json::Value;
 
 use crate::account::Account;
-use crate::command::Ran;
+use crate::process::Ran;
 
 fn verdict(ran: &Ran, name: &str) -> (String, String) {
     let told: Value = serde_json::from_str(&ran.data).unwrap_or_else(|_| panic!("{ran:#?}"));

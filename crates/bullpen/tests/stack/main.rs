@@ -4,9 +4,11 @@
 //! Not here: machines that do something (`reuse`, `service`, `pools`).
 
 mod account;
-mod command;
 mod destroyed;
 mod doctor;
+#[expect(dead_code, reason = "programs share it, and each needs its part")]
+#[path = "../tools/process.rs"]
+mod process;
 mod refreshed;
 #[path = "../tools/waiting.rs"]
 mod waiting;
