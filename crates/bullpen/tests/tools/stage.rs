@@ -70,6 +70,9 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
     ("clock-skew", "1s"),
 ];
 
+/// How much of what a command said is shown with a test that failed.
+const LAST_LINES: usize = 60;
+
 /// A world.
 pub(crate) struct Stage {
     place: TempDir,
@@ -280,6 +283,23 @@ impl Stage {
     pub(crate) fn open(&self, gate: &str) {
         fs::write(self.path(gate), "").expect("it can be written");
     }
+
+    #[expect(clippy::print_stderr, reason = "a test that failed has nobody else to tell")]
+    fn tell_why(&self) {
+        eprintln!("{} is kept; it said last:\n{}", self.place.path().display(), self.last_words());
+    }
+
+    /// The end of what each of its commands told people.
+    fn last_words(&self) -> String {
+        let calls = 1..=self.calls.get();
+        let said = calls.map(|call| {
+            let name = format!("call-{call}.err");
+            let text = fs::read_to_string(self.path(&name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
+            lines.into_iter().rev().fold(format!("{name}:\n"), |said, line| said + line + "\n")
+        });
+        said.collect()
+    }
 }
 
 fn options() -> Options {
@@ -327,7 +347,10 @@ impl Drop for Stage {
         for one in &left {
             let _ = one.kill();
         }
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            self.place.disable_cleanup(true);
+            self.tell_why();
+        } else {
             destroyed.exits(0);
             assert!(left.is_empty(), "left behind: {left:?}");
         }
