@@ -19,8 +19,7 @@ use std::time::Duration;
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
 use bullpen_core::job::{
-    Event, Held, How, Job, Lane, Life, Next, Phase, Reason, Refusal, Setback, Step, StepAt,
-    runner_name,
+    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, Step, StepAt, runner_name,
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
@@ -408,14 +407,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         })
     }
 
-    /// The job runs on the machine of another one that waits: the row takes this machine all the
-    /// same, to exchange it for the other's. One machine less is launched.
+    /// The job runs on the machine of another one, and somebody waits for that: the row takes this
+    /// machine all the same, to exchange it for the other's. One machine less is launched.
     async fn is_adopted(&self, why: &NotMoved, named: &Held) -> Result<bool, Fault> {
         let NotMoved::Refused(job, _) = why else { return Ok(false) };
-        let Some(runner) = robbed(job) else { return Ok(false) };
+        let Some(runner) = runs_on(job) else { return Ok(false) };
         let (stack, until) = (self.service.stack, self.service.patience());
-        let other = runners::holder(stack, runner, until).await?;
-        if !other.is_some_and(|other| is_waiting_for(&other.job, runner)) {
+        if runners::robbed(stack, runner, until).await?.is_none() {
             return Ok(false);
         }
         let deadline = self.wanted.request.deadline;
@@ -441,7 +439,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             match rows::apply(stack, &self.job.id, &event, until).await {
                 Ok(Changed::To(_)) | Err(_) => {}
                 Ok(Changed::Not(NotMoved::Refused(job, _)))
-                    if job.held().is_some() || robbed(&job).is_some() =>
+                    if job.held().is_some() || runs_on(&job).is_some() =>
                 {
                     match std::future::pending::<Infallible>().await {}
                 }
@@ -567,12 +565,6 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
 }
 
 /// The runner of another job that this one runs on, without a machine of its own.
-pub(super) fn robbed(job: &Job) -> Option<&RunnerName> {
+fn runs_on(job: &Job) -> Option<&RunnerName> {
     matches!(job.life, Life::Elsewhere).then(|| job.taken_by_another())?
-}
-
-/// Whether a job waits and had only this runner to wait for.
-fn is_waiting_for(job: &Job, runner: &RunnerName) -> bool {
-    let has = job.held().is_some_and(|held| held.runner == *runner);
-    has && job.known.phase() == Phase::Queued
 }

@@ -1,10 +1,14 @@
 //! GitHub gave our runner to another job with the same labels: both jobs exchange machines.
 //!
 //! A job that runs may have a machine that is still being prepared; then both wait for that. Should it
-//! have none at all, the other one loses its runner and is served anew.
+//! have none at all, whoever waits because of it loses its runner and is served anew.
+//!
+//! In a burst many exchange at once, and the machine that one is about to exchange may be another's by
+//! then. What was overtaken is looked at again: nobody else would for minutes.
 //!
 //! Not here: the atomic write (the `Ledger` port), or who has which runner ([`super::runners`]).
 
+use bullpen_core::ids::RunnerName;
 use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Event, Held, Job, Setback};
 use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
@@ -38,7 +42,7 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
         if is_under_way(service, &seen.job).await? {
             return Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) });
         }
-        return deprive(service, &other, theirs).await;
+        return deprive(service, &runner).await;
     };
     let until = service.patience();
     let one = transition::read(stack, &ours.instance, until).await?;
@@ -46,7 +50,11 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     let (Some(one), Some(two)) = (one, two) else { return Ok(Attended::Done) };
     match (stage(&one, &seen.job, &ours), stage(&two, &other.job, &theirs)) {
         (Stage::Runs, Stage::Runs) => {}
-        (Stage::Gone, _) | (_, Stage::Gone) => return Ok(Attended::Done),
+        (Stage::Gone, _) | (_, Stage::Gone) if is_overtaken(service, [seen, &other]).await? => {
+            return Ok(Attended::Again { at: stack.now() });
+        }
+        (Stage::Gone, _) => return deprive(service, &runner).await,
+        (_, Stage::Gone) => return Ok(Attended::Done),
         // Whoever prepared them marks them in a moment, or they are lost, which is looked at too.
         (Stage::Prepared, _) | (_, Stage::Prepared) => {
             return Ok(Attended::Again { at: stack.now().after(stack.limits.heartbeat) });
@@ -112,15 +120,32 @@ async fn is_under_way<P: Ports, J: JobForge>(
     Ok(records.iter().any(prepared) || launch::is_launching(stack, &job.id, until).await?)
 }
 
-/// The other job's runner works for somebody else: that machine is taken back once it is done, and
-/// the other job is served anew.
+/// Whether one of these rows has changed since.
+async fn is_overtaken<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    rows: [&Seen; 2],
+) -> Result<bool, Fault> {
+    for seen in rows {
+        let now = rows::load(service.stack, &seen.job.id, service.patience()).await?;
+        if now.is_none_or(|now| now.revision != seen.revision) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Somebody waits for a runner that works for another job, which has no machine to give in return:
+/// that machine is taken back once it is done, and the job that waits is served anew.
 async fn deprive<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    other: &Seen,
-    theirs: Held,
+    runner: &RunnerName,
 ) -> Result<Attended, Fault> {
     let stack = service.stack;
     let now = stack.now();
+    let Some(other) = runners::robbed(stack, runner, service.patience()).await? else {
+        return Ok(Attended::Done);
+    };
+    let Some(theirs) = other.job.held().cloned() else { return Ok(Attended::Done) };
     let event =
         Event::Freed { held: theirs, setback: Setback::RunnerTaken, at: now, not_before: now };
     if other.job.on(&event).is_err() {

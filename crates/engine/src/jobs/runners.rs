@@ -3,10 +3,14 @@
 //! A runner is named after the job it was minted for. Jobs that exchanged machines have each other's,
 //! so whoever has a runner is found by following the names: each exchange is one more step.
 //!
+//! Whoever has a runner that works for another job may itself run on a third one's. The job that a
+//! burst leaves without a runner is at the end of such a chain, and there may be none: then nobody
+//! is to be served in its place.
+//!
 //! Not here: exchanging ([`super::exchange`]), or removing runners ([`crate::refresh`]).
 
 use bullpen_core::ids::{InstanceId, RunnerName};
-use bullpen_core::job::{Life, minted_for, runner_name};
+use bullpen_core::job::{Life, Phase, minted_for, runner_name};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::time::Timestamp;
 
@@ -31,6 +35,26 @@ pub(super) async fn holder<P: Ports>(
             // Back at the beginning: nobody has it.
             Some(held) if held == name => return Ok(None),
             Some(held) => name = held,
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The job that waits because this runner works for another one.
+pub(super) async fn robbed<P: Ports>(
+    stack: &Stack<P>,
+    runner: &RunnerName,
+    until: Timestamp,
+) -> Result<Option<Seen>, Fault> {
+    let mut runner = runner.clone();
+    for _ in 0..STEPS_MAX {
+        let Some(seen) = holder(stack, &runner, until).await? else { return Ok(None) };
+        if seen.job.held().is_some() && seen.job.known.phase() == Phase::Queued {
+            return Ok(Some(seen));
+        }
+        match seen.job.taken_by_another() {
+            Some(next) => runner = next.clone(),
             None => return Ok(None),
         }
     }

@@ -160,7 +160,8 @@ async fn prepared<P: Ports, J: JobForge>(
 }
 
 /// The runner listens and its job still waits. After a while GitHub is asked what became of it; at
-/// once, if the runner listens no more.
+/// once, if the runner listens no more. A runner that works for a job that is not this one is not
+/// waited for, whoever that is: jobs of which nothing is known take runners too.
 async fn listening<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -178,10 +179,11 @@ async fn listening<P: Ports, J: JobForge>(
     if !ends::is_queued(service, job).await? {
         return Ok(Attended::Done);
     }
+    if has(SignalKind::JobStarted) {
+        return free(service, job, held, Setback::RunnerTaken).await;
+    }
     if has_ended {
-        let ran = has(SignalKind::JobStarted);
-        let setback = if ran { Setback::RunnerTaken } else { Setback::ListenerEnded };
-        return free(service, job, held, setback).await;
+        return free(service, job, held, Setback::ListenerEnded).await;
     }
     Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) })
 }

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use bullpen_core::instance::State;
-use bullpen_core::job::{Fact, Setback};
+use bullpen_core::job::{Fact, Said, Setback};
 use bullpen_core::ports::{Ledger, Ports};
-use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage;
 
 use super::town::{Town, about, about_in};
@@ -39,6 +39,76 @@ async fn two_of_one_label(seed: u64, late: Duration) {
     assert_eq!(town.launched(), 2, "seed {seed}, {late:?} late: {:?}", town.row("8").await);
     assert!(town.github.told().is_empty());
     town.end().await;
+}
+
+/// A burst of one label, whose first job is the last to get its machine: each job runs on the machine
+/// of the next, so the one that misses a runner is at the end of a chain. The machine on its way is
+/// for that one, at once, and none is launched beside it.
+#[test]
+fn a_chain_of_robbed_jobs_costs_neither_a_machine_nor_a_wait() {
+    for seed in 0..5 {
+        for late in [0, 5, 10] {
+            on_virtual_time(a_burst_of_one_label(seed, Duration::from_secs(late)));
+        }
+    }
+}
+
+async fn a_burst_of_one_label(seed: u64, late: Duration) {
+    const LASTS: Duration = Duration::from_secs(300);
+    const JOBS: [&str; 6] = ["11", "12", "13", "14", "15", "16"];
+    let town = Town::in_world(stage::calm(seed, 10).await).await;
+    let facts = JOBS.map(|job| {
+        let now = town.world.outside.clock().true_now();
+        town.github.queue(job, about_in(job, "acme/app", "runs-on/runner=large"), LASTS, now)
+    });
+    let [first, others @ ..] = &facts;
+    let announce = async {
+        for fact in others {
+            town.say(fact).await;
+        }
+        pass(late).await;
+        town.say(first).await;
+    };
+    let run =
+        async || JOBS.iter().all(|job| matches!(town.github.said(job), Some(Said::Started { .. })));
+    // Long before any of them is over.
+    let within = Duration::from_secs(150);
+    let why = format!("seed {seed}, {late:?} late");
+    let ((), all_run) = tokio::join!(announce, town.live("serve", within, |_| true, run));
+    assert!(all_run, "{why}: {:?}", town.row("16").await);
+    assert_eq!(town.launched(), JOBS.len(), "{why}");
+    let done = async || {
+        let settled = JOBS.map(|job| town.is_settled(job));
+        futures_util::future::join_all(settled).await.into_iter().all(|is_settled| is_settled)
+    };
+    assert!(town.live("finish", LONG, |_| true, done).await, "{why}");
+    assert_eq!(town.launched(), JOBS.len(), "{why}");
+    town.end().await;
+}
+
+/// A runner was given to a job that nobody ever hears of: the one it was for does not wait until the
+/// other is over.
+#[test]
+fn a_thief_that_nobody_knows_costs_no_wait() {
+    on_virtual_time(async {
+        let town = Town::new(5).await;
+        let label = "runs-on/runner=large";
+        let now = town.world.outside.clock().true_now();
+        let thief = town.github.queue("7", about_in("7", "acme/app", label), LONG, now);
+        let fact = town.submit("8", about_in("8", "acme/app", label));
+        town.say(&fact).await;
+        let hear = |fact: &Fact| fact.job != thief.job;
+        let within = Duration::from_secs(300);
+        let done = async || town.is_over("8");
+        assert!(town.live("serve", within, hear, done).await, "{:?}", town.row("8").await);
+        assert!(!town.is_over("7"), "it runs on");
+        let setbacks = town.row("8").await.setbacks;
+        assert!(setbacks.iter().any(|at| at.setback == Setback::RunnerTaken), "{setbacks:?}");
+        let over = async || town.is_over("7");
+        assert!(town.live("thief", 2 * LONG, hear, over).await, "nobody ended its machine");
+        assert_eq!(town.launched(), 2);
+        town.end().await;
+    });
 }
 
 /// Nobody waits for the patience of a runner that listens when it does not.
