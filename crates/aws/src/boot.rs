@@ -6,9 +6,13 @@
 //!
 //! Later boots of the same instance have the units alone: cloud-init does not run the script again.
 //!
-//! Not here: what is in the payload (`bullpen_agent::machine`), or what the agent does with it.
+//! Not here: how a machine fetches, what is in the payload, or what the agent does with it (all
+//! `bullpen_agent::machine`).
 
 use std::time::Duration;
+
+use bullpen_agent::machine::FETCH;
+use bullpen_core::download::Download;
 
 /// What the user data of an instance may have at most, before they are encoded; EC2's rule.
 pub const USER_DATA_BYTES_MAX: usize = 16_384;
@@ -20,6 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The script, with its comments, and with marks where the plan comes in.
 const TEMPLATE: &str = include_str!("boot/boot.sh");
 const PLAN_MARK: &str = "@plan@";
+const FETCH_MARK: &str = "@fetch@";
 const PAYLOAD_MARK: &str = "@payload@";
 
 /// What one kind of instance does at its first boot.
@@ -31,38 +36,21 @@ pub struct BootPlan {
     pub patience: Duration,
     /// Where the agent comes from if the image has no agent or another one. Without it the image's
     /// agent is taken as it is.
-    pub agent: Option<Fetch>,
+    pub agent: Option<Download>,
     /// The user of the system that jobs run as. It is made if the image has no such user.
     pub user: Option<String>,
     /// Whether that user may become root.
     pub sudo: bool,
-    /// What the agent is to read.
-    pub payload: Payload,
-}
-
-/// Something to download.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
-    /// `https://…`, or `s3://bucket/key` in the instance's own region, fetched with its role.
-    pub url: String,
-    /// In hexadecimal digits.
-    pub sha256: String,
-}
-
-/// The text that the agent finds in its machine's directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// Part of the user data, kept byte for byte. Like all JSON it has no NUL.
-    Inline(String),
-    /// Too large for that.
-    Fetch(Fetch),
+    /// What the agent finds in its machine's directory, kept byte for byte. Like all JSON it has no NUL.
+    pub payload: String,
 }
 
 /// User data that EC2 would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the user data have {bytes} bytes, {} more than EC2 takes ({USER_DATA_BYTES_MAX}); \
-     make the scripts of the runner or image shorter, or let them fetch what they need",
+     put a long script of the runner or image where machines can fetch it, and write its address \
+     in its place: `https://host/path#sha256=…`, or `s3://bucket/key#sha256=…`",
     bytes - USER_DATA_BYTES_MAX
 )]
 pub struct TooLarge {
@@ -74,12 +62,13 @@ pub struct TooLarge {
 ///
 /// # Errors
 ///
-/// If it is larger than EC2 takes. [`Payload::Fetch`] is never too large.
+/// If it is larger than EC2 takes.
 pub fn render(plan: &BootPlan) -> Result<String, TooLarge> {
     let mut script = String::new();
-    for line in TEMPLATE.lines().filter(|line| !is_comment(line)) {
+    for line in without_comments(TEMPLATE) {
         match line {
             PLAN_MARK => script += &variables(plan),
+            FETCH_MARK => script += &without_comments(FETCH).collect::<Vec<_>>().join("\n"),
             PAYLOAD_MARK => script += &payload(&plan.payload),
             line => script += line,
         }
@@ -91,10 +80,10 @@ pub fn render(plan: &BootPlan) -> Result<String, TooLarge> {
     }
 }
 
-/// Whether a line is for readers of the template only. An empty one is, too.
-fn is_comment(line: &str) -> bool {
-    let line = line.trim_start();
-    line.is_empty() || line.starts_with("# ")
+/// Without what is for readers of the template only; an empty line is, too.
+fn without_comments(script: &str) -> impl Iterator<Item = &str> {
+    let is_comment = |line: &str| line.is_empty() || line.starts_with("# ");
+    script.lines().filter(move |line| !is_comment(line.trim_start()))
 }
 
 /// The plan as the script's variables.
@@ -113,18 +102,10 @@ fn variables(plan: &BootPlan) -> String {
 }
 
 /// The lines that put the payload in its place.
-fn payload(payload: &Payload) -> String {
-    const PLACE: &str = "$machine/user-data";
-    match payload {
-        Payload::Fetch(Fetch { url, sha256 }) => {
-            format!("bring {} {} {PLACE}", quoted(url), quoted(sha256))
-        }
-        Payload::Inline(text) => {
-            let (end, bytes) = (delimiter(text), text.len());
-            // A document ends with a line's end, which is not the payload's: hence the count.
-            format!("head -c {bytes} >{PLACE} <<'{end}'\n{text}\n{end}")
-        }
-    }
+fn payload(text: &str) -> String {
+    let (end, bytes) = (delimiter(text), text.len());
+    // A document ends with a line's end, which is not the payload's: hence the count.
+    format!("head -c {bytes} >$machine/user-data <<'{end}'\n{text}\n{end}")
 }
 
 /// A line that the text does not have.
@@ -145,23 +126,19 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn fetch(url: &str) -> Fetch {
-        Fetch { url: url.to_owned(), sha256: "0".repeat(64) }
+    fn download(url: &str) -> Download {
+        Download { url: url.to_owned(), sha256: "0".repeat(64) }
     }
 
-    fn plan(payload: Payload) -> BootPlan {
+    fn plan(payload: &str) -> BootPlan {
         BootPlan {
             watchdog: Duration::from_secs(3_600),
             patience: PATIENCE,
             agent: None,
             user: None,
             sudo: false,
-            payload,
+            payload: payload.to_owned(),
         }
-    }
-
-    fn inline(text: &str) -> BootPlan {
-        plan(Payload::Inline(text.to_owned()))
     }
 
     #[test]
@@ -170,48 +147,49 @@ mod tests {
         let url = format!("s3://{}/{}", "b".repeat(63), "k".repeat(200));
         let longest = BootPlan {
             watchdog: Duration::from_secs(u64::from(u32::MAX)),
-            agent: Some(fetch(&url)),
+            agent: Some(download(&url)),
             user: Some("u".repeat(32)),
             sudo: true,
-            ..plan(Payload::Fetch(fetch(&url)))
+            ..plan("")
         };
-        for plan in [longest.clone(), BootPlan { payload: inline("").payload, ..longest }] {
-            let bytes = render(&plan).unwrap().len();
-            assert!(bytes < 4_096, "{bytes}");
-        }
+        let bytes = render(&longest).unwrap().len();
+        assert!(bytes < 4_096, "{bytes}");
     }
 
     #[test]
     fn what_ec2_would_refuse_is_an_error_that_says_by_how_much() {
-        let bare = render(&inline("")).unwrap().len();
+        let bare = render(&plan("")).unwrap().len();
         let digits = "16384".len() - "0".len();
         let fits = USER_DATA_BYTES_MAX - bare - digits;
-        assert_eq!(render(&inline(&"x".repeat(fits))).unwrap().len(), USER_DATA_BYTES_MAX);
-        let error = render(&inline(&"x".repeat(fits + 7))).unwrap_err();
+        assert_eq!(render(&plan(&"x".repeat(fits))).unwrap().len(), USER_DATA_BYTES_MAX);
+        let error = render(&plan(&"x".repeat(fits + 7))).unwrap_err();
         assert_eq!(error, TooLarge { bytes: USER_DATA_BYTES_MAX + 7 });
         assert!(error.to_string().contains("16391 bytes, 7 more than EC2 takes"), "{error}");
     }
 
     #[test]
     fn only_the_first_line_begins_like_a_comment() {
-        let script = render(&inline("{}")).unwrap();
+        let script = render(&plan("{}")).unwrap();
         let (first, rest) = script.split_once('\n').unwrap();
         assert_eq!(first, "#!/bin/bash");
         assert!(!rest.contains("\n#"), "{rest}");
-        assert!(!rest.contains(PLAN_MARK) && !rest.contains(PAYLOAD_MARK), "{rest}");
+        assert!(
+            [PLAN_MARK, FETCH_MARK, PAYLOAD_MARK].iter().all(|mark| !rest.contains(mark)),
+            "{rest}"
+        );
     }
 
     #[test]
     fn marks_and_comments_in_what_is_given_are_kept() {
         let text = "# not ours\n@plan@\n@payload@\n";
-        let script = render(&inline(text)).unwrap();
+        let script = render(&plan(text)).unwrap();
         assert!(script.contains(&format!("<<'END'\n{text}\nEND\n")), "{script}");
     }
 
     #[test]
     fn a_word_is_one_word_whatever_is_in_it() {
         assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        let named = BootPlan { user: Some("'; reboot; '".to_owned()), ..inline("") };
+        let named = BootPlan { user: Some("'; reboot; '".to_owned()), ..plan("") };
         assert!(render(&named).unwrap().contains(r"user=''\''; reboot; '\'''"));
     }
 
@@ -224,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_watchdog_is_armed_before_anything_is_fetched_or_made() {
-        let plan = BootPlan { agent: Some(fetch("https://a/b")), ..inline("") };
+        let plan = BootPlan { agent: Some(download("https://a/b")), ..plan("") };
         let script = render(&plan).unwrap();
         let armed = script.find("run bullpen-watchdog.timer").unwrap();
         for later in ["curl", "useradd", "mkdir", "bullpen-agent.service"] {

@@ -1,12 +1,13 @@
 //! `bullpen policies`: who may do what at AWS, as JSON for IAM.
 //!
-//! Nothing is asked of AWS: what is printed comes from `bullpen.toml` and the arguments alone.
+//! Nothing is asked of AWS: what is printed comes from `bullpen.toml`, the scripts that `runs-on.yml` has
+//! fetched from S3, and the arguments.
 //!
 //! Not here: the policies (`bullpen_aws::policy`).
 
 use bullpen_aws::StackName;
 use bullpen_aws::policy::{self, Party, PolicySettings};
-use bullpen_core::config::Stack as StackFile;
+use bullpen_core::config::{Config, Stack as StackFile};
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -59,19 +60,19 @@ pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
 
 fn document(args: &PoliciesArgs, environment: &Environment) -> Result<Value, UsageError> {
     let inputs = StackInputs::read(&args.stack, environment)?;
-    let file = files::stack(&inputs, environment)?;
+    let (file, config) = (files::stack(&inputs, environment)?, files::config(&inputs)?);
     let party = match args.whose {
         Whose::ControlPlane => Party::ControlPlane,
         Whose::Instance => Party::Instance,
         Whose::Workflow => Party::Workflow,
         Whose::Trust => return Ok(policy::instance_trust()),
     };
-    Ok(policy::document(party, &settings(args, &file, environment)?))
+    Ok(policy::document(party, &settings(args, (&file, config.as_ref()), environment)?))
 }
 
 fn settings(
     args: &PoliciesArgs,
-    file: &StackFile,
+    (file, config): (&StackFile, Option<&Config>),
     environment: &Environment,
 ) -> Result<PolicySettings, UsageError> {
     let stack = StackName::new(&file.name).map_err(|error| UsageError::new(error.to_string()))?;
@@ -87,7 +88,8 @@ fn settings(
         UsageError::new(line)
     })?;
     let of_profile = || profile.rsplit('/').next().unwrap_or_default().to_owned();
-    let programs = file.instance.agents.values().chain(file.instance.runners.values());
+    let programs = file.instance.agents.values().chain(file.instance.runners.values()).cloned();
+    let scripts = config.into_iter().flat_map(Config::fetched_scripts);
     Ok(PolicySettings {
         stack,
         region: region.clone(),
@@ -95,7 +97,7 @@ fn settings(
         role: args.role.clone().unwrap_or_else(of_profile),
         subnets: file.aws.subnets.clone(),
         security_groups: file.aws.security_groups.clone(),
-        fetched: programs.map(|one| one.url.clone()).collect(),
+        fetched: programs.chain(scripts).map(|one| one.url).collect(),
         instance_profile: profile,
     })
 }
@@ -106,4 +108,34 @@ fn account(text: &str) -> Result<String, UsageError> {
     }
     let line = format!("--account: {text:?} is not the {ACCOUNT_DIGITS} digits of an account");
     Err(UsageError::new(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::config::{runs_on, stack};
+
+    use super::*;
+
+    #[test]
+    fn machines_may_fetch_what_their_scripts_are_fetched_from() {
+        let toml = "[stack]\nname = \"prod\"\n[aws]\nregion = \"eu-west-1\"\n\
+                    subnets = [\"subnet-01234567\"]\nsecurity-groups = [\"sg-01234567\"]\n\
+                    instance-profile = \"machines\"\n";
+        let file = stack::read(toml.as_bytes(), &Environment::default());
+        let yaml = format!(
+            "runners:\n  a:\n    cpu: 2\n    preinstall: s3://b/setup#sha256={}\n",
+            "0".repeat(64)
+        );
+        let config = runs_on::read(yaml.as_bytes());
+        let args = PoliciesArgs {
+            whose: Whose::Instance,
+            account: None,
+            role: None,
+            stack: StackArgs::default(),
+        };
+        let files = (file.value().unwrap(), config.value());
+        let settings = settings(&args, files, &Environment::default()).unwrap();
+        let document = policy::document(Party::Instance, &settings).to_string();
+        assert!(document.contains("arn:aws:s3:::b/setup"), "{document}");
+    }
 }

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod class;
 pub mod config;
 pub mod creation;
+pub mod download;
 pub mod explain;
 pub mod ids;
 pub mod instance;

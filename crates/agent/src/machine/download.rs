@@ -1,6 +1,6 @@
-//! Downloading the runner program to its fixed place, where the image does not have it.
+//! Fetching what the image does not have: the runner program to its fixed place, and scripts.
 //!
-//! It is a step of the warm-up like a user's script: it can be ended when the time is over, and the
+//! Each is a step of the warm-up like a user's script: it can be ended when the time is over, and the
 //! tail of its output is in the report. That is why the checksum is `sha256sum`'s, which is where
 //! bash and tar are: in this process it would be a step of another kind.
 //!
@@ -10,22 +10,51 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use bullpen_core::download::Download;
+
 use super::user_data::RunnerProgram;
 use crate::warm_up::{Often, Step};
 
-/// What is run.
-const SCRIPT: &str = include_str!("download.sh");
+/// How a machine fetches, for scripts of bash to have in them: `bring URL SHA256 PLACE`, which tries
+/// for `$patience` seconds.
+pub const FETCH: &str = include_str!("fetch.sh");
+/// Long enough for an archive over a poor line; the warm-up's own time is shorter.
+const PATIENCE: &str = "patience=3600\n";
 
-/// The step, if there is anything that could be downloaded; the script is written to `path`.
-pub(super) fn step(program: &RunnerProgram, path: &Path) -> io::Result<Option<Step>> {
+const PROGRAM: &str = include_str!("download.sh");
+const SCRIPT: &str = include_str!("fetched.sh");
+
+/// The step that downloads the runner program, if there is anything that could be; the script is
+/// written to `path`.
+pub(super) fn program(program: &RunnerProgram, path: &Path) -> io::Result<Option<Step>> {
     let RunnerProgram::Image { directory, download: Some(download) } = program else {
         return Ok(None);
     };
-    fs::write(path, SCRIPT)?;
-    let mut step = Step::bash("runner-download", path, Often::OncePerMachine);
-    let directory = directory.to_string_lossy().into_owned();
-    step.arguments.extend([directory, download.url.clone(), download.sha256.clone()]);
-    Ok(Some(step))
+    let step = Step::bash("runner-download", path, Often::OncePerMachine);
+    fetching(step, PROGRAM, path, (download, directory)).map(Some)
+}
+
+/// The step that runs a script, which is written to `path`, or fetched to beside it.
+pub(super) fn script(step: Step, text: &str, path: &Path) -> io::Result<Step> {
+    match Download::named_by(text) {
+        Some(Ok(download)) => {
+            fetching(step, SCRIPT, path, (&download, &path.with_extension("fetched.sh")))
+        }
+        // An address that is none was refused where it was configured, and fails here as a command.
+        Some(Err(_)) | None => fs::write(path, text).map(|()| step),
+    }
+}
+
+fn fetching(
+    mut step: Step,
+    script: &str,
+    path: &Path,
+    (download, place): (&Download, &Path),
+) -> io::Result<Step> {
+    fs::write(path, [PATIENCE, FETCH, script].concat())?;
+    let place = place.to_string_lossy().into_owned();
+    step.arguments.extend([download.url.clone(), download.sha256.clone(), place]);
+    Ok(step)
 }
 
 #[cfg(test)]
@@ -34,9 +63,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::machine::Download;
 
-    const PROGRAM: &str = "bin/Runner.Listener";
+    const LISTENER: &str = "bin/Runner.Listener";
 
     /// An archive of a program, and its checksum.
     fn archive(at: &Path) -> Download {
@@ -52,8 +80,12 @@ mod tests {
     fn run(directory: &Path, download: Download, script: &Path) -> (bool, String) {
         let directory = directory.to_owned();
         let program = RunnerProgram::Image { directory, download: Some(download) };
-        let step = step(&program, script).unwrap().unwrap();
-        let output = Command::new(step.program).args(step.arguments).output().unwrap();
+        let step = super::program(&program, script).unwrap().unwrap();
+        ran(&step)
+    }
+
+    fn ran(step: &Step) -> (bool, String) {
+        let output = Command::new(&step.program).args(&step.arguments).output().unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     }
 
@@ -63,7 +95,7 @@ mod tests {
         let at = |name: &str| -> PathBuf { temp.path().join(name) };
         let download = archive(temp.path());
         let (ok, said) = run(&at("fixed"), download.clone(), &at("script"));
-        assert!(ok && at("fixed").join(PROGRAM).exists(), "{said}");
+        assert!(ok && at("fixed").join(LISTENER).exists(), "{said}");
         fs::remove_file(at("r.tar.gz")).unwrap();
         let (ok, said) = run(&at("fixed"), download, &at("script"));
         assert!(ok && said.contains("the image has the program"), "{said}");
@@ -82,8 +114,40 @@ mod tests {
     }
 
     #[test]
+    fn a_script_is_fetched_once_and_run_each_time_as_strictly_as_any() {
+        let temp = tempfile::tempdir().unwrap();
+        let source = temp.path().join("setup.sh");
+        fs::write(&source, "echo it runs\nfalse\necho it goes on\n").unwrap();
+        let said = Command::new("sha256sum").arg(&source).output().unwrap().stdout;
+        let sha256 = String::from_utf8(said).unwrap()[..64].to_owned();
+        let download = Download { url: format!("file://{}", source.display()), sha256 };
+        let path = temp.path().join("preinstall.sh");
+        let step = Step::bash("preinstall", &path, Often::EachBoot);
+        let place = path.with_extension("fetched.sh");
+        let step = fetching(step, SCRIPT, &path, (&download, &place)).unwrap();
+        for _ in 0..2 {
+            assert_eq!(ran(&step), (false, "it runs\n".to_owned()));
+            // What is there is not fetched again.
+            let _ = fs::remove_file(&source);
+        }
+    }
+
+    #[test]
+    fn an_address_in_place_of_a_script_is_fetched_and_a_script_is_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("prerun.sh");
+        let step = Step::bash("prerun", &path, Often::EachBoot);
+        assert_eq!(script(step.clone(), "true", &path).unwrap(), step);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "true");
+        let sum = "0".repeat(64);
+        let fetched = script(step, &format!("s3://b/k#sha256={sum}"), &path).unwrap();
+        assert_eq!(fetched.arguments[5..7], ["s3://b/k".to_owned(), sum]);
+        assert!(fs::read_to_string(&path).unwrap().contains(FETCH));
+    }
+
+    #[test]
     fn a_program_of_another_kind_needs_no_step() {
         let program = RunnerProgram::Image { directory: "/opt/runner".into(), download: None };
-        assert_eq!(step(&program, Path::new("/nowhere/script")).unwrap(), None);
+        assert_eq!(super::program(&program, Path::new("/nowhere/script")).unwrap(), None);
     }
 }

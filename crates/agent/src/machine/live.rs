@@ -204,7 +204,7 @@ fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
 fn steps(data: &UserData, layout: &Layout, user: Option<&User>) -> Result<Vec<Step>, LiveError> {
     let scripts = &data.scripts;
     let path = layout.state().join("download.sh");
-    let download = download::step(&data.runner, &path).map_err(LiveError::io(&path))?;
+    let download = download::program(&data.runner, &path).map_err(LiveError::io(&path))?;
     let mut steps: Vec<Step> = download.into_iter().chain([install_step()]).collect();
     if let Some(user) = user.filter(|_| !data.sudo) {
         let path = layout.state().join("guard.sh");
@@ -219,8 +219,8 @@ fn steps(data: &UserData, layout: &Layout, user: Option<&User>) -> Result<Vec<St
     ] {
         if let Some(text) = script {
             let path = layout.state().join(format!("{name}.sh"));
-            fs::write(&path, text).map_err(LiveError::io(&path))?;
-            steps.push(Step::bash(name, &path, often));
+            let step = Step::bash(name, &path, often);
+            steps.push(download::script(step, text, &path).map_err(LiveError::io(&path))?);
         }
     }
     steps.extend(user.map(|_| home_step()));

@@ -23,12 +23,13 @@ mod power_off;
 mod user_data;
 mod watchdog;
 
+pub use download::FETCH;
 pub use live::{
     Bearings, LiveError, Postbox, live, mailbox_place, on_a_runtime, run, terminations,
 };
 pub use power_off::PowerOff;
 pub use user_data::{
-    BadUserData, Download, INSTANCE, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts,
+    BadUserData, INSTANCE, MailboxPlace, Numbers, RunnerProgram, UserData, WarmUpScripts,
 };
 pub use watchdog::FileWatchdog;
 

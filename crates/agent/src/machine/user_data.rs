@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bullpen_core::class::Scripts;
+use bullpen_core::download::Download;
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
 use serde::{Deserialize, Serialize};
@@ -99,23 +100,14 @@ pub enum RunnerProgram {
     Image {
         /// Where it is.
         directory: PathBuf,
-        /// Where it comes from otherwise.
+        /// Where its archive (tar with gzip) comes from otherwise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         download: Option<Download>,
     },
 }
 
-/// An archive (tar with gzip) of an official runner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Download {
-    /// Where it is.
-    pub url: String,
-    /// Its SHA-256, in lower-case hexadecimal digits.
-    pub sha256: String,
-}
-
-/// The text of the scripts that warm a machine up, in the order they run. Each is bash.
+/// The text of the scripts that warm a machine up, in the order they run. Each is bash, or says where
+/// that is fetched from (`bullpen_core::download`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUpScripts {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The first boot of an instance, run once by cloud-init as root. Later boots have the units alone.
-# Comments are left out of what is rendered, and two lines are replaced: @plan@ and @payload@.
+# Comments are left out of what is rendered, and three lines are replaced: @plan@, @fetch@ and @payload@.
 set -euo pipefail
 exec > >(tee -a /var/log/bullpen-boot.log) 2>&1
 
@@ -18,7 +18,6 @@ trap 'over $? "$BASH_COMMAND"' EXIT
 units=/etc/systemd/system
 agent=/opt/bullpen/bullpen-agent
 machine=/var/lib/bullpen/machine
-imds=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 
 # Restarted, because an image may have been made of a machine that had them.
 run() {
@@ -45,53 +44,7 @@ WantedBy=timers.target
 E
 run bullpen-watchdog.timer
 
-die() {
-  echo "bullpen: $*"
-  exit 1
-}
-
-# What the role may do is never in an argument, which everybody could read.
-ask() {
-  echo "header = \"X-aws-ec2-metadata-token: $token\"" |
-    curl -fsS -m 5 -K - "$imds/latest/meta-data/$1"
-}
-of() {
-  [[ $keys =~ \"$1\"\ *:\ *\"([^\"]*) ]] && echo "${BASH_REMATCH[1]}"
-}
-signed() {
-  local token region domain role keys
-  token=$(curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$imds/latest/api/token") &&
-    region=$(ask placement/region) &&
-    domain=$(ask services/domain) &&
-    role=$(ask iam/security-credentials/) &&
-    keys=$(ask "iam/security-credentials/$role") &&
-    printf 'user = "%s:%s"\nheader = "x-amz-security-token: %s"\n' \
-      "$(of AccessKeyId)" "$(of SecretAccessKey)" "$(of Token)" |
-    plain "${AWS_ENDPOINT_URL_S3:-https://s3.$region.$domain}/${1#s3://}" "$2" \
-      -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 "aws:amz:$region:s3"
-}
-plain() {
-  curl -fsSL --connect-timeout 5 -m $((end - SECONDS + 1)) -o "$2" "${@:3}" "$1"
-}
-
-# Tries for as long as the plan says: the network and the role may be late.
-bring() {
-  local end=$((SECONDS + patience)) how
-  case $1 in
-  s3://*) how=signed ;;
-  https://* | http://127.0.0.1:*) how=plain ;;
-  *) die "neither https nor s3: $1" ;;
-  esac
-  until $how "$1" "$3.new"; do
-    ((SECONDS < end)) || die "could not fetch $1"
-    sleep 1
-  done
-  is "$2" "$3.new" || die "wrong checksum: $1"
-  mv "$3.new" "$3"
-}
-is() {
-  sha256sum -c --status <<<"$1  $2"
-}
+@fetch@
 
 # By number: a name would have to be escaped.
 if [[ $user ]]; then
@@ -104,7 +57,7 @@ if [[ $user ]]; then
 fi
 
 mkdir -p $machine ${agent%/*}
-if [[ $agent_url ]] && ! is "$agent_sha256" $agent 2>/dev/null; then
+if [[ $agent_url ]]; then
   bring "$agent_url" "$agent_sha256" $agent
 fi
 [[ -f $agent ]] || die "no agent in the image, and nowhere to fetch it"

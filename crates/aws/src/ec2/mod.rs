@@ -25,7 +25,7 @@ use aws_config::SdkConfig;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::types::{Filter, Instance, Reservation};
-use bullpen_agent::machine::{Download, MailboxPlace, RunnerProgram, UserData};
+use bullpen_agent::machine::{MailboxPlace, RunnerProgram, UserData};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
@@ -35,7 +35,7 @@ use bullpen_core::ports::{
 };
 use bullpen_core::rates::Rates;
 
-use crate::boot::{self, Fetch};
+use crate::boot;
 use crate::config::timeouts;
 use launch::{Against, Came};
 use settings::Ec2Settings;
@@ -132,8 +132,7 @@ impl<C: Clock> Ec2Fleet<C> {
             *key = Some(format!("{}:{{instance}}", ground.role_id));
         }
         if let RunnerProgram::Image { download, .. } = &mut told.runner {
-            let runner = self.settings.runners.get(&class.architecture).cloned();
-            *download = runner.map(|Fetch { url, sha256 }| Download { url, sha256 });
+            *download = self.settings.runners.get(&class.architecture).cloned();
         }
         let plan = boot::BootPlan {
             watchdog: self.settings.watchdog,
@@ -141,7 +140,7 @@ impl<C: Clock> Ec2Fleet<C> {
             agent: self.settings.agents.get(&class.architecture).cloned(),
             user: Some(self.settings.user.clone()),
             sudo: self.settings.sudo,
-            payload: boot::Payload::Inline(told.to_text()),
+            payload: told.to_text(),
         };
         let script = boot::render(&plan);
         let script =

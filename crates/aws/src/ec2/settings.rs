@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::class::Architecture;
+use bullpen_core::download::Download;
 use bullpen_core::ids::ImageName;
 use bullpen_core::parameters::Ground;
 
-use crate::boot::Fetch;
 use crate::names::StackName;
 
 /// A stack's part of EC2.
@@ -27,9 +27,9 @@ pub struct Ec2Settings {
     /// What image names stand for.
     pub images: BTreeMap<ImageName, String>,
     /// Where machines get the agent from, if not from their image.
-    pub agents: BTreeMap<Architecture, Fetch>,
+    pub agents: BTreeMap<Architecture, Download>,
     /// Where they get GitHub's runner from, if not from their image.
-    pub runners: BTreeMap<Architecture, Fetch>,
+    pub runners: BTreeMap<Architecture, Download>,
     /// When a machine ends at the latest, after each of its boots.
     pub watchdog: Duration,
     /// The user that jobs run as.

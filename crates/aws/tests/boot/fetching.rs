@@ -1,9 +1,12 @@
-//! Agents and payloads that are not in the image or the user data: where they come from, and what
+//! Agents and scripts that are not in the image or the user data: where they come from, and what
 //! happens if they do not come.
 
+use std::process::Command;
 use std::time::Duration;
 
-use bullpen_aws::boot::{BootPlan, Fetch, Payload};
+use bullpen_agent::machine::FETCH;
+use bullpen_aws::boot::BootPlan;
+use bullpen_core::download::Download;
 
 use crate::machine::Machine;
 use crate::web::Web;
@@ -11,7 +14,7 @@ use crate::{DONE, plan};
 
 const OTHER: &str = "#!/bin/sh\necho another agent\n";
 
-fn fetching(agent: Fetch) -> BootPlan {
+fn fetching(agent: Download) -> BootPlan {
     BootPlan { agent: Some(agent), patience: Duration::from_secs(2), ..plan() }
 }
 
@@ -67,10 +70,11 @@ fn a_role_that_is_not_there_is_the_end() {
 #[test]
 fn another_checksum_is_the_end() {
     let web = Web::start();
-    let agent = Fetch { sha256: "0".repeat(64), ..web.put("agent", OTHER) };
+    let agent = Download { sha256: "0".repeat(64), ..web.put("agent", OTHER) };
     let machine = Machine::with_agent(DONE);
     let console = boot_in_vain(&machine, &fetching(agent));
-    assert!(console.contains(&format!("bullpen: wrong checksum: {}/agent", web.url)), "{console}");
+    let said = format!("bullpen: {}/agent: expected checksum {}, found ", web.url, "0".repeat(64));
+    assert!(console.contains(&said), "{console}");
     assert_eq!(machine.agent().as_deref(), Some(DONE), "it was not put into place");
 }
 
@@ -86,17 +90,24 @@ fn a_download_that_hangs_is_given_up() {
 
 #[test]
 fn only_https_and_s3_leave_the_machine() {
-    let agent = Fetch { url: "http://example.com/agent".to_owned(), sha256: "0".repeat(64) };
+    let agent = Download { url: "http://example.com/agent".to_owned(), sha256: "0".repeat(64) };
     let console = boot_in_vain(&Machine::new(), &fetching(agent));
     assert!(console.contains("bullpen: neither https nor s3: http://example.com/agent"));
 }
 
+/// What the agent fetches at warm-up, it fetches the same way, in bash that forgives nothing.
 #[test]
-fn a_large_payload_is_fetched_too() {
+fn a_script_comes_from_s3_as_well() {
     let web = Web::start();
-    let text = "x".repeat(100_000);
-    let payload = Payload::Fetch(web.put("payload", &text));
-    let machine = Machine::with_agent(DONE);
-    machine.boot(&BootPlan { payload, ..plan() });
-    assert!(machine.text("var/lib/bullpen/machine/user-data") == text);
+    let script = web.put("s3://bucket/setup.sh", &"x".repeat(100_000));
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("setup.sh");
+    let bring = format!("{FETCH}bring {} {} {}", script.url, script.sha256, place.display());
+    let status = Command::new("bash")
+        .args(["-e", "-u", "-o", "pipefail", "-c", &format!("patience=60\n{bring}")])
+        .env("AWS_ENDPOINT_URL_S3", &web.url)
+        .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", format!("{}/metadata", web.url))
+        .status();
+    assert!(status.expect("bash runs").success());
+    assert_eq!(std::fs::read_to_string(place).expect("it is there").len(), 100_000);
 }

@@ -4,14 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bullpen_aws::boot::{BootPlan, Fetch, Payload, render};
+use bullpen_agent::machine::FETCH;
+use bullpen_aws::boot::{BootPlan, render};
+use bullpen_core::download::Download;
 
 use crate::plan;
+
+/// Those that fetch, which have the fetching before them.
+const FETCHING: &[&str] =
+    &["crates/agent/src/machine/download.sh", "crates/agent/src/machine/fetched.sh"];
 
 /// The repository's own, from its root.
 const SCRIPTS: &[&str] = &[
     ".ci/run",
-    "crates/agent/src/machine/download.sh",
     "crates/agent/src/machine/guard.sh",
     "crates/agent/tests/processes/Runner.Listener",
     "crates/aws/tests/machine/hook",
@@ -27,15 +32,13 @@ fn shellcheck(scripts: &[PathBuf]) {
 
 /// With and without each part.
 fn shapes() -> Vec<BootPlan> {
-    let fetch = Fetch { url: "s3://bucket/it's".to_owned(), sha256: "0".repeat(64) };
-    let inline = Payload::Inline("{\"a\": \"$b `c`\"}".to_owned());
+    let fetched = Download { url: "s3://bucket/it's".to_owned(), sha256: "0".repeat(64) };
     let mut shapes = Vec::new();
-    for agent in [None, Some(fetch.clone())] {
+    for agent in [None, Some(fetched)] {
         for user in [None, Some("worker".to_owned())] {
-            for payload in [inline.clone(), Payload::Fetch(fetch.clone())] {
-                let (agent, user, sudo) = (agent.clone(), user.clone(), user.is_some());
-                shapes.push(BootPlan { agent, user, sudo, payload, ..plan() });
-            }
+            let (agent, user, sudo) = (agent.clone(), user.clone(), user.is_some());
+            let payload = "{\"a\": \"$b `c`\"}".to_owned();
+            shapes.push(BootPlan { agent, user, sudo, payload, ..plan() });
         }
     }
     shapes
@@ -56,6 +59,14 @@ fn the_boot_script_is_clean_in_every_shape() {
 #[test]
 fn the_scripts_of_the_repository_are_clean() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let scripts: Vec<PathBuf> = SCRIPTS.iter().map(|script| root.join(script)).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let whole = |(number, script): (usize, &&str)| {
+        let path = directory.path().join(format!("{number}.sh"));
+        let text = fs::read_to_string(root.join(script)).unwrap();
+        fs::write(&path, format!("#!/bin/bash\npatience=1\n{FETCH}{text}")).unwrap();
+        path
+    };
+    let scripts = SCRIPTS.iter().map(|script| root.join(script));
+    let scripts: Vec<PathBuf> = scripts.chain(FETCHING.iter().enumerate().map(whole)).collect();
     shellcheck(&scripts);
 }

@@ -14,7 +14,7 @@ mod web;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use bullpen_aws::boot::{BootPlan, PATIENCE, Payload};
+use bullpen_aws::boot::{BootPlan, PATIENCE};
 use machine::Machine;
 
 /// An agent that says that it was there, and is done.
@@ -27,7 +27,7 @@ fn plan() -> BootPlan {
         agent: None,
         user: None,
         sudo: false,
-        payload: Payload::Inline("{}".to_owned()),
+        payload: "{}".to_owned(),
     }
 }
 
@@ -136,7 +136,7 @@ fn what_the_agent_reads_is_what_was_given_byte_for_byte() {
     let json = serde_json::json!({ "preinstall": script }).to_string();
     for text in [json.as_str(), script, "END\nEND_", "", "\n", "no end of line", "x\n\n\n"] {
         let machine = Machine::with_agent(DONE);
-        machine.boot(&BootPlan { payload: Payload::Inline(text.to_owned()), ..plan() });
+        machine.boot(&BootPlan { payload: text.to_owned(), ..plan() });
         assert_eq!(machine.text("var/lib/bullpen/machine/user-data"), text);
         let metadata = machine.path("var/lib/bullpen/machine/user-data").metadata().unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);

@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bullpen_aws::boot::Fetch;
+use bullpen_core::download::Download;
 use tempfile::TempDir;
 
 /// The one that the test EC2 runs in: it knows how AWS signs.
@@ -41,7 +41,7 @@ impl Web {
     }
 
     /// Puts something on it; `place` is where it is fetched from.
-    pub(crate) fn put(&self, place: &str, text: &str) -> Fetch {
+    pub(crate) fn put(&self, place: &str, text: &str) -> Download {
         let name = place.rsplit('/').next().expect("a name");
         let path = self.directory.path().join(name);
         fs::write(&path, text).expect("written");
@@ -50,7 +50,7 @@ impl Web {
         let sha256 = said.split(' ').next().expect("a sum").to_owned();
         let is_whole = place.starts_with("s3://");
         let url = if is_whole { place.to_owned() } else { format!("{}/{place}", self.url) };
-        Fetch { url, sha256 }
+        Download { url, sha256 }
     }
 
     /// Every request, as method, path and status.

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bullpen_agent::machine::{RunnerProgram, UserData};
-use bullpen_aws::boot::Fetch;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, Ec2Fleet, Ec2Settings, SqsQueues};
 use bullpen_core::class::Architecture;
 use bullpen_core::config::Stack as StackFile;
-use bullpen_core::config::stack::{Aws, Download, Instance};
+use bullpen_core::config::stack::{Aws, Instance};
+use bullpen_core::download::Download;
 use bullpen_core::spec_hash::digest_hex;
 use bullpen_embedded::system::SystemClock;
 use serde_json::json;
@@ -123,17 +123,14 @@ pub(super) fn fleet(
 fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec2Settings {
     let Instance { agents, runners, user, sudo, metadata_hops, price_protection, .. } =
         &file.instance;
-    let fetch = |(which, one): (&Architecture, &Download)| {
-        (*which, Fetch { url: one.url.clone(), sha256: one.sha256.clone() })
-    };
     Ec2Settings {
         stack: site.name.clone(),
         subnets: file.aws.subnets.clone(),
         security_groups: file.aws.security_groups.clone(),
         instance_profile: profile.to_owned(),
         images: file.images.clone(),
-        agents: agents.iter().map(fetch).collect(),
-        runners: runners.iter().map(fetch).collect(),
+        agents: agents.clone(),
+        runners: runners.clone(),
         watchdog: told.limits.watchdog,
         user: user.clone(),
         sudo: *sudo,

@@ -5,6 +5,7 @@
 use super::finding::Findings;
 use super::node::Node;
 use super::read::{Shape, choice, count, ignored, mapping, text, used};
+use super::script;
 use crate::class::{Architecture, Base, ImageSearch};
 use crate::ids::ImageName;
 
@@ -123,8 +124,9 @@ pub(super) fn read(node: &Node, others: &[&Shape], findings: &mut Findings) -> O
         text(node, key, findings).map(str::to_owned)
     };
     let (ami, name, owner) = (text_of("ami"), text_of("name"), text_of("owner"));
-    let (preinstall, prerun) = (text_of("preinstall"), text_of("prerun"));
     let root_device_name = text_of("root_device_name");
+    let preinstall = script::read(&fields, "preinstall", findings);
+    let prerun = script::read(&fields, "prerun", findings);
     if let (Some(ami), Some(node)) = (&ami, fields.get("ami"))
         && !is_ami(ami)
     {

@@ -19,6 +19,7 @@ pub mod pool;
 mod read;
 pub mod runner;
 pub mod runs_on;
+mod script;
 pub mod stack;
 pub mod timetable;
 mod toml;

@@ -11,6 +11,7 @@ use super::forms;
 use super::image;
 use super::node::{Node, Scalar};
 use super::read::{Fields, Shape, boolean, ignored, items, mapping, scalar, shown, text, used};
+use super::script;
 use crate::class::{Usage, VcpuRange};
 use crate::ids::{ImageName, TrustGroup};
 use crate::labels::LabelSpec;
@@ -126,11 +127,8 @@ pub(super) fn read(
             boolean(node, key, findings);
         }
     }
-    let mut text_of = |key: &str| {
-        let node = fields.get(key)?;
-        text(node, key, findings).map(str::to_owned)
-    };
-    let (preinstall, prerun) = (text_of("preinstall"), text_of("prerun"));
+    let preinstall = script::read(&fields, "preinstall", findings);
+    let prerun = script::read(&fields, "prerun", findings);
     Some(RunnerConfig {
         cpu: fields.get("cpu").and_then(|node| cpu(node, findings)),
         ram: fields.get("ram").and_then(|node| ram(node, findings)),

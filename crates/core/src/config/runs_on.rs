@@ -14,6 +14,7 @@ use super::runner::{self, RunnerConfig};
 use super::stack::Stack;
 use super::{churn, timetable, yaml};
 use crate::class::{Architecture, RunnerClass, Scripts};
+use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
@@ -147,6 +148,14 @@ impl Config {
             image_prerun: image.and_then(|image| image.prerun.clone()),
             prerun: runner.prerun.clone(),
         }
+    }
+
+    /// The scripts that machines fetch.
+    pub fn fetched_scripts(&self) -> impl Iterator<Item = Download> {
+        let of_runners = self.runners.values().flat_map(|one| [&one.preinstall, &one.prerun]);
+        let of_images = self.images.values().flat_map(|one| [&one.preinstall, &one.prerun]);
+        let scripts = of_runners.chain(of_images).flatten();
+        scripts.filter_map(|script| Download::named_by(script)?.ok())
     }
 
     /// What an image runs, and on what, if it is known.

@@ -22,6 +22,7 @@ use super::read::{Shape, mapping, used};
 use super::toml;
 use crate::class::Architecture;
 use crate::creation::Offering;
+use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
 use crate::limits::Limits;
 
@@ -120,15 +121,6 @@ pub struct Instance {
     pub metadata_hops: u8,
     /// The most that a type may cost above the cheapest that would do, in percent; nothing for no limit.
     pub price_protection: Option<u32>,
-}
-
-/// Something that is fetched, and believed only if it is what it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Download {
-    /// `https://…` or `s3://bucket/key`.
-    pub url: String,
-    /// Its SHA-256, in hexadecimal, small letters.
-    pub sha256: String,
 }
 
 /// Machines as processes of one host. Nothing of it is needed on AWS.

@@ -10,8 +10,9 @@ use super::super::node::Node;
 use super::super::read::{
     Fields, Shape, boolean, count, positive, scalar, shown, text, used, wrong,
 };
-use super::{Download, Instance};
+use super::Instance;
 use crate::class::Architecture;
+use crate::download::{self, Download};
 
 /// The keys of `[instance]`.
 pub const INSTANCE: Shape = Shape {
@@ -41,8 +42,6 @@ const USER_DEFAULT: &str = "runner";
 const USER_CHARS_MAX: usize = 32;
 /// Metadata does not leave the machine.
 const HOPS_DEFAULT: u8 = 1;
-/// Letters of a SHA-256.
-const SHA256_CHARS: usize = 64;
 
 impl Default for Instance {
     fn default() -> Self {
@@ -114,7 +113,7 @@ fn download(fields: &Fields<'_>, key: &str, findings: &mut Findings) -> Option<D
 
 fn address(node: &Node, key: &str, findings: &mut Findings) -> Option<String> {
     let written = text(node, key, findings)?;
-    if !is_address(written) {
+    if !download::is_address(written) {
         let message = format!(
             "`{key}` must be `https://host/path` or `s3://bucket/key`, without a user, a query or \
              white space, not {}",
@@ -129,26 +128,14 @@ fn address(node: &Node, key: &str, findings: &mut Findings) -> Option<String> {
     Some(written.to_owned())
 }
 
-/// Anything else would need care in a shell, or is a secret in disguise: a query signs requests.
-fn is_address(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("s3://"));
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/+%=,".contains(c);
-    let has_path = |rest: &str| {
-        rest.split_once('/').is_some_and(|(host, path)| !host.is_empty() && !path.is_empty())
-    };
-    rest.is_some_and(|rest| rest.chars().all(plain) && has_path(rest))
-}
-
 fn sha256(node: &Node, key: &str, findings: &mut Findings) -> Option<String> {
     let must_be = "the SHA-256, 64 hexadecimal digits";
     let written = scalar(node, key, must_be, findings)?;
-    let sum = written.text.to_ascii_lowercase();
-    if sum.len() != SHA256_CHARS || !sum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let finding = wrong(node, key, must_be, findings);
-        finding.instead("`sha256sum FILE` prints it");
-        return None;
+    let sum = download::sha256(&written.text);
+    if sum.is_none() {
+        wrong(node, key, must_be, findings).instead("`sha256sum FILE` prints it");
     }
-    Some(sum)
+    sum
 }
 
 fn directory(node: &Node, findings: &mut Findings) -> Option<String> {
