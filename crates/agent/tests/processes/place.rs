@@ -29,8 +29,10 @@ use bullpen_sim::model::mailbox::MailboxModel;
 use bullpen_sim::wire::Wire;
 use rustix::fs::{CWD, FileType, Mode as Permissions, mknodat};
 
-/// How long a process may take to do what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process may take to do what a test waits for: longer than a listener is given to end by
+/// itself ([`Patience::DEFAULT`]), because one of bash hears no SIGINT if whoever started the tests
+/// ignored it.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A machine of directories.
 pub(crate) struct Machine {
