@@ -90,6 +90,17 @@ pub struct Ground {
     pub subnets: BTreeMap<String, Zone>,
 }
 
+impl Ground {
+    /// What is to be kept of this: when the stack was made is said once, by whoever was first.
+    #[must_use]
+    pub fn over(self, before: Option<&Self>) -> Self {
+        match before {
+            Some(before) => Self { born: before.born.clone(), ..self },
+            None => self,
+        }
+    }
+}
+
 impl Kept for Ground {
     const NAME: &'static str = "ground";
 }
@@ -172,6 +183,17 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
 mod tests {
     use super::*;
     use crate::samples::at;
+
+    #[test]
+    fn whoever_was_first_says_when_the_stack_was_made() {
+        let ground = |born: &str, role: &str| Ground {
+            born: born.to_owned(),
+            role_id: role.to_owned(),
+            subnets: BTreeMap::new(),
+        };
+        assert_eq!(ground("t0", "a").over(None), ground("t0", "a"));
+        assert_eq!(ground("t1", "b").over(Some(&ground("t0", "a"))), ground("t0", "b"));
+    }
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {

@@ -78,6 +78,7 @@ pub struct Ec2Fleet<C> {
     user_data: Option<UserData>,
     clock: Arc<C>,
     ground: RwLock<Option<Ground>>,
+    asked: prepare::Asked,
     types: Types,
     images: image::Images,
 }
@@ -101,6 +102,7 @@ impl<C: Clock> Ec2Fleet<C> {
             user_data: user_data.into(),
             clock,
             ground,
+            asked: prepare::Asked::default(),
             types: Types::default(),
             images: image::Images::default(),
         }

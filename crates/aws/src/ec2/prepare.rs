@@ -1,9 +1,13 @@
 //! What `refresh` learns and makes before anything is launched: the role's id, the subnets' zones,
 //! launch templates. What is configured wrongly is found here, and named.
 //!
+//! A service refreshes all the time, and what is here hardly changes: one process asks for the same
+//! every [`ASKED_EVERY`]. A launch finds out by itself that its template is gone.
+//!
 //! Not here: permissions, quotas and clocks ([`crate::doctor`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{LaunchTemplate, LaunchTemplateVersion, ResourceType, TagSpecification};
@@ -20,20 +24,47 @@ use crate::fault::judge;
 /// How long a template that nobody here wants is left: another process may have another configuration,
 /// and makes it again at the price of two calls.
 const UNWANTED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a process goes by what it was told.
+const ASKED_EVERY: Duration = Duration::from_secs(10 * 60);
 /// Somebody else was quicker.
 const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
+/// When this process last asked, on the clock that never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    ground: Mutex<Option<Duration>>,
+    /// Also by which names templates were there then.
+    templates: Mutex<Option<(Duration, BTreeSet<String>)>>,
+}
+
 impl<C: Clock> Ec2Fleet<C> {
     pub(super) async fn learn_ground(&self, born: &str) -> Result<Ground, Fault> {
+        let asked_at = *lock(&self.asked.ground);
+        let ground = match self.ground() {
+            Ok(known) if asked_at.is_some_and(|at| self.is_recent(at)) => {
+                Ground { born: born.to_owned(), ..known }
+            }
+            _ => {
+                let ground = self.ask_for_ground(born).await?;
+                *lock(&self.asked.ground) = Some(self.clock.monotonic());
+                ground
+            }
+        };
+        *self.ground.write().unwrap_or_else(PoisonError::into_inner) = Some(ground.clone());
+        Ok(ground)
+    }
+
+    fn is_recent(&self, asked_at: Duration) -> bool {
+        self.clock.monotonic().saturating_sub(asked_at) < ASKED_EVERY
+    }
+
+    async fn ask_for_ground(&self, born: &str) -> Result<Ground, Fault> {
         let role_id = self.role_id().await?;
         let networks = self.networks().await?;
         let groups = self.group_networks().await?;
         one_network(&networks, &groups)?;
         let subnets = networks.into_iter().map(|(subnet, place)| (subnet, place.zone)).collect();
-        let ground = Ground { born: born.to_owned(), role_id, subnets };
-        *self.ground.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            Some(ground.clone());
-        Ok(ground)
+        Ok(Ground { born: born.to_owned(), role_id, subnets })
     }
 
     /// Who agents are: the id of the profile's role.
@@ -91,6 +122,12 @@ impl<C: Clock> Ec2Fleet<C> {
             self.fits(class, &template).await?;
             wanted.insert(template.name(), template);
         }
+        let names: BTreeSet<String> = wanted.keys().cloned().collect();
+        let is_as_before =
+            |(at, before): &(Duration, BTreeSet<String>)| *before == names && self.is_recent(*at);
+        if lock(&self.asked.templates).as_ref().is_some_and(is_as_before) {
+            return Ok(Vec::new());
+        }
         let there = self.templates().await?;
         let mut done = Vec::new();
         for (name, template) in &wanted {
@@ -109,7 +146,10 @@ impl<C: Clock> Ec2Fleet<C> {
                 self.make_template(template).await?;
             }
         }
-        done.extend(self.clear_away(&wanted.into_keys().collect(), &there, really).await?);
+        done.extend(self.clear_away(&names, &there, really).await?);
+        if really {
+            *lock(&self.asked.templates) = Some((self.clock.monotonic(), names));
+        }
         Ok(done)
     }
 
@@ -221,6 +261,10 @@ impl<C: Clock> Ec2Fleet<C> {
         }
         Ok(done)
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a subnet is.

@@ -12,7 +12,7 @@ use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Fleet as _, Launched, Tag};
 use bullpen_faulty::{Fault, Plan, longest_chain};
 
-use crate::stage::{Fleet, HOUR, World, every, ids, real, request};
+use crate::stage::{Fleet, HOUR, World, class, every, ids, real, request};
 
 /// Calls since the last look, by action.
 struct Looks<'a> {
@@ -158,5 +158,34 @@ fn a_cold_start_waits_for_as_few_answers_as_can_be() {
             ("DescribeInstanceTypes", 1),
         ];
         looks.were(&wanted, "a launch without its template");
+    });
+}
+
+/// A service refreshes twice a minute; what hardly ever changes is asked for now and then.
+#[test]
+fn one_process_asks_for_its_ground_and_its_templates_now_and_then() {
+    real(async {
+        let world = World::bare().await;
+        let (fleet, mut looks) = (world.fleet(), Looks::new(&world));
+        let refresh = async || {
+            fleet.learn("2026-01-05").await.expect("it is there").expect("there is one");
+            fleet.prepare(&[class()], true).await.expect("it can be made").len()
+        };
+        assert_eq!(refresh().await, 1, "it was made");
+        assert!(looks.since().iter().any(|(name, _)| name == "CreateLaunchTemplate"));
+        assert_eq!(refresh().await, 0);
+        looks.were(&[], "asked a moment ago");
+        world.pass(HOUR);
+        assert_eq!(refresh().await, 0, "it is there");
+        looks.were(
+            &[
+                ("DescribeLaunchTemplateVersions", 1),
+                ("DescribeLaunchTemplates", 1),
+                ("DescribeSecurityGroups", 1),
+                ("DescribeSubnets", 1),
+                ("GetInstanceProfile", 1),
+            ],
+            "an hour later",
+        );
     });
 }

@@ -90,14 +90,23 @@ fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
     stack.now().after(stack.limits.release_retry)
 }
 
-/// What the cloud must be asked before anything is launched. Asked every time: a subnet may have been
-/// added. When the stack was made is said once.
+/// What the cloud must be asked before anything is launched: a subnet may have been added. When the
+/// stack was made is said once, and two that make it at once must say the same: launches are known
+/// again by it.
 pub async fn ground<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = patience(stack);
     let known = kept::load::<P, Ground>(stack, until).await?;
+    let is_first = known.is_none();
     let born = known.map_or_else(|| stack.now().to_string(), |known| known.born);
     let Some(learned) = stack.ports.fleet().learn(&born).await? else { return Ok(Vec::new()) };
-    let changed = kept::update(stack, until, |_| learned.clone()).await?;
+    let keep = |before: Option<Ground>| learned.clone().over(before.as_ref());
+    let changed = kept::update(stack, until, keep).await?;
+    if is_first
+        && let Some(kept) = kept::load::<P, Ground>(stack, until).await?
+        && kept.born != learned.born
+    {
+        stack.ports.fleet().learn(&kept.born).await?;
+    }
     let subnets = learned.subnets.len();
     Ok(if changed { vec![format!("learned the role and {subnets} subnets")] } else { Vec::new() })
 }
