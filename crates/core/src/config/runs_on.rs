@@ -16,6 +16,7 @@ use super::{churn, timetable, yaml};
 use crate::class::{Architecture, RunnerClass, Scripts};
 use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
+use crate::job::wake;
 use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
 use crate::spelling::nearest;
@@ -268,6 +269,7 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
             continue;
         }
         check_name(entry, "runner", findings);
+        check_free(entry, findings);
         let Some(mut read) = runner::read(&entry.node, &image_names, STRAYS, findings) else {
             continue;
         };
@@ -378,6 +380,14 @@ fn is_named(entry: &Entry, shape: &Shape, findings: &mut Findings) -> bool {
             .instead("put the name on a line of its own above it, and indent the keys below");
     }
     !nameless
+}
+
+/// A runner's queue must not be one of the service's own.
+fn check_free(entry: &Entry, findings: &mut Findings) {
+    if wake::QUEUES.contains(&&*entry.key) {
+        let message = format!("a runner cannot be called `{}`: a queue of ours is", entry.key);
+        findings.error(entry.mark, "reserved-name", message).instead("give it another name");
+    }
 }
 
 /// A name has to fit into a label.

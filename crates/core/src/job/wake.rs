@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, QueueName};
 
+/// After the stack's name: the queue of jobs that a pool serves.
+pub const POOL_QUEUE: &str = "jobs";
+/// After the stack's name: the queue of jobs that may be launched for.
+pub const LAUNCH_QUEUE: &str = "launches.fifo";
+/// After the stack's name: the queue of messages that nobody can do anything about.
+pub const DEAD_LETTERS: &str = "dead-letters";
+/// All of them. The queue of a class is called after the class, so no class is called like these.
+pub const QUEUES: [&str; 3] = [POOL_QUEUE, LAUNCH_QUEUE, DEAD_LETTERS];
+
 /// Somebody should look at a job's row, and at whoever waits beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::QueueName;
+use bullpen_core::job::wake::{DEAD_LETTERS, LAUNCH_QUEUE, POOL_QUEUE};
 use bullpen_core::job::{DeadLetter, Job, Lane, Life, Wake};
 use bullpen_core::ports::{Delivery, Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
 
@@ -25,17 +26,17 @@ const DEAD_LETTER_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// The queue of jobs that a pool serves.
 pub fn pool_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
-    QueueName::new(format!("{}-jobs", stack.name))
+    QueueName::new(format!("{}-{POOL_QUEUE}", stack.name))
 }
 
 /// The queue of jobs that may be launched for, and of those that something is left to do about.
 pub fn launch_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
-    QueueName::new(format!("{}-launches.fifo", stack.name))
+    QueueName::new(format!("{}-{LAUNCH_QUEUE}", stack.name))
 }
 
 /// The queue of messages that nobody can do anything about.
 pub fn dead_letter_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
-    QueueName::new(format!("{}-dead-letters", stack.name))
+    QueueName::new(format!("{}-{DEAD_LETTERS}", stack.name))
 }
 
 /// Makes the queues.
