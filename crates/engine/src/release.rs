@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{InstanceId, JobId};
+use bullpen_core::ids::{Generation, InstanceId, JobId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::job::{AfterJob, Job};
 use bullpen_core::mailbox::{
@@ -145,6 +145,26 @@ pub(crate) async fn withdraw_all<P: Ports>(
 pub(crate) async fn take_back<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<(), Fault> {
     for record in withdraw_all(stack, owner).await? {
         let _ = finish(stack, &record).await?;
+    }
+    Ok(())
+}
+
+/// The same with one machine, as it was when that was decided: what the owner has by now may be
+/// another one, and good.
+pub(crate) async fn take_back_one<P: Ports>(
+    stack: &Stack<P>,
+    owner: &Owner,
+    (instance, generation): (&InstanceId, Generation),
+) -> Result<(), Fault> {
+    let until = stack.now().after(stack.limits.release_acknowledgement);
+    let Some(record) = transition::read(stack, instance, until).await? else { return Ok(()) };
+    if record.generation != generation {
+        return Ok(());
+    }
+    if let Some(releasing) = withdraw(stack, owner, record, until).await?
+        && matches!(releasing.state, State::Releasing { .. })
+    {
+        let _ = finish(stack, &releasing).await?;
     }
     Ok(())
 }

@@ -438,14 +438,23 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             let until = stack.now().after(stack.limits.row_lease_renew);
             match rows::apply(stack, &self.job.id, &event, until).await {
                 Ok(Changed::To(_)) | Err(_) => {}
-                Ok(Changed::Not(NotMoved::Refused(job, _)))
-                    if job.held().is_some() || runs_on(&job).is_some() =>
-                {
+                Ok(Changed::Not(NotMoved::Refused(job, _))) if self.is_awaited(&job).await => {
                     match std::future::pending::<Infallible>().await {}
                 }
                 Ok(Changed::Not(_)) => return,
             }
         }
+    }
+
+    /// Whether the machine that is being prepared is of use to somebody: the job has it, or would
+    /// exchange it for another's that is waited for. Where that cannot be told, it may be.
+    async fn is_awaited(&self, job: &Job) -> bool {
+        if job.held().is_some() {
+            return true;
+        }
+        let Some(runner) = runs_on(job) else { return false };
+        let (stack, until) = (self.service.stack, self.service.patience());
+        runners::robbed(stack, runner, until).await.map_or(true, |robbed| robbed.is_some())
     }
 
     /// Frees the row of a stopped machine that was of no use, and takes it on again; none if it wants

@@ -8,6 +8,8 @@
 //!
 //! Not here: the atomic write (the `Ledger` port), or who has which runner ([`super::runners`]).
 
+use std::time::Duration;
+
 use bullpen_core::ids::RunnerName;
 use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Event, Held, Job, Setback};
@@ -97,18 +99,23 @@ fn stage(record: &Record, job: &Job, held: &Held) -> Stage {
 }
 
 /// Whether somebody still prepares a machine for a job that runs on another's. A worker that died
-/// is not waited for longer than its lease was.
+/// is not waited for longer than its lease was, and a machine not longer than it may take.
 async fn is_under_way<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
 ) -> Result<bool, Fault> {
     let stack = service.stack;
     let began = job.known.started.as_ref().and_then(|started| started.at);
-    let patience = stack.limits.row_lease + stack.limits.clock_skew;
-    if began.is_none_or(|at| stack.now().since(at) >= patience) {
+    let is_within = |patience: Duration| {
+        let patience = patience + stack.limits.clock_skew;
+        began.is_some_and(|at| stack.now().since(at) < patience)
+    };
+    if !is_within(stack.limits.row_lease.max(stack.limits.fleet_validation)) {
         return Ok(false);
     }
-    if job.is_begun_since(stack.now().before(stack.limits.row_look_again)) {
+    if is_within(stack.limits.row_lease)
+        && job.is_begun_since(stack.now().before(stack.limits.row_look_again))
+    {
         return Ok(true);
     }
     let (owner, until) = (owner_of(&job.id), service.patience());
@@ -146,13 +153,14 @@ async fn deprive<P: Ports, J: JobForge>(
         return Ok(Attended::Done);
     };
     let Some(theirs) = other.job.held().cloned() else { return Ok(Attended::Done) };
-    let event =
-        Event::Freed { held: theirs, setback: Setback::RunnerTaken, at: now, not_before: now };
+    let (held, setback) = (theirs.clone(), Setback::RunnerTaken);
+    let event = Event::Freed { held, setback, at: now, not_before: now };
     if other.job.on(&event).is_err() {
         return Ok(Attended::Done);
     }
     // Before the row forgets it: whoever dies in between must not leave a machine that no row names.
-    release::take_back(stack, &owner_of(&other.job.id)).await?;
+    let judged = (&theirs.instance, theirs.generation);
+    release::take_back_one(stack, &owner_of(&other.job.id), judged).await?;
     let freed = rows::apply(stack, &other.job.id, &event, service.patience()).await?;
     if let Changed::To(seen) = freed {
         queues::wake(stack, &seen).await;

@@ -34,8 +34,13 @@ pub(super) async fn launch<P: Ports>(
     let mut last = None;
     while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
         let intent = intent(stack, request, owner, usage).await?;
-        let records =
-            creation::carry_out(stack, request.into(), &intent).await.map_err(|e| set_back(&e))?;
+        let records = match creation::carry_out(stack, request.into(), &intent).await {
+            Ok(records) => records,
+            Err(error) => {
+                creation::give_back_refused(stack, &intent, &error).await;
+                return Err(set_back(&error));
+            }
+        };
         let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
         if let Some(record) = records.into_iter().find(own) {
             return Ok(record);

@@ -17,8 +17,10 @@ use bullpen_core::time::Timestamp;
 use super::rows::{self, Seen};
 use crate::Stack;
 
-/// How many exchanges are followed. Each needs two jobs of equal labels that start at once.
-const STEPS_MAX: usize = 16;
+/// How many exchanges are followed: as many as there may be in a burst of equal labels.
+const STEPS_MAX: usize = 256;
+/// How often a chain is walked that changes on the way.
+const WALKS_MAX: usize = 8;
 
 /// The job that has this runner.
 pub(super) async fn holder<P: Ports>(
@@ -42,23 +44,44 @@ pub(super) async fn holder<P: Ports>(
 }
 
 /// The job that waits because this runner works for another one.
+///
+/// Rows are exchanged while they are read. A walk that ends at nobody may have been led astray by that,
+/// so it is made again until two agree.
 pub(super) async fn robbed<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
 ) -> Result<Option<Seen>, Fault> {
-    let mut runner = runner.clone();
-    for _ in 0..STEPS_MAX {
-        let Some(seen) = holder(stack, &runner, until).await? else { return Ok(None) };
-        if seen.job.held().is_some() && seen.job.known.phase() == Phase::Queued {
-            return Ok(Some(seen));
-        }
-        match seen.job.taken_by_another() {
-            Some(next) => runner = next.clone(),
-            None => return Ok(None),
+    let mut before = None;
+    for _ in 0..WALKS_MAX {
+        match at_the_end(stack, runner, until).await? {
+            Ok(seen) => return Ok(Some(seen)),
+            Err(way) if before.as_ref() == Some(&way) => break,
+            Err(way) => before = Some(way),
         }
     }
     Ok(None)
+}
+
+/// Whoever waits at the end of the chain that begins with this runner; else the way that was gone.
+async fn at_the_end<P: Ports>(
+    stack: &Stack<P>,
+    runner: &RunnerName,
+    until: Timestamp,
+) -> Result<Result<Seen, Vec<RunnerName>>, Fault> {
+    let mut way = vec![runner.clone()];
+    while way.len() < STEPS_MAX {
+        let Some(runner) = way.last() else { break };
+        let Some(seen) = holder(stack, runner, until).await? else { break };
+        if seen.job.held().is_some() && seen.job.known.phase() == Phase::Queued {
+            return Ok(Ok(seen));
+        }
+        match seen.job.taken_by_another() {
+            Some(next) if !way.contains(next) => way.push(next.clone()),
+            _ => break,
+        }
+    }
+    Ok(Err(way))
 }
 
 /// Whether a job still waits for a runner of this name: it is being served under that name, or has

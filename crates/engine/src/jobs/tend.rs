@@ -19,6 +19,7 @@ use bullpen_core::time::Timestamp;
 use super::assign::{Reach, assign};
 use super::rows::{self, Changed, Seen};
 use super::{Attended, Service, ends, exchange, owner_of, queues};
+use crate::Stack;
 use crate::mail;
 use crate::patience::patiently;
 use crate::provision::worker::{self, latest, register_by};
@@ -50,7 +51,10 @@ pub async fn attend<P: Ports, J: JobForge>(
             Ok(Attended::Done)
         }
         Life::Dormant | Life::Assigned { .. } | Life::Elsewhere => {
-            ends::is_queued(service, &seen.job).await?;
+            // Woken by an exchange that landed, it has nothing to ask.
+            if seen.is_due(service.stack.now()) {
+                ends::is_queued(service, &seen.job).await?;
+            }
             Ok(Attended::Done)
         }
         // What it would release may be the machine that the other runs on.
@@ -179,13 +183,21 @@ async fn listening<P: Ports, J: JobForge>(
     if !ends::is_queued(service, job).await? {
         return Ok(Attended::Done);
     }
-    if has(SignalKind::JobStarted) {
+    let started = report.signal(SignalKind::JobStarted, held.generation);
+    if has_ended {
+        let setback = if started.is_some() { Setback::RunnerTaken } else { Setback::ListenerEnded };
+        return free(service, job, held, setback).await;
+    }
+    if started.is_some_and(|started| stack.now() >= started.at.after(stolen_after(stack))) {
         return free(service, job, held, Setback::RunnerTaken).await;
     }
-    if has_ended {
-        return free(service, job, held, Setback::ListenerEnded).await;
-    }
     Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) })
+}
+
+/// How long a runner may work for nobody knows whom before its own job is served anew. GitHub may say
+/// later than the runner whose job it runs; and whoever took it may have a machine to exchange.
+fn stolen_after<P: Ports>(stack: &Stack<P>) -> Duration {
+    stack.limits.fleet_validation + stack.limits.clock_skew
 }
 
 /// The machine is of no use to the job: whatever is left of it is taken back, and the job is served
@@ -199,7 +211,8 @@ async fn free<P: Ports, J: JobForge>(
     let stack = service.stack;
     // A dead worker's machine is as good as new, and is gone on with.
     if setback != Setback::WorkerLost {
-        release::take_back(stack, &owner_of(&job.id)).await?;
+        let judged = (&held.instance, held.generation);
+        release::take_back_one(stack, &owner_of(&job.id), judged).await?;
     }
     let at = stack.now();
     let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
