@@ -86,6 +86,9 @@ const IMAGE: &str = "correct the image under [images] of bullpen.toml, or in run
 pub(crate) const PLACES: &str =
     "correct `subnets` and `security-groups` under [aws] of bullpen.toml";
 const ACCOUNT: &str = "AWS does not let this account launch; AWS support can say why";
+const SERVICE_ROLE: &str = "the first launch of an account makes roles of EC2's own: let this role do \
+     that, as `bullpen policies` says, or run `aws iam create-service-linked-role` for \
+     spot.amazonaws.com and ec2fleet.amazonaws.com";
 const TOO_LARGE: &str = "a shard of the ledger's table is full";
 
 /// AWS's codes. Those of SQS may have a prefix, which is cut off where the whole is not known.
@@ -115,6 +118,7 @@ const TABLE: &[(&str, Meaning)] = &[
     ("AccessDenied", Meaning::Denied(POLICY)),
     ("AccessDeniedException", Meaning::Denied(POLICY)),
     ("KmsAccessDenied", Meaning::Denied(POLICY)),
+    ("ServiceLinkedRoleCreationNotPermitted", Meaning::Denied(SERVICE_ROLE)),
     ("ExpiredToken", Meaning::Denied(EXPIRED)),
     ("ExpiredTokenException", Meaning::Denied(EXPIRED)),
     ("RequestExpired", Meaning::Denied(EXPIRED)),

@@ -185,7 +185,7 @@ const TABLE: &[Row] = &[
         &[("iam:CreateServiceLinkedRole", For(LAUNCH))],
         On::ServiceRoles,
         OfLaunchServices,
-        OPERATOR,
+        BOTH,
     ),
     row(
         "Ledger",
@@ -314,7 +314,26 @@ impl PolicySettings {
     }
 
     fn arn(&self, service: &str, rest: &str) -> String {
-        format!("arn:aws:{service}:{}:{}:{rest}", self.region, self.account())
+        format!("arn:{}:{service}:{}:{}:{rest}", self.partition(), self.region, self.account())
+    }
+
+    /// Something that is in no region.
+    fn global(&self, service: &str, rest: &str) -> String {
+        format!("arn:{}:{service}::{}:{rest}", self.partition(), self.account())
+    }
+
+    /// Which of AWS's worlds the region is of.
+    fn partition(&self) -> &'static str {
+        match &*self.region {
+            region if region.starts_with("cn-") => "aws-cn",
+            region if region.starts_with("us-gov-") => "aws-us-gov",
+            _ => "aws",
+        }
+    }
+
+    /// The object that is fetched from S3; nothing if it is fetched from elsewhere.
+    fn object(&self, url: &str) -> Option<String> {
+        url.strip_prefix("s3://").map(|path| format!("arn:{}:s3:::{path}", self.partition()))
     }
 
     fn resources(&self, on: On) -> Vec<String> {
@@ -328,7 +347,8 @@ impl PolicySettings {
             On::Anything => vec!["*".to_owned()],
             On::LaunchParts => {
                 // An image has no account in its name.
-                let mut parts = vec![format!("arn:aws:ec2:{}::image/*", self.region)];
+                let mut parts =
+                    vec![format!("arn:{}:ec2:{}::image/*", self.partition(), self.region)];
                 let kinds = ["fleet", "network-interface", "spot-instances-request", "volume"];
                 parts.extend(kinds.map(|kind| ec2(&format!("{kind}/*"))));
                 parts.extend(each("subnet", &self.subnets));
@@ -344,12 +364,10 @@ impl PolicySettings {
             }
             On::MailboxTable => vec![self.mailbox_table()],
             On::Queues => vec![self.arn("sqs", &format!("{}-*", self.stack))],
-            On::Role => vec![format!("arn:aws:iam::{}:role/{}", self.account(), self.role)],
+            On::Role => vec![self.global("iam", &format!("role/{}", self.role))],
             On::Profile => vec![self.profile()],
-            On::ServiceRoles => {
-                vec![format!("arn:aws:iam::{}:role/aws-service-role/*", self.account())]
-            }
-            On::Objects => self.fetched.iter().filter_map(|url| object(url)).collect(),
+            On::ServiceRoles => vec![self.global("iam", "role/aws-service-role/*")],
+            On::Objects => self.fetched.iter().filter_map(|url| self.object(url)).collect(),
         }
     }
 
@@ -361,7 +379,7 @@ impl PolicySettings {
         if self.instance_profile.starts_with("arn:") {
             return self.instance_profile.clone();
         }
-        format!("arn:aws:iam::{}:instance-profile/{}", self.account(), self.instance_profile)
+        self.global("iam", &format!("instance-profile/{}", self.instance_profile))
     }
 
     fn condition(&self, when: If) -> Map<String, Value> {
@@ -397,11 +415,6 @@ impl PolicySettings {
             _ => Map::new(),
         }
     }
-}
-
-/// The object that is fetched from S3; nothing if it is fetched from elsewhere.
-fn object(url: &str) -> Option<String> {
-    url.strip_prefix("s3://").map(|path| format!("arn:aws:s3:::{path}"))
 }
 
 #[cfg(test)]

@@ -91,6 +91,11 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// Whether the cloud is the same, whenever the stack was made.
+    pub fn is_where(&self, other: &Self) -> bool {
+        (&self.role_id, &self.subnets) == (&other.role_id, &other.subnets)
+    }
+
     /// What is to be kept of this: when the stack was made is said once, by whoever was first.
     #[must_use]
     pub fn over(self, before: Option<&Self>) -> Self {

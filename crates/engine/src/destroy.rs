@@ -40,17 +40,25 @@ pub async fn destroy<P: Ports>(
     every: Duration,
 ) -> Result<Destroyed, Fault> {
     let mut destroyed = Destroyed::default();
+    let mut launching_at = None;
     loop {
+        // First: whoever launches still is not allowed to record it, and ends it.
+        let was_launching = give_back_intents(stack, until).await?;
         condemn_all(stack, until).await?;
         let is_empty = end_machines(stack, until, &mut destroyed).await?;
         reap(stack).await?;
-        if is_empty && live_records(stack).await?.is_empty() {
+        if was_launching {
+            launching_at = Some(stack.now());
+        }
+        // What was launched last may not be shown yet.
+        let shows_within = stack.ports.fleet().shows_within();
+        let may_be_late = launching_at.is_some_and(|at| stack.now().since(at) < shows_within);
+        if is_empty && !may_be_late && live_records(stack).await?.is_empty() {
             break;
         }
         wait(stack, until, every).await?;
     }
     remove_runners(stack, &mut destroyed).await;
-    give_back_intents(stack, until).await?;
     destroyed.dismantled = stack.ports.fleet().dismantle().await?;
     Ok(destroyed)
 }
@@ -90,7 +98,9 @@ async fn end_machines<P: Ports>(
 
 async fn wait<P: Ports>(stack: &Stack<P>, until: Timestamp, every: Duration) -> Result<(), Fault> {
     if stack.now() >= until {
-        return Err(Fault::unavailable("some machines are not gone yet; try again"));
+        return Err(Fault::unavailable(
+            "some machines are not gone yet; end every `bullpen serve` of this stack, and try again",
+        ));
     }
     stack.ports.clock().sleep(every).await;
     Ok(())
@@ -126,11 +136,12 @@ async fn remove_runners<P: Ports>(stack: &Stack<P>, destroyed: &mut Destroyed) {
     }
 }
 
-/// No machine of them is left, so nothing of them will be recorded any more.
-async fn give_back_intents<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(), Fault> {
-    for intent in open_intents(stack).await? {
-        let given = patiently(stack, until, || stack.ports.ledger().give_back(&intent)).await?;
+/// Nothing of what is being launched will be recorded any more; whether anything was.
+async fn give_back_intents<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<bool, Fault> {
+    let open = open_intents(stack).await?;
+    for intent in &open {
+        let given = patiently(stack, until, || stack.ports.ledger().give_back(intent)).await?;
         tracing::debug!(intent = %intent.id, ?given, "given back");
     }
-    Ok(())
+    Ok(!open.is_empty())
 }

@@ -58,12 +58,18 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
             None => break,
         }
     }
+    let mut failed = None;
     for batch in ending.chunks(IDS_PER_CALL_MAX) {
-        let buried = bury(stack, batch).await?;
-        reaped.buried += buried.len();
-        room::made(stack, &buried).await;
+        match bury(stack, batch).await {
+            Ok(buried) => {
+                reaped.buried += buried.len();
+                room::made(stack, &buried).await;
+            }
+            // The others are not kept waiting for what these are about.
+            Err(fault) => failed = failed.or(Some(fault)),
+        }
     }
-    Ok(reaped)
+    failed.map_or(Ok(reaped), Err)
 }
 
 async fn look_at<P: Ports>(

@@ -27,8 +27,10 @@ signed() {
     plain "${AWS_ENDPOINT_URL_S3:-https://s3.$region.$domain}/${1#s3://}" "$2" \
       -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 "aws:amz:$region:s3"
 }
+# To curl 0 is no limit at all.
 plain() {
-  curl -fsSL --connect-timeout 5 -y 30 -m $((end - SECONDS + 1)) -o "$2" "${@:3}" "$1"
+  local left=$((end - SECONDS + 1))
+  curl -fsSL --connect-timeout 5 -y 30 -m $((left > 0 ? left : 1)) -o "$2" "${@:3}" "$1"
 }
 
 # bring URL SHA256 PLACE: what is there and right is not fetched again. Tries for as long as

@@ -1,7 +1,8 @@
 //! Keeping jobs from the instance's metadata, where their user may not become root.
 //!
-//! A user that may become root could lift the rule, so none is made for it. Containers are kept away
-//! by the hop limit of the instance's metadata.
+//! A user that may become root could lift the rule, so none is made for it. Containers in a network of
+//! their own are kept away by the hop limit of the instance's metadata; but whoever may use Docker is as
+//! good as root, and can have a container in the machine's network.
 //!
 //! Not here: the hop limit (the launch template).
 

@@ -44,7 +44,8 @@ pub struct UserData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Whether that user may become root. One that may not is also kept from the instance's
-    /// metadata, where its credentials are.
+    /// metadata, where its credentials are, unless the image has Docker: who may use that is as good
+    /// as root.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
 }

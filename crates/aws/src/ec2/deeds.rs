@@ -96,6 +96,13 @@ impl<C: Clock> Ec2Fleet<C> {
                     let none = left.halve(batch);
                     answers.extend(none.map(|id| (id, Started::NoCapacity)));
                 }
+                // Something about one of them that has no name here: it is found, and not started.
+                Sent::Failed(Fault::Unclassified(said)) => {
+                    let refused = Refused { code: said.clone(), ids: BTreeSet::new() };
+                    let ids = left.refused(batch, refused).into_iter();
+                    let failed = Started::Failed(Fault::Unclassified(said));
+                    answers.extend(ids.map(|id| (id, failed.clone())));
+                }
                 Sent::Failed(fault) => return Err(fault),
             }
         }
@@ -135,7 +142,8 @@ impl<C: Clock> Ec2Fleet<C> {
         outcome
     }
 
-    /// What EC2 does not know, or has ended, is as it should be.
+    /// What EC2 does not know, or has ended, is as it should be. What somebody protects stays, and keeps
+    /// nobody else.
     pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         let mut left = Left::new(ids);
         while let Some(batch) = left.next() {
@@ -143,7 +151,13 @@ impl<C: Clock> Ec2Fleet<C> {
             match sent!(call.send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
-                Sent::Refused(refused) => drop(left.refused(batch, refused)),
+                Sent::Refused(refused) => {
+                    let is_protected = refused.code == said::PROTECTED;
+                    let ids = left.refused(batch, refused);
+                    if is_protected && !ids.is_empty() {
+                        tracing::warn!(?ids, "protected from termination: turn that off in EC2");
+                    }
+                }
             }
         }
         Ok(())

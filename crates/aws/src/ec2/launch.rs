@@ -39,7 +39,9 @@ const TYPES_MAX: usize = 400;
 /// Families whose speed is rationed. A job on one runs fast for a while.
 const BURSTABLE: [&str; 1] = ["t"];
 /// Families that cost as much as they do for what most jobs have no use for.
-const ACCELERATED: [&str; 7] = ["dl", "f", "g", "inf", "p", "trn", "vt"];
+const ACCELERATED: [&str; 8] = ["dl", "f", "g", "gr", "inf", "p", "trn", "vt"];
+/// What a type without a hypervisor has in its name.
+const METAL: &str = ".metal";
 
 /// What is left out in a subnet's zone, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +59,8 @@ pub(super) fn token(settings: &Ec2Settings, ground: &Ground, request: &LaunchReq
     digest_hex(text.as_bytes())
 }
 
-/// Everything but the token. Nothing if nothing can be asked for: every type that would do is short.
+/// Everything but the token. Nothing if nothing can be asked for: every type that would do is short,
+/// in every subnet that is known.
 /// `fitting`: the types of the class's size.
 pub(super) fn call(
     template: &str,
@@ -139,7 +142,11 @@ fn requirements(
     let wanted = InstanceRequirementsRequest::builder()
         .v_cpu_count(vcpu)
         .memory_mib(memory)
-        .bare_metal(BareMetal::Excluded)
+        .bare_metal(if patterns.iter().any(|pattern| pattern.as_str().contains(METAL)) {
+            BareMetal::Included
+        } else {
+            BareMetal::Excluded
+        })
         .spot_max_price_percentage_over_lowest_price(percent)
         .on_demand_max_price_percentage_over_lowest_price(percent)
         .burstable_performance(if names(patterns, &BURSTABLE) {

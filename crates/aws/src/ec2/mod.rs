@@ -18,7 +18,8 @@
 //! Not here: how often EC2 may be asked (`core::rates`, the engine), or what runs on a machine
 //! ([`crate::boot`], `bullpen-agent`).
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
@@ -65,6 +66,10 @@ const NO_TEMPLATE: [&str; 3] = [
     "InvalidLaunchTemplateId.NotFound",
     "InvalidLaunchTemplateId.VersionNotFound",
 ];
+/// How long EC2 may not show what it launched. As a rule it is seconds.
+const SHOWN_WITHIN: Duration = Duration::from_secs(60);
+/// How long a launch that is looked for is remembered: longer than anybody asks for one.
+const LOOKED_FOR: Duration = Duration::from_secs(60 * 60);
 /// What says that a launch of this token was made, and was another.
 const OTHER_LAUNCH: &str = "IdempotentParameterMismatch";
 
@@ -79,6 +84,8 @@ pub struct Ec2Fleet<C> {
     clock: Arc<C>,
     ground: RwLock<Option<Ground>>,
     asked: prepare::Asked,
+    /// Since when launches are looked for that were made under other terms.
+    looked_for: Mutex<BTreeMap<IntentId, Duration>>,
     types: Types,
     images: image::Images,
 }
@@ -103,6 +110,7 @@ impl<C: Clock> Ec2Fleet<C> {
             clock,
             ground,
             asked: prepare::Asked::default(),
+            looked_for: Mutex::default(),
             types: Types::default(),
             images: image::Images::default(),
         }
@@ -157,6 +165,11 @@ impl<C: Clock> Ec2Fleet<C> {
             self.types.hear_of_class(&self.client, &request.class).await?;
         }
         let fitting = self.types.of(&request.class);
+        if !self.settings.subnets.iter().any(|subnet| ground.subnets.contains_key(subnet)) {
+            let what = "none of `subnets` under [aws] is known to this stack yet: run \
+                        `bullpen refresh`";
+            return Err(Fault::Denied(what.to_owned()));
+        }
         let name = template.name();
         let Some(call) = launch::call(&name, &self.settings, &ground, request, &fitting) else {
             return Ok(Launched::default());
@@ -164,7 +177,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let token = launch::token(&self.settings, &ground, request);
         // What the machines are is asked meanwhile: once they are there, they must be recorded.
         let types = self.types.hear_of_class(&self.client, &request.class);
-        let sent = self.send((call, &token), &template, &request.intent);
+        let sent = self.send((call, &token), &template, request);
         let (_, sent) = futures_util::future::join(types, sent).await;
         match sent? {
             Fleets::Answered(answer) => self.take_in(&answer, request, &ground).await,
@@ -179,7 +192,7 @@ impl<C: Clock> Ec2Fleet<C> {
         &self,
         (call, token): (CreateFleetInputBuilder, &str),
         template: &Template,
-        intent: &IntentId,
+        request: &LaunchRequest,
     ) -> Result<Fleets, Fault> {
         let mut made = false;
         loop {
@@ -189,7 +202,7 @@ impl<C: Clock> Ec2Fleet<C> {
                 Err(error) => match said::code(&error) {
                     Some(code) if NO_TEMPLATE.contains(&code) && !made => {}
                     // It was launched under other terms: with a template that is no longer the one.
-                    Some(OTHER_LAUNCH) => return self.made_before(intent).await,
+                    Some(OTHER_LAUNCH) => return self.made_before(request).await,
                     _ => return Err(said::fault(&error)),
                 },
             }
@@ -198,11 +211,25 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    async fn made_before(&self, intent: &IntentId) -> Result<Fleets, Fault> {
+    /// What came of a launch whose answer EC2 does not give any more. Fewer than were wanted may be all
+    /// that came, or all that can be seen yet: for as long as machines may be late, nobody knows.
+    async fn made_before(&self, request: &LaunchRequest) -> Result<Fleets, Fault> {
+        let (intent, now) = (&request.intent, self.clock.monotonic());
         tracing::info!(%intent, "a launch was made before, under other terms; looking for it");
-        let machines = self.seen(vec![tags::with(tags::INTENT, intent.as_str())]).await?;
-        let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
-        Ok(Fleets::MadeBefore(alive.collect()))
+        let came = self.found([tags::with(tags::INTENT, intent.as_str())]).await?;
+        let is_all = came.len() >= usize::try_from(request.count).unwrap_or(usize::MAX);
+        let machines = self.in_our_words(came).await?.into_iter();
+        let alive = machines.filter(|machine| machine.state != MachineState::Gone).collect();
+        let mut looked_for = self.looked_for.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_for.retain(|_, since| now.saturating_sub(*since) < LOOKED_FOR);
+        let since = *looked_for.entry(intent.clone()).or_insert(now);
+        if !is_all && now.saturating_sub(since) < SHOWN_WITHIN {
+            return Err(Fault::Unavailable(format!(
+                "launch {intent} was made before, under other terms, and is not to be seen yet"
+            )));
+        }
+        looked_for.remove(intent);
+        Ok(Fleets::MadeBefore(alive))
     }
 
     async fn take_in(
@@ -213,9 +240,14 @@ impl<C: Clock> Ec2Fleet<C> {
     ) -> Result<Launched, Fault> {
         let came = launch::came(answer, ground);
         let Against { shortages, said, refusal } = launch::against(answer, ground);
-        if let (true, Some(fault)) = (came.is_empty(), refusal) {
-            return Err(fault);
-        }
+        let said = match (said, refusal) {
+            // Asked again under this token, EC2 would say the same: what passes is for the next launch.
+            (None, Some(fault)) if came.is_empty() && !fault.is_transient() => return Err(fault),
+            (said, Some(fault)) if came.is_empty() => {
+                Some(said.map_or_else(|| fault.to_string(), |said| format!("{said}; {fault}")))
+            }
+            (said, _) => said,
+        };
         // As a rule all of them are known by now. If EC2 does not say, the whole launch is asked for
         // again, and answered the same.
         let names = came.iter().map(|one| one.instance_type.clone());
@@ -346,8 +378,12 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         self.in_our_words(found).await
     }
 
-    async fn learn(&self, born: &str) -> Result<Option<Ground>, Fault> {
-        self.learn_ground(born).await.map(Some)
+    async fn learn(&self, born: &str, kept: Option<&Ground>) -> Result<Option<Ground>, Fault> {
+        self.learn_ground(born, kept).await.map(Some)
+    }
+
+    fn shows_within(&self) -> Duration {
+        SHOWN_WITHIN
     }
 
     async fn prepare(&self, classes: &[RunnerClass], really: bool) -> Result<Vec<String>, Fault> {

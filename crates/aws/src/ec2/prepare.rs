@@ -21,8 +21,8 @@ use super::template::{Template, VERSION};
 use super::{Ec2Fleet, NO_TEMPLATE, said, tags};
 use crate::fault::judge;
 
-/// How long a template that nobody here wants is left: another process may have another configuration,
-/// and makes it again at the price of two calls.
+/// How old a template is that is removed because nobody here wants it: another process may have another
+/// configuration, and makes it again at the price of two calls.
 const UNWANTED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a process goes by what it was told.
 const ASKED_EVERY: Duration = Duration::from_secs(10 * 60);
@@ -38,10 +38,17 @@ pub(super) struct Asked {
 }
 
 impl<C: Clock> Ec2Fleet<C> {
-    pub(super) async fn learn_ground(&self, born: &str) -> Result<Ground, Fault> {
+    pub(super) async fn learn_ground(
+        &self,
+        born: &str,
+        kept: Option<&Ground>,
+    ) -> Result<Ground, Fault> {
         let asked_at = *lock(&self.asked.ground);
         let ground = match self.ground() {
-            Ok(known) if asked_at.is_some_and(|at| self.is_recent(at)) => {
+            Ok(known)
+                if asked_at.is_some_and(|at| self.is_recent(at))
+                    && kept.is_some_and(|kept| known.is_where(kept)) =>
+            {
                 Ground { born: born.to_owned(), ..known }
             }
             _ => {

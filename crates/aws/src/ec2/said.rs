@@ -19,6 +19,7 @@ const ON_DEMAND_QUOTA: &str =
     "have the quota \"Running On-Demand Standard instances\" of EC2 raised, in vCPUs";
 const SPOT_QUOTA: &str =
     "have the quota \"All Standard Spot Instance Requests\" of EC2 raised, in vCPUs";
+const FLEETS_QUOTA: &str = "have the quota for fleets of EC2 raised";
 const PRICE: &str = "raise or remove `price-protection` under [instance] of bullpen.toml";
 const TYPES: &str = "no zone of the stack has such types; allow others";
 const VOLUMES: &str = "have the quota for volumes raised, or make them smaller";
@@ -33,6 +34,7 @@ const SHORT: &[(&str, &str)] = &[
     ("InsufficientInstanceCapacity", LATER),
     ("InsufficientReservedInstanceCapacity", LATER),
     ("InstanceLimitExceeded", ON_DEMAND_QUOTA),
+    ("MaxFleetCountExceeded", FLEETS_QUOTA),
     ("MaxSpotInstanceCountExceeded", SPOT_QUOTA),
     ("SpotMaxPriceTooLow", PRICE),
     ("UnfulfillableCapacity", LATER),
@@ -52,9 +54,12 @@ pub(super) fn short_for(code: &str) -> Option<String> {
     Some(format!("{code}: {hint}"))
 }
 
-/// Whether it is about instances that the message names: unknown, or not in a state for it.
+/// What says that somebody protects an instance from being stopped or ended.
+pub(super) const PROTECTED: &str = "OperationNotPermitted";
+
+/// Whether it is about instances that the message names: unknown, not in a state for it, or protected.
 fn is_about_instances(code: &str) -> bool {
-    code.starts_with("InvalidInstanceID") || code == "IncorrectInstanceState"
+    code.starts_with("InvalidInstanceID") || ["IncorrectInstanceState", PROTECTED].contains(&code)
 }
 
 /// A call that was refused for some of the instances it was about; nothing was done for any.

@@ -115,3 +115,17 @@ fn policies_are_short_enough_for_iam() {
         assert!(text.len() <= 6_144, "{party:?}: {}", text.len());
     }
 }
+
+#[test]
+fn names_are_of_the_world_that_the_region_is_in() {
+    for (region, world) in [("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")] {
+        let there = PolicySettings { region: region.to_owned(), ..settings() };
+        for party in [Party::ControlPlane, Party::Instance, Party::Workflow] {
+            let text = document(party, &there).to_string();
+            assert!(
+                text.contains(&format!("arn:{world}:")) && !text.contains("arn:aws:"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -193,3 +193,20 @@ fn an_unknown_one_does_not_keep_the_tag_from_the_others() {
         assert_eq!(world.made("CreateTags"), 2);
     });
 }
+
+/// Somebody looks into a machine, and has EC2 protect it: the others end.
+#[test]
+fn one_that_is_protected_keeps_no_other_from_ending() {
+    real(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 5).await;
+        let protected = aws_sdk_ec2::types::AttributeBooleanValue::builder().value(true).build();
+        let call = world.client.modify_instance_attribute().instance_id(all[2].as_str());
+        call.disable_api_termination(protected).send().await.expect("it is protected");
+        fleet.terminate(&all).await.expect("what is protected is no error");
+        world.pass(HOUR);
+        assert_eq!(world.are(&all, "running").await, 1);
+        assert_eq!(world.are(&all, "terminated").await, 4);
+    });
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::ports::{Fault, Fleet as _, MachineState};
 use bullpen_faulty::Fault as OnTheWire;
-use bullpen_faulty::ec2::{Delays, Refusal};
+use bullpen_faulty::ec2::{Delays, Refusal, Rule};
 
 use crate::stage::{Fleet, HOUR, World, alive, ids, real, request, set};
 
@@ -95,11 +95,30 @@ fn a_launch_that_is_not_visible_yet_is_not_made_again_under_other_terms() {
         let mut other = world.settings.clone();
         other.watchdog += HOUR;
         let fleet = world.fleet_with(other);
-        // Whatever it says of them before they can be seen.
-        drop(fleet.launch(&request("n-1", 2)).await);
+        // Nobody may take it that nothing came.
+        let answer = fleet.launch(&request("n-1", 2)).await;
+        assert!(matches!(answer, Err(Fault::Unavailable(_))), "{answer:?}");
         world.pass(minute);
         assert_eq!(world.instances().await.len(), 2, "none was launched anew");
         again(&world, &fleet).await;
+    });
+}
+
+/// Of a launch that was made under other terms, all that came came: fewer than were wanted.
+#[test]
+fn what_is_not_seen_for_long_did_not_come() {
+    real(async {
+        let world = World::new().await;
+        world.admin().set_capacity(&[Rule::of_all(1)]);
+        world.proxy.fail_next("CreateFleet", OnTheWire::AnswerLost);
+        world.fleet().launch(&request("n-1", 2)).await.expect_err("the answer is lost");
+        let mut other = world.settings.clone();
+        other.watchdog += HOUR;
+        let fleet = world.fleet_with(other);
+        fleet.launch(&request("n-1", 2)).await.expect_err("one more may come to be seen");
+        world.pass(Duration::from_secs(61));
+        let machines = fleet.launch(&request("n-1", 2)).await.expect("one came").machines;
+        assert_eq!((machines.len(), world.instances().await.len()), (1, 1));
     });
 }
 
@@ -108,7 +127,7 @@ fn a_template_whose_answer_is_lost_is_made_once() {
     real(async {
         let mut world = World::bare().await;
         let fleet = world.fleet();
-        world.settings.ground = fleet.learn("2026-01-05").await.expect("all is there");
+        world.settings.ground = fleet.learn("2026-01-05", None).await.expect("all is there");
         world.proxy.fail_next("CreateLaunchTemplate", OnTheWire::AnswerLost);
         fleet.launch(&request("n-1", 2)).await.expect_err("the answer is lost");
         assert!(world.instances().await.is_empty());

@@ -79,7 +79,7 @@ fn a_subnet_of_another_network_is_named_before_anything_is_launched() {
         let mut world = World::bare().await;
         let other = elsewhere(&world).await;
         world.settings.subnets.push(other.clone());
-        let why = said(world.fleet().learn("2026-01-05").await);
+        let why = said(world.fleet().learn("2026-01-05", None).await);
         assert!(why.contains(&other) && why.contains("[aws]"), "{why}");
         assert!(why.contains("vpc-"), "{why}");
     });
@@ -106,15 +106,15 @@ fn what_is_not_there_is_named_before_anything_is_launched() {
         let good = world.settings.clone();
         // Alone: beside others moto names any of them.
         world.settings.subnets = vec!["subnet-0123456789abcdef0".to_owned()];
-        let why = said(world.fleet().learn("2026-01-05").await);
+        let why = said(world.fleet().learn("2026-01-05", None).await);
         assert!(why.contains("subnet-0123456789abcdef0") && why.contains("`subnets`"), "{why}");
         world.settings = good.clone();
         world.settings.security_groups = vec!["sg-0123456789abcdef0".to_owned()];
-        let why = said(world.fleet().learn("2026-01-05").await);
+        let why = said(world.fleet().learn("2026-01-05", None).await);
         assert!(why.contains("sg-0123456789abcdef0") && why.contains("`security-groups`"), "{why}");
         world.settings = good;
         world.settings.instance_profile = "nobody".to_owned();
-        let why = said(world.fleet().learn("2026-01-05").await);
+        let why = said(world.fleet().learn("2026-01-05", None).await);
         assert!(why.contains("nobody") && why.contains("`instance-profile`"), "{why}");
     });
 }
@@ -127,5 +127,17 @@ fn nothing_is_launched_before_the_stack_knows_its_ground() {
         let Err(Fault::Denied(why)) = answer else { panic!("it is refused: {answer:?}") };
         assert!(why.contains("bullpen refresh"), "{why}");
         assert_eq!(world.proxy.counts().total().arrived, 0);
+    });
+}
+
+#[test]
+fn subnets_that_nobody_has_learned_of_are_named_and_no_shortage() {
+    real(async {
+        let world = World::new().await;
+        let mut other = world.settings.clone();
+        other.subnets = vec!["subnet-0fedcba9876543210".to_owned()];
+        let why = said(world.fleet_with(other).launch(&request("n-1", 1)).await);
+        assert!(why.contains("`subnets`") && why.contains("bullpen refresh"), "{why}");
+        assert_eq!(world.made("CreateFleet"), 0);
     });
 }

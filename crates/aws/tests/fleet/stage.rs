@@ -99,7 +99,7 @@ impl World {
     pub(crate) async fn new() -> Self {
         let mut world = Self::bare().await;
         let fleet = world.fleet();
-        let ground = fleet.learn("2026-01-05").await.expect("all that is asked for is there");
+        let ground = fleet.learn("2026-01-05", None).await.expect("all that is asked for is there");
         world.settings.ground = ground;
         fleet.prepare(&[class()], true).await.expect("all that is needed is there");
         world

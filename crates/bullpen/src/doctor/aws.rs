@@ -128,7 +128,7 @@ async fn queues<P: Ports>(house: &House<P>) -> Check {
 /// The profile and its role, subnets and groups of one network.
 async fn ground<P: Ports>(house: &House<P>) -> Check {
     let name = "role and network";
-    match house.stack.ports.fleet().learn("").await {
+    match house.stack.ports.fleet().learn("", None).await {
         Ok(Some(ground)) => {
             let zones: BTreeSet<&Zone> = ground.subnets.values().collect();
             let (role, count) = (&ground.role_id, ground.subnets.len());

@@ -50,7 +50,7 @@ async fn in_ec2(
     let profile = ec2::configured(plans.file, &plans.common.stack)?;
     let fleet = ec2::fleet(plans, site, profile, &told);
     let words = |fault: Fault| fault.to_string();
-    let ground = fleet.learn("").await.map_err(words).map(|ground| {
+    let ground = fleet.learn("", None).await.map_err(words).map(|ground| {
         let count = ground.map_or(0, |ground| ground.subnets.len());
         vec![format!("learn the role and {count} subnets")]
     });

@@ -1,6 +1,7 @@
 //! Machines.
 
 use std::future::Future;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -160,10 +161,19 @@ pub trait Fleet: Send + Sync {
     /// Every machine with our tag, all pages, whether remembered or not.
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
     /// What must be known before anything can be launched, asked from the cloud; nothing where
-    /// nothing must be. `born` is kept in it.
-    fn learn(&self, born: &str) -> impl Future<Output = Result<Option<Ground>, Fault>> + Send {
-        let _ = born;
+    /// nothing must be. `born` is kept in it. An answer that is not what is `kept` was asked for just
+    /// now.
+    fn learn(
+        &self,
+        born: &str,
+        kept: Option<&Ground>,
+    ) -> impl Future<Output = Result<Option<Ground>, Fault>> + Send {
+        let _ = (born, kept);
         async { Ok(None) }
+    }
+    /// How long a machine may be there before `list` shows it.
+    fn shows_within(&self) -> Duration {
+        Duration::ZERO
     }
     /// Makes what launches of these classes need besides, and removes what none needs any more; says
     /// what was done, or what would be.

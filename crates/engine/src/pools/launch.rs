@@ -110,11 +110,7 @@ impl<P: Ports> Pass<'_, P> {
     }
 
     async fn came_to_nothing(&mut self, why: &str, intent: &Intent, error: &CreationError) {
-        if let CreationError::Port { source, .. } = error
-            && !source.is_transient()
-        {
-            // The cloud says no, whatever is asked again: what was reserved is not kept from others.
-            creation::return_rest(self.stack, intent).await;
+        if creation::give_back_refused(self.stack, intent, error).await {
             let until = self.stack.now().after(self.stack.limits.shortage_memory);
             self.found.journal.short_until = Some(until);
         }

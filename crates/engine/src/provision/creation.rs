@@ -66,7 +66,13 @@ pub async fn create<P: Ports>(
         return Ok(None);
     }
     (terms.tell)(Told::Launching { machines: count });
-    let records = carry_out(stack, terms.request.into(), &intent).await?;
+    let records = match carry_out(stack, terms.request.into(), &intent).await {
+        Ok(records) => records,
+        Err(error) => {
+            give_back_refused(stack, &intent, &error).await;
+            return Err(error);
+        }
+    };
     let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
@@ -262,6 +268,21 @@ pub(crate) async fn record<P: Ports>(
         waits.wait(stack).await;
     }
     None
+}
+
+/// The cloud says no, whatever is asked again: what was reserved is kept from nobody, and the next
+/// launch is another one. Returns whether that is so.
+pub(crate) async fn give_back_refused<P: Ports>(
+    stack: &Stack<P>,
+    intent: &Intent,
+    error: &CreationError,
+) -> bool {
+    let CreationError::Port { source, .. } = error else { return false };
+    if source.is_transient() {
+        return false;
+    }
+    return_rest(stack, intent).await;
+    true
 }
 
 /// The launch has answered for good, so what is still outstanding will never come. If this does

@@ -96,16 +96,16 @@ fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
 pub async fn ground<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = patience(stack);
     let known = kept::load::<P, Ground>(stack, until).await?;
-    let is_first = known.is_none();
-    let born = known.map_or_else(|| stack.now().to_string(), |known| known.born);
-    let Some(learned) = stack.ports.fleet().learn(&born).await? else { return Ok(Vec::new()) };
+    let born = known.as_ref().map_or_else(|| stack.now().to_string(), |known| known.born.clone());
+    let learned = stack.ports.fleet().learn(&born, known.as_ref()).await?;
+    let Some(learned) = learned else { return Ok(Vec::new()) };
     let keep = |before: Option<Ground>| learned.clone().over(before.as_ref());
     let changed = kept::update(stack, until, keep).await?;
-    if is_first
+    if known.is_none()
         && let Some(kept) = kept::load::<P, Ground>(stack, until).await?
         && kept.born != learned.born
     {
-        stack.ports.fleet().learn(&kept.born).await?;
+        stack.ports.fleet().learn(&kept.born, Some(&kept)).await?;
     }
     let subnets = learned.subnets.len();
     Ok(if changed { vec![format!("learned the role and {subnets} subnets")] } else { Vec::new() })

@@ -326,8 +326,12 @@ impl<P: Ports> Fleet for Rehearsal<'_, P> {
         self.real.fleet().list().await
     }
 
-    async fn learn(&self, born: &str) -> Result<Option<Ground>, Fault> {
-        self.real.fleet().learn(born).await
+    fn shows_within(&self) -> Duration {
+        self.real.fleet().shows_within()
+    }
+
+    async fn learn(&self, born: &str, kept: Option<&Ground>) -> Result<Option<Ground>, Fault> {
+        self.real.fleet().learn(born, kept).await
     }
 
     async fn prepare(&self, classes: &[RunnerClass], _really: bool) -> Result<Vec<String>, Fault> {
