@@ -289,6 +289,10 @@ impl<P: Ports> Work<'_, P> {
         place: &mut Option<Place>,
     ) -> Result<(), ProvisionError> {
         self.select().await?;
+        if self.begun.resumed && self.missing() > 0 {
+            // Whoever is superseded may have claimed what was idle, in this request's name.
+            self.resume(ladder).await?;
+        }
         while self.missing() > 0 {
             let (stack, terms, missing) = (self.stack, self.terms, self.missing());
             if entry::is_superseded(stack, self.begun).await {
@@ -315,7 +319,7 @@ impl<P: Ports> Work<'_, P> {
     }
 
     async fn resume(&mut self, ladder: &mut Ladder) -> Result<(), ProvisionError> {
-        let resumed = resume::resume(self.stack, self.terms);
+        let resumed = resume::resume(self.stack, self.terms, &self.running);
         let resumed = timed(self.stack, &mut self.timings.beginning, resumed).await;
         let resumed = resumed.map_err(|source| ProvisionError::Creation {
             missing: self.missing(),

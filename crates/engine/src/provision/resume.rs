@@ -26,16 +26,18 @@ pub(super) struct Resumed {
     pub(super) launches: u32,
 }
 
-/// Finds and finishes everything the request began.
+/// Finds and finishes everything the request began, but for the runners that are known.
 pub(super) async fn resume<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
+    known: &[Held],
 ) -> Result<Resumed, CreationError> {
     let launches = finish_launches(stack, terms).await?;
     let until = terms.request.deadline;
     let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&terms.owner)).await;
-    let owned =
+    let mut owned =
         owned.map_err(|source| CreationError::Port { what: "find its machines", source })?;
+    owned.retain(|record| known.iter().all(|held| held.record.id != record.id));
     (terms.tell)(Told::Resumed { machines: owned.len() });
     let held = join_all(owned.into_iter().map(|record| take_up(stack, terms, record))).await;
     Ok(Resumed { held: held.into_iter().flatten().collect(), launches })
