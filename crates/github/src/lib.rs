@@ -17,6 +17,7 @@ mod client;
 mod contents;
 mod deliveries;
 mod fault;
+mod fitness;
 mod forge;
 mod job_forge;
 pub mod limits;
@@ -35,6 +36,7 @@ mod wire;
 
 pub use app::{AppKey, BadKey};
 pub use client::GitHub;
+pub use fitness::version_of;
 pub use runners::{Jit, Listed, Token};
 pub use runs::{HeadRepository, Status, WorkflowJob, WorkflowRun};
 pub use settings::{App, BadSettings, GITHUB_API, Login, Scope, Settings};

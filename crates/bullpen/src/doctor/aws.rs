@@ -41,7 +41,9 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
         checks.push(Check::failed("tables", error.to_string(), REFRESH));
     } else {
         checks.push(Check::fine("tables", "both are there, of this layout"));
-        checks.append(&mut house::visit(plans, Looking { is_here }).await?);
+        let archive = plans.file.instance.runners.iter().next();
+        let archive = archive.map(|(which, one)| (one.url.clone(), *which));
+        checks.append(&mut house::visit(plans, Looking { is_here, archive }).await?);
     }
     if !is_here {
         let classes = house::classes(plans.config, &Parameters::default());
@@ -91,6 +93,7 @@ async fn who(site: &Site) -> Vec<Check> {
 /// A look at what `refresh` keeps in order.
 struct Looking {
     is_here: bool,
+    archive: Option<(String, Architecture)>,
 }
 
 impl Errand for Looking {
@@ -104,7 +107,7 @@ impl Errand for Looking {
                 checks.push(template(&house, class).await);
             }
         }
-        checks.append(&mut Examining.run(house).await);
+        checks.append(&mut Examining { archive: self.archive }.run(house).await);
         checks
     }
 }

@@ -7,7 +7,9 @@
 use std::path::Path;
 
 use bullpen_agent::machine::RunnerProgram;
+use bullpen_core::class::Architecture;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
+use bullpen_github::version_of;
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -71,7 +73,7 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
         return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
     }
     let mut checks = vec![runner(plans)];
-    match house::visit(plans, Examining).await {
+    match house::visit(plans, Examining { archive: None }).await {
         Ok(mut more) => {
             let what = format!("{} can be read", state.display());
             checks.push(Check::fine("state", what));
@@ -106,13 +108,20 @@ fn runner(plans: &Plans<'_>) -> Check {
 }
 
 /// A look around in a house.
-struct Examining;
+struct Examining {
+    /// Where the runner program is fetched from, and for which machines.
+    archive: Option<(String, Architecture)>,
+}
 
 impl Errand for Examining {
     type Outcome = Vec<Check>;
 
     async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
-        vec![github(&house).await, version(&house)]
+        let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
+        let mut checks = vec![github(&house).await];
+        checks.extend(permissions(&house).await);
+        checks.push(version(&house, archive).await);
+        checks
     }
 }
 
@@ -135,8 +144,32 @@ async fn github<P: Ports<Forge = Door>>(house: &House<P>) -> Check {
     }
 }
 
+/// Whether an App may do what we need of it. Nobody can ask a token for that.
+async fn permissions<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+    let name = "App permissions";
+    let answer = house.stack.ports.forge().manager()?.lacking_permissions().await;
+    match answer.transpose()? {
+        Ok(lacking) if lacking.is_empty() => Some(Check::fine(name, "all that are needed")),
+        Ok(lacking) => {
+            let then = "give them to the App, and have its owner accept them";
+            Some(Check::failed(name, format!("it lacks {}", lacking.join(", ")), then))
+        }
+        Err(fault) => Some(Check::failed(name, fault.to_string(), "check the App's id and key")),
+    }
+}
+
 /// How old the runner is. GitHub refuses those that are too far behind.
-fn version<P>(house: &House<P>) -> Check {
-    let version = house.parameters.runner_version.as_deref();
-    Check { name: "runner age".to_owned(), verdict: verdict::runner_age(version) }
+async fn version<P: Ports<Forge = Door>>(
+    house: &House<P>,
+    archive: Option<(&str, Architecture)>,
+) -> Check {
+    let told = house.parameters.runner_version.clone();
+    let ours = told.or_else(|| archive.and_then(|(url, which)| version_of(url, which)));
+    let which = archive.map_or(Architecture::X64, |(_, which)| which);
+    let offered = match house.stack.ports.forge().manager() {
+        Some(github) => github.offered_runner(which).await.ok().flatten(),
+        None => None,
+    };
+    let verdict = verdict::runner_age(ours.as_deref(), offered.as_deref());
+    Check { name: "runner age".to_owned(), verdict }
 }

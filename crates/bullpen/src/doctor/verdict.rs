@@ -74,16 +74,30 @@ pub(super) fn worst(checks: &[Check]) -> Exit {
     if failed { Exit::Failed } else { Exit::Done }
 }
 
-/// How old the runner program is cannot be known without asking GitHub when it was released.
-pub(super) fn runner_age(version: Option<&str>) -> Verdict {
-    let which = version.map_or_else(
-        || "the version is the image's or the runner directory's own".to_owned(),
-        |version| format!("{version} is configured"),
-    );
-    Verdict::Unknown(format!(
-        "{which}, and its release date is not known here; GitHub refuses runners that are 30 days \
-         behind"
-    ))
+/// How far behind the runner program is, by what GitHub offers.
+pub(super) fn runner_age(ours: Option<&str>, offered: Option<&str>) -> Verdict {
+    let offers = offered.map_or_else(String::new, |offered| format!("; GitHub offers {offered}"));
+    match (ours, offered) {
+        (Some(ours), Some(offered)) if numbers(ours) >= numbers(offered) => {
+            Verdict::Fine(format!("{ours}, and GitHub offers none that is newer"))
+        }
+        (Some(ours), Some(_)) => Verdict::Warning(
+            format!("{ours}{offers}"),
+            "bring it up to date: GitHub gives no jobs to runners that are 30 days behind a release"
+                .to_owned(),
+        ),
+        (Some(ours), None) => {
+            Verdict::Unknown(format!("{ours}, and GitHub does not say here what it offers"))
+        }
+        (None, _) => Verdict::Unknown(format!(
+            "the version is the image's or the runner directory's own{offers}, and gives no jobs to \
+             runners that are 30 days behind a release"
+        )),
+    }
+}
+
+fn numbers(version: &str) -> Vec<u64> {
+    version.split('.').map(|part| part.parse().unwrap_or_default()).collect()
 }
 
 /// How far the clock is off.
@@ -138,9 +152,18 @@ mod tests {
         let warned = [Check::fine("a", "b"), Check::warning("a", "b", "c")];
         assert_eq!(worst(&warned), Exit::Done);
         assert_eq!(worst(&[Check::failed("a", "b", "c")]), Exit::Failed);
-        assert!(
-            matches!(runner_age(Some("2.325.0")), Verdict::Unknown(what) if what.contains("30"))
-        );
+    }
+
+    #[test]
+    fn a_runner_that_is_behind_is_warned_of() {
+        let age = |ours| runner_age(Some(ours), Some("2.325.0"));
+        assert!(matches!(age("2.325.0"), Verdict::Fine(_)));
+        assert!(matches!(age("2.1000.0"), Verdict::Fine(_)), "numbers, not letters");
+        assert!(matches!(age("2.99.9"), Verdict::Warning(what, then)
+            if what.contains("2.325.0") && then.contains("30 days")));
+        assert!(matches!(runner_age(None, Some("2.325.0")), Verdict::Unknown(what)
+            if what.contains("2.325.0")));
+        assert!(matches!(runner_age(Some("2.325.0"), None), Verdict::Unknown(_)));
     }
 
     #[cfg(feature = "aws")]

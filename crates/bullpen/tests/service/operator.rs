@@ -134,3 +134,25 @@ async fn a_drained_pool_lets_its_job_finish() {
     until("empty pool", async || (has("detached").await == 0).then_some(())).await;
     drop(served);
 }
+
+/// What only GitHub knows: whether the App may do all it is to, and which runner is the newest.
+#[tokio::test]
+async fn doctor_asks_github_what_the_app_may_do_and_how_old_the_runner_is() {
+    let stage = stage().await;
+    stage.run("refresh").await.exits(0);
+    let told = stage.run("doctor --json").await.json();
+    let check = |name: &str| {
+        let checks = told["checks"].as_array().expect("a list");
+        checks.iter().find(|check| check["check"] == name).cloned().unwrap_or(Value::Null)
+    };
+    assert_eq!(check("App permissions")["verdict"], "ok", "{told}");
+    let age = check("runner age")["what"].to_string();
+    assert!(age.contains("GitHub offers 2.999.0"), "{age}");
+    stage.run("refresh --actions-runner-version 2.325.0").await.exits(0);
+    let told = stage.run("doctor").await.exits(0).data.clone();
+    let line = told.lines().find(|line| line.contains("runner age")).expect("a line");
+    assert!(
+        line.starts_with("warning") && line.contains("2.325.0; GitHub offers 2.999.0"),
+        "{line}"
+    );
+}

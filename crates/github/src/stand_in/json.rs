@@ -13,6 +13,8 @@ use super::state::{Job, Runner};
 
 /// Labels that a runner program sets by itself; GitHub calls them read-only.
 const DEFAULT_LABELS: &[&str] = &["self-hosted", "linux", "x64", "arm64"];
+/// Newer than any that there is.
+const NEWEST_RUNNER: &str = "2.999.0";
 const SHA: &str = "0000000000000000000000000000000000000000";
 
 /// The schema `runner`.
@@ -179,6 +181,20 @@ pub(super) fn installation(id: u64, login: &str, base: &str, now: Timestamp) -> 
         "suspended_by": null,
         "suspended_at": null,
     })
+}
+
+/// An array of the schema `runner-application`.
+pub(super) fn downloads() -> Value {
+    let one = |architecture: &str| {
+        let filename = format!("actions-runner-linux-{architecture}-{NEWEST_RUNNER}.tar.gz");
+        json!({
+            "os": "linux",
+            "architecture": architecture,
+            "download_url": format!("https://example.com/{filename}"),
+            "filename": filename,
+        })
+    };
+    json!([one("x64"), one("arm64")])
 }
 
 /// The schema `app-permissions`, as far as we need any.

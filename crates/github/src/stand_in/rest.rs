@@ -202,6 +202,7 @@ fn runners(ask: &Ask, rest: &[&str], scope: &Scope, state: &mut State, now: Time
         ("POST", ["registration-token"]) => token(Kind::Registration, scope, state, now),
         ("POST", ["remove-token"]) => token(Kind::Removal, scope, state, now),
         ("POST", ["generate-jitconfig"]) => jit(ask, scope, state, now),
+        ("GET", ["downloads"]) => Reply::json(200, json::downloads()),
         ("GET", []) => {
             let wanted = ask.query.get("name");
             let rows = state

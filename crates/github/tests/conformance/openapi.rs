@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::class::Architecture;
 use bullpen_core::ids::{JobId, RunAttempt};
 use bullpen_core::job::Reason;
 use bullpen_core::mailbox::{Credential, Secret};
@@ -36,12 +37,14 @@ const PATHS: &[&str] = &[
     "/app/installations/{installation_id}/access_tokens",
     "/orgs/{org}/installation",
     "/orgs/{org}/actions/runners",
+    "/orgs/{org}/actions/runners/downloads",
     "/orgs/{org}/actions/runners/generate-jitconfig",
     "/orgs/{org}/actions/runners/registration-token",
     "/orgs/{org}/actions/runners/remove-token",
     "/orgs/{org}/actions/runners/{runner_id}",
     "/repos/{owner}/{repo}/installation",
     "/repos/{owner}/{repo}/actions/runners",
+    "/repos/{owner}/{repo}/actions/runners/downloads",
     "/repos/{owner}/{repo}/actions/runners/generate-jitconfig",
     "/repos/{owner}/{repo}/actions/runners/registration-token",
     "/repos/{owner}/{repo}/actions/runners/remove-token",
@@ -108,6 +111,10 @@ async fn runners(prism: &Prism, github: &GitHub<ManualClock>) {
     // The second finds the first's name taken, and replaces it.
     good(prism, "jit again", github.jit(&spec("bp-1")).await);
     good(prism, "tokens", github.tokens().await);
+    let offered = good(prism, "downloads", github.offered_runner(Architecture::Arm64).await);
+    assert_eq!(offered.as_deref(), Some("2.999.0"));
+    let lacking = good(prism, "permissions", github.lacking_permissions().await);
+    assert_eq!(lacking.unwrap_or_default(), Vec::<String>::new());
     let listed = good(prism, "runners", github.list().await);
     assert_eq!(listed.len(), 1);
     let name = "bp-1".into();

@@ -1,0 +1,114 @@
+//! Whether a set-up fits GitHub: what an App may do, and which runner GitHub offers.
+//!
+//! Not here: what is thought of it (`bullpen doctor`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::class::Architecture;
+use bullpen_core::ports::{Clock, Fault};
+use serde::Deserialize;
+
+use crate::client::GitHub;
+use crate::fault::Absent;
+use crate::settings::Scope;
+use crate::wire::Call;
+
+/// What every App of ours needs, and how much of it.
+const NEEDED: &[(&str, &str)] =
+    &[("actions", WRITE), ("checks", WRITE), ("contents", READ), ("metadata", READ)];
+/// What it needs to have runners, of an organisation or of a repository.
+const RUNNERS_OF_ORGANISATION: &str = "organization_self_hosted_runners";
+const RUNNERS_OF_REPOSITORY: &str = "administration";
+const WRITE: &str = "write";
+const READ: &str = "read";
+
+/// What the name of a runner's archive begins and ends with.
+const ARCHIVE: (&str, &str) = ("actions-runner-linux-", ".tar.gz");
+
+#[derive(Deserialize)]
+struct InstallationJson {
+    #[serde(default)]
+    permissions: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct DownloadJson {
+    filename: String,
+}
+
+impl<C: Clock> GitHub<C> {
+    /// What the App lacks of what it needs, such as `checks: write`; none if we have a token instead,
+    /// which nobody can ask for what it may.
+    pub async fn lacking_permissions(&self) -> Result<Option<Vec<String>>, Fault> {
+        let call = Call::get(format!("{}/installation", self.scope.path()));
+        let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
+        let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
+        let is_organisation = matches!(self.scope, Scope::Organization(_));
+        Ok(Some(lacking(&has.permissions, is_organisation)))
+    }
+
+    /// The version of the runner program that GitHub offers for Linux on these machines.
+    pub async fn offered_runner(
+        &self,
+        architecture: Architecture,
+    ) -> Result<Option<String>, Fault> {
+        let call = Call::get(format!("{}/actions/runners/downloads", self.scope.path()));
+        let answer = self.in_time(self.call(&call.housekeeping())).await?;
+        let all: Vec<DownloadJson> = answer.accepted(Absent::Scope)?.read("list of downloads")?;
+        let version = |one: &DownloadJson| version_of(&one.filename, architecture);
+        Ok(all.iter().find_map(version))
+    }
+}
+
+fn lacking(has: &BTreeMap<String, String>, is_organisation: bool) -> Vec<String> {
+    let runners = if is_organisation { RUNNERS_OF_ORGANISATION } else { RUNNERS_OF_REPOSITORY };
+    let needed = NEEDED.iter().copied().chain([(runners, WRITE)]);
+    // Who may write may read.
+    let lacks = |(name, much): &(&str, &str)| {
+        let has = has.get(*name).map(String::as_str);
+        has != Some(WRITE) && has != Some(*much)
+    };
+    needed.filter(lacks).map(|(name, much)| format!("{name}: {much}")).collect()
+}
+
+/// The version in the name of a runner's archive, if it is one for these machines.
+pub fn version_of(archive: &str, architecture: Architecture) -> Option<String> {
+    let name = archive.rsplit('/').next().unwrap_or(archive);
+    let rest = name.strip_prefix(ARCHIVE.0)?.strip_suffix(ARCHIVE.1)?;
+    let version = rest.strip_prefix(architecture.as_str())?.strip_prefix('-')?;
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    version.split('.').all(is_number).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_named_and_more_is_no_harm() {
+        let has = |all: &[(&str, &str)]| {
+            all.iter().map(|(name, much)| ((*name).to_owned(), (*much).to_owned())).collect()
+        };
+        let most = has(&[
+            ("actions", "write"),
+            ("checks", "read"),
+            ("contents", "write"),
+            ("metadata", "read"),
+            ("administration", "write"),
+        ]);
+        assert_eq!(lacking(&most, false), ["checks: write"]);
+        let wanted = ["checks: write", "organization_self_hosted_runners: write"];
+        assert_eq!(lacking(&most, true), wanted);
+    }
+
+    #[test]
+    fn a_version_is_read_from_an_archives_name() {
+        let x64 = |name: &str| version_of(name, Architecture::X64);
+        let name = "actions-runner-linux-x64-2.325.0.tar.gz";
+        assert_eq!(x64(name).as_deref(), Some("2.325.0"));
+        assert_eq!(x64(&format!("https://example.com/a/{name}")).as_deref(), Some("2.325.0"));
+        assert_eq!(version_of(name, Architecture::Arm64), None);
+        assert_eq!(x64("actions-runner-linux-x64-noruntime-2.325.0.tar.gz"), None);
+        assert_eq!(x64("runner.tar.gz"), None);
+    }
+}
