@@ -40,7 +40,7 @@ pub use aws_config::SdkConfig;
 #[cfg(feature = "ec2")]
 pub use ec2::Ec2Fleet;
 #[cfg(feature = "ec2")]
-pub use ec2::settings::Ec2Settings;
+pub use ec2::settings::{Ec2Settings, SHOWN_WITHIN};
 #[cfg(feature = "ledger")]
 pub use ledger::DynamoLedger;
 #[cfg(feature = "mailbox")]

@@ -66,8 +66,6 @@ const NO_TEMPLATE: [&str; 3] = [
     "InvalidLaunchTemplateId.NotFound",
     "InvalidLaunchTemplateId.VersionNotFound",
 ];
-/// How long EC2 may not show what it launched. As a rule it is seconds.
-const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 /// How long a launch that is looked for is remembered: longer than anybody asks for one.
 const LOOKED_FOR: Duration = Duration::from_secs(60 * 60);
 /// What says that a launch of this token was made, and was another.
@@ -223,7 +221,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let mut looked_for = self.looked_for.lock().unwrap_or_else(PoisonError::into_inner);
         looked_for.retain(|_, since| now.saturating_sub(*since) < LOOKED_FOR);
         let since = *looked_for.entry(intent.clone()).or_insert(now);
-        if !is_all && now.saturating_sub(since) < SHOWN_WITHIN {
+        if !is_all && now.saturating_sub(since) < self.settings.shown_within {
             return Err(Fault::Unavailable(format!(
                 "launch {intent} was made before, under other terms, and is not to be seen yet"
             )));
@@ -383,7 +381,7 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
     }
 
     fn shows_within(&self) -> Duration {
-        SHOWN_WITHIN
+        self.settings.shown_within
     }
 
     async fn prepare(&self, classes: &[RunnerClass], really: bool) -> Result<Vec<String>, Fault> {

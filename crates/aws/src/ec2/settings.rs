@@ -13,6 +13,9 @@ use bullpen_core::parameters::Ground;
 
 use crate::names::StackName;
 
+/// How long EC2 may not show what it launched. As a rule it is seconds.
+pub const SHOWN_WITHIN: Duration = Duration::from_secs(60);
+
 /// A stack's part of EC2.
 #[derive(Clone, Debug)]
 pub struct Ec2Settings {
@@ -32,6 +35,8 @@ pub struct Ec2Settings {
     pub runners: BTreeMap<Architecture, Download>,
     /// When a machine ends at the latest, after each of its boots.
     pub watchdog: Duration,
+    /// How long EC2 may not show what it launched, usually [`SHOWN_WITHIN`].
+    pub shown_within: Duration,
     /// The user that jobs run as.
     pub user: String,
     /// Whether that user may become root.

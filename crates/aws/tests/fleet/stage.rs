@@ -16,7 +16,7 @@ use aws_config::Region;
 use aws_credential_types::Credentials;
 use aws_sdk_ec2::types::Instance;
 use bullpen_agent::machine::{RunnerProgram, UserData};
-use bullpen_aws::{Ec2Fleet, Ec2Settings, SdkConfig, StackName, config};
+use bullpen_aws::{Ec2Fleet, Ec2Settings, SHOWN_WITHIN, SdkConfig, StackName, config};
 use bullpen_core::class::{Architecture, RunnerClass, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{ImageName, InstanceId, InstanceType, IntentId, SpecHash, StopOp, Zone};
@@ -213,6 +213,7 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
         agents: BTreeMap::new(),
         runners: BTreeMap::new(),
         watchdog: HOUR,
+        shown_within: SHOWN_WITHIN,
         user: "runner".to_owned(),
         sudo: false,
         metadata_hops: 1,

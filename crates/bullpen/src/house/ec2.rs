@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bullpen_agent::machine::{RunnerProgram, UserData};
-use bullpen_aws::{DynamoLedger, DynamoMailbox, Ec2Fleet, Ec2Settings, SqsQueues};
+use bullpen_aws::{DynamoLedger, DynamoMailbox, Ec2Fleet, Ec2Settings, SHOWN_WITHIN, SqsQueues};
 use bullpen_core::class::Architecture;
 use bullpen_core::config::Stack as StackFile;
 use bullpen_core::config::stack::{Aws, Instance};
@@ -132,6 +132,8 @@ fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec
         agents: agents.clone(),
         runners: runners.clone(),
         watchdog: told.limits.watchdog,
+        // A stack that gives a machine less time to be seen knows its cloud.
+        shown_within: SHOWN_WITHIN.min(told.limits.reconcile_grace),
         user: user.clone(),
         sudo: *sudo,
         metadata_hops: *metadata_hops,

@@ -22,6 +22,7 @@ fn settings() -> Ec2Settings {
         agents: BTreeMap::new(),
         runners: BTreeMap::new(),
         watchdog: Duration::from_secs(1),
+        shown_within: super::super::settings::SHOWN_WITHIN,
         user: "runner".to_owned(),
         sudo: true,
         metadata_hops: 1,
