@@ -4,7 +4,7 @@
 use bullpen_sim::kernel;
 
 /// The seed, and what it showed.
-const KEPT: [(u64, &str); 25] = [
+const KEPT: [(u64, &str); 26] = [
     (6, "an agent said that a listener listens which it was ending for being late"),
     (13, "a superseded process that failed took back what its successor had running"),
     (34, "a cancelled request ended a created machine that ran a job"),
@@ -30,6 +30,7 @@ const KEPT: [(u64, &str); 25] = [
     (5392, "blamed for what a dead process left: a mistake of the checker's"),
     (5649, "as 1127"),
     (7880, "as 4891"),
+    (1_524_337_344, "blamed for a pool's spot machine that had notice: a mistake of the checker's"),
 ];
 
 /// In two halves, so that two processors have something to do.

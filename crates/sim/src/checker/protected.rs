@@ -8,8 +8,9 @@
 //!
 //! Not here: the reasons that are written into records (`core::invariants::on_write`).
 
+use bullpen_core::class::Usage;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::instance::{EndReason, Record, State};
+use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::time::Timestamp;
 
@@ -38,7 +39,12 @@ pub(super) fn taken(
     let may = match why {
         Some(EndReason::Operator) => true,
         Some(EndReason::MachineGone) => {
-            view.lost.contains(&before.id) || view.powered_off.contains(&before.id)
+            // Given notice, it is as good as gone to the pool that it is being made for.
+            let may_have_notice =
+                matches!(owner, Owner::Pool(_)) && before.facts.usage == Usage::Spot;
+            view.lost.contains(&before.id)
+                || view.powered_off.contains(&before.id)
+                || may_have_notice
         }
         _ => at >= before.state.deadline() || requests.decides_for(by, owner).unwrap_or(true),
     };
