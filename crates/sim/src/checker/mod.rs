@@ -475,6 +475,11 @@ impl Inner {
                 self.view.machines.insert(machine.id.clone(), machine.clone());
                 conservation::launched(&self.view, machine)
             }
+            FleetEvent::Noticed(id) => {
+                self.history.note(id, &format!("{at} given notice {id}"));
+                self.view.noticed.insert(id.clone());
+                Ok(())
+            }
             FleetEvent::Lost(id) => {
                 self.history.note(id, &format!("{at} lost {id}"));
                 self.view.lost.insert(id.clone());

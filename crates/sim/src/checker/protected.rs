@@ -8,7 +8,6 @@
 //!
 //! Not here: the reasons that are written into records (`core::invariants::on_write`).
 
-use bullpen_core::class::Usage;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
@@ -40,11 +39,10 @@ pub(super) fn taken(
         Some(EndReason::Operator) => true,
         Some(EndReason::MachineGone) => {
             // Given notice, it is as good as gone to the pool that it is being made for.
-            let may_have_notice =
-                matches!(owner, Owner::Pool(_)) && before.facts.usage == Usage::Spot;
+            let is_pools = matches!(owner, Owner::Pool(_));
             view.lost.contains(&before.id)
                 || view.powered_off.contains(&before.id)
-                || may_have_notice
+                || is_pools && view.noticed.contains(&before.id)
         }
         _ => at >= before.state.deadline() || requests.decides_for(by, owner).unwrap_or(true),
     };
@@ -135,4 +133,59 @@ pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), 
         return Ok(());
     }
     wrong(id, format!("job {job} was interrupted, and the cloud did not do it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::class::{Architecture, Usage};
+    use bullpen_core::ids::{
+        ClassName, InstanceType, IntentId, MailboxKey, PoolName, RequestId, SpecHash, Zone,
+    };
+    use bullpen_core::instance::Facts;
+    use bullpen_core::limits::Limits;
+
+    use super::*;
+
+    fn spot_machine_of(owner: Owner) -> Record {
+        let facts = Facts {
+            class: ClassName::new("large"),
+            instance_type: InstanceType::new("c6i.large"),
+            vcpu: 2,
+            memory_mib: 4_096,
+            zone: Zone::new("a"),
+            usage: Usage::Spot,
+            architecture: Architecture::X64,
+            spec_hash: SpecHash::new("1-0a1b2c"),
+            pool: None,
+            mailbox: MailboxKey::new("i-1"),
+            intent: IntentId::new("intent-1"),
+            launched_at: Timestamp::from_millis(0),
+        };
+        let deadline = Timestamp::from_millis(60_000);
+        Record::born(InstanceId::new("i-1"), facts, owner, None, deadline)
+    }
+
+    /// Whether it may be ended as gone, before its deadline.
+    fn may_be_taken_for_gone(view: &View, owner: Owner) -> bool {
+        let (before, at) = (spot_machine_of(owner), Timestamp::from_millis(1_000));
+        let state = State::Terminating { why: EndReason::MachineGone, since: at };
+        let after = Record { state, ..before.clone() };
+        taken(view, &Requests::default(), at, &before, &after, "upkeep").is_ok()
+    }
+
+    #[test]
+    fn a_notice_makes_a_machine_as_good_as_gone_to_its_pool_alone() {
+        let pool = || Owner::Pool(PoolName::new("ci"));
+        let request = || Owner::Request(RequestId::new("7.1.build"));
+        let mut view = View::new((Limits::default(), Vec::new()), Default::default(), Vec::new());
+        assert!(!may_be_taken_for_gone(&view, pool()), "nobody said that it would go");
+        view.noticed.insert(InstanceId::new("i-1"));
+        assert!(may_be_taken_for_gone(&view, pool()));
+        assert!(
+            !may_be_taken_for_gone(&view, request()),
+            "it may finish its job within the notice"
+        );
+        view.lost.insert(InstanceId::new("i-1"));
+        assert!(may_be_taken_for_gone(&view, request()));
+    }
 }

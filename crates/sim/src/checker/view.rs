@@ -28,6 +28,8 @@ pub(super) struct View {
     pub(super) intents: BTreeMap<IntentId, Intent>,
     /// Machines that are not gone.
     pub(super) machines: BTreeMap<InstanceId, Machine>,
+    /// Machines that the cloud said it would take away.
+    pub(super) noticed: BTreeSet<InstanceId>,
     /// Machines that the cloud took away.
     pub(super) lost: BTreeSet<InstanceId>,
     /// Machines that switched themselves off.
@@ -55,6 +57,7 @@ impl View {
             buried: dead.into_iter().map(|record| record.id).collect(),
             intents: intents.into_iter().map(|intent| (intent.id.clone(), intent)).collect(),
             machines: alive.map(|machine| (machine.id.clone(), machine)).collect(),
+            noticed: BTreeSet::new(),
             lost: BTreeSet::new(),
             powered_off: BTreeSet::new(),
             deserted: BTreeSet::new(),

@@ -145,7 +145,8 @@ impl FleetModel {
 
     /// Lever: a machine is told that it will be taken away, and then is.
     pub async fn reclaim(&self, id: &InstanceId) {
-        self.state().give_notice(id);
+        let now = self.clock.true_now();
+        self.state().give_notice(id, now);
         pass(SPOT_NOTICE).await;
         self.lose(id);
     }

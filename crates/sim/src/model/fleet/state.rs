@@ -74,6 +74,8 @@ pub enum FleetEvent {
     Stopping(InstanceId),
     /// A machine was ended because somebody asked.
     Terminated(InstanceId),
+    /// The cloud said that it will take a machine away.
+    Noticed(InstanceId),
     /// A machine died by itself, or was taken away.
     Lost(InstanceId),
     /// A machine switched itself off.
@@ -340,9 +342,10 @@ impl FleetState {
     }
 
     /// The cloud says that it will take the machine away.
-    pub(super) fn give_notice(&mut self, id: &InstanceId) {
+    pub(super) fn give_notice(&mut self, id: &InstanceId, now: Timestamp) {
         if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
             life.send_replace(Word::Notice);
+            self.tell(now, &FleetEvent::Noticed(id.clone()));
         }
     }
 
