@@ -97,7 +97,7 @@ fn a_cancelled_request_gives_its_warm_machines_back() {
             let began = world.outside.clock().elapsed();
             let ended = world
                 .run("provision", None, async |stack| {
-                    provision(stack, Call::silent(&request), cancelled).await
+                    Box::pin(provision(stack, Call::silent(&request), cancelled)).await
                 })
                 .await;
             let took = world.outside.clock().elapsed().saturating_sub(began);

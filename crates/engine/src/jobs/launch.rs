@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
-use bullpen_core::creation::{Intent, RungResult, next_rung};
+use bullpen_core::creation::{RungResult, next_rung};
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::job::{Setback, request_id};
@@ -20,7 +20,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 use crate::patience::patiently;
-use crate::provision::creation::{self, CreationError};
+use crate::provision::creation::{self, CreationError, Reservation};
 
 /// How often a report is looked at where no wake-up comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -33,30 +33,25 @@ pub(super) async fn launch<P: Ports>(
 ) -> Result<Record, Setback> {
     let mut last = None;
     while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
-        let intent = intent(stack, request, owner, usage).await?;
-        let records = match creation::carry_out(stack, request.into(), &intent).await {
-            Ok(records) => records,
-            Err(error) => {
-                creation::give_back_refused(stack, &intent, &error).await;
-                return Err(set_back(&error));
-            }
-        };
+        let reserved = reservation(stack, request, owner, usage).await?;
+        let records = creation::carry_out(stack, request.into(), &reserved).await;
+        let records = records.map_err(|error| set_back(&error))?;
         let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
         if let Some(record) = records.into_iter().find(own) {
             return Ok(record);
         }
-        last = Some(RungResult { usage: intent.usage, any_came: false });
+        last = Some(RungResult { usage: reserved.intent.usage, any_came: false });
     }
     Err(Setback::NoCapacity)
 }
 
 /// The first launch of the job's that is not accounted for: one that was begun, or a new one.
-async fn intent<P: Ports>(
+async fn reservation<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     owner: &Owner,
     usage: Usage,
-) -> Result<Intent, Setback> {
+) -> Result<Reservation, Setback> {
     let ledger = stack.ports.ledger();
     let mut number = 1;
     loop {
@@ -67,7 +62,7 @@ async fn intent<P: Ports>(
             Some(intent) if intent.outstanding == 0 || stack.now() >= intent.deadline => {
                 number += 1;
             }
-            Some(intent) => return Ok(intent),
+            Some(intent) => return Ok(Reservation::found(intent)),
             None => {
                 let new = creation::intend(stack, (request, owner), usage, 1, number);
                 return creation::reserve(stack, &new).await.map_err(|error| set_back(&error));

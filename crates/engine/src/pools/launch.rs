@@ -16,7 +16,7 @@ use bullpen_core::sabotage;
 
 use super::deeds::Pass;
 use super::journals;
-use crate::provision::creation::{self, CreationError, Shape};
+use crate::provision::creation::{self, CreationError, Reservation, Shape};
 
 impl<P: Ports> Pass<'_, P> {
     /// Goes on with launches that somebody began and did not account for.
@@ -28,7 +28,7 @@ impl<P: Ports> Pass<'_, P> {
         let open = self.found.observed.launches.clone();
         let reserved = open.into_iter().filter(|intent| intent.revision > Revision(0));
         for intent in reserved.filter(|intent| self.stack.now() < intent.deadline) {
-            self.carry_on("resumed", &blueprint, &intent).await;
+            self.carry_on("resumed", &blueprint, &Reservation::found(intent)).await;
         }
     }
 
@@ -88,13 +88,14 @@ impl<P: Ports> Pass<'_, P> {
         let ceilings = blueprint.ceilings(&self.stack.ceilings);
         match creation::reserve_under(self.stack, intent, &ceilings).await {
             Ok(reserved) => self.carry_on(why, blueprint, &reserved).await,
-            Err(error) => self.came_to_nothing(why, intent, &error).await,
+            Err(error) => self.came_to_nothing(why, intent, &error),
         }
     }
 
-    async fn carry_on(&mut self, why: &str, blueprint: &Blueprint, intent: &Intent) {
+    async fn carry_on(&mut self, why: &str, blueprint: &Blueprint, reserved: &Reservation) {
         let shape = Shape { class: &blueprint.class, allowed_types: &blueprint.allowed_types };
-        match creation::carry_out(self.stack, shape, intent).await {
+        let intent = &reserved.intent;
+        match creation::carry_out(self.stack, shape, reserved).await {
             Ok(records) => {
                 let (asked, came) = (intent.outstanding as usize, records.len());
                 let words = || self.stack.shortages().words(self.stack.now());
@@ -105,12 +106,12 @@ impl<P: Ports> Pass<'_, P> {
                 }
                 self.note(("create", why), asked, came, said);
             }
-            Err(error) => self.came_to_nothing(why, intent, &error).await,
+            Err(error) => self.came_to_nothing(why, intent, &error),
         }
     }
 
-    async fn came_to_nothing(&mut self, why: &str, intent: &Intent, error: &CreationError) {
-        if creation::give_back_refused(self.stack, intent, error).await {
+    fn came_to_nothing(&mut self, why: &str, intent: &Intent, error: &CreationError) {
+        if error.is_final() {
             let until = self.stack.now().after(self.stack.limits.shortage_memory);
             self.found.journal.short_until = Some(until);
         }

@@ -6,6 +6,8 @@
 //!
 //! Not here: finding what a crash left between launch and record ([`crate::reconcile`]).
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use bullpen_core::claim::{Outcome, Watched};
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchRequest};
@@ -37,6 +39,13 @@ pub enum CreationError {
     },
 }
 
+impl CreationError {
+    /// Whether a port would answer the same, however often it is asked.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Port { source, .. } if !source.is_transient())
+    }
+}
+
 /// What one launch came to.
 #[derive(Debug)]
 pub struct Created {
@@ -57,22 +66,16 @@ pub async fn create<P: Ports>(
 ) -> Result<Option<Created>, CreationError> {
     let intent = intend(stack, (terms.request, &terms.owner), usage, count, attempt);
     if sabotage!("launch-before-the-intent") {
-        launch(stack, terms.request.into(), &intent).await?;
+        launch(stack, terms.request.into(), &intent).await.map_err(|refusal| refusal.error())?;
     }
-    let intent = reserve(stack, &intent).await?;
-    if intent.count != count {
+    let reserved = reserve(stack, &intent).await?;
+    if reserved.intent.count != count {
         // It landed after we had been told that there is no room, and other machines came since.
-        return_rest(stack, &intent).await;
+        return_rest(stack, &reserved.intent).await;
         return Ok(None);
     }
     (terms.tell)(Told::Launching { machines: count });
-    let records = match carry_out(stack, terms.request.into(), &intent).await {
-        Ok(records) => records,
-        Err(error) => {
-            give_back_refused(stack, &intent, &error).await;
-            return Err(error);
-        }
-    };
+    let records = carry_out(stack, terms.request.into(), &reserved).await?;
     let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
@@ -94,19 +97,43 @@ impl<'a> From<&'a Request> for Shape<'a> {
     }
 }
 
+/// An intent that is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    /// The intent, as it is stored.
+    pub(crate) intent: Intent,
+    /// Whether we stored it just now, so that nobody can have launched it before us.
+    pub(crate) is_new: bool,
+}
+
+impl Reservation {
+    /// One that was found: whoever stored it may have launched it.
+    pub(crate) fn found(intent: Intent) -> Self {
+        Self { intent, is_new: false }
+    }
+}
+
 /// Launches what an intent says and records what came. Doing so again does nothing anew.
+///
+/// Where the cloud refuses, and nothing of it can have been launched before, the reservation is kept from
+/// nobody: it is given back, and the next launch is another one. Otherwise the intent stays, and
+/// reconciliation accounts for what may have come of it.
 pub(crate) async fn carry_out<P: Ports>(
     stack: &Stack<P>,
     shape: Shape<'_>,
-    intent: &Intent,
+    Reservation { intent, is_new }: &Reservation,
 ) -> Result<Vec<Record>, CreationError> {
-    let launched = launch(stack, shape, intent).await?;
-    if sabotage!("rest-returned-before-recording") {
+    let answer = launch(stack, shape, intent).await;
+    if answer.is_ok() && sabotage!("rest-returned-before-recording") {
         return_rest(stack, intent).await;
     }
-    let records = record_all(stack, intent, &launched).await;
+    let records = match &answer {
+        Ok(launched) => record_all(stack, intent, launched).await,
+        Err(refusal) if *is_new && refusal.is_certain => Vec::new(),
+        Err(refusal) => return Err(refusal.error()),
+    };
     return_rest(stack, intent).await;
-    Ok(records)
+    answer.map(|_| records).map_err(|refusal| refusal.error())
 }
 
 /// The id of a request's n-th launch: whoever makes it, and however often, it is the same launch.
@@ -156,7 +183,7 @@ pub(crate) fn intend<P: Ports>(
 pub(crate) async fn reserve<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,
-) -> Result<Intent, CreationError> {
+) -> Result<Reservation, CreationError> {
     reserve_under(stack, intent, &stack.ceilings).await
 }
 
@@ -165,16 +192,17 @@ pub(crate) async fn reserve_under<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,
     ceilings: &[Ceiling],
-) -> Result<Intent, CreationError> {
+) -> Result<Reservation, CreationError> {
     let port = |source| CreationError::Port { what: "reserve machines", source };
+    let new = || Reservation { intent: intent.clone(), is_new: true };
     let mut waits = Waits::default();
     loop {
         match stack.ports.ledger().reserve(intent, ceilings).await {
-            Ok(Written::Won(Reserved::Granted)) => return Ok(intent.clone()),
+            Ok(Written::Won(Reserved::Granted)) => return Ok(new()),
             // Ours already: an answer that was lost, or an earlier run of the same request.
-            Ok(Written::Won(Reserved::Known(known))) => return Ok(known),
+            Ok(Written::Won(Reserved::Known(known))) => return Ok(Reservation::found(known)),
             Ok(Written::Won(Reserved::Short(_))) if sabotage!("ceiling-is-only-advice") => {
-                return Ok(intent.clone());
+                return Ok(new());
             }
             Ok(Written::Won(Reserved::Short(ceiling))) => return Err(ceiling.into()),
             // Asking again is safe: it is idempotent on the intent.
@@ -186,12 +214,26 @@ pub(crate) async fn reserve_under<P: Ports>(
     }
 }
 
+/// A launch that was not answered with machines.
+#[derive(Debug)]
+struct Refusal {
+    fault: Fault,
+    /// Whether this was its first answer, and a final one: nothing was launched by it.
+    is_certain: bool,
+}
+
+impl Refusal {
+    fn error(&self) -> CreationError {
+        CreationError::Port { what: "launch machines", source: self.fault.clone() }
+    }
+}
+
 async fn launch<P: Ports>(
     stack: &Stack<P>,
     shape: Shape<'_>,
     intent: &Intent,
-) -> Result<Launched, CreationError> {
-    let now = stack.now();
+) -> Result<Launched, Refusal> {
+    let (now, tries) = (stack.now(), AtomicU32::new(0));
     let request = LaunchRequest {
         intent: intent.id.clone(),
         class: shape.class.clone(),
@@ -205,6 +247,7 @@ async fn launch<P: Ports>(
     // That there is none is an answer: the same launch would be answered the same, and the ladder
     // has other rungs.
     let launch = async || {
+        tries.fetch_add(1, Ordering::Relaxed);
         let anew = sabotage!("new-token-for-each-try").then(|| LaunchRequest {
             intent: IntentId::new(format!("{}-{}", request.intent, stack.now())),
             ..request.clone()
@@ -214,10 +257,10 @@ async fn launch<P: Ports>(
             answer => answer,
         }
     };
-    // It may have launched. The intent stays, and reconciliation accounts for it.
-    let launched = patiently(stack, intent.deadline, launch)
-        .await
-        .map_err(|source| CreationError::Port { what: "launch machines", source })?;
+    let launched = patiently(stack, intent.deadline, launch).await.map_err(|fault| {
+        let is_certain = !fault.is_transient() && tries.load(Ordering::Relaxed) == 1;
+        Refusal { fault, is_certain }
+    })?;
     if let Some(said) = &launched.said {
         stack.shortages().remember_words(said.clone(), &stack.limits, now);
     }
@@ -268,21 +311,6 @@ pub(crate) async fn record<P: Ports>(
         waits.wait(stack).await;
     }
     None
-}
-
-/// The cloud says no, whatever is asked again: what was reserved is kept from nobody, and the next
-/// launch is another one. Returns whether that is so.
-pub(crate) async fn give_back_refused<P: Ports>(
-    stack: &Stack<P>,
-    intent: &Intent,
-    error: &CreationError,
-) -> bool {
-    let CreationError::Port { source, .. } = error else { return false };
-    if source.is_transient() {
-        return false;
-    }
-    return_rest(stack, intent).await;
-    true
 }
 
 /// The launch has answered for good, so what is still outstanding will never come. If this does

@@ -11,7 +11,7 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
-use super::creation::{self, CreationError};
+use super::creation::{self, CreationError, Reservation};
 use super::worker::{self, Attempt, Held, How, Terms};
 use crate::Stack;
 use crate::patience::patiently;
@@ -59,7 +59,8 @@ async fn finish_launches<P: Ports>(
         let Some(intent) = found else { return Ok(launches) };
         launches += 1;
         if intent.outstanding > 0 {
-            creation::carry_out(stack, terms.request.into(), &intent).await?;
+            let found = Reservation::found(intent);
+            creation::carry_out(stack, terms.request.into(), &found).await?;
         }
     }
 }
