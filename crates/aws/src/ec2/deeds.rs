@@ -61,6 +61,19 @@ enum Sent {
     Failed(Fault),
 }
 
+impl Sent {
+    /// Something about one of them that has no name here is a refusal that names nobody: the one is
+    /// found by halves, and the others are served.
+    fn with_unnamed_refused(self) -> Self {
+        match self {
+            Self::Failed(Fault::Unclassified(code)) => {
+                Self::Refused(Refused { code, ids: BTreeSet::new() })
+            }
+            sent => sent,
+        }
+    }
+}
+
 /// Sorts a call's answer.
 macro_rules! sent {
     ($call:expr, $ids:expr) => {
@@ -82,7 +95,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let (mut answers, mut left) = (Vec::new(), Left::new(ids));
         while let Some(batch) = left.next() {
             let call = self.client.start_instances().set_instance_ids(Some(texts(&batch)));
-            match sent!(call.send(), &batch) {
+            match sent!(call.send(), &batch).with_unnamed_refused() {
                 Sent::Done => {
                     answers.extend(batch.into_iter().map(|id| (id, Started::Starting)));
                 }
@@ -95,13 +108,6 @@ impl<C: Clock> Ec2Fleet<C> {
                 Sent::Failed(Fault::NoCapacity) => {
                     let none = left.halve(batch);
                     answers.extend(none.map(|id| (id, Started::NoCapacity)));
-                }
-                // Something about one of them that has no name here: it is found, and not started.
-                Sent::Failed(Fault::Unclassified(said)) => {
-                    let refused = Refused { code: said.clone(), ids: BTreeSet::new() };
-                    let ids = left.refused(batch, refused).into_iter();
-                    let failed = Started::Failed(Fault::Unclassified(said));
-                    answers.extend(ids.map(|id| (id, failed.clone())));
                 }
                 Sent::Failed(fault) => return Err(fault),
             }

@@ -6,7 +6,7 @@
 //! Not here: names in a configuration (`core::config::image`).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_sdk_ec2::Client;
@@ -16,7 +16,7 @@ use bullpen_core::config::image::usual;
 use bullpen_core::ids::ImageName;
 use bullpen_core::ports::Fault;
 
-use super::{filter, said};
+use super::{filter, lock, said};
 
 /// How long the newest image of a name stays the newest. Images are made once a day at the most.
 const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
@@ -73,7 +73,7 @@ impl Images {
         now: Duration,
     ) -> Result<String, Fault> {
         let key = (search.clone(), architecture);
-        let found = self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let found = lock(&self.newest).get(&key).cloned();
         if let Some((_, ami)) = found.filter(|(at, _)| now.saturating_sub(*at) < NEWEST_FOR) {
             return Ok(ami);
         }
@@ -96,16 +96,14 @@ impl Images {
             )));
         };
         self.remember(&ami, image);
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = lock(&self.newest);
         newest.insert(key, (now, ami.clone()));
         Ok(ami)
     }
 
     /// What EC2 says of an AMI.
     pub(super) async fn facts(&self, client: &Client, ami: &str) -> Result<ImageFacts, Fault> {
-        let known = |images: &Self| {
-            images.facts.lock().unwrap_or_else(PoisonError::into_inner).get(ami).cloned()
-        };
+        let known = |images: &Self| lock(&images.facts).get(ami).cloned();
         if let Some(facts) = known(self) {
             return Ok(facts);
         }
@@ -129,7 +127,7 @@ impl Images {
                 .into_iter()
                 .find(|known| image.architecture() == Some(&ec2_name(*known))),
         };
-        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.facts);
         known.insert(ami.to_owned(), facts);
     }
 }

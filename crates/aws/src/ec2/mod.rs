@@ -19,7 +19,7 @@
 //! ([`crate::boot`], `bullpen-agent`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
@@ -158,16 +158,16 @@ impl<C: Clock> Ec2Fleet<C> {
 
     async fn launch_fleet(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
         let ground = self.ground()?;
-        let template = self.template(&request.class, &ground).await?;
-        if !request.avoid.is_empty() {
-            self.types.hear_of_class(&self.client, &request.class).await?;
-        }
-        let fitting = self.types.of(&request.class);
         if !self.settings.subnets.iter().any(|subnet| ground.subnets.contains_key(subnet)) {
             let what = "none of `subnets` under [aws] is known to this stack yet: run \
                         `bullpen refresh`";
             return Err(Fault::Denied(what.to_owned()));
         }
+        let template = self.template(&request.class, &ground).await?;
+        if !request.avoid.is_empty() {
+            self.types.hear_of_class(&self.client, &request.class).await?;
+        }
+        let fitting = self.types.of(&request.class);
         let name = template.name();
         let Some(call) = launch::call(&name, &self.settings, &ground, request, &fitting) else {
             return Ok(Launched::default());
@@ -218,7 +218,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let is_all = came.len() >= usize::try_from(request.count).unwrap_or(usize::MAX);
         let machines = self.in_our_words(came).await?.into_iter();
         let alive = machines.filter(|machine| machine.state != MachineState::Gone).collect();
-        let mut looked_for = self.looked_for.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_for = lock(&self.looked_for);
         looked_for.retain(|_, since| now.saturating_sub(*since) < LOOKED_FOR);
         let since = *looked_for.entry(intent.clone()).or_insert(now);
         if !is_all && now.saturating_sub(since) < self.settings.shown_within {
@@ -329,6 +329,11 @@ enum Fleets {
 fn filter(name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
     let values = values.into_iter().map(Into::into).collect();
     Filter::builder().name(name).set_values(Some(values)).build()
+}
+
+/// What a panic left behind is still what was written last.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A fleet may be answered, with nothing in it but that there is no such template.

@@ -7,7 +7,7 @@
 //! Not here: permissions, quotas and clocks ([`crate::doctor`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{LaunchTemplate, LaunchTemplateVersion, ResourceType, TagSpecification};
@@ -18,7 +18,7 @@ use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 
 use super::template::{Template, VERSION};
-use super::{Ec2Fleet, NO_TEMPLATE, said, tags};
+use super::{Ec2Fleet, NO_TEMPLATE, lock, said, tags};
 use crate::fault::judge;
 
 /// How old a template is that is removed because nobody here wants it: another process may have another
@@ -268,10 +268,6 @@ impl<C: Clock> Ec2Fleet<C> {
         }
         Ok(done)
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a subnet is.

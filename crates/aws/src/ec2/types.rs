@@ -5,7 +5,7 @@
 //! Not here: which types a launch allows ([`super::launch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{ArchitectureType, InstanceTypeInfo};
@@ -14,7 +14,7 @@ use bullpen_core::ids::InstanceType;
 use bullpen_core::ports::Fault;
 
 use super::image::ec2_name;
-use super::{FILTER_VALUES_MAX, filter, said};
+use super::{FILTER_VALUES_MAX, filter, lock, said};
 
 /// As many types as EC2 describes in one answer.
 const PAGE: i32 = 100;
@@ -41,7 +41,7 @@ pub(super) struct Types(Mutex<Known>);
 
 impl Types {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// What is known of a type.
