@@ -61,7 +61,7 @@ const DESCRIBED_PER_CALL: u64 = 199;
 #[test]
 fn a_deed_for_many_takes_a_call_for_each_batch() {
     real(async {
-        for machines in [1, 50, 200] {
+        for machines in [1, 50, 500] {
             let world = World::new().await;
             let fleet = world.fleet();
             // What types are is asked once in a process's life.
