@@ -101,7 +101,7 @@ fn summary(outcomes: &[(&str, Outcome)]) -> String {
     lines.join("\n")
 }
 
-fn seconds(took: Duration) -> String {
+pub(crate) fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
@@ -109,7 +109,7 @@ fn seconds(took: Duration) -> String {
     clippy::disallowed_methods,
     reason = "the gate measures real time; no decision rests on it"
 )]
-fn timed<T>(body: impl FnOnce() -> T) -> (T, Duration) {
+pub(crate) fn timed<T>(body: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = body();
     (result, start.elapsed())

@@ -19,6 +19,7 @@ mod gate;
 mod ministack;
 mod npm;
 mod place;
+mod programs;
 mod sabotage;
 mod seeds;
 mod shellcheck;

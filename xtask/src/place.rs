@@ -7,7 +7,7 @@
 //!
 //! Not here: what is run (`steps`).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,6 +45,9 @@ impl Place {
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_our_package(name)) {
+            command.env_remove(name);
+        }
         if self.ci {
             // Incremental files cost time and space to write and a fresh clone never reads them.
             command.env("CARGO_INCREMENTAL", "0");
@@ -85,6 +88,13 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// What `cargo run` says of xtask. A cargo that inherits it builds anew, for every clone, what looks at
+/// the same names when it is built: ring does, and TLS with all that stands on it follows.
+fn is_of_our_package(name: &OsStr) -> bool {
+    let about = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    name.to_str().is_some_and(|name| about.iter().any(|about| name.starts_with(about)))
+}
+
 /// The XDG rule: a relative path is as good as none.
 fn cache_home(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
@@ -117,6 +127,17 @@ mod tests {
         assert_eq!(cache_home(path("x"), path("/h")), Some(PathBuf::from("/h/.cache")));
         assert_eq!(cache_home(None, path("/h")), Some(PathBuf::from("/h/.cache")));
         assert_eq!(cache_home(None, None), None);
+    }
+
+    #[test]
+    fn what_cargo_says_of_xtask_is_handed_to_nobody() {
+        let is_of_ours = |name: &str| is_of_our_package(OsStr::new(name));
+        assert!(is_of_ours("CARGO_PKG_NAME") && is_of_ours("CARGO_MANIFEST_DIR"));
+        assert!(
+            !is_of_ours("CARGO_HOME") && !is_of_ours("CARGO_TARGET_DIR") && !is_of_ours("PATH")
+        );
+        let command = Place::of_test("/x").command("cargo");
+        assert!(command.get_envs().any(|it| it == (OsStr::new("CARGO_MANIFEST_DIR"), None)));
     }
 
     #[test]

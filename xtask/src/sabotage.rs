@@ -2,16 +2,17 @@
 //! found.
 //!
 //! This is the only place that sets `--cfg sabotage`, and it builds into a target directory of its
-//! own, so that no other build can pick a sabotaged crate up.
+//! own, so that no other build can pick a sabotaged crate up. The `seeds` step uses the same build.
 //!
 //! Not here: the bugs (`sabotage!` where they are planted) and the tests (`bullpen-sim`).
 
 use std::ffi::OsString;
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::gate::{Context, Step};
-use crate::place::{succeed, variable};
+use crate::place::{Place, succeed, variable};
 
 const FLAG: &str = "--cfg sabotage";
 
@@ -20,12 +21,16 @@ pub(crate) const STEP: Step =
     Step { name: "sabotage", what: "every planted bug is found by the simulator", run };
 
 fn run(gate: &Context<'_>) -> Result<()> {
-    let mut test = gate.place.command("cargo");
+    succeed(test(gate.place).args(["--test", "planted_bugs", "--test", "protocol"]))
+}
+
+/// Builds the simulator's tests with the planted bugs in, optimised; which of them is the caller's to say.
+pub(crate) fn test(place: &Place) -> Command {
+    let mut test = place.command("cargo");
     test.args(["test", "--profile", "sim", "-p", "bullpen-sim"])
-        .args(["--test", "planted_bugs", "--test", "protocol"])
-        .env("CARGO_TARGET_DIR", gate.place.target.join("sabotage"))
+        .env("CARGO_TARGET_DIR", place.target.join("sabotage"))
         .env("RUSTFLAGS", with_flag(variable("RUSTFLAGS")));
-    succeed(&mut test)
+    test
 }
 
 /// Keeps what the caller set: a flag such as a linker may be needed to build at all.

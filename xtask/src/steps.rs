@@ -2,23 +2,12 @@
 //!
 //! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
 
-use std::num::NonZero;
-
 use crate::gate::Step;
 use crate::place::succeed;
-use crate::{clean_tree, deny, ec2, sabotage, seeds, tidy, tools};
+use crate::{clean_tree, deny, ec2, programs, sabotage, seeds, tidy, tools};
 
 /// The whole product, AWS included: what releases are built with.
-const AWS: &str = "--features=bullpen/aws";
-
-/// How many tests run at once, to the test programs.
-const THREADS: &str = "RUST_TEST_THREADS";
-
-/// Twice as many as there are processors: the longest tests wait for processes most of the time.
-fn test_threads() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    (2 * cores).to_string()
-}
+pub(crate) const AWS: &str = "--features=bullpen/aws";
 
 /// Every step.
 pub(crate) const ALL: &[Step] = &[
@@ -56,15 +45,7 @@ pub(crate) const ALL: &[Step] = &[
             )
         },
     },
-    Step {
-        name: "test",
-        what: "cargo test --workspace, with AWS",
-        run: |gate| {
-            let mut test = gate.place.command("cargo");
-            test.envs(tools::for_tests(gate.place)?).env(THREADS, test_threads());
-            succeed(test.args(["test", "--workspace", AWS]))
-        },
-    },
+    programs::STEP,
     seeds::STEP,
     sabotage::STEP,
     clean_tree::STEP,

@@ -87,6 +87,18 @@ fn exactly_one_of_seeds_and_a_scenario_is_given() {
 }
 
 #[test]
+fn seeds_are_counted_and_told_in_text_and_as_json() {
+    let output = run(&["--seeds", "0..2", "--jobs", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.starts_with("2 clean, 0 failed in "), "{told}");
+    let output = run(&["--seeds", "0..1", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&told["clean"], &told["failed"]), (&1.into(), &Value::Array(Vec::new())));
+    assert!(told["calls"].as_u64().expect("a number") > 0, "{told}");
+}
+
+#[test]
 fn a_trace_shows_every_write() {
     let output = play("idle 1\n", &["--trace"]);
     assert!(text(&output.stdout).contains(" launched i-"), "{}", text(&output.stdout));

@@ -2,7 +2,7 @@
 //! that a test can prove the simulator notices.
 //!
 //! Without `--cfg sabotage` the macro is the constant `false` and the branch is compiled away; tidy
-//! checks that nothing but the gate's own step sets that flag. With it, one bug is active per
+//! checks that nothing but the gate's own steps sets that flag. With it, one bug is active per
 //! thread, chosen by name.
 //!
 //! Not here: the list of planted bugs and how soon each is found (`bullpen-sim`).

@@ -1,7 +1,13 @@
 //! Every seed that ever failed, with what it found. A seed may mean another world today; it is run
 //! all the same, because it costs nothing and has been right before.
 
+mod side_by_side;
+
+use std::sync::Mutex;
+
 use bullpen_sim::kernel;
+
+use side_by_side::side_by_side;
 
 /// The seed, and what it showed.
 const KEPT: [(u64, &str); 26] = [
@@ -33,21 +39,14 @@ const KEPT: [(u64, &str); 26] = [
     (1_524_337_344, "blamed for a pool's spot machine that had notice: a mistake of the checker's"),
 ];
 
-/// In two halves, so that two processors have something to do.
-fn is_clean(those: impl Fn(usize) -> bool) {
-    for (_, (seed, showed)) in KEPT.into_iter().enumerate().filter(|(place, _)| those(*place)) {
-        if let Err(failure) = kernel::run(seed, false) {
-            panic!("again: {showed}\n{failure}");
-        }
-    }
-}
-
 #[test]
 fn every_seed_that_ever_failed_is_clean() {
-    is_clean(|place| place % 2 == 0);
-}
-
-#[test]
-fn every_other_seed_that_ever_failed_is_clean() {
-    is_clean(|place| place % 2 == 1);
+    let again = Mutex::new(Vec::new());
+    side_by_side(&KEPT, |(seed, showed)| {
+        if let Err(failure) = kernel::run(*seed, false) {
+            again.lock().unwrap().push(format!("again: {showed}\n{failure}"));
+        }
+    });
+    let again = again.into_inner().unwrap();
+    assert!(again.is_empty(), "{}", again.join("\n"));
 }

@@ -8,6 +8,8 @@
 #[path = "pools/main.rs"]
 mod pools;
 #[cfg(sabotage)]
+mod side_by_side;
+#[cfg(sabotage)]
 mod table;
 
 #[cfg(sabotage)]
@@ -17,13 +19,12 @@ mod with_bugs {
     use std::panic;
     use std::path::Path;
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread;
 
     use bullpen_core::sabotage;
     use bullpen_sim::kernel;
     use bullpen_sim::scenario::{self, Script};
 
+    use super::side_by_side::side_by_side;
     use super::table::jobs::{self, TOLD, Told};
     use super::table::pools::BROKEN;
     use super::table::{BUGS, Bug};
@@ -93,20 +94,10 @@ mod with_bugs {
     #[test]
     fn every_planted_bug_is_found() {
         let bugs = bugs();
-        let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let look = || {
-            while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match find(bug) {
-                    Ok(line) => println!("{line}"),
-                    Err(line) => wrong.lock().unwrap().push(line),
-                }
-            }
-        };
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(look);
-            }
+        let wrong = Mutex::new(Vec::new());
+        side_by_side(&bugs, |bug| match find(bug) {
+            Ok(line) => println!("{line}"),
+            Err(line) => wrong.lock().unwrap().push(line),
         });
         let wrong = wrong.into_inner().unwrap();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -53,7 +53,7 @@ fn no_build_is_sabotaged(file: &File) -> Option<Finding> {
         line.chars().filter(bare).collect::<String>().contains("cfgsabotage")
     };
     let line = 1 + file.text.lines().position(sets)?;
-    let text = "sets `cfg sabotage`; only the gate's own step may build with planted bugs";
+    let text = "sets `cfg sabotage`; only the gate's own steps may build with planted bugs";
     Some(Finding::failure(format!("{}:{line}", file.path), text))
 }
 
