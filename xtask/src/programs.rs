@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{BufReader, Write as _};
+use std::io::BufReader;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -131,11 +131,14 @@ fn passes(program: &Program, mut command: Command, said: &Path) -> Result<bool> 
     let (status, took) = timed(|| command.status());
     let status = status.with_context(|| format!("could not start `{shown}`"))?;
     let word = if status.success() { "passed" } else { "FAILED" };
-    let last = format!("test: {} {word} in {} ({status})\n", program.name, seconds(took));
+    let whole = fs::read(&said).with_context(|| format!("could not read {}", said.display()))?;
     // In one piece: the other lane speaks too.
-    let mut stderr = std::io::stderr().lock();
-    stderr.write_all(&fs::read(&said)?)?;
-    stderr.write_all(last.as_bytes())?;
+    eprintln!(
+        "{}test: {} {word} in {} ({status})",
+        String::from_utf8_lossy(&whole),
+        program.name,
+        seconds(took)
+    );
     Ok(status.success())
 }
 
