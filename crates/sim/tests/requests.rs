@@ -23,6 +23,7 @@ use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
 use bullpen_sim::stage;
+use bullpen_sim::wire::Weather;
 use bullpen_sim::world::World;
 use std::sync::Arc;
 
@@ -213,6 +214,28 @@ fn of_two_processes_of_one_request_one_stands_down() {
             let until = one.now().after(Duration::from_secs(600));
             release_request(&one, &request.id, until, &nobody).await.expect("calm");
             stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
+        });
+    }
+}
+
+/// What the one that stands down claims late, in the request's name, is there for the other: nothing is
+/// launched beside it.
+#[test]
+fn a_request_begun_twice_launches_nothing_beside_what_the_slower_one_claims() {
+    let slow =
+        |millis| Weather { latency_max: Duration::from_millis(millis), ..Weather::default() };
+    for apart in (0..4_000).step_by(40) {
+        on_virtual_time(async {
+            let (world, _checker, request) = wanted(3, 3, 10).await;
+            let ((wire, one), (other_wire, other)) = (world.process("one"), world.process("other"));
+            wire.set_weather(slow(1_000));
+            other_wire.set_weather(slow(200));
+            let _ended = tokio::join!(provision_silently(&one, &request), async {
+                pass(Duration::from_millis(apart)).await;
+                provision_silently(&other, &request).await
+            });
+            let machines = world.outside.fleet().snapshot().len();
+            assert_eq!(machines, 3, "{apart} ms: {:?}", owned(&world, &request).await);
         });
     }
 }
