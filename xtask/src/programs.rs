@@ -159,27 +159,18 @@ mod tests {
         Command::new(&program.executable)
     }
 
-    /// Where programs of one test may speak.
-    fn said(test: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("bullpen-{test}-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("a directory");
-        directory
-    }
-
     #[test]
     fn every_program_is_run_and_those_that_failed_are_named() {
-        let said = said("programs");
+        let said = tempfile::tempdir().unwrap();
         let all = programs(&["true", "false", "true", "false"]);
-        assert_eq!(run_all(all, &said, itself).unwrap(), ["false", "false"]);
-        assert_eq!(run_all(programs(&["true"; 5]), &said, itself).unwrap(), [""; 0]);
-        fs::remove_dir_all(said).unwrap();
+        assert_eq!(run_all(all, said.path(), itself).unwrap(), ["false", "false"]);
+        assert_eq!(run_all(programs(&["true"; 5]), said.path(), itself).unwrap(), [""; 0]);
     }
 
     #[test]
     fn a_program_that_cannot_be_started_is_an_error_that_names_it() {
-        let said = said("no-program");
-        let error = run_all(programs(&["/no/such/program"]), &said, itself).unwrap_err();
+        let said = tempfile::tempdir().unwrap();
+        let error = run_all(programs(&["/no/such/program"]), said.path(), itself).unwrap_err();
         assert!(error.to_string().contains("/no/such/program"), "{error}");
-        fs::remove_dir_all(said).unwrap();
     }
 }

@@ -17,6 +17,7 @@ pub mod life;
 pub mod load;
 pub mod machine;
 pub mod model;
+mod sample;
 pub mod scenario;
 pub mod service;
 pub mod stage;

@@ -8,8 +8,6 @@
 #[path = "pools/main.rs"]
 mod pools;
 #[cfg(sabotage)]
-mod side_by_side;
-#[cfg(sabotage)]
 mod table;
 
 #[cfg(sabotage)]
@@ -24,7 +22,7 @@ mod with_bugs {
     use bullpen_sim::kernel;
     use bullpen_sim::scenario::{self, Script};
 
-    use super::side_by_side::side_by_side;
+    use super::pools::side_by_side::side_by_side;
     use super::table::jobs::{self, TOLD, Told};
     use super::table::pools::BROKEN;
     use super::table::{BUGS, Bug};

@@ -98,7 +98,7 @@ impl<'a> From<&'a Request> for Shape<'a> {
 }
 
 /// An intent that is stored.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Reservation {
     /// The intent, as it is stored.
     pub(crate) intent: Intent,

@@ -137,37 +137,16 @@ pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use bullpen_core::class::{Architecture, Usage};
-    use bullpen_core::ids::{
-        ClassName, InstanceType, IntentId, MailboxKey, PoolName, RequestId, SpecHash, Zone,
-    };
-    use bullpen_core::instance::Facts;
+    use bullpen_core::ids::{PoolName, RequestId};
     use bullpen_core::limits::Limits;
 
     use super::*;
-
-    fn spot_machine_of(owner: Owner) -> Record {
-        let facts = Facts {
-            class: ClassName::new("large"),
-            instance_type: InstanceType::new("c6i.large"),
-            vcpu: 2,
-            memory_mib: 4_096,
-            zone: Zone::new("a"),
-            usage: Usage::Spot,
-            architecture: Architecture::X64,
-            spec_hash: SpecHash::new("1-0a1b2c"),
-            pool: None,
-            mailbox: MailboxKey::new("i-1"),
-            intent: IntentId::new("intent-1"),
-            launched_at: Timestamp::from_millis(0),
-        };
-        let deadline = Timestamp::from_millis(60_000);
-        Record::born(InstanceId::new("i-1"), facts, owner, None, deadline)
-    }
+    use crate::sample::record;
 
     /// Whether it may be ended as gone, before its deadline.
     fn may_be_taken_for_gone(view: &View, owner: Owner) -> bool {
-        let (before, at) = (spot_machine_of(owner), Timestamp::from_millis(1_000));
+        let (at, deadline) = (Timestamp::from_millis(1_000), Timestamp::from_millis(60_000));
+        let before = record(State::Created { owner, deadline });
         let state = State::Terminating { why: EndReason::MachineGone, since: at };
         let after = Record { state, ..before.clone() };
         taken(view, &Requests::default(), at, &before, &after, "upkeep").is_ok()

@@ -12,12 +12,8 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bullpen_agent::life::{Effect, Life};
-use bullpen_core::class::{Architecture, Usage};
-use bullpen_core::ids::{
-    ClassName, Generation, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Revision,
-    RunnerName, SpecHash, TrustGroup, Zone,
-};
-use bullpen_core::instance::{Facts, Owner, Record, State, Tier};
+use bullpen_core::ids::{Generation, Revision, RunnerName};
+use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Assignment, Inbox, Order, Report, Signal, SignalKind};
 use bullpen_core::time::Timestamp;
@@ -26,6 +22,7 @@ use super::Config;
 use super::actors::{Claimer, Hand, Manager, agent};
 use super::fingerprint::{Fingerprint, Part};
 use super::rules::{Property, Rule};
+use crate::sample::record;
 
 /// One tick of the world's clock.
 pub(super) const TICK: Duration = Duration::from_secs(10);
@@ -283,32 +280,5 @@ impl World {
             listener.unwrap_or_default(),
         )
         .to_lowercase()
-    }
-}
-
-fn record(state: State) -> Record {
-    let facts = Facts {
-        class: ClassName::new("large"),
-        instance_type: InstanceType::new("c6i.large"),
-        vcpu: 2,
-        memory_mib: 4_096,
-        zone: Zone::new("a"),
-        usage: Usage::OnDemand,
-        architecture: Architecture::X64,
-        spec_hash: SpecHash::new("1-0a1b2c"),
-        pool: Some(PoolName::new("ci")),
-        mailbox: MailboxKey::new("i-1"),
-        intent: IntentId::new("intent-1"),
-        launched_at: at(0),
-    };
-    Record {
-        id: InstanceId::new("i-1"),
-        facts,
-        state,
-        generation: Generation(0),
-        revision: Revision(1),
-        uses: 0,
-        trust: Some(TrustGroup::new("acme/app")),
-        tainted: false,
     }
 }

@@ -10,6 +10,8 @@ mod leaving;
 mod lifetimes;
 pub(crate) mod replacing;
 pub(crate) mod rounds;
+#[path = "../side_by_side/mod.rs"]
+pub(crate) mod side_by_side;
 pub(crate) mod troubles;
 
 use std::time::Duration;

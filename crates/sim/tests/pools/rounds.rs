@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::pending;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use bullpen_core::creation::{Ceiling, Scope};
@@ -31,6 +29,7 @@ use bullpen_sim::yard::Yard;
 use futures_util::future::join_all;
 
 use super::MINUTE;
+use super::side_by_side::side_by_side;
 
 const WORLDS: u64 = 10;
 const ROUNDS: u64 = 25;
@@ -246,19 +245,10 @@ pub(crate) fn a_few_rounds() {
 
 #[test]
 fn nobody_touches_what_a_job_has_picked_in_a_thousand_rounds() {
-    let (next, came) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-    let some = || {
-        while let seed = next.fetch_add(1, Ordering::Relaxed)
-            && seed < WORLDS
-        {
-            let more = on_virtual_time(rounds(seed, ROUNDS));
-            came.lock().unwrap().extend(more.unwrap_or_else(|why| panic!("{why}")));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
-            scope.spawn(some);
-        }
+    let (seeds, came) = ((0..WORLDS).collect::<Vec<_>>(), Mutex::new(Vec::new()));
+    side_by_side(&seeds, |seed| {
+        let more = on_virtual_time(rounds(*seed, ROUNDS));
+        came.lock().unwrap().extend(more.unwrap_or_else(|why| panic!("{why}")));
     });
     let came = came.into_inner().unwrap();
     assert_eq!(came.len(), 1_000);
