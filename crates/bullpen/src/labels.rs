@@ -1,11 +1,15 @@
 //! `bullpen labels parse`: what a job's labels ask for, and what is wrong with them.
 //!
-//! Not here: the grammar (`bullpen_core::labels`), or where a job would go.
+//! Not here: the grammar (`bullpen_core::labels`), or whether a stack serves it ([`permission`]).
+
+mod permission;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use bullpen_core::class::RunnerClass;
+use bullpen_core::config::runs_on::Config;
+use bullpen_core::ids::Repository;
 use bullpen_core::labels::class::{Catalogue, ClassRef, ResolveError, Resolved, resolve};
 use bullpen_core::labels::value::Amounts;
 use bullpen_core::labels::{self, Key, LabelSpec, Parsed};
@@ -15,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::config_file::{self, Unusable};
 use crate::exit::Exit;
 use crate::render;
+use permission::{Asker, Permission};
 
 /// Which labels.
 #[derive(Debug, clap::Args)]
@@ -25,6 +30,20 @@ pub(crate) struct ParseArgs {
     /// The configuration that names runners and images [default: the built-in classes]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Also judge whether a stack with this configuration allows them; fails if it does not
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    policy: Option<PathBuf>,
+    /// With --policy: the repository of the job, as OWNER/NAME
+    #[arg(
+        long,
+        value_name = "REPOSITORY",
+        requires = "policy",
+        default_value = "owner/repository"
+    )]
+    repository: String,
+    /// With --policy: the id of the job's run [default: the one that the labels name]
+    #[arg(long, value_name = "ID", requires = "policy")]
+    run_id: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -32,17 +51,24 @@ pub(crate) struct ParseArgs {
 
 /// Reads the labels and says what they ask for; fails if they cannot be served.
 pub(crate) fn parse(args: &ParseArgs) -> Exit {
-    let catalogue = match &args.config {
-        None => Catalogue::of_classes(&RunnerClass::defaults()),
-        Some(path) => match config_file::load(path) {
-            Ok(config) => config.catalogue(),
-            Err(Unusable { what, hint }) => {
-                render::error(&what, hint.as_deref());
-                return Exit::Failed;
-            }
-        },
+    let config = match args.config.as_ref().or(args.policy.as_ref()).map(|it| config_file::load(it))
+    {
+        None => None,
+        Some(Ok(config)) => Some(config),
+        Some(Err(Unusable { what, hint })) => {
+            render::error(&what, hint.as_deref());
+            return Exit::Failed;
+        }
     };
-    let answer = Answer::of(&args.labels, &catalogue);
+    let defaults = || Catalogue::of_classes(&RunnerClass::defaults());
+    let catalogue = config.as_ref().map_or_else(defaults, Config::catalogue);
+    let mut answer = Answer::of(&args.labels, &catalogue);
+    if let Some(config) = config.filter(|_| args.policy.is_some()) {
+        let repository = Repository::new(&args.repository);
+        let asker = Asker { repository: &repository, run_id: args.run_id.as_deref() };
+        let permission = Permission::of(&args.labels, &answer.parsed, &config, &asker);
+        answer.permission = Some(permission);
+    }
     if args.json {
         render::data(&answer.json().to_string());
     } else {
@@ -56,6 +82,8 @@ struct Answer {
     parsed: Parsed,
     /// Its machine, unless a pool decides or the labels are not ours.
     class: Option<Result<Resolved, ResolveError>>,
+    /// Whether a stack serves them, where that was asked.
+    permission: Option<Permission>,
 }
 
 impl Answer {
@@ -64,11 +92,13 @@ impl Answer {
         let asks = parsed.has_head && parsed.ours && parsed.spec.pool.is_none();
         let readable = parsed.errors().next().is_none();
         let class = (asks && readable).then(|| resolve(&parsed.spec, catalogue));
-        Self { parsed, class }
+        Self { parsed, class, permission: None }
     }
 
     fn is_usable(&self) -> bool {
-        self.parsed.errors().next().is_none() && !matches!(self.class, Some(Err(_)))
+        let is_refused = self.permission.as_ref().is_some_and(Permission::is_refused);
+        let reads = self.parsed.errors().next().is_none() && !matches!(self.class, Some(Err(_)));
+        reads && !is_refused
     }
 
     /// Severity and message, a pair each.
@@ -101,6 +131,9 @@ impl Answer {
         if let Some(Ok(resolved)) = &self.class {
             line("class", &class_text(&resolved.class));
         }
+        for permission in self.permission.iter().flat_map(Permission::lines) {
+            line("policy", &permission);
+        }
         for (severity, message) in self.findings() {
             let _ = writeln!(text, "{}: {message}", severity.as_str());
         }
@@ -121,7 +154,12 @@ impl Answer {
             json!({ "severity": "error", "label": null, "key": null, "message": message })
         });
         let class = self.class.as_ref().and_then(|class| class.as_ref().ok());
+        let policy = self
+            .permission
+            .as_ref()
+            .map(|permission| json!({ "verdict": permission.word(), "lines": permission.lines() }));
         json!({
+            "policy": policy,
             "ours": self.parsed.ours,
             "dependabot": self.parsed.spec.dependabot,
             "id": self.parsed.spec.id,

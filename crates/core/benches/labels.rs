@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 
 use bullpen_core::class::RunnerClass;
-use bullpen_core::ids::{PoolName, Repository};
+use bullpen_core::ids::{PoolName, Repository, RunAttempt};
 use bullpen_core::labels::class::Catalogue;
 use bullpen_core::labels::parse;
 use bullpen_core::labels::policy::Policy;
@@ -49,7 +49,7 @@ fn routes(c: &mut Criterion) {
     let repository = Repository::new("acme/app");
     for (name, label) in [("pool", "runs-on=1/pool=pool-250"), ("launch", "runs-on=1/cpu=4/ram=8")]
     {
-        let route = || route(black_box(&[label]), &repository, &routing);
+        let route = || route(black_box(&[label]), &repository, &RunAttempt::new("1.1"), &routing);
         c.bench_function(&format!("route/{name}"), |b| b.iter(route));
     }
 }

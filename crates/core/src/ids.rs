@@ -104,8 +104,17 @@ id! {
     Repository,
     /// A runner's name at GitHub, at most 64 characters.
     RunnerName,
+    /// The name of a runner group at GitHub.
+    RunnerGroup,
     /// What a queue gives back with a message, to delete or defer it.
     Receipt,
+}
+
+impl RunAttempt {
+    /// The run's id, which all its attempts share and labels may name.
+    pub fn run_id(&self) -> &str {
+        self.as_str().split('.').next().unwrap_or_default()
+    }
 }
 
 macro_rules! counter {

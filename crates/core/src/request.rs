@@ -52,7 +52,7 @@ impl TypePattern {
 
 /// Matches with one remembered star: when a literal fails, the last star takes one byte more.
 /// Linear in practice and never worse than pattern times text, without recursion.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {

@@ -10,9 +10,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use crate::ids::{PoolName, Repository};
+use crate::ids::{PoolName, Repository, RunAttempt};
 use crate::labels::class::{self, Catalogue, ClassRef, ResolveError, Resolved};
-use crate::labels::policy::{Policy, PolicyRefusal};
+use crate::labels::ownership::{Claimant, NotOwned, not_owned};
+use crate::labels::policy::{Plain, Policy, PolicyRefusal, Serves};
 use crate::labels::{self, Key, LabelFinding, LabelSpec, Parsed};
 use crate::spelling;
 
@@ -92,6 +93,9 @@ pub enum Refusal {
     /// Its labels cannot be read.
     #[error("{0}")]
     Label(LabelFinding),
+    /// A runner may not have one of its labels.
+    #[error(transparent)]
+    Ownership(#[from] NotOwned),
     /// It asks for more than it may.
     #[error(transparent)]
     Policy(#[from] PolicyRefusal),
@@ -100,9 +104,17 @@ pub enum Refusal {
     Class(#[from] ResolveError),
 }
 
-/// Decides where a job of this repository with these labels goes.
-pub fn route<S: AsRef<str>>(labels: &[S], repository: &Repository, routing: &Routing<'_>) -> Route {
+/// Decides where a job of this repository and run with these labels goes.
+pub fn route<S: AsRef<str>>(
+    labels: &[S],
+    repository: &Repository,
+    run: &RunAttempt,
+    routing: &Routing<'_>,
+) -> Route {
     let parsed = labels::parse(labels);
+    if let Some(plain) = plain(labels, &parsed, repository, routing) {
+        return to_plain(plain, repository, routing);
+    }
     if let Some(why) = not_ours(&parsed, routing) {
         return Route::NotOurs(why);
     }
@@ -110,28 +122,61 @@ pub fn route<S: AsRef<str>>(labels: &[S], repository: &Repository, routing: &Rou
         return Route::Wait;
     }
     let Parsed { spec, .. } = &parsed;
-    // Who names a pool means that pool, dependabot or not.
-    let dependabots = spec.dependabot && spec.pool.is_none();
-    let pool = PoolName::new(DEPENDABOT);
-    if dependabots && let Some(route) = to_pool(&pool, routing) {
-        return route;
-    }
-    if dependabots && !parsed.has_head {
+    // A job that names a pool means that pool, dependabot or not.
+    let dependabot = spec.dependabot && spec.pool.is_none();
+    let dependabot_pool = to_pool(&PoolName::new(DEPENDABOT), routing);
+    if dependabot && !parsed.has_head && dependabot_pool.is_none() {
         return Route::NotOurs(NotOurs::NoDependabotPool);
     }
-    let errors: Vec<Refusal> = parsed.errors().cloned().map(Refusal::Label).collect();
-    if !errors.is_empty() {
-        return Route::Refused(errors);
+    let has_dependabot_pool = dependabot_pool.is_some();
+    let claimant = Claimant { repository, run, env: routing.env, has_dependabot_pool };
+    let not_owned = not_owned(labels, &claimant, routing.policy);
+    let mut refusals: Vec<Refusal> = not_owned.into_iter().map(Refusal::Ownership).collect();
+    if let Some(route) = dependabot_pool.filter(|_| dependabot && refusals.is_empty()) {
+        return route;
     }
+    refusals.extend(parsed.errors().cloned().map(Refusal::Label));
     let cpu = spec.cpu.or_else(|| builtin_cpu(spec, routing.classes));
-    let refusals = routing.policy.refusals(repository, spec, cpu);
+    let by_policy = routing.policy.refusals(repository, spec, cpu);
+    refusals.extend(by_policy.into_iter().map(Refusal::Policy));
     if !refusals.is_empty() {
-        return Route::Refused(refusals.into_iter().map(Refusal::Policy).collect());
+        return Route::Refused(refusals);
     }
     let default = routing.default_pool.filter(|_| !spec.asks_for_a_machine());
     match spec.pool.as_ref().or(default) {
         Some(pool) => to_pool(pool, routing).unwrap_or_else(|| unknown_pool(pool, routing.pools)),
         None => launch(spec, repository, routing),
+    }
+}
+
+/// The list of plain labels that has all labels of a job that does not speak to us otherwise.
+fn plain<'r, S: AsRef<str>>(
+    labels: &[S],
+    parsed: &Parsed,
+    repository: &Repository,
+    routing: &'r Routing<'_>,
+) -> Option<&'r Plain> {
+    if parsed.ours || labels.is_empty() || labels.len() > labels::LABELS_MAX {
+        return None;
+    }
+    let has_all = |plain: &&Plain| labels.iter().all(|label| plain.has(label.as_ref()));
+    let serves = |plain: &&Plain| plain.serves.is_some();
+    // A request's label is that request's alone, whatever pattern would have it.
+    let free = labels::request_of(labels).is_none();
+    let mut lists = routing.policy.plain_for(repository, routing.env).filter(serves);
+    lists.find(has_all).filter(|_| free)
+}
+
+fn to_plain(plain: &Plain, repository: &Repository, routing: &Routing<'_>) -> Route {
+    match &plain.serves {
+        Some(Serves::Pool(pool)) => {
+            to_pool(pool, routing).unwrap_or_else(|| unknown_pool(pool, routing.pools))
+        }
+        Some(Serves::Runner(runner)) => {
+            let spec = LabelSpec { runner: Some(runner.clone()), ..LabelSpec::default() };
+            launch(&spec, repository, routing)
+        }
+        None => Route::NotOurs(NotOurs::NoHead),
     }
 }
 

@@ -11,6 +11,7 @@ use bullpen_core::ports::{Clock, Fault};
 use hyper::header::HeaderValue;
 
 use crate::fault::Absent;
+use crate::groups::KnownGroups;
 use crate::limits::PAGES_MAX;
 use crate::login::Account;
 use crate::runners::Token;
@@ -23,6 +24,8 @@ pub struct GitHub<C> {
     pub(crate) scope: Scope,
     pub(crate) prefix: String,
     pub(crate) runner_group: u64,
+    /// Runner groups by name; held while asking, so that many callers ask once.
+    pub(crate) groups: tokio::sync::Mutex<Option<KnownGroups>>,
     /// Good for any number of runners; held while asking, so that many callers ask once.
     pub(crate) registration: tokio::sync::Mutex<Option<Token>>,
     /// As whom we can ask, at least one; the first has the webhooks.
@@ -58,6 +61,7 @@ impl<C: Clock> GitHub<C> {
             scope: settings.scope.clone(),
             prefix: settings.prefix.clone(),
             runner_group: settings.runner_group,
+            groups: tokio::sync::Mutex::new(None),
             registration: tokio::sync::Mutex::new(None),
             accounts: accounts(settings),
         })

@@ -19,6 +19,7 @@ mod deliveries;
 mod fault;
 mod fitness;
 mod forge;
+mod groups;
 mod job_forge;
 pub mod limits;
 mod login;

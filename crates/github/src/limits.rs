@@ -14,6 +14,10 @@ pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PER_PAGE: usize = 100;
 /// A runner group holds at most 10,000 runners; a listing that goes on has lost its way.
 pub const PAGES_MAX: usize = 110;
+/// How long the ids of runner groups are believed: groups hardly ever change.
+pub const GROUPS_BELIEVED_FOR: Duration = Duration::from_secs(10 * 60);
+/// How soon a group that was not there is looked for again.
+pub const GROUP_MISSING_FOR: Duration = Duration::from_secs(60);
 /// GitHub refuses a JWT from its future, so ours is issued in the past.
 pub const JWT_BACKDATE: Duration = Duration::from_secs(60);
 /// How long a JWT is good for, from now. GitHub refuses more than ten minutes.

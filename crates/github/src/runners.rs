@@ -127,9 +127,13 @@ impl<C: Clock> GitHub<C> {
     /// died, or lost the answer.
     pub async fn jit(&self, runner: &RunnerSpec) -> Result<Jit, Fault> {
         self.must_be_ours(&runner.name)?;
+        let group = match &runner.group {
+            Some(name) => self.group_id(name).await?,
+            None => self.runner_group,
+        };
         let body = json!({
             "name": runner.name,
-            "runner_group_id": self.runner_group,
+            "runner_group_id": group,
             "labels": runner.labels,
             "work_folder": "_work",
         });

@@ -93,7 +93,7 @@ impl Ports for SimPorts {
 }
 
 /// What every world's stack is called.
-const STACK: &str = "sim";
+pub(crate) const STACK: &str = "sim";
 /// What machines are built from until somebody changes that.
 pub const FIRST_SPEC: &str = "1:aa";
 

@@ -52,7 +52,7 @@ impl Forge {
 
     pub(crate) async fn jit(&self, name: &str, label: &str) -> (u64, Secret) {
         let labels = vec![label.to_owned()];
-        let spec = RunnerSpec { name: name.into(), labels, ephemeral: true };
+        let spec = RunnerSpec { name: name.into(), labels, group: None, ephemeral: true };
         let jit = self.client.jit(&spec).await.expect("the weather is good");
         (jit.runner_id, jit.config)
     }

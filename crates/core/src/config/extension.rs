@@ -3,23 +3,23 @@
 //! They stand under one top-level key, because RunsOn closes its runners and pools: a file with
 //! nested keys of ours would be invalid there.
 //!
-//! Not here: what they change (`runner`, `pool`), or the labels that the policy is held against.
+//! Not here: what they change (`runner`, `pool`), or `labels` (`label_policy`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::finding::Findings;
+use super::label_policy;
 use super::node::{Entry, Node, Value};
 use super::pool::{self, Rollout};
 use super::read::{
-    Shape, boolean, choice, count, duration, entries, ignored, items, mapping, positive, shown,
+    Fields, Shape, boolean, choice, count, duration, entries, ignored, mapping, positive, shown,
     text, used, wrong,
 };
 use super::runner::Reuse;
 use crate::class::Usage;
-use crate::ids::{PoolName, Repository, TrustGroup};
-use crate::labels::Key;
-use crate::labels::policy::{Policy, Rules};
+use crate::ids::{PoolName, RunnerGroup, TrustGroup};
+use crate::labels::policy::Policy;
 
 /// The keys of `x-bullpen`.
 pub const EXTENSION: Shape = Shape {
@@ -36,7 +36,7 @@ pub const EXTENSION: Shape = Shape {
 /// Our keys for a runner.
 pub const RUNNER_EXTENSION: Shape = Shape {
     name: "`x-bullpen.runners.<name>`",
-    keys: &[used("reuse"), used("trust"), used("usage"), used("max-runtime")],
+    keys: &[used("reuse"), used("trust"), used("usage"), used("max-runtime"), used("group")],
 };
 
 /// The keys of `reuse`.
@@ -51,21 +51,10 @@ pub const POOL_EXTENSION: Shape = Shape {
         used("max"),
         used("share"),
         used("spot"),
+        used("group"),
         ignored("slo", "pools are not sized by themselves yet"),
     ],
 };
-
-/// The keys of `labels`.
-pub const LABELS: Shape =
-    Shape { name: "`labels`", keys: &[used("allow"), used("max"), used("repositories")] };
-
-/// The keys of one repository's `labels`.
-pub const LABEL_RULES: Shape =
-    Shape { name: "a repository's `labels`", keys: &[used("allow"), used("max")] };
-
-/// The keys of `labels.max`.
-pub const LABEL_MAXIMA: Shape =
-    Shape { name: "`labels.max`", keys: &[used("cpu"), used("ram"), used("volume")] };
 
 /// What becomes of a job that cannot be given a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +73,7 @@ pub(super) struct RunnerExtension {
     pub(super) trust: Option<TrustGroup>,
     pub(super) usage: Option<Usage>,
     pub(super) max_runtime: Option<Duration>,
+    pub(super) group: Option<RunnerGroup>,
 }
 
 /// Our keys for one pool.
@@ -94,6 +84,7 @@ pub(super) struct PoolExtension {
     pub(super) max: Option<u32>,
     pub(super) share: bool,
     pub(super) spot: bool,
+    pub(super) group: Option<RunnerGroup>,
 }
 
 /// Everything under `x-bullpen`.
@@ -145,7 +136,7 @@ pub(super) fn read(
         .and_then(|node| choice(node, "on-unfulfillable", &choices, findings))
         .unwrap_or_default();
     if let Some(node) = fields.get("labels") {
-        extension.labels = labels(node, others, findings);
+        extension.labels = label_policy::read(node, runners, pools, others, findings);
     }
     extension
 }
@@ -166,7 +157,7 @@ fn named<'n>(
     entries
 }
 
-fn exists(
+pub(super) fn exists(
     name: &str,
     mark: super::finding::Mark,
     noun: &str,
@@ -196,6 +187,7 @@ fn runner(node: &Node, others: &[&Shape], findings: &mut Findings) -> RunnerExte
         max_runtime: fields
             .get("max-runtime")
             .and_then(|node| duration(node, "max-runtime", findings)),
+        group: group(&fields, findings),
     }
 }
 
@@ -232,65 +224,11 @@ fn pool_keys(node: &Node, others: &[&Shape], findings: &mut Findings) -> PoolExt
         max: fields.get("max").and_then(|node| count(node, "max", findings)),
         share: share.unwrap_or(false),
         spot: spot.unwrap_or(false),
+        group: group(&fields, findings),
     }
 }
 
-fn labels(node: &Node, others: &[&Shape], findings: &mut Findings) -> Policy {
-    let Some(fields) = mapping(node, &LABELS, others, findings) else {
-        return Policy::default();
-    };
-    let all = rules(fields.get("allow"), fields.get("max"), others, findings);
-    let mut repositories = BTreeMap::new();
-    let named = fields.get("repositories");
-    for entry in named.map(|node| entries(node, "repositories", findings)).unwrap_or_default() {
-        let parts: Vec<&str> = entry.key.split('/').collect();
-        if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
-            let message = format!("{} is no repository", shown(&entry.key));
-            findings
-                .error(entry.mark, "bad-name", message)
-                .instead("write it as `owner/repository`");
-        }
-        if let Some(fields) = mapping(&entry.node, &LABEL_RULES, others, findings) {
-            let rules = rules(fields.get("allow"), fields.get("max"), others, findings);
-            // GitHub does not tell names apart by case, and the policy compares in lower case.
-            repositories.insert(Repository::new(entry.key.to_lowercase()), rules);
-        }
-    }
-    Policy { all, repositories }
-}
-
-fn rules(
-    allow: Option<&Node>,
-    max: Option<&Node>,
-    others: &[&Shape],
-    findings: &mut Findings,
-) -> Rules {
-    let mut rules = Rules { allow: allow.map(|node| allowed(node, findings)), ..Rules::default() };
-    if let Some(node) = max
-        && let Some(fields) = mapping(node, &LABEL_MAXIMA, others, findings)
-    {
-        let mut most = |key| fields.get(key).and_then(|node| positive(node, key, findings));
-        let milli = |count: u32| count.saturating_mul(1_000);
-        rules.cpu_milli_max = most("cpu").map(milli);
-        rules.ram_milli_max = most("ram").map(milli);
-        rules.volume_gb_max = most("volume");
-    }
-    rules
-}
-
-fn allowed(node: &Node, findings: &mut Findings) -> BTreeSet<Key> {
-    let mut allowed = BTreeSet::new();
-    let must_be = "a list of label keys";
-    for item in items(node, "allow", must_be, findings).unwrap_or_default() {
-        let Some(key) = text(&item, "allow", findings) else { continue };
-        if let Some(key) = Key::parse(key) {
-            allowed.insert(key);
-        } else {
-            let message = format!("{} is no key of a label", shown(key));
-            let meant = findings.did_you_mean(key, Key::ALL.iter().map(|key| key.as_str()));
-            let finding = findings.error(item.mark, "unknown-value", message);
-            finding.instead = meant;
-        }
-    }
-    allowed
+/// The runner group that these keys name.
+pub(super) fn group(fields: &Fields<'_>, findings: &mut Findings) -> Option<RunnerGroup> {
+    fields.get("group").and_then(|node| text(node, "group", findings)).map(RunnerGroup::new)
 }

@@ -14,6 +14,7 @@ pub mod extension;
 mod finding;
 pub mod forms;
 pub mod image;
+pub mod label_policy;
 mod node;
 pub mod pool;
 mod read;

@@ -14,7 +14,7 @@ use super::read::{Fate, Fields, Key, Shape, choice, mapping, scalar, shown, text
 use super::stack::{Ceilings, Stack};
 use super::timetable::{self, Bound};
 use crate::creation::{Ceiling, Scope};
-use crate::ids::{ClassName, PoolName};
+use crate::ids::{ClassName, PoolName, RunnerGroup};
 use crate::schedule::Schedule;
 
 /// The keys of a pool.
@@ -65,6 +65,8 @@ pub struct PoolConfig {
     pub share: bool,
     /// Whether its hot machines are spot (`x-bullpen`).
     pub spot: bool,
+    /// The group that its runners join at GitHub (`x-bullpen`).
+    pub group: Option<RunnerGroup>,
 }
 
 /// What a pool is checked against.
@@ -113,6 +115,7 @@ pub(super) fn read(
         max: extension.max,
         share: extension.share,
         spot: extension.spot,
+        group: extension.group,
     })
 }
 

@@ -13,7 +13,7 @@ use super::node::{Node, Scalar};
 use super::read::{Fields, Shape, boolean, ignored, items, mapping, scalar, shown, text, used};
 use super::script;
 use crate::class::{Usage, VcpuRange};
-use crate::ids::{ImageName, TrustGroup};
+use crate::ids::{ImageName, RunnerGroup, TrustGroup};
 use crate::labels::LabelSpec;
 use crate::labels::value::{Amounts, Spot, parse_families};
 use crate::labels::volume::Volume;
@@ -89,6 +89,8 @@ pub struct RunnerConfig {
     pub usage: Option<Usage>,
     /// How long an owner may keep one (`x-bullpen`).
     pub max_runtime: Option<Duration>,
+    /// The group that its runners join at GitHub (`x-bullpen`).
+    pub group: Option<RunnerGroup>,
 }
 
 impl RunnerConfig {

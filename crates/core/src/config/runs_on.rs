@@ -12,7 +12,7 @@ use super::pool::{self, PoolConfig};
 use super::read::{Fate, Shape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
 use super::stack::Stack;
-use super::{churn, timetable, yaml};
+use super::{churn, label_policy, timetable, yaml};
 use crate::class::{Architecture, RunnerClass, Scripts};
 use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
@@ -46,9 +46,10 @@ pub const SHAPES: &[&Shape] = &[
     &extension::RUNNER_EXTENSION,
     &extension::REUSE,
     &extension::POOL_EXTENSION,
-    &extension::LABELS,
-    &extension::LABEL_RULES,
-    &extension::LABEL_MAXIMA,
+    &label_policy::LABELS,
+    &label_policy::LABEL_RULES,
+    &label_policy::LABEL_MAXIMA,
+    &label_policy::PLAIN_LABELS,
 ];
 
 /// Where a key may have strayed from, the likelier places first. Names such as `runners` are in
@@ -275,7 +276,7 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
         };
         if let Some(ours) = extension.runners.get(&entry.key) {
             let ours = ours.clone();
-            read.reuse = ours.reuse;
+            (read.reuse, read.group) = (ours.reuse, ours.group);
             (read.trust, read.usage, read.max_runtime) = (ours.trust, ours.usage, ours.max_runtime);
         }
         config.runners.insert(ClassName::new(&entry.key), read);

@@ -77,7 +77,7 @@ fn placed(
 ) -> Placed {
     let about = &job.known.about;
     let cancel_by = cancels.then(|| now.after(limits.job_deadline));
-    place(&route(&about.labels, &about.repository, routing), now, cancel_by)
+    place(&route(&about.labels, &about.repository, &about.run, routing), now, cancel_by)
 }
 
 /// Nobody is refused before they ask.

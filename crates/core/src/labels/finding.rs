@@ -85,7 +85,7 @@ pub enum Problem {
     /// A pool decides everything.
     #[error("it is ignored: the pool decides")]
     PoolDecides,
-    /// A label of the job that is not for us; the runner is registered with it all the same.
+    /// A label of the job that asks for nothing; whether a runner may have it is `ownership`'s to say.
     #[error("it says nothing to us")]
     NotForUs,
     /// A label that one request's runners have.

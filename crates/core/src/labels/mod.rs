@@ -9,11 +9,13 @@
 //! not is an error rather than ignored (`cpus=32` would silently be a small machine), and what is
 //! shown of them is shortened and escaped.
 //!
-//! Not here: where a job goes (`route`), or what an operator allows ([`policy`]).
+//! Not here: where a job goes (`route`), what an operator allows ([`policy`]), or which labels a runner
+//! may have ([`ownership`]).
 
 pub mod class;
 mod finding;
 mod key;
+pub mod ownership;
 pub mod policy;
 mod split;
 #[cfg(test)]
@@ -241,6 +243,17 @@ impl LabelSpec {
     /// Whether it says anything about a machine, or names one.
     pub fn asks_for_a_machine(&self) -> bool {
         self.given.iter().any(|key| !key.asks_for_nothing() && *key != Key::Pool)
+    }
+
+    /// Whether the key is given, and only to say that what it stands for is not wanted.
+    pub fn declines(&self, key: Key) -> bool {
+        let value = match key {
+            Key::Ssh => self.ssh,
+            Key::Debug => self.debug,
+            Key::NestedVirt => self.nested_virt,
+            _ => None,
+        };
+        value == Some(false)
     }
 
     /// What it says about a machine, as pairs in one fixed order; without head, pool, env, region.

@@ -1,27 +1,61 @@
-//! The policy: which keys strangers may use, and how much they may ask for.
+//! The policy: which keys strangers may use, how much they may ask for, and which other labels count.
 //!
-//! A rule that is not set allows everything. Rules for one repository replace those for all, rule by
-//! rule. Only what a label says itself is judged: a runner that the operator defined is the
-//! operator's own word, a built-in one is not. Keys that only tell labels or stacks apart ask for
-//! nothing and are always allowed; so is `runner`, which the operator or the amounts bound.
+//! A rule that the operator does not set has a default that costs neither trust nor much money. Rules
+//! for one repository replace those for all, rule by rule. Only what a label says itself is judged: a
+//! runner that the operator defined is the operator's own word, a built-in one is not. Keys that only
+//! tell labels or stacks apart ask for nothing and are always allowed; so is `runner`.
 //!
-//! A maximum bounds what is asked for, not what comes: a class has a most of vCPUs and no most of
-//! memory, so a whole type with few vCPUs and much memory passes. Who minds leaves `family` out of
-//! the allowed keys.
-//!
-//! Not here: bounds that hold for everyone (`value`).
+//! Not here: bounds that hold for everyone (`value`), or whose label it is (`ownership`).
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::value::Amounts;
 use super::{Key, LabelSpec};
-use crate::ids::Repository;
+use crate::ids::{ClassName, PoolName, Repository, RunnerGroup};
+use crate::request::{TypePattern, glob};
+use crate::sabotage;
+
+/// Keys that a label may use where the operator says nothing. Not among them: `ami` (an image of a
+/// stranger's boots with the stack's role and network), `ssh` and `debug` (a door, and a machine that
+/// stays), `sticky` (a volume that outlives its job), `nested-virt` (whole metal machines).
+pub const KEYS_DEFAULT: &[Key] = &[
+    Key::Cpu,
+    Key::Ram,
+    Key::Family,
+    Key::Image,
+    Key::Spot,
+    Key::Volume,
+    Key::Disk,
+    Key::Hdd,
+    Key::Retry,
+    Key::Extras,
+    Key::Private,
+    Key::Pool,
+    Key::Fleet,
+];
+/// The largest of RunsOn's usual runners.
+pub const CPU_MAX_DEFAULT: u32 = 64;
+/// In GiB: four for each of the most vCPUs.
+pub const RAM_MAX_DEFAULT: u32 = 256;
+/// In GB: some ten times an image with everything in it.
+pub const VOLUME_GB_MAX_DEFAULT: u32 = 500;
+/// In MiB a second: all that a `gp3` volume gives.
+pub const VOLUME_MIBPS_MAX_DEFAULT: u32 = 1_000;
+/// All that a `gp3` volume gives.
+pub const VOLUME_IOPS_MAX_DEFAULT: u32 = 16_000;
+/// Burstable, compute, general and memory machines; no accelerators, no metal hosts, no giants.
+pub const FAMILIES_DEFAULT: &[&str] = &["a", "c", "m", "r", "t"];
 
 /// Rules, each of which may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The keys that may be used.
     pub allow: Option<BTreeSet<Key>>,
+    /// The machine families that `family` may name.
+    pub families: Option<Vec<Family>>,
     /// The most vCPUs, in thousandths.
     pub cpu_milli_max: Option<u32>,
     /// The most memory, in thousandths of a GiB.
@@ -34,6 +68,61 @@ pub struct Rules {
     pub volume_iops_max: Option<u32>,
 }
 
+/// Machine families by how their names begin: `c` covers `c7a` and `c*` but not `cat1`, `c7` covers
+/// `c7a.large`, `*` covers everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family(String);
+
+impl Family {
+    /// Families whose names begin so.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_lowercase())
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn covers(&self, pattern: &TypePattern) -> bool {
+        let Some(rest) = pattern.as_str().strip_prefix(self.0.as_str()) else {
+            return self.0 == "*";
+        };
+        let is_series = self.0.bytes().all(|byte| byte.is_ascii_alphabetic());
+        !(is_series && rest.starts_with(|c: char| c.is_ascii_alphabetic()))
+    }
+}
+
+/// Labels without a head that jobs may carry, because the operator lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// The labels, with `*` for any run of characters, in lower case.
+    pub labels: Vec<String>,
+    /// What serves jobs that have these labels and no others; none if they only stand beside ours.
+    pub serves: Option<Serves>,
+    /// The repositories whose jobs may carry them, in lower case; every repository if absent.
+    pub repositories: Option<BTreeSet<Repository>>,
+    /// The stack that serves them.
+    pub env: String,
+}
+
+/// What serves the jobs of plain labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// A standby pool.
+    Pool(PoolName),
+    /// Machines of a named runner.
+    Runner(ClassName),
+}
+
+impl Plain {
+    /// Whether this label is among them.
+    pub fn has(&self, label: &str) -> bool {
+        let label = label.trim().to_lowercase();
+        self.labels.iter().any(|pattern| glob(pattern.as_bytes(), label.as_bytes()))
+    }
+}
+
 /// What an operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -41,17 +130,59 @@ pub struct Policy {
     pub all: Rules,
     /// For some repositories, in place of what is set for everyone. Names in lower case.
     pub repositories: BTreeMap<Repository, Rules>,
+    /// Labels without a head.
+    pub plain: Vec<Plain>,
+    /// The runner groups that runners join at GitHub.
+    pub groups: Groups,
 }
 
-/// Why a job's labels are refused.
+/// Runner groups by name. A repository's own comes before that of its pool or class, and what is set
+/// for everyone comes last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// For everyone.
+    pub all: Option<RunnerGroup>,
+    /// For some repositories. Names in lower case.
+    pub repositories: BTreeMap<Repository, RunnerGroup>,
+}
+
+impl Groups {
+    /// The group of a runner for a job of this repository.
+    pub fn of<'g>(
+        &'g self,
+        repository: &Repository,
+        of_pool: Option<&'g RunnerGroup>,
+        of_class: Option<&'g RunnerGroup>,
+    ) -> Option<&'g RunnerGroup> {
+        let own = self.repositories.get(&folded(repository));
+        own.or(of_pool).or(of_class).or(self.all.as_ref())
+    }
+}
+
+/// GitHub does not tell names apart by case.
+fn folded(repository: &Repository) -> Repository {
+    Repository::new(repository.as_str().to_lowercase())
+}
+
+/// Why a job's labels are refused. The text is for the job's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRefusal {
     /// A key that may not be used.
-    #[error("the key {key} may not be used by {repository}")]
+    #[error("the key {key} may not be used by {repository}{}", instead(*.key))]
     Key {
         /// Which.
         key: Key,
-        /// By whom.
+        /// By which repository.
+        repository: Repository,
+    },
+    /// A machine family that may not be asked for.
+    #[error("family: {family} may not be asked for by {repository}; allowed are {allowed}")]
+    Family {
+        /// Which, as it was read.
+        family: String,
+        /// The families that may be.
+        allowed: String,
+        /// By which repository.
         repository: Repository,
     },
     /// More than may be asked for.
@@ -63,25 +194,62 @@ pub enum PolicyRefusal {
         asked: String,
         /// The maximum.
         most: String,
-        /// Who asked.
+        /// Which repository asked.
         repository: Repository,
     },
+}
+
+/// What an author can write in place of a key.
+const fn instead(key: Key) -> &'static str {
+    match key {
+        Key::Ami => "; name an image instead, as image=NAME",
+        Key::Sticky => "; ask for a volume instead, as volume=80gb",
+        _ => "; leave it out",
+    }
 }
 
 impl Policy {
     /// The rules for one repository; its name's case does not matter, as it does not to GitHub.
     pub fn rules(&self, repository: &Repository) -> Rules {
-        let key = Repository::new(repository.as_str().to_lowercase());
-        let Some(own) = self.repositories.get(&key) else { return self.all.clone() };
+        let key = folded(repository);
+        let unset = Rules::default();
+        let own = self.repositories.get(&key).unwrap_or(&unset);
         let all = &self.all;
+        let milli = |whole: u32| whole * 1_000;
+        let default_keys = || Some(KEYS_DEFAULT.iter().copied().collect());
+        let default_families = || Some(FAMILIES_DEFAULT.iter().map(|it| Family::new(it)).collect());
         Rules {
-            allow: own.allow.clone().or_else(|| all.allow.clone()),
-            cpu_milli_max: own.cpu_milli_max.or(all.cpu_milli_max),
-            ram_milli_max: own.ram_milli_max.or(all.ram_milli_max),
-            volume_gb_max: own.volume_gb_max.or(all.volume_gb_max),
-            volume_mibps_max: own.volume_mibps_max.or(all.volume_mibps_max),
-            volume_iops_max: own.volume_iops_max.or(all.volume_iops_max),
+            allow: own.allow.clone().or_else(|| all.allow.clone()).or_else(default_keys),
+            families: own
+                .families
+                .clone()
+                .or_else(|| all.families.clone())
+                .or_else(default_families),
+            cpu_milli_max: own.cpu_milli_max.or(all.cpu_milli_max).or(Some(milli(CPU_MAX_DEFAULT))),
+            ram_milli_max: own.ram_milli_max.or(all.ram_milli_max).or(Some(milli(RAM_MAX_DEFAULT))),
+            volume_gb_max: own.volume_gb_max.or(all.volume_gb_max).or(Some(VOLUME_GB_MAX_DEFAULT)),
+            volume_mibps_max: own
+                .volume_mibps_max
+                .or(all.volume_mibps_max)
+                .or(Some(VOLUME_MIBPS_MAX_DEFAULT)),
+            volume_iops_max: own
+                .volume_iops_max
+                .or(all.volume_iops_max)
+                .or(Some(VOLUME_IOPS_MAX_DEFAULT)),
         }
+    }
+
+    /// The lists of plain labels that hold for this repository in this stack.
+    pub fn plain_for<'p>(
+        &'p self,
+        repository: &Repository,
+        env: &'p str,
+    ) -> impl Iterator<Item = &'p Plain> {
+        let key = folded(repository);
+        self.plain.iter().filter(move |plain| {
+            let named = plain.repositories.as_ref();
+            plain.env == env && named.is_none_or(|named| named.contains(&key))
+        })
     }
 
     /// Everything that is refused; nothing if the labels are allowed. `cpu` is what they ask for in
@@ -92,15 +260,12 @@ impl Policy {
         spec: &LabelSpec,
         cpu: Option<Amounts>,
     ) -> Vec<PolicyRefusal> {
-        let rules = self.rules(repository);
-        let mut found = Vec::new();
-        if let Some(allow) = &rules.allow {
-            let free = |key: Key| key.asks_for_nothing() || key == Key::Runner;
-            let refused = spec.given.iter().filter(|key| !free(**key) && !allow.contains(key));
-            found.extend(
-                refused.map(|&key| PolicyRefusal::Key { key, repository: repository.clone() }),
-            );
+        if sabotage!("label-policy-allows-everything") {
+            return Vec::new();
         }
+        let rules = self.rules(repository);
+        let mut found = refused_keys(&rules, spec, repository);
+        found.extend(refused_families(&rules, spec, repository));
         for (key, asked, most) in amounts(spec, cpu, &rules) {
             if let Some((asked, most)) = asked.zip(most).filter(|(asked, most)| asked > most) {
                 let text = |milli| Amounts { min_milli: milli, max_milli: milli }.to_string();
@@ -111,6 +276,29 @@ impl Policy {
         }
         found
     }
+}
+
+fn refused_keys(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Vec<PolicyRefusal> {
+    let Some(allow) = &rules.allow else { return Vec::new() };
+    let free = |key: Key| key.asks_for_nothing() || key == Key::Runner || spec.declines(key);
+    let refused = spec.given.iter().filter(|key| !free(**key) && !allow.contains(key));
+    refused.map(|&key| PolicyRefusal::Key { key, repository: repository.clone() }).collect()
+}
+
+fn refused_families(
+    rules: &Rules,
+    spec: &LabelSpec,
+    repository: &Repository,
+) -> Option<PolicyRefusal> {
+    let allowed = rules.families.as_ref()?;
+    let covered = |pattern: &&TypePattern| allowed.iter().any(|family| family.covers(pattern));
+    let family = spec.families.iter().find(|pattern| !covered(pattern))?;
+    let allowed: Vec<&str> = allowed.iter().map(Family::as_str).collect();
+    Some(PolicyRefusal::Family {
+        family: family.as_str().to_owned(),
+        allowed: allowed.join(", "),
+        repository: repository.clone(),
+    })
 }
 
 /// What is asked for and what may be, in thousandths.

@@ -43,7 +43,7 @@ pub(super) struct Split<'a> {
 }
 
 /// What one label is.
-enum Form<'a> {
+pub(super) enum Form<'a> {
     Packed { id: Option<&'a str>, rest: &'a str },
     Legacy { rest: &'a str },
     Dependabot,
@@ -51,7 +51,7 @@ enum Form<'a> {
     Other,
 }
 
-fn form(label: &str) -> Form<'_> {
+pub(super) fn form(label: &str) -> Form<'_> {
     if label.eq_ignore_ascii_case("dependabot") {
         return Form::Dependabot;
     }

@@ -351,6 +351,7 @@ fn the_policy_refuses_by_name() {
             Repository::new("acme/big"),
             Rules { cpu_milli_max: Some(64_000), ..Rules::default() },
         )]),
+        ..Policy::default()
     };
     let refused = |repository: &str, label: &str| -> Vec<String> {
         let spec = parse(&[label]).spec;
@@ -361,7 +362,7 @@ fn the_policy_refuses_by_name() {
     assert_eq!(
         refused("acme/app", "runs-on/cpu=2+32/ssh=true/volume=201gb:4000iops"),
         [
-            "the key ssh may not be used by acme/app",
+            "the key ssh may not be used by acme/app; leave it out",
             "cpu: 32 is more than acme/app may ask for; the most is 16",
             "volume: 201 is more than acme/app may ask for; the most is 200",
             "volume: 4000 is more than acme/app may ask for; the most is 3000",

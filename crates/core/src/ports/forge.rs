@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::Fault;
 use crate::claim::Deletion;
-use crate::ids::{Repository, RunAttempt, RunnerName};
+use crate::ids::{Repository, RunAttempt, RunnerGroup, RunnerName};
 use crate::mailbox::{Credential, Secret};
 use crate::time::Timestamp;
 
@@ -15,6 +15,8 @@ pub struct RunnerSpec {
     pub name: RunnerName,
     /// Its labels.
     pub labels: Vec<String>,
+    /// The group it joins; the forge's own default if absent.
+    pub group: Option<RunnerGroup>,
     /// Whether it serves one job only.
     pub ephemeral: bool,
 }

@@ -2,8 +2,6 @@
 //!
 //! Not here: how labels are read (`labels`).
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::class::RunnerClass;
 use crate::labels::policy::Rules;
@@ -28,7 +26,7 @@ fn stack() -> Stack {
         default_pool: None,
         policy: Policy {
             all: Rules { cpu_milli_max: Some(16_000), ..Rules::default() },
-            repositories: BTreeMap::new(),
+            ..Policy::default()
         },
         config_loaded: true,
     }
@@ -46,7 +44,7 @@ fn goes(stack: &Stack, labels: &[&str]) -> String {
         policy: &stack.policy,
         config_loaded: stack.config_loaded,
     };
-    match route(labels, &Repository::new("acme/app"), &routing) {
+    match route(labels, &Repository::new("acme/app"), &RunAttempt::new("1.1"), &routing) {
         Route::Pool(pool) => format!("pool {pool}"),
         Route::Launch(Launch { class: ClassRef::Named(class), .. }) => {
             format!("launch {}", class.name)
@@ -76,7 +74,7 @@ fn a_job_goes_where_its_labels_say() {
         &[
             (&["runs-on=1/pool=small"], "pool small"),
             (&["runs-on=1/pool=small/cpu=9999999"], "pool small"),
-            (&["runs-on=1", "pool=small", "env=production"], "pool small"),
+            (&["runs-on=1", "runs-on/pool=small/env=production"], "pool small"),
             (&["runs-on=1/pool=smal"], "unknown pool smal; did you mean \"small\"?"),
             (&["runs-on=1/pool=cheap-x64"], "unknown pool cheap-x64"),
             (&["runs-on=1/cpu=2/ram=4"], "launch large"),
@@ -130,7 +128,10 @@ fn dependabots_jobs_go_to_its_pool_if_there_is_one() {
         &without,
         &[
             (&["dependabot"], "not ours: NoDependabotPool"),
-            (&["runs-on=1/runner=large", "dependabot"], "launch large"),
+            (
+                &["runs-on=1/runner=large", "dependabot"],
+                "label \"dependabot\" may not be given to a runner for this repository; leave it out of `runs-on`",
+            ),
         ],
     );
 }
@@ -212,5 +213,77 @@ fn what_may_not_be_is_refused_with_its_reason() {
             (&["runs-on/family=c7a.48xlarge"], "launch 1-16 anonymous"),
             (&["runs-on/runner=lrage"], "there is no runner \"lrage\"; did you mean \"large\"?"),
         ],
+    );
+}
+
+const NOT_LISTED: &str = "label \"prod-deploy\" may not be given to a runner for this repository; leave it out of `runs-on`";
+
+/// What a pull request from a fork would write to get a runner that other jobs are given to.
+#[test]
+fn a_label_of_other_jobs_refuses_the_whole_job() {
+    let evil = "the key ami may not be used by acme/app; name an image instead, as image=NAME";
+    let alone = "label \"ami=ami-0123456789abcdef0\" stands alone; write it into one label, \
+                 as in runs-on=${{ github.run_id }}/ami=ami-0123456789abcdef0";
+    let other = |label| {
+        format!(
+            "label \"{label}\" has the id of another run; \
+             write runs-on=${{{{ github.run_id }}}}/… or runs-on/…"
+        )
+    };
+    check(
+        &stack(),
+        &[
+            (
+                &["runs-on/runner=large", "ami=ami-0123456789abcdef0", "prod-deploy"],
+                &format!("{alone}; {NOT_LISTED}; {evil}"),
+            ),
+            (&["runs-on=1/pool=small", "prod-deploy"], NOT_LISTED),
+            (&["dependabot", "prod-deploy"], NOT_LISTED),
+            (&["runs-on=2/runner=large"], &other("runs-on=2/runner=large")),
+            (&["runs-on=12/runner=large"], &other("runs-on=12/runner=large")),
+            (&["runs-on=1/runner=large", "bullpen=2"], &other("bullpen=2")),
+            (&["runs-on=1-docker/runner=large"], "launch large"),
+        ],
+    );
+}
+
+#[test]
+fn plain_labels_are_served_where_the_operator_lists_them() {
+    let list = |labels: &[&str], serves| Plain {
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        serves,
+        repositories: Some([Repository::new("acme/app")].into()),
+        env: "production".to_owned(),
+    };
+    let plain = vec![
+        list(&["prod-deploy", "cpu=*"], None),
+        list(&["self-hosted", "linux", "x64"], Some(Serves::Pool(PoolName::new("small")))),
+        list(&["self-hosted", "big"], Some(Serves::Runner("xlarge".into()))),
+    ];
+    let listed = Stack { policy: Policy { plain, ..stack().policy }, ..stack() };
+    let cases: &[(&[&str], &str)] = &[
+        (&["self-hosted", "Linux", "X64"], "pool small"),
+        (&["linux"], "pool small"),
+        (&["self-hosted", "big"], "launch xlarge"),
+        (&["self-hosted", "big", "linux"], "not ours: NoHead"),
+        (&["prod-deploy"], "not ours: NoHead"),
+        (&["runs-on=1/pool=small", "prod-deploy", "cpu=4"], "pool small"),
+        (&["self-hosted", "warm-1.1.build"], "not ours: NoHead"),
+    ];
+    check(&listed, cases);
+    let mut elsewhere = listed;
+    for plain in &mut elsewhere.policy.plain {
+        plain.repositories = Some([Repository::new("acme/other")].into());
+    }
+    check(
+        &elsewhere,
+        &[(&["linux"], "not ours: NoHead"), (&["runs-on", "prod-deploy"], NOT_LISTED)],
+    );
+    for plain in &mut elsewhere.policy.plain {
+        (plain.repositories, plain.env) = (None, "dev".to_owned());
+    }
+    check(
+        &elsewhere,
+        &[(&["linux"], "not ours: NoHead"), (&["runs-on", "prod-deploy"], NOT_LISTED)],
     );
 }

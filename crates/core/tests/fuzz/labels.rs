@@ -3,7 +3,7 @@
 //! Not here: what readable ones mean (`labels::tests`, `schedule::tests`).
 
 use bullpen_core::class::RunnerClass;
-use bullpen_core::ids::{PoolName, Repository};
+use bullpen_core::ids::{PoolName, Repository, RunAttempt};
 use bullpen_core::labels::class::{Catalogue, resolve};
 use bullpen_core::labels::policy::Policy;
 use bullpen_core::labels::{self, Key};
@@ -105,7 +105,7 @@ fn read(labels: &[String]) -> Result<(), TestCaseError> {
         policy: &Policy::default(),
         config_loaded: true,
     };
-    let _ = route(labels, &Repository::new("acme/app"), &routing);
+    let _ = route(labels, &Repository::new("acme/app"), &RunAttempt::new("1.1"), &routing);
     Ok(())
 }
 

@@ -91,6 +91,7 @@ fn the_schemas_have_the_keys_that_the_reader_knows() {
         "Labels",
         "LabelRules",
         "LabelMaxima",
+        "PlainLabels",
     ];
     assert_eq!(definitions.len(), runs_on::SHAPES.len());
     for (definition, shape) in definitions.into_iter().zip(runs_on::SHAPES) {

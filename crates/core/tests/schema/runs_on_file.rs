@@ -262,6 +262,8 @@ struct RunnerExtension {
     usage: Option<Usage>,
     /// How long an owner may keep one.
     max_runtime: Option<Duration>,
+    /// The runner group that its runners join at GitHub.
+    group: Option<String>,
 }
 
 #[derive(JsonSchema)]
@@ -303,6 +305,8 @@ struct PoolExtension {
     share: Option<Truth>,
     /// Whether hot machines are spot.
     spot: Option<Truth>,
+    /// The runner group that its runners join at GitHub.
+    group: Option<String>,
     /// Accepted and not acted on.
     slo: Option<serde_json::Value>,
 }
@@ -311,10 +315,16 @@ struct PoolExtension {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Labels {
-    /// The keys that may be used; all of them if absent.
+    /// The keys that may be used; those that cost neither trust nor much money if absent.
     allow: Option<OneOrMany>,
+    /// The machine families that may be asked for, by how they begin; a, c, m, r and t if absent.
+    families: Option<OneOrMany>,
     /// The most that may be asked for.
     max: Option<LabelMaxima>,
+    /// The runner group of all runners that no other key gives a group.
+    group: Option<String>,
+    /// Labels that jobs may carry beside or instead of ours.
+    plain: Option<Vec<PlainLabels>>,
     /// Other rules for single repositories, by `owner/repository`.
     repositories: Option<BTreeMap<String, LabelRules>>,
 }
@@ -323,10 +333,30 @@ struct Labels {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct LabelRules {
-    /// The keys that may be used; all of them if absent.
+    /// The keys that may be used; as for all repositories if absent.
     allow: Option<OneOrMany>,
+    /// The machine families that may be asked for; as for all repositories if absent.
+    families: Option<OneOrMany>,
     /// The most that may be asked for.
     max: Option<LabelMaxima>,
+    /// The runner group of the repository's runners, before any other.
+    group: Option<String>,
+}
+
+/// Labels that jobs may carry because they are listed here.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct PlainLabels {
+    /// The labels; `*` stands for any characters.
+    labels: OneOrMany,
+    /// The pool that serves jobs with these labels and no others.
+    pool: Option<String>,
+    /// The runner whose machines serve jobs with these labels and no others.
+    runner: Option<String>,
+    /// The repositories whose jobs may carry them; every repository if absent.
+    repositories: Option<OneOrMany>,
+    /// The stack that serves them.
+    env: Option<String>,
 }
 
 /// The most that labels may ask for.
@@ -342,4 +372,10 @@ struct LabelMaxima {
     /// Disk, in GiB.
     #[schemars(range(min = 1))]
     volume: Option<u32>,
+    /// Throughput of a disk, in MiB a second.
+    #[schemars(range(min = 1))]
+    throughput: Option<u32>,
+    /// Operations of a disk a second.
+    #[schemars(range(min = 1))]
+    iops: Option<u32>,
 }

@@ -54,7 +54,7 @@ pub(super) async fn want<P: Ports>(
         Some(entry) => {
             let built_from = stack.built(&entry.request.class);
             let request = one_more(&entry, job, &built_from, deadline);
-            Wanting::Machine(Box::new(Wanted { request, pool: None, reuse: true }))
+            Wanting::Machine(Box::new(Wanted { request, pool: None, reuse: true, group: None }))
         }
         None => {
             let why = format!("its label belongs to request {request}, which nobody remembers");

@@ -328,7 +328,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     async fn terms(&self) -> Result<Terms<'_>, Setback> {
         let stack = self.service.stack;
         let labels = self.job.known.about.labels.clone();
-        let spec = RunnerSpec { name: self.runner(), labels, ephemeral: true };
+        let group = self.wanted.group.clone();
+        let spec = RunnerSpec { name: self.runner(), labels, group, ephemeral: true };
         let credential = self.credential(&spec).await?;
         Ok(Terms {
             request: &self.wanted.request,

@@ -8,7 +8,7 @@ use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::config::runner::{Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
-use bullpen_core::ids::{ClassName, PoolName, SpecHash, TrustGroup};
+use bullpen_core::ids::{ClassName, PoolName, RunnerGroup, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
 use bullpen_core::job::{Event, Job, Lane, Placed, Reason, place, request_id};
 use bullpen_core::labels::LabelSpec;
@@ -58,6 +58,8 @@ pub(super) struct Wanted {
     pub(super) pool: Option<PoolName>,
     /// Whether machines of its class serve more than one job.
     pub(super) reuse: bool,
+    /// The group that its runner joins at GitHub.
+    pub(super) group: Option<RunnerGroup>,
 }
 
 impl Settings {
@@ -144,8 +146,9 @@ impl Settings {
         stack: &Stack<P>,
         deadline: Timestamp,
     ) -> Wanting {
-        let (pool, launch) = match route(&job.known.about.labels, job.repository(), &self.routing())
-        {
+        let about = &job.known.about;
+        let routed = route(&about.labels, &about.repository, &about.run, &self.routing());
+        let (pool, launch) = match routed {
             Route::Pool(pool) => match self.launch_of(&pool) {
                 Ok(launch) => (Some(pool), launch),
                 Err(why) => return Wanting::Nothing(Reason::Refused { why: vec![why] }),
@@ -160,7 +163,15 @@ impl Settings {
             matches!(&launch.class, ClassRef::Named(class) if self.reuse(&class.name).is_some());
         let built_from = stack.built(launch.class.class());
         let request = self.request(job, &launch, built_from, deadline);
-        Wanting::Machine(Box::new(Wanted { request, pool, reuse }))
+        let group = self.group(job, pool.as_ref(), &request.class.name);
+        Wanting::Machine(Box::new(Wanted { request, pool, reuse, group }))
+    }
+
+    /// The runner group of a job's runner.
+    fn group(&self, job: &Job, pool: Option<&PoolName>, class: &ClassName) -> Option<RunnerGroup> {
+        let of_pool = pool.and_then(|pool| self.config.pools.get(pool)?.group.as_ref());
+        let of_class = self.config.runners.get(class).and_then(|runner| runner.group.as_ref());
+        self.config.labels.groups.of(job.repository(), of_pool, of_class).cloned()
     }
 
     /// What is launched for a pool that has nothing: a machine of its runner.

@@ -250,6 +250,7 @@ async fn credential<P: Ports>(
     let spec = RunnerSpec {
         name: RunnerName::new(format!("{}-{}", stack.name, request.id)),
         labels: vec![label.to_owned()],
+        group: None,
         ephemeral: false,
     };
     // An outage that lasts is the caller's to know about, long before the request's deadline.

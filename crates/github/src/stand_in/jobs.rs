@@ -82,10 +82,16 @@ impl Job {
     }
 }
 
+/// What a workflow writes into a label to make it its own run's.
+const RUN_ID: &str = "${{ github.run_id }}";
+
 impl State {
     /// Queues a job.
-    pub(super) fn submit(&mut self, order: JobOrder, now: Timestamp) -> JobView {
+    pub(super) fn submit(&mut self, mut order: JobOrder, now: Timestamp) -> JobView {
         let run = order.run_id.unwrap_or_else(|| self.next());
+        for label in &mut order.labels {
+            *label = label.replace(RUN_ID, &run.to_string());
+        }
         let id = self.next();
         let job = Job {
             id,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::hooks::Parcel;
 use super::protocol::{Conclusion, NoticeView};
 use super::state::{Job, Runner};
+use crate::settings::Scope;
 
 /// Labels that a runner program sets by itself; GitHub calls them read-only.
 const DEFAULT_LABELS: &[&str] = &["self-hosted", "linux", "x64", "arm64"];
@@ -74,6 +75,31 @@ pub(super) fn job(row: &Job, base: &str) -> Value {
         "workflow_name": "stand-in",
         "head_branch": "main",
     })
+}
+
+/// The runner groups of every organisation here; ids count from 1.
+const RUNNER_GROUPS: &[&str] = &["Default", "builders"];
+
+/// Whether a runner of this scope may join the group of this id: a repository has the first alone.
+pub(super) fn is_runner_group(scope: &Scope, id: u64) -> bool {
+    match scope {
+        Scope::Repository { .. } => id == 1,
+        Scope::Organization(_) => (1..=RUNNER_GROUPS.len() as u64).contains(&id),
+    }
+}
+
+/// The schema `runner-groups-org`, of each group.
+pub(super) fn runner_groups(organization: &str, host: &str) -> Vec<Value> {
+    let group = |(id, name): (u64, &&str)| {
+        let url = format!("http://{host}/orgs/{organization}/actions/runner-groups/{id}/runners");
+        json!({
+            "id": id, "name": name, "visibility": "all", "default": id == 1, "runners_url": url,
+            "inherited": false, "allows_public_repositories": false,
+            "restricted_to_workflows": false, "selected_workflows": [],
+            "workflow_restrictions_read_only": false,
+        })
+    };
+    (1..).zip(RUNNER_GROUPS).map(group).collect()
 }
 
 /// The schema `workflow-run`, of the jobs of one attempt; at least one.

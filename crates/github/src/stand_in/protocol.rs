@@ -173,7 +173,7 @@ pub struct Remove {
 pub struct JobOrder {
     /// `owner/repo`.
     pub repository: String,
-    /// What it asks of a runner.
+    /// What it asks of a runner. `${{ github.run_id }}` in a label is its run's id.
     pub labels: Vec<String>,
     /// Its name; `job-<id>` if it has none.
     #[serde(default)]
@@ -279,6 +279,8 @@ pub struct RunnerView {
     pub scope: String,
     /// Its labels.
     pub labels: Vec<String>,
+    /// The id of its group.
+    pub group: u64,
     /// Whether it serves one job only.
     pub ephemeral: bool,
     /// Whether it is connected.

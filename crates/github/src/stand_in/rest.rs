@@ -140,6 +140,9 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
         ["orgs", owner, "actions", "runners", ref rest @ ..] if who.may_see(owner) => {
             runners(ask, rest, &Scope::Organization(owner.to_owned()), state, now)
         }
+        ["orgs", owner, "actions", "runner-groups"] if who.may_see(owner) => {
+            Reply::page(ask, "runner_groups", json::runner_groups(owner, &ask.host))
+        }
         ["repos", owner, name, "actions", ref rest @ ..] if who.may_see(owner) => match rest {
             ["runners", rest @ ..] => {
                 let scope = Scope::Repository { owner: owner.to_owned(), name: name.to_owned() };
@@ -255,6 +258,9 @@ fn jit(ask: &Ask, scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
     }
     let url = format!("http://{}/_stand-in", ask.host);
     let group = wish.runner_group_id;
+    if !json::is_runner_group(scope, group) {
+        return Reply::not_found();
+    }
     if let Ok(row) = state.make_jit(scope.clone(), &wish.name, wish.labels, group, &url, now) {
         let body = json!({"runner": json::runner(row, now), "encoded_jit_config": row.jit});
         return Reply::json(201, body);

@@ -35,6 +35,7 @@ impl Runner {
             name: self.name.clone(),
             scope: self.scope.to_string(),
             labels: self.labels.clone(),
+            group: self.group,
             ephemeral: self.ephemeral,
             online: self.is_online(now),
             waiting: self.polls > 0,

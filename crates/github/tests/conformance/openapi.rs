@@ -36,6 +36,7 @@ const PATHS: &[&str] = &[
     "/app/hook/deliveries/{delivery_id}/attempts",
     "/app/installations/{installation_id}/access_tokens",
     "/orgs/{org}/installation",
+    "/orgs/{org}/actions/runner-groups",
     "/orgs/{org}/actions/runners",
     "/orgs/{org}/actions/runners/downloads",
     "/orgs/{org}/actions/runners/generate-jitconfig",
@@ -94,7 +95,7 @@ fn client(
 }
 
 fn spec(name: &str) -> RunnerSpec {
-    RunnerSpec { name: name.into(), labels: vec!["x".to_owned()], ephemeral: true }
+    RunnerSpec { name: name.into(), labels: vec!["x".to_owned()], group: None, ephemeral: true }
 }
 
 /// A call that succeeded; a complaint of Prism's is shown if it did not.
@@ -189,6 +190,8 @@ async fn the_client_asks_and_the_stand_in_answers_as_github_documents() {
         jobs(&prism, &github, &stand_in).await;
     }
     let github = client(&prism, "acme", app(), &clock);
+    let builders = RunnerSpec { group: Some("builders".into()), ..spec("bp-2") };
+    good(&prism, "jit in a group", github.jit(&builders).await);
     files(&prism, &github, &stand_in).await;
     deliveries(&prism, &github, &stand_in).await;
     a_bad_request_is_seen(&prism).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Fault, Forge as _};
+use bullpen_core::ports::{Fault, Forge as _, RunnerSpec};
 use bullpen_github::stand_in::protocol::{Conclusion, Register};
 use bullpen_github::{App, BadSettings, GitHub, Login, Settings, Status};
 use bullpen_sim::clock::ManualClock;
@@ -111,6 +111,25 @@ async fn an_idle_runner_gives_its_name_to_a_new_jit_runner_and_a_busy_one_does_n
     let fault = github.jit(&spec("bp-1", true)).await.unwrap_err();
     assert!(matches!(&fault, Fault::Unclassified(text) if text.contains("runs a job")), "{fault}");
     assert_eq!(world.stand_in.runners().len(), 1);
+}
+
+#[tokio::test]
+async fn a_runner_joins_the_group_that_is_named_and_no_other() {
+    let world = World::new().await;
+    let github = world.client("acme", pat());
+    let in_group =
+        |name: &str, group: &str| RunnerSpec { group: Some(group.into()), ..spec(name, true) };
+    github.jit(&in_group("bp-1", "Builders")).await.unwrap();
+    github.jit(&spec("bp-2", true)).await.unwrap();
+    let groups: Vec<u64> = world.stand_in.runners().iter().map(|runner| runner.group).collect();
+    assert_eq!(groups, [2, 1]);
+    let before = world.stand_in.calls();
+    github.jit(&in_group("bp-3", "builders")).await.unwrap();
+    assert_eq!(world.stand_in.calls(), before + 1, "the group's id is remembered");
+    denied(&github.jit(&in_group("bp-4", "nope")).await.unwrap_err(), "no runner group nope");
+    let of_repository = world.client("acme/app", pat());
+    denied(&of_repository.jit(&in_group("bp-5", "builders")).await.unwrap_err(), "organisation");
+    assert_eq!(world.stand_in.runners().len(), 3);
 }
 
 #[tokio::test]

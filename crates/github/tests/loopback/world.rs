@@ -173,5 +173,6 @@ pub(crate) fn order(labels: &[&str]) -> JobOrder {
 }
 
 pub(crate) fn spec(name: &str, ephemeral: bool) -> RunnerSpec {
-    RunnerSpec { name: name.into(), labels: vec!["self-hosted".to_owned()], ephemeral }
+    let labels = vec!["self-hosted".to_owned()];
+    RunnerSpec { name: name.into(), labels, group: None, ephemeral }
 }

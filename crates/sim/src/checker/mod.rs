@@ -17,6 +17,7 @@ use bullpen_core::creation::Ceiling;
 use bullpen_core::ids::{InstanceId, MailboxKey, RequestId, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
+use bullpen_core::job::{Lane, minted_for};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
 use bullpen_core::ports::Ports;
@@ -29,13 +30,14 @@ use tokio::sync::Notify;
 use crate::model::fleet::FleetEvent;
 use crate::model::{ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
 use crate::wire::OUTSIDE;
-use crate::world::World;
+use crate::world::{STACK, World};
 
 mod conservation;
 mod fit;
 mod ghosts;
 mod history;
 mod jobs;
+mod labels;
 mod missed_warm;
 mod one_owner;
 mod pace;
@@ -318,10 +320,11 @@ impl Checker {
         let seen = world.jobs.seen();
         let mut inner = self.inner();
         inner.deserted();
-        inner.code_ran();
+        let started = inner.code_ran();
         let Inner { view, requests, ghosts, jobs, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
+        judged.push(started);
         judged.extend(listeners.iter().map(|(id, label)| one_owner::listens(view, id, label)));
         judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
         let waits = |name: &_| jobs.wants(world.stack_name(), name);
@@ -378,7 +381,7 @@ impl Inner {
         }
         self.requests.claimed(&self.view, at, before, after)?;
         if let (State::Idle { .. }, State::Claimed { owner, .. }) = (&before.state, &after.state) {
-            self.code_ran();
+            self.code_ran()?;
             if let Some(group) = self.group_of(owner) {
                 self.traces.claimed(&before.id, group)?;
             }
@@ -399,9 +402,15 @@ impl Inner {
         }
     }
 
-    /// Whatever GitHub has started leaves its traces.
-    fn code_ran(&mut self) {
+    /// What GitHub has started leaves its traces, and must have been for its runner to start.
+    fn code_ran(&mut self) -> Result<(), Violation> {
+        let mut judged = Ok(());
         for ran in self.forge.take_ran() {
+            let made_for = minted_for(STACK, &ran.runner).and_then(|job| self.jobs.row(&job));
+            let is_request = made_for.is_some_and(|job| matches!(job.lane, Some(Lane::Request(_))));
+            if let Some(job) = made_for.filter(|_| !is_request) {
+                judged = judged.and(labels::started(&ran, &job.known.about.run));
+            }
             let code = match self.job_forge.by_number(ran.number) {
                 Some((.., true)) => Some(Code::OfAFork),
                 Some((_, repository, false)) => {
@@ -417,6 +426,7 @@ impl Inner {
                 self.traces.ran(ran.machine, code);
             }
         }
+        judged
     }
 
     /// What GitHub and the mailbox know of a machine.

@@ -43,7 +43,8 @@ pub trait ForgeHarness: Harness<Port: Forge> {
 }
 
 fn spec<H: ForgeHarness>(harness: &H, stem: &str, ephemeral: bool) -> RunnerSpec {
-    RunnerSpec { name: harness.name(stem), labels: vec![format!("warm-{stem}")], ephemeral }
+    let labels = vec![format!("warm-{stem}")];
+    RunnerSpec { name: harness.name(stem), labels, group: None, ephemeral }
 }
 
 /// A runner that listens.

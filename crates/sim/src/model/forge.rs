@@ -94,6 +94,10 @@ pub struct Ran {
     pub number: u64,
     /// Under which label.
     pub label: String,
+    /// The name of the runner.
+    pub runner: RunnerName,
+    /// All labels of the runner.
+    pub runner_has: String,
 }
 
 /// A listener's end of its connection.
@@ -453,23 +457,25 @@ impl ForgeModel {
         let (mut waiting, mut seen) = (VecDeque::new(), Vec::new());
         while let Some(job) = state.queued.pop_front() {
             let free = state.runners.iter_mut().find(|(_, runner)| {
-                runner.online && runner.job.is_none() && runner.label == job.label
+                runner.online && runner.job.is_none() && has_all(&runner.label, &job.label)
             });
             match free {
                 Some((name, runner)) => {
                     runner.job = Some(job.number);
-                    seen.push((name.clone(), runner.machine.clone(), job.clone()));
+                    let has = runner.label.clone();
+                    seen.push((name.clone(), has, runner.machine.clone(), job.clone()));
                     started.push((name.clone(), runner.ear.clone(), job));
                 }
                 None => waiting.push_back(job),
             }
         }
         state.queued = waiting;
-        for (name, machine, job) in seen {
+        for (name, has, machine, job) in seen {
             let Some(machine) = machine else { continue };
             state.witness.see(&machine, format_args!("{name} starts job {}", job.number));
             state.tell_of(job.number, &name, Happened::Started);
-            state.ran.push(Ran { machine, number: job.number, label: job.label });
+            let (number, label) = (job.number, job.label);
+            state.ran.push(Ran { machine, number, label, runner: name, runner_has: has });
         }
         drop(state);
         self.notify();
@@ -551,6 +557,11 @@ impl ForgeState {
 }
 
 /// A runner for one job becomes known. An idle one of the same name is replaced.
+/// Whether a runner with these labels has all of a job's; both are joined by commas.
+fn has_all(runner: &str, job: &str) -> bool {
+    runner == job || job.split(',').all(|label| runner.split(',').any(|has| has == label))
+}
+
 fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Fault> {
     if remove(state, &spec.name) == Deletion::Busy {
         return Err(Fault::Unclassified(format!("the runner {} runs a job", spec.name)));

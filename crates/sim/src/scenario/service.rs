@@ -211,9 +211,9 @@ impl Served {
             }
             let about = About {
                 repository: repository.clone(),
+                labels: queue.labels(&run, &id),
                 run,
                 name: format!("job {id}"),
-                labels: vec![queue.label(&id)],
                 commit: "0a1b".to_owned(),
                 created_at: None,
             };

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use bullpen_core::ids::{ClassName, JobId, PoolName};
+use bullpen_core::ids::{ClassName, JobId, PoolName, RunAttempt};
 
 use super::parse::death;
 use super::pools::Promise;
@@ -63,13 +63,20 @@ pub(super) struct Queue {
     pub(super) is_fork: bool,
     wants: String,
     shared: Option<String>,
+    head: Option<String>,
+    also: Option<String>,
 }
 
 impl Queue {
-    /// What a job asks for: by a label of its own, unless it shares one.
-    pub(super) fn label(&self, id: &JobId) -> String {
-        let own = self.shared.clone().unwrap_or_else(|| id.to_string());
-        format!("runs-on={own}/{}", self.wants)
+    /// What a job of this run asks for: by a label of its own, unless it shares one.
+    pub(super) fn labels(&self, run: &RunAttempt, id: &JobId) -> Vec<String> {
+        let wants = &self.wants;
+        let label = match (&self.head, &self.shared) {
+            (Some(head), _) => format!("runs-on={head}/{wants}"),
+            (None, Some(tag)) => format!("runs-on/{wants}/tag={tag}"),
+            (None, None) => format!("runs-on={}-{id}/{wants}", run.run_id()),
+        };
+        std::iter::once(label).chain(self.also.clone()).collect()
     }
 }
 
@@ -157,7 +164,7 @@ pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Serving(Serving::Webhooks(way)))
 }
 
-/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [lasts=] [run=] [fork=yes]`
+/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=] [fork=yes]`
 pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
     /// As long as nothing depends on it.
     const LASTS: Duration = Duration::from_secs(60);
@@ -175,6 +182,8 @@ pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
         is_fork: is_fork.transpose()?.unwrap_or(false),
         wants: pool.unwrap_or_else(|| format!("runner={runner}")),
         shared: words.option("shared").map(text),
+        head: words.option("head").map(text),
+        also: words.option("also").map(text),
     })))
 }
 

@@ -29,7 +29,7 @@ pub mod plan;
 pub mod pools;
 
 pub use courier::Courier;
-use plan::{JobPlan, Plan, Post};
+use plan::{FOREIGN_LABEL, JobPlan, Plan, Post};
 
 /// A service in a world.
 pub type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
@@ -73,6 +73,11 @@ async fn follow(world: &World, job: &JobPlan) {
     }
     let fact = github.queue(job.id.as_str(), job.about.clone(), job.lasts, clock.true_now());
     github.say(fact);
+    let wants_foreign = job.about.labels.iter().any(|label| label == FOREIGN_LABEL);
+    if wants_foreign {
+        // The job that the runner is meant to catch.
+        world.outside.forge().submit(FOREIGN_LABEL, job.lasts);
+    }
     let began = clock.elapsed();
     while !github.is_over(&job.id) {
         if job.cancelled_after.is_some_and(|after| clock.elapsed() >= began + after) {
@@ -82,6 +87,9 @@ async fn follow(world: &World, job: &JobPlan) {
     }
     pass(GIVES_UP_AFTER).await;
     github.cancel_job(&job.id, clock.true_now());
+    if wants_foreign {
+        world.outside.forge().cancel(FOREIGN_LABEL);
+    }
 }
 
 /// One replica after another under one number: each dies at an await, drains, or lives on.

@@ -21,6 +21,10 @@ use crate::dice::Dice;
 
 /// Of a thousand seeds, how many run the service.
 const SERVING: u32 = 400;
+/// Of a thousand of those, in how many forks write labels that are not theirs.
+const HOSTILE: u32 = 500;
+/// The label of jobs that are not this stack's, and that hostile jobs want on their runners.
+pub const FOREIGN_LABEL: &str = "prod-deploy";
 
 /// The configuration that all worlds have in common: the load's classes, and a pool that promises
 /// nothing, so that every job of it overflows.
@@ -124,7 +128,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
     }
     let repositories: Vec<Repository> =
         ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
-    Some(Plan {
+    let mut plan = Plan {
         config: config(&dice),
         timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
         shares: shares(&dice),
@@ -132,7 +136,10 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
         post: post(&dice),
         jobs: jobs(&dice, &repositories, lasts),
         repositories,
-    })
+    };
+    let hostile = hostile(&Dice::new(seed, "hostile labels"), &plan.jobs, lasts);
+    plan.jobs.extend(hostile);
+    Some(plan)
 }
 
 /// What is configured in every world, before anything is drawn.
@@ -199,7 +206,7 @@ fn jobs(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<JobPla
                 repository: burst.repository.clone(),
                 run: run.clone(),
                 name: format!("job {id}"),
-                labels: vec![label(dice, &id, &burst.repository)],
+                labels: vec![label(dice, &run, &id, &burst.repository)],
                 commit: "0a1b".to_owned(),
                 created_at: None,
             };
@@ -231,15 +238,50 @@ fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burs
 }
 
 /// What a job asks for. Jobs of equal labels may be given each other's runners.
-fn label(dice: &Dice, id: &JobId, repository: &Repository) -> String {
+fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> String {
+    let own = format!("runs-on={}-{id}", run.run_id());
     match dice.below(20) {
-        0..8 => format!("runs-on={id}/runner=large"),
+        0..8 => format!("{own}/runner=large"),
         8..12 => {
-            format!("runs-on={}/runner=large", repository.as_str().replace('/', "-"))
+            format!("runs-on/runner=large/tag={}", repository.as_str().replace('/', "-"))
         }
         12..14 => "runs-on/runner=large".to_owned(),
-        14..16 => format!("runs-on={id}/runner=xlarge"),
-        16..19 => format!("runs-on={id}/pool=ci"),
-        _ => format!("runs-on={id}/pool=nope"),
+        14..16 => format!("{own}/runner=xlarge"),
+        16..19 => format!("{own}/pool=ci"),
+        _ => format!("{own}/pool=nope"),
     }
+}
+
+/// Jobs of forks whose labels are meant to catch the jobs of others: each asks for a runner that has
+/// a label of another run, or of jobs that are not this stack's.
+fn hostile(dice: &Dice, jobs: &[JobPlan], lasts: Duration) -> Vec<JobPlan> {
+    if !dice.chance(HOSTILE) {
+        return Vec::new();
+    }
+    let one = |number: u64| {
+        let victim = dice.pick(jobs).map_or("70000", |victim| victim.about.run.run_id());
+        let labels = match dice.below(4) {
+            0 => vec!["runs-on/runner=large".to_owned(), FOREIGN_LABEL.to_owned()],
+            1 => vec!["runs-on/pool=ci".to_owned(), FOREIGN_LABEL.to_owned()],
+            2 => vec![format!("runs-on={victim}/runner=large")],
+            _ => vec!["runs-on/runner=large".to_owned(), format!("runs-on={victim}")],
+        };
+        let id = JobId::new((900_000 + number).to_string());
+        JobPlan {
+            arrives: dice.between(Duration::ZERO, lasts),
+            about: About {
+                repository: Repository::new("octo/main"),
+                run: RunAttempt::new(format!("{}.1", 99_000 + number)),
+                name: format!("job {id}"),
+                labels,
+                commit: "0a1b".to_owned(),
+                created_at: None,
+            },
+            id,
+            lasts: dice.delay(Duration::from_secs(5), Duration::from_secs(600)),
+            cancelled_after: None,
+            is_fork: true,
+        }
+    };
+    (0..1 + dice.below(4)).map(one).collect()
 }

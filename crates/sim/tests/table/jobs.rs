@@ -22,6 +22,7 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug("ends-release-nothing", &[EveryJobEnds], "a job that is over keeps its machine"),
     bug("forks-are-trusted", &[OneOwner], "a machine is kept on which a fork's code ran"),
+    bug("unlisted-labels-are-owned", &[OneOwner], "a runner has labels of jobs that are not ours"),
     bug(
         "all-repositories-trust-each-other",
         &[OneOwner, EveryJobEnds],
@@ -75,5 +76,15 @@ pub(crate) const TOLD: &[Told] = &[
         name: "turns-are-not-taken",
         mistake: "the first in the alphabet is always served next",
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
+    },
+    Told {
+        name: "label-policy-allows-everything",
+        mistake: "a label may ask for any image and any machine",
+        scenario: "strangers_the_label_policy_is_kept",
+    },
+    Told {
+        name: "labels-of-other-runs-are-owned",
+        mistake: "a runner may have the label of another run",
+        scenario: "strangers_labels_of_others_refuse_the_job",
     },
 ];

@@ -157,7 +157,7 @@ fn invite(place: &Path, opened: &Opened, addresses: &Addresses, job: Option<u64>
          bullpen pools --config {config} --stack {stack} --state {state}\n  \
          curl http://{admin}/metrics\n  \
          curl {github}/_stand-in/jobs -H 'content-type: application/json' \
-         -d '{{\"repository\": \"{repository}\", \"labels\": [\"runs-on=99/pool=ci\"], \"script\": \
+         -d '{{\"repository\": \"{repository}\", \"labels\": [\"runs-on/pool=ci\"], \"script\": \
          \"echo hello\"}}'",
         admin = addresses.admin,
         config = place.join(RUNS_ON).display(),

@@ -35,6 +35,9 @@ stop-call-timeout = \"1s\"
 clock-skew = \"1s\"
 ";
 
+/// The head of a label that only jobs of one run have.
+const OWN_RUN: &str = "runs-on=${{ github.run_id }}";
+
 /// What a job names in its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
@@ -54,10 +57,10 @@ impl Names {
     /// The label of the job with this number.
     pub(super) fn label(self, number: usize) -> String {
         match self {
-            Self::Class => format!("runs-on={number}/runner=small"),
-            Self::Hot => format!("runs-on={number}/pool=ci"),
-            Self::Stopped => format!("runs-on={number}/pool=nightly"),
-            Self::NoSuchPool => format!("runs-on={number}/pool=cii"),
+            Self::Class => format!("{OWN_RUN}-{number}/runner=small"),
+            Self::Hot => format!("{OWN_RUN}-{number}/pool=ci"),
+            Self::Stopped => format!("{OWN_RUN}-{number}/pool=nightly"),
+            Self::NoSuchPool => format!("{OWN_RUN}-{number}/pool=cii"),
             Self::ClassOnly => "runs-on/runner=small".to_owned(),
         }
     }

@@ -88,7 +88,7 @@ fn a_queued_job_gets_its_lane_and_saying_it_again_changes_nothing() {
 #[test]
 fn a_pool_that_there_is_not_fails_at_once_and_visibly_but_not_before_it_is_queued() {
     let stack = stack();
-    let wrong = |fact| for_labels(fact, &["runs-on=1/pool=c1"]);
+    let wrong = |fact| for_labels(fact, &["runs-on=77/pool=c1"]);
     let held = stack.row(&[wrong(fact(Said::Held))]).unwrap();
     assert_eq!(held.life, Life::Dormant);
     let row = stack.row(&[wrong(fact(Said::Held)), wrong(queued())]).unwrap();

@@ -1,0 +1,98 @@
+//! Ownership: the labels that a runner of this stack may be registered with.
+//!
+//! GitHub gives a job to any runner that has all of its labels. So a runner has all labels of the job
+//! it is made for and no more, and one label that the stack does not own refuses the whole job.
+//! *Owned* are labels with a head and the job's own run id or none, `dependabot` where that pool
+//! exists, and what the operator lists as [`super::policy::Plain`].
+//!
+//! Not here: what a label asks for (`policy`), or where the job goes (`route`).
+
+#[cfg(test)]
+mod tests;
+
+use super::policy::Policy;
+use super::split::{Form, form};
+use super::value::short;
+use super::{Key, LABELS_MAX};
+use crate::ids::{Repository, RunAttempt};
+use crate::sabotage;
+
+/// The job whose labels are judged, and what its stack has.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// The repository of the job.
+    pub repository: &'a Repository,
+    /// The run of the job.
+    pub run: &'a RunAttempt,
+    /// The stack's name.
+    pub env: &'a str,
+    /// Whether the stack has a pool for dependabot.
+    pub has_dependabot_pool: bool,
+}
+
+/// Why a runner may not have a label. The text is for the job's author, and tells nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOwned {
+    /// The label is of another run, or its id is no run's.
+    #[error(
+        "label {label:?} has the id of another run; write runs-on=${{{{ github.run_id }}}}/… or runs-on/…"
+    )]
+    OtherRun {
+        /// The label, shortened.
+        label: String,
+    },
+    /// A pair that stands alone as a label.
+    #[error(
+        "label {label:?} stands alone; write it into one label, as in runs-on=${{{{ github.run_id }}}}/{label}"
+    )]
+    Pair {
+        /// The label, shortened.
+        label: String,
+    },
+    /// A label that the operator has not listed.
+    #[error(
+        "label {label:?} may not be given to a runner for this repository; leave it out of `runs-on`"
+    )]
+    NotListed {
+        /// The label, shortened.
+        label: String,
+    },
+}
+
+/// The labels that a runner for this job may not have; none if the stack owns all of them.
+pub fn not_owned<S: AsRef<str>>(
+    labels: &[S],
+    claimant: &Claimant<'_>,
+    policy: &Policy,
+) -> Vec<NotOwned> {
+    let judged = labels.iter().take(LABELS_MAX).map(AsRef::as_ref);
+    judged.filter_map(|label| judge(label.trim(), claimant, policy)).collect()
+}
+
+fn judge(label: &str, claimant: &Claimant<'_>, policy: &Policy) -> Option<NotOwned> {
+    let shown = || short(label);
+    let refusal = match form(label) {
+        Form::Packed { id: None | Some(""), .. } | Form::Legacy { .. } => return None,
+        Form::Packed { id: Some(id), .. } if is_of_run(id, claimant.run) => return None,
+        Form::Packed { .. } if sabotage!("labels-of-other-runs-are-owned") => return None,
+        Form::Packed { .. } => NotOwned::OtherRun { label: shown() },
+        Form::Dependabot if claimant.has_dependabot_pool => return None,
+        Form::Other if sabotage!("unlisted-labels-are-owned") => return None,
+        Form::Other if is_pair(label) => NotOwned::Pair { label: shown() },
+        // A request's label is owned by that request's runners alone.
+        Form::Dependabot | Form::OfARequest | Form::Other => NotOwned::NotListed { label: shown() },
+    };
+    let lists = policy.plain_for(claimant.repository, claimant.env).any(|plain| plain.has(label));
+    (!lists).then_some(refusal)
+}
+
+/// Whether this id is the run's own, alone or with a suffix: `42` and `42-docker` of run 42.
+pub fn is_of_run(id: &str, run: &RunAttempt) -> bool {
+    let run = run.run_id();
+    let suffix = id.strip_prefix(run);
+    !run.is_empty() && suffix.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn is_pair(label: &str) -> bool {
+    label.split_once('=').is_some_and(|(key, _)| Key::parse(key).is_some())
+}

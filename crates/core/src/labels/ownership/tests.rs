@@ -1,0 +1,98 @@
+//! Ownership by example: each label of a job alone.
+//!
+//! Not here: what becomes of the job (`route`).
+
+use super::*;
+use crate::labels::policy::Plain;
+
+fn policy() -> Policy {
+    let plain = Plain {
+        labels: vec!["self-hosted".to_owned(), "gpu-*".to_owned()],
+        env: "production".to_owned(),
+        ..Plain::default()
+    };
+    Policy { plain: vec![plain], ..Policy::default() }
+}
+
+/// Whether a runner for a job of run 42 may have the label.
+fn is_owned(label: &str) -> bool {
+    let (repository, run) = (Repository::new("acme/app"), RunAttempt::new("42.3"));
+    let claimant = Claimant {
+        repository: &repository,
+        run: &run,
+        env: "production",
+        has_dependabot_pool: false,
+    };
+    not_owned(&[label], &claimant, &policy()).is_empty()
+}
+
+#[test]
+fn a_head_is_owned_with_the_runs_own_id_or_with_none() {
+    for label in [
+        "runs-on",
+        "runs-on/cpu=4",
+        "RUNS-ON=42/cpu=4",
+        "runs-on=42",
+        "runs-on=42-docker/cpu=4",
+        "bullpen=42.matrix/cpu=4",
+        "runs-on=/cpu=4",
+        "runs-on-cpu=4",
+        " runs-on=42 ",
+    ] {
+        assert!(is_owned(label), "{label}");
+    }
+    for label in [
+        "runs-on=43/cpu=4",
+        "runs-on=4/cpu=4",
+        "runs-on=421/cpu=4",
+        "runs-on=nightly/cpu=4",
+        "bullpen=43",
+        "runs-on=-42",
+    ] {
+        assert!(!is_owned(label), "{label}");
+    }
+}
+
+#[test]
+fn other_labels_are_owned_where_they_are_listed() {
+    for label in ["self-hosted", "Self-Hosted", "gpu-a100"] {
+        assert!(is_owned(label), "{label}");
+    }
+    for label in [
+        "prod-deploy",
+        "linux",
+        "gpu",
+        "cpu=4",
+        "dependabot",
+        "warm-42.1.build",
+        "runs-on-prem",
+        "",
+    ] {
+        assert!(!is_owned(label), "{label}");
+    }
+}
+
+#[test]
+fn a_run_without_an_id_owns_no_id() {
+    assert!(!is_of_run("", &RunAttempt::new("")));
+    assert!(!is_of_run("7", &RunAttempt::new(".1")));
+}
+
+/// The text is shown to strangers: it is short, in one line, and says what to write.
+#[test]
+fn a_refusal_is_short_and_says_what_to_write() {
+    let (repository, run) = (Repository::new("acme/app"), RunAttempt::new("42.1"));
+    let claimant = Claimant {
+        repository: &repository,
+        run: &run,
+        env: "production",
+        has_dependabot_pool: false,
+    };
+    let long = "x\u{1b}[31m\n".repeat(1_000);
+    for refusal in not_owned(&[long.as_str(), "cpu=4", "runs-on=7"], &claimant, &policy()) {
+        let text = refusal.to_string();
+        assert!(text.len() < 500, "{text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(text.contains("; write ") || text.contains("; leave it out"), "{text}");
+    }
+}

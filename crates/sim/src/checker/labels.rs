@@ -1,0 +1,57 @@
+//! Labels of runners: a runner of a job has no label that would give it the job of another run, or one
+//! that is not this stack's.
+//!
+//! Written apart from `core::labels`, which decides the same: a job's runner may have labels that
+//! begin with `runs-on`, with its own run's id or with none.
+//!
+//! Not here: whose code ran where ([`super::trust`]).
+
+use bullpen_core::ids::RunAttempt;
+use bullpen_core::invariants::{Invariant, Violation};
+
+use crate::model::forge::Ran;
+
+/// A runner that was made for a job of this run has started a job.
+pub(super) fn started(ran: &Ran, run: &RunAttempt) -> Result<(), Violation> {
+    match ran.runner_has.split(',').find(|label| !may_have(label, run.run_id())) {
+        None => Ok(()),
+        Some(label) => Err(Violation {
+            invariant: Invariant::OneOwner,
+            instance: Some(ran.machine.clone()),
+            what: format!("{} was made for run {run} and has label {label}", ran.runner),
+        }),
+    }
+}
+
+fn may_have(label: &str, run: &str) -> bool {
+    let Some(rest) = label.strip_prefix("runs-on") else { return false };
+    let Some(id) = rest.strip_prefix('=') else { return rest.is_empty() || rest.starts_with('/') };
+    let id = id.split('/').next().unwrap_or_default();
+    id == run || id.strip_prefix(run).is_some_and(|suffix| suffix.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(runner_has: &str) -> bool {
+        let ran = Ran {
+            machine: "m1".into(),
+            number: 1,
+            label: "prod-deploy".to_owned(),
+            runner: "bp-7-0".into(),
+            runner_has: runner_has.to_owned(),
+        };
+        started(&ran, &RunAttempt::new("70.1")).is_ok()
+    }
+
+    #[test]
+    fn a_runner_has_its_own_runs_labels_alone() {
+        for good in ["runs-on", "runs-on/pool=ci", "runs-on=70/pool=ci", "runs-on=70-7,runs-on"] {
+            assert!(judged(good), "{good}");
+        }
+        for bad in ["prod-deploy", "runs-on/pool=ci,prod-deploy", "runs-on=71", "runs-on=701"] {
+            assert!(!judged(bad), "{bad}");
+        }
+    }
+}
