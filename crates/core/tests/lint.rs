@@ -107,6 +107,7 @@ fn around(shape: &Shape) -> &'static str {
         "a repository's `labels`" => {
             "x-bullpen:\n  labels:\n    repositories:\n      o/r:\n        KEY: 1\n"
         }
+        "a list of `labels.plain`" => "x-bullpen:\n  labels:\n    plain:\n      - KEY: 1\n",
         "`labels.max`" => "x-bullpen:\n  labels:\n    max:\n      KEY: 1\n",
         other => panic!("no file around {other}"),
     }

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use bullpen_aws::doctor::{identity, permissions, quota};
 use bullpen_aws::setup;
 use bullpen_core::class::{Architecture, RunnerClass, Usage};
-use bullpen_core::ids::Zone;
+use bullpen_core::ids::{RunnerGroup, Zone};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
-use super::{Examining, runner};
+use super::{Examining, named_groups, runner};
 use crate::house::aws::Site;
 use crate::house::{self, Door, Errand, House, NoHouse, Plans};
 use crate::workflow::Failure;
@@ -43,7 +43,8 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
         checks.push(Check::fine("tables", "both are there, of this layout"));
         let archive = plans.file.instance.runners.iter().next();
         let archive = archive.map(|(which, one)| (one.url.clone(), *which));
-        checks.append(&mut house::visit(plans, Looking { is_here, archive }).await?);
+        let groups = named_groups(plans.config);
+        checks.append(&mut house::visit(plans, Looking { is_here, archive, groups }).await?);
     }
     if !is_here {
         let classes = house::classes(plans.config, &Parameters::default());
@@ -94,6 +95,7 @@ async fn who(site: &Site) -> Vec<Check> {
 struct Looking {
     is_here: bool,
     archive: Option<(String, Architecture)>,
+    groups: BTreeSet<RunnerGroup>,
 }
 
 impl Errand for Looking {
@@ -107,7 +109,8 @@ impl Errand for Looking {
                 checks.push(template(&house, class).await);
             }
         }
-        checks.append(&mut Examining { archive: self.archive }.run(house).await);
+        checks
+            .append(&mut Examining { archive: self.archive, groups: self.groups }.run(house).await);
         checks
     }
 }

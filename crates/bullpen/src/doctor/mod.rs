@@ -4,10 +4,13 @@
 //!
 //! Not here: what is thought of an answer (`verdict`), or asking AWS (`aws`).
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bullpen_agent::machine::RunnerProgram;
 use bullpen_core::class::Architecture;
+use bullpen_core::config::runs_on::Config;
+use bullpen_core::ids::RunnerGroup;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
 use bullpen_github::version_of;
 use serde_json::json;
@@ -20,6 +23,7 @@ use crate::workflow::{Failure, Loaded, load, told};
 
 #[cfg(feature = "aws")]
 mod aws;
+mod labels;
 mod verdict;
 
 use verdict::{Check, worst};
@@ -37,11 +41,13 @@ async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failu
     let Loaded { common, file } = load(&common, environment)?;
     let config = files::config(&common.stack)?;
     let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
-    let checks = match common.stack.engine {
+    let mut checks = match common.stack.engine {
         Engine::Embedded => of_files(&plans).await,
         #[cfg(feature = "aws")]
         Engine::Aws => aws::checks(&plans).await?,
     };
+    let policy = config.as_ref().map(|config| config.labels.clone()).unwrap_or_default();
+    checks.push(labels::policy(&policy));
     show(common.stack.json, &checks);
     Ok(worst(&checks))
 }
@@ -73,7 +79,8 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
         return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
     }
     let mut checks = vec![runner(plans)];
-    match house::visit(plans, Examining { archive: None }).await {
+    match house::visit(plans, Examining { archive: None, groups: named_groups(plans.config) }).await
+    {
         Ok(mut more) => {
             let what = format!("{} can be read", state.display());
             checks.push(Check::fine("state", what));
@@ -111,6 +118,33 @@ fn runner(plans: &Plans<'_>) -> Check {
 struct Examining {
     /// Where the runner program is fetched from, and for which machines.
     archive: Option<(String, Architecture)>,
+    /// The runner groups that the configuration names.
+    groups: BTreeSet<RunnerGroup>,
+}
+
+/// The runner groups that a configuration names, anywhere.
+fn named_groups(config: Option<&Config>) -> BTreeSet<RunnerGroup> {
+    let Some(config) = config else { return BTreeSet::new() };
+    let pools = config.pools.values().filter_map(|pool| pool.group.clone());
+    let runners = config.runners.values().filter_map(|runner| runner.group.clone());
+    let groups = &config.labels.groups;
+    let labels = groups.all.iter().chain(groups.repositories.values()).cloned();
+    pools.chain(runners).chain(labels).collect()
+}
+
+/// Whether GitHub has the runner groups that the configuration names.
+async fn groups<P: Ports<Forge = Door>>(
+    house: &House<P>,
+    groups: &BTreeSet<RunnerGroup>,
+) -> Option<Check> {
+    let github = house.stack.ports.forge().manager().filter(|_| !groups.is_empty())?;
+    for group in groups {
+        if let Err(fault) = github.group_id(group).await {
+            let then = "make the group in the organisation's settings, or correct `group`";
+            return Some(Check::failed("runner groups", fault.to_string(), then));
+        }
+    }
+    Some(Check::fine("runner groups", format!("all {} are there", groups.len())))
 }
 
 impl Errand for Examining {
@@ -120,6 +154,7 @@ impl Errand for Examining {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&house).await];
         checks.extend(permissions(&house).await);
+        checks.extend(groups(&house, &self.groups).await);
         checks.push(version(&house, archive).await);
         checks
     }
