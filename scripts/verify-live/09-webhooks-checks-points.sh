@@ -104,7 +104,7 @@ points() {
     # 850 a minute, over several endpoints.
     got=$(printf 'https://api.github.com/repos/%s%s\n' "$REPO" "" "$REPO" /readme "$REPO" /actions/runs "$REPO" /branches |
       awk '{ for (i = 0; i < 212; i++) print "url = \"" $0 "\"\noutput = \"/dev/null\"" }' |
-      curl -sS --parallel --parallel-max 10 -K "$work/header" -K - -w '%{http_code}\n' | sort | uniq -c | tr -s ' \n' ' ')
+      curl --proto '=https' --tlsv1.2 -sS --parallel --parallel-max 10 -K "$work/header" -K - -w '%{http_code}\n' | sort | uniq -c | tr -s ' \n' ' ')
     sent=$((sent + 848))
     observed points "$sent sent: $got"
     if [[ $got == *403* || $got == *429* ]]; then

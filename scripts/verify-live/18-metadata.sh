@@ -19,10 +19,10 @@ begin "${BASH_SOURCE[0]}"
 script() {
   cat <<'SCRIPT'
 imds=http://169.254.169.254
-token() { "$@" curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $imds/latest/api/token; }
+token() { "$@" curl --proto '=http' -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $imds/latest/api/token; }
 try() { if token "${@:2}" >/dev/null 2>&1; then tell "$1=answered"; else tell "$1=refused"; fi; }
 try root_before
-tell v1=$(curl -s -m 5 -o /dev/null -w '%{http_code}' $imds/latest/meta-data/instance-id)
+tell v1=$(curl --proto '=http' -s -m 5 -o /dev/null -w '%{http_code}' $imds/latest/meta-data/instance-id)
 tell iptables=$(command -v iptables || echo none)
 tell nft=$(command -v nft || echo none)
 ip netns add behind

@@ -37,17 +37,17 @@ SCRIPT
   cat <<'SCRIPT'
 imds=http://169.254.169.254
 ask() {
-  echo "header = \"X-aws-ec2-metadata-token: $token\"" | curl -fsS -m 5 -K - "$imds/latest/meta-data/$1"
+  echo "header = \"X-aws-ec2-metadata-token: $token\"" | curl --proto '=http' -fsS -m 5 -K - "$imds/latest/meta-data/$1"
 }
 of() { [[ $keys =~ \"$1\"\ *:\ *\"([^\"]*) ]] && echo "${BASH_REMATCH[1]}"; }
 tell curl=$(curl --version | head -n 1)
 for attempt in 1 2 3 4 5 6; do
-  token=$(curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $imds/latest/api/token)
+  token=$(curl --proto '=http' -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $imds/latest/api/token)
   region=$(ask placement/region) domain=$(ask services/domain) role=$(ask iam/security-credentials/)
   keys=$(ask "iam/security-credentials/$role")
   status=$(printf 'user = "%s:%s"\nheader = "x-amz-security-token: %s"\n' \
     "$(of AccessKeyId)" "$(of SecretAccessKey)" "$(of Token)" |
-    curl -sSL -m 60 -o /run/agent -w '%{http_code}' -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' \
+    curl --proto '=https' --tlsv1.2 -sSL -m 60 -o /run/agent -w '%{http_code}' -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' \
       --aws-sigv4 "aws:amz:$region:s3" "https://s3.$region.$domain/${url#s3://}" 2>/run/why)
   tell attempt_$attempt=$status $(head -c 200 /run/why)
   [[ $status == 200 ]] && break

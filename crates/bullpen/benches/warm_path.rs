@@ -48,15 +48,17 @@ impl Stage {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("bullpen.toml"), STACK).expect("a file");
         let mut stand_in = Command::new(BULLPEN)
-            .arg("stand-in")
+            .args(["stand-in", "--token-file"])
+            .arg(directory.path().join("token"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the command runs");
-        let mut url = String::new();
+        let mut line = String::new();
         let said = stand_in.stdout.take().expect("it was asked for");
-        BufReader::new(said).read_line(&mut url).expect("it says where it is");
-        let url = url.trim().to_owned();
+        BufReader::new(said).read_line(&mut line).expect("it says where it is");
+        let told: Value = serde_json::from_str(&line).expect("it is JSON");
+        let url = told["url"].as_str().expect("an address").to_owned();
         Self { stand_in, url, directory, clock: SystemClock::new() }
     }
 
@@ -74,7 +76,7 @@ impl Stage {
             .arg(self.state())
             .env("GITHUB_API_URL", &self.url)
             .env("GITHUB_REPOSITORY", "acme/app")
-            .env("INPUT_GITHUB_TOKEN", "ghp_of_a_benchmark")
+            .env("INPUT_GITHUB_TOKEN_FILE", self.directory.path().join("token"))
             .stdin(Stdio::null());
         command
     }

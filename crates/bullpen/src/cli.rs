@@ -12,8 +12,8 @@ use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackAr
 #[cfg(feature = "aws")]
 use crate::policies;
 use crate::{
-    agent, demo, doctor, explain, explore, inputs, labels, lint, log, pools, serve, sim, stand_in,
-    stand_in_runner, supervise, workflow,
+    agent, demo, doctor, explain, explore, inputs, labels, lint, log, pools, render, serve, sim,
+    stand_in, stand_in_runner, supervise, workflow,
 };
 
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
@@ -100,8 +100,9 @@ enum Command {
     Agent(agent::AgentArgs),
     /// Run a GitHub of its own on this machine, for trying things out
     ///
-    /// Prints its address, which is what a real GitHub's API address would be, and runs until it is
-    /// interrupted. Whoever can reach it can have scripts run here, so it listens on loopback only.
+    /// Prints one line of JSON with its address, which is what a real GitHub's API address would be,
+    /// and its token, and runs until it is interrupted. The token can have scripts run here, so it is
+    /// new each time, every request needs it, and it listens on loopback only.
     StandIn(stand_in::StandInArgs),
     /// Be a runner program for the stand-in, with the official one's arguments, in this directory
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
@@ -133,6 +134,10 @@ enum SimCommand {
 
 /// Parses the arguments and does what they say.
 pub(crate) fn main() -> ExitCode {
+    if let Err(refused) = inputs::refuse_secrets(std::env::args_os().skip(1)) {
+        render::error(&refused.to_string(), None);
+        return Exit::Usage.into();
+    }
     match Cli::try_parse() {
         Ok(cli) => run(cli.command),
         Err(error) => {

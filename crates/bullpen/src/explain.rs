@@ -78,9 +78,9 @@ impl Errand for Explaining {
         let Some((_, explanation)) = explanation else { return Err(unknown(&self.job)) };
         if self.json {
             let json = serde_json::to_string(&explanation);
-            render::data(&json.map_err(|error| Failure::new(Exit::Failed, &error))?);
+            render::json(&json.map_err(|error| Failure::new(Exit::Failed, &error))?);
         } else {
-            render::data(&explanation.text());
+            render::page(&explanation.text());
         }
         Ok(Exit::Done)
     }

@@ -87,7 +87,11 @@ pub(crate) fn run(args: &ExploreArgs) -> Exit {
     });
     let took = began.elapsed();
     let text = if args.json { json(&explored, took).to_string() } else { text(&explored, took) };
-    render::data(&text);
+    if args.json {
+        render::json(&text);
+    } else {
+        render::page(&text);
+    }
     if explored.found.is_none() { Exit::Done } else { Exit::Failed }
 }
 

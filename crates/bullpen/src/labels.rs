@@ -13,6 +13,7 @@ use bullpen_core::ids::Repository;
 use bullpen_core::labels::class::{Catalogue, ClassRef, ResolveError, Resolved, resolve};
 use bullpen_core::labels::value::Amounts;
 use bullpen_core::labels::{self, Key, LabelSpec, Parsed};
+use bullpen_core::printable::one_line;
 use bullpen_core::severity::Severity;
 use serde_json::{Map, Value, json};
 
@@ -70,9 +71,9 @@ pub(crate) fn parse(args: &ParseArgs) -> Exit {
         answer.permission = Some(permission);
     }
     if args.json {
-        render::data(&answer.json().to_string());
+        render::json(&answer.json().to_string());
     } else {
-        render::data(answer.text().trim_end());
+        render::page(answer.text().trim_end());
     }
     if answer.is_usable() { Exit::Done } else { Exit::Failed }
 }
@@ -114,7 +115,7 @@ impl Answer {
     fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: &str| {
-            let _ = writeln!(text, "{name:<12} {value}");
+            let _ = writeln!(text, "{name:<12} {}", one_line(value));
         };
         let spec = &self.parsed.spec;
         line("ours", ours(&self.parsed));
@@ -135,7 +136,7 @@ impl Answer {
             line("policy", &permission);
         }
         for (severity, message) in self.findings() {
-            let _ = writeln!(text, "{}: {message}", severity.as_str());
+            let _ = writeln!(text, "{}: {}", severity.as_str(), one_line(&message));
         }
         text
     }

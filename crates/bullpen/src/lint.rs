@@ -137,8 +137,8 @@ pub(crate) fn run(args: &LintArgs) -> Exit {
                 render::data(&line);
             }
         }
-        Format::Json => render::data(&report::json(&checked).to_string()),
-        Format::Sarif => render::data(&report::sarif(&checked).to_string()),
+        Format::Json => render::json(&report::json(&checked).to_string()),
+        Format::Sarif => render::json(&report::sarif(&checked).to_string()),
     }
     render::talk(&report::summary(&checked));
     let fails = |finding: &Finding| match finding.severity {

@@ -6,6 +6,7 @@
 //!
 //! Not here: what people are told (`render`).
 
+use bullpen_agent::log::OneLine;
 use tracing::level_filters::LevelFilter;
 
 use crate::inputs::Environment;
@@ -23,12 +24,13 @@ pub(crate) fn begin(environment: &Environment, unless_said: LevelFilter) {
     if level == LevelFilter::OFF {
         return;
     }
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_max_level(level);
     let lines = lines.with_ansi(false).with_target(false);
     let begun = if environment.get(FORMAT).is_some_and(|format| format == "json") {
-        lines.json().flatten_event(true).try_init()
+        // JSON has escapes of its own.
+        lines.json().flatten_event(true).with_writer(std::io::stderr).try_init()
     } else {
-        lines.try_init()
+        lines.with_writer(|| OneLine(std::io::stderr())).try_init()
     };
     // A second subscriber is refused, and the first goes on.
     if begun.is_err() {

@@ -53,7 +53,7 @@ pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
         let document = document(args, environment)?;
         let text = serde_json::to_string_pretty(&document)
             .map_err(|error| Failure::new(Exit::Failed, &error))?;
-        render::data(&text);
+        render::json(&text);
         Ok(Exit::Done)
     })
 }

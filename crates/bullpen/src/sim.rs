@@ -137,12 +137,12 @@ fn print_trace(run: &Run) {
 
 fn report(args: &RunArgs, tally: &Tally, took: Duration) {
     if args.json {
-        render::data(&json(tally, took).to_string());
+        render::json(&json(tally, took).to_string());
     } else {
-        render::data(&text(tally, took));
+        render::page(&text(tally, took));
     }
     for failure in &tally.failures {
-        render::talk(&format!("\n{failure}"));
+        render::talk_page(&format!("\n{failure}"));
     }
 }
 

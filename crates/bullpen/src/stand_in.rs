@@ -2,28 +2,49 @@
 //!
 //! Not here: the stand-in itself (`bullpen_github::stand_in`).
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bullpen_embedded::system::SystemClock;
+use bullpen_core::mailbox::Secret;
+use bullpen_embedded::system::{SystemClock, fresh_secret};
 use bullpen_github::stand_in::{Options, StandIn};
+use serde_json::json;
 
 use crate::exit::Exit;
 use crate::render;
 use crate::signals::Signals;
 
-/// Where it listens.
+/// Where it listens, and where its token goes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StandInArgs {
     /// The loopback address to listen at; port 0 is any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// A new file for its token, which only this user can read [default: the token is printed]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// Runs until it is interrupted.
 pub(crate) fn run(args: &StandInArgs) -> Exit {
-    match serve(args) {
+    let token = fresh_secret();
+    if let Some(path) = &args.token_file
+        && let Err(error) = write(path, &token)
+    {
+        let what = format!("could not make {}: {error}", path.display());
+        render::error(&what, Some("--token-file names a file that is not there yet"));
+        return Exit::Failed;
+    }
+    let served = serve(args, token);
+    if let Some(path) = &args.token_file {
+        // The token ended with its stand-in; a file that stays opens nothing.
+        let _ = std::fs::remove_file(path);
+    }
+    match served {
         Ok(()) => Exit::Done,
         Err(error) => {
             let hint = "`--listen 127.0.0.1:0` takes any free port";
@@ -33,14 +54,27 @@ pub(crate) fn run(args: &StandInArgs) -> Exit {
     }
 }
 
-fn serve(args: &StandInArgs) -> io::Result<()> {
+/// Never into what is there already: another user could read that, or have put a link there.
+fn write(path: &Path, token: &Secret) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(token.reveal().as_bytes())
+}
+
+fn serve(args: &StandInArgs, token: Secret) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Taken over before anyone can know that it is there.
         let mut signals = Signals::take_over()?;
         let clock = Arc::new(SystemClock::new());
-        let stand_in = StandIn::start(args.listen, Options::default(), clock).await?;
-        render::data(&stand_in.url());
+        let stand_in = StandIn::start(args.listen, Options::new(token), clock).await?;
+        let url = stand_in.url();
+        render::json(
+            &match &args.token_file {
+                Some(path) => json!({"url": url, "token_file": path}),
+                None => json!({"url": url, "token": stand_in.token().reveal()}),
+            }
+            .to_string(),
+        );
         signals.next().await;
         stand_in.stop().await;
         Ok(())

@@ -14,6 +14,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
@@ -126,11 +127,15 @@ impl Stage {
     fn run_with(&self, variables: &[(&str, &str)]) -> (bool, String) {
         let path = variable("PATH").expect("a PATH");
         let path = format!("{}:{}", self.path("bin").display(), path.display());
+        // In a file: other users of this machine can read arguments.
+        let secrets = self.path("secrets");
+        std::fs::write(&secrets, format!("RUNNER_TOKEN={TOKEN}\n")).expect("it can be written");
         let output = Command::new(act())
             .arg("push")
             .args(["--platform", "ubuntu-latest=-self-hosted", "--pull=false"])
             .args(["--action-offline-mode", "--no-cache-server", "--container-daemon-socket", "-"])
-            .args(["--secret", &format!("RUNNER_TOKEN={TOKEN}")])
+            .arg("--secret-file")
+            .arg(secrets)
             .args(["--env", &format!("STAGE={}", self.directory.path().display())])
             .args(
                 variables
@@ -296,7 +301,8 @@ async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[
 async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let address = "127.0.0.1:0".parse().expect("an address");
     let clock = Arc::new(SystemClock::new());
-    let stand_in = StandIn::start(address, Options::default(), clock).await.expect("a free port");
+    let stand_in = StandIn::start(address, Options::new(Secret::new(TOKEN)), clock);
+    let stand_in = stand_in.await.expect("a free port");
     let stage = Arc::new(Stage::real("real-commands.yml"));
     let kept = State(stage.path("state"));
     let workflow = tokio::task::spawn_blocking({

@@ -89,6 +89,25 @@ fn a_secret_is_masked_and_is_nowhere_else() {
 }
 
 #[test]
+fn a_token_as_an_argument_is_refused_by_every_command_and_not_repeated() {
+    for arguments in [
+        &["provision", "--github-token", "s3cr3t"][..],
+        &["refresh", "--github-token=s3cr3t"],
+        &["serve", "--github-token", "s3cr3t"],
+        &["status", "--github-token", "s3cr3t"],
+        &["explain", "1", "--github-token=s3cr3t"],
+    ] {
+        let output = bullpen(arguments, &[]);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        let told = stderr(&output);
+        assert!(told.starts_with("error: --github-token: other users"), "{told}");
+        assert!(told.contains("INPUT_GITHUB_TOKEN") && told.contains("--github-token-file"));
+        assert!(!told.contains("s3cr3t"), "{told}");
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+#[test]
 fn help_says_how_secrets_are_better_given() {
     let help = bullpen(&["provision", "--help"], &[]);
     assert_eq!(help.status.code(), Some(0));

@@ -26,6 +26,7 @@ pub mod parameters;
 pub mod pickup;
 pub mod pool;
 pub mod ports;
+pub mod printable;
 pub mod rates;
 pub mod replicas;
 pub mod request;

@@ -5,6 +5,7 @@
 
 pub use bullpen_agent::system::SystemClock;
 use bullpen_core::ids::{ClaimId, HolderId, StopOp};
+use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::Ids;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -39,6 +40,11 @@ impl Ids for SystemIds {
         // The bias is below anything that a wait could show.
         u64::from_le_bytes(entropy()) % bound.max(1)
     }
+}
+
+/// A secret that nobody can guess.
+pub fn fresh_secret() -> Secret {
+    Secret::new(&(id() + &id()))
 }
 
 /// So many bits that two processes never draw the same.

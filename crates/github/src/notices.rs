@@ -3,6 +3,7 @@
 //! Not here: when there is something to say, and what (`bullpen_core::job::Reason`).
 
 use bullpen_core::ports::{Clock, Fault, Notice};
+use bullpen_core::printable::{markdown, one_line};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -46,7 +47,9 @@ impl<C: Clock> GitHub<C> {
         if self.is_said(repository, notice).await? {
             return Ok(());
         }
-        let (job, reason) = (&notice.name, &notice.reason);
+        // Strangers name jobs and pools, and GitHub reads the summary as Markdown.
+        let (job, reason) = (&notice.name, markdown(&notice.reason.to_string()));
+        let advice = notice.reason.advice();
         let body = json!({
             "name": NAME,
             "head_sha": notice.commit,
@@ -54,8 +57,8 @@ impl<C: Clock> GitHub<C> {
             "status": "completed",
             "conclusion": "failure",
             "output": {
-                "title": format!("No runner for {job}"),
-                "summary": format!("{job}: {reason}\n\nWhat to do: {}.\n", reason.advice()),
+                "title": format!("No runner for {}", one_line(job)),
+                "summary": format!("{}: {reason}\n\nWhat to do: {advice}.\n", markdown(job)),
             },
         });
         let call = Call::post(format!("{repository}/check-runs"), Some(body));
@@ -74,7 +77,8 @@ impl<C: Clock> GitHub<C> {
     /// The same again changes nothing: of one name only the latest is shown.
     async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
         let text = format!("{}: {}; {}", notice.name, notice.reason, notice.reason.advice());
-        let body = json!({"state": "error", "context": NAME, "description": shortened(&text)});
+        let body =
+            json!({"state": "error", "context": NAME, "description": shortened(&one_line(&text))});
         let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
         self.call(&call).await?.accepted(Absent::Scope).map(drop)
     }

@@ -150,4 +150,41 @@ mod tests {
         let program = RunnerProgram::Image { directory: "/opt/runner".into(), download: None };
         assert_eq!(super::program(&program, Path::new("/nowhere/script")).unwrap(), None);
     }
+
+    /// Whoever answers for an https address must not be able to have it fetched in the clear.
+    #[test]
+    fn an_https_address_never_leads_to_http() {
+        use std::io::{BufRead as _, BufReader};
+        use std::process::Stdio;
+
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let fixture = |name: &str| crates.join("github/fixtures").join(name);
+        let mut servers = Command::new("python3")
+            .arg(crates.join("agent/tests/redirect.py"))
+            .args([fixture("test-server.pem"), fixture("test-server-key.pem")])
+            .arg("hostile")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(servers.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        // Without a second try, and with the checksum that the file has.
+        let sha256 = "8f383ccddc6f17eb57a96c711523e4a8072d8e791b4a773ea0153e0d993d03e1";
+        let bring = format!("patience=-1\n{FETCH}bring {} {sha256} {}", url.trim(), path.display());
+        let fetched = Command::new("bash")
+            .args(["-c", &bring])
+            .env("CURL_CA_BUNDLE", fixture("test-ca.pem"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&fetched.stdout).into_owned();
+        let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
+        drop(servers.stdin.take());
+        servers.wait().unwrap();
+        assert!(!fetched.status.success() && said.contains("could not fetch"), "{said}{why}");
+        assert!(why.contains("Protocol \"http\""), "{why}");
+        assert!(!place.path().join("file.new").exists(), "nothing of it was kept");
+    }
 }

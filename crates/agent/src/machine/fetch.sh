@@ -10,14 +10,14 @@ die() {
 # What the role may do is never in an argument, which everybody could read.
 ask() {
   echo "header = \"X-aws-ec2-metadata-token: $token\"" |
-    curl -fsS -m 5 -K - "$imds/latest/meta-data/$1"
+    curl --proto '=http' -fsS -m 5 -K - "$imds/latest/meta-data/$1"
 }
 of() {
   [[ $keys =~ \"$1\"\ *:\ *\"([^\"]*) ]] && echo "${BASH_REMATCH[1]}"
 }
 signed() {
   local token region domain role keys
-  token=$(curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$imds/latest/api/token") &&
+  token=$(curl --proto '=http' -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$imds/latest/api/token") &&
     region=$(ask placement/region) &&
     domain=$(ask services/domain) &&
     role=$(ask iam/security-credentials/) &&
@@ -27,10 +27,10 @@ signed() {
     plain "${AWS_ENDPOINT_URL_S3:-https://s3.$region.$domain}/${1#s3://}" "$2" \
       -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 "aws:amz:$region:s3"
 }
-# To curl 0 is no limit at all.
+# To curl 0 is no limit at all. No answer can lead from https to anything else.
 plain() {
   local left=$((end - SECONDS + 1))
-  curl -fsSL --connect-timeout 5 -y 30 -m $((left > 0 ? left : 1)) -o "$2" "${@:3}" "$1"
+  curl --proto "=${1%%:*}" --tlsv1.2 -fsSL --connect-timeout 5 -y 30 -m $((left > 0 ? left : 1)) -o "$2" "${@:3}" "$1"
 }
 
 # bring URL SHA256 PLACE: what is there and right is not fetched again. Tries for as long as

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use bullpen_agent::log::OneLine;
 use bullpen_agent::system::SystemClock;
 use bullpen_aws::instance;
 
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     };
     // Nobody watches it: the journal is where a cause is looked for later.
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
-    log.with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    log.with_writer(|| OneLine(std::io::stderr())).with_ansi(false).with_target(false).init();
     match live(Path::new(dir), boot) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bullpen_core::config::Stack as StackFile;
-use bullpen_core::mailbox::Secret;
-use bullpen_embedded::system::SystemClock;
+use bullpen_embedded::system::{SystemClock, fresh_secret};
 use bullpen_github::stand_in::{Options, StandIn};
 use futures_util::FutureExt as _;
 
@@ -32,8 +31,6 @@ mod workflow;
 
 /// Whose runs these are.
 const REPOSITORY: &str = "acme/app";
-/// The stand-in takes any token.
-const TOKEN: &str = "ghp_of_the_demo";
 /// The files that say what is wanted, as anybody would write them.
 const RUNS_ON: &str = "runs-on.yml";
 const BULLPEN: &str = "bullpen.toml";
@@ -128,7 +125,7 @@ async fn open(
 ) -> Result<Opened, Failure> {
     let clock = SystemClock::new();
     let address = ([127, 0, 0, 1], 0).into();
-    let stand_in = StandIn::start(address, Options::default(), Arc::new(clock)).await;
+    let stand_in = StandIn::start(address, Options::new(fresh_secret()), Arc::new(clock)).await;
     let stand_in = stand_in.map_err(|error| Failure::new(Exit::Failed, &error))?;
     for (name, text) in written {
         write(&place.join(name), text)?;
@@ -164,7 +161,7 @@ fn common(stand_in: &StandIn, place: &Path, has_files: bool) -> CommonArgs {
         github: GithubArgs {
             repository: Some(REPOSITORY.to_owned()),
             api_url: Some(stand_in.url()),
-            github_token: Some(Secret::new(TOKEN)),
+            github_token: Some(stand_in.token().clone()),
             ..GithubArgs::default()
         },
     }

@@ -61,7 +61,7 @@ fn show(json: bool, checks: &[Check]) {
                 json!({"check": name, "verdict": word, "what": what, "then": then})
             })
             .collect();
-        render::data(&json!({ "checks": checks }).to_string());
+        render::json(&json!({ "checks": checks }).to_string());
         return;
     }
     for Check { name, verdict } in checks {
@@ -164,7 +164,7 @@ impl Errand for Examining {
 async fn github<P: Ports<Forge = Door>>(house: &House<P>) -> Check {
     let name = "GitHub";
     if !house.stack.ports.forge().manages() {
-        let then = "give --repository, and --github-token or --app-id with --app-key, if this \
+        let then = "give --repository, and --github-token-file or --app-id with --app-key, if this \
                     command is to register runners itself";
         return Check::warning(name, "no credential that manages runners", then);
     }

@@ -20,8 +20,9 @@ use super::NoHouse;
 use crate::inputs::{self, GithubInputs, Scope, files};
 
 /// What is missing, and what to do about it.
-const NO_CREDENTIAL: &str = "no credential for GitHub: give --github-token, or --app-id and \
-                             --app-key, or let a scheduled refresh that has one keep tokens";
+const NO_CREDENTIAL: &str = "no credential for GitHub: give INPUT_GITHUB_TOKEN, \
+                             --github-token-file, or --app-id and --app-key, or let a scheduled \
+                             refresh that has one keep tokens";
 
 /// A kept token that ends sooner than this is as good as none: the runner registers later.
 const TOKEN_LASTS: std::time::Duration = std::time::Duration::from_secs(5 * 60);
@@ -75,6 +76,9 @@ impl Door {
             None => None,
             Some(inputs::Credential::Token(token)) => {
                 client(Login::Token(token.clone()), Vec::new())?
+            }
+            Some(inputs::Credential::TokenFile(path)) => {
+                client(Login::Token(files::token(path)?), Vec::new())?
             }
             Some(inputs::Credential::App { id, key }) => {
                 let more = inputs.more_apps.iter().map(|(id, key)| app(*id, key));

@@ -13,6 +13,8 @@ use bullpen_core::severity::Severity;
 
 use super::common::StackInputs;
 use super::github::{AppKey, PEM};
+use super::given::Given;
+use super::values::secret_word;
 use super::{Environment, UsageError};
 use crate::config_file;
 
@@ -47,6 +49,13 @@ pub(crate) fn app_key(key: &AppKey) -> Result<Secret, UsageError> {
             })
         }
     }
+}
+
+/// The token in the file that `--github-token-file` names.
+pub(crate) fn token(path: &Path) -> Result<Secret, UsageError> {
+    let text = String::from_utf8(read(path)?).unwrap_or_default();
+    let given = Given { place: path.display().to_string(), text };
+    secret_word(&given)
 }
 
 /// A secret from where `bullpen.toml` says it is; `key` is whose it is, for people.

@@ -37,14 +37,16 @@ pub(crate) struct GithubArgs {
     /// Where GitHub is [env: `GITHUB_SERVER_URL`] [default: github.com]
     #[arg(long, value_name = "URL")]
     pub(crate) server_url: Option<String>,
-    /// A personal access token; better given as INPUT_GITHUB-TOKEN, because other users of this
-    /// machine can see arguments
-    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true, value_parser = wrapped)]
+    /// A file with a personal access token; the token itself is given as INPUT_GITHUB-TOKEN
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub(crate) github_token_file: Option<String>,
+    /// The token of a caller in this process. No argument has one: other users can read arguments.
+    #[arg(skip)]
     pub(crate) github_token: Option<Secret>,
     /// The id of a GitHub App, with --app-key
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub(crate) app_id: Option<String>,
-    /// The App's private key in PEM; better given as a path to it, or as INPUT_APP-KEY
+    /// A file with the App's private key in PEM; the key itself is given as INPUT_APP-KEY
     #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_parser = wrapped)]
     pub(crate) app_key: Option<Secret>,
     /// Where the runner program is [default: with a stand-in GitHub, the stand-in runner]
@@ -72,6 +74,8 @@ pub(crate) enum Scope {
 pub(crate) enum Credential {
     /// With a personal access token.
     Token(Secret),
+    /// With the personal access token in this file.
+    TokenFile(PathBuf),
     /// As a GitHub App.
     App {
         /// The App's id.
@@ -160,13 +164,14 @@ impl GithubInputs {
         Ok(self)
     }
 
-    /// Every secret in it that is known already; a key in a file is not.
+    /// Every secret in it that is known already; what is in a file is not.
     pub(crate) fn secrets(&self) -> Vec<&Secret> {
         let credential = match &self.credential {
             Some(Credential::Token(secret) | Credential::App { key: AppKey::Text(secret), .. }) => {
                 Some(secret)
             }
-            Some(Credential::App { key: AppKey::File(_), .. }) | None => None,
+            Some(Credential::TokenFile(_) | Credential::App { key: AppKey::File(_), .. })
+            | None => None,
         };
         let more = self.more_apps.iter().map(|(_, key)| key);
         credential.into_iter().chain(&self.run_reader).chain(more).collect()
@@ -191,12 +196,12 @@ fn scope(given: &Given) -> Result<Scope, UsageError> {
 
 fn credential(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<Credential>, UsageError> {
     let revealed = |flag: &Option<Secret>| flag.as_ref().map(|flag| flag.reveal().to_owned());
-    let token = reader.input("github-token", revealed(&args.github_token).as_ref());
+    let token = token(args, reader)?;
     let id = reader.input("app-id", args.app_id.as_ref());
     let key = reader.input("app-key", revealed(&args.app_key).as_ref());
     match (token, id, key) {
         (None, None, None) => Ok(None),
-        (Some(token), None, None) => access_token(&token, reader).map(Some),
+        (Some((_, credential)), None, None) => Ok(Some(credential)),
         (None, Some(id), Some(key)) => {
             Ok(Some(Credential::App { id: app_id(&id)?, key: app_key(&key)? }))
         }
@@ -206,9 +211,36 @@ fn credential(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<Credential
         (None, None, Some(alone)) => {
             Err(alone.refuse_unseen("an App needs its id too; give --app-id"))
         }
-        (Some(token), Some(other), _) | (Some(token), None, Some(other)) => {
+        (Some((token, _)), Some(other), _) | (Some((token, _)), None, Some(other)) => {
             let why = format!("{} is given as well; give a token or an App, not both", other.place);
             Err(token.refuse_unseen(&why))
+        }
+    }
+}
+
+/// A token, or the file that has it, and where it was given.
+fn token(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<(Given, Credential)>, UsageError> {
+    if let Some(secret) = &args.github_token {
+        let given = Given { place: "the caller's token".to_owned(), text: String::new() };
+        return Ok(Some((given, Credential::Token(secret.clone()))));
+    }
+    let text = reader.variable_of("github-token");
+    let file = reader.input("github-token-file", args.github_token_file.as_ref());
+    match (text, file) {
+        (None, None) => Ok(None),
+        (Some(text), None) => {
+            let credential = access_token(&text, reader)?;
+            Ok(Some((text, credential)))
+        }
+        (None, Some(file)) => {
+            // A token in the wrong place is not shown.
+            let why = "the value, not shown, is not a path";
+            let path = path(&file).map_err(|_| file.refuse_unseen(why))?;
+            Ok(Some((file, Credential::TokenFile(path))))
+        }
+        (Some(text), Some(file)) => {
+            let why = format!("{} is given as well; give one of them", file.place);
+            Err(text.refuse_unseen(&why))
         }
     }
 }
@@ -232,6 +264,11 @@ fn app_id(given: &Given) -> Result<u64, UsageError> {
 
 fn app_key(given: &Given) -> Result<AppKey, UsageError> {
     if given.word().starts_with(PEM) {
+        if given.is_argument() {
+            let why = "other users of this machine can read arguments; give the path of a file, or \
+                       the key as INPUT_APP-KEY";
+            return Err(given.refuse_unseen(why));
+        }
         return secret_text(given).map(AppKey::Text);
     }
     // What is neither may still be a key that lost its first line, so it is not shown.

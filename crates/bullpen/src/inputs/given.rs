@@ -22,6 +22,11 @@ impl Given {
         self.text.trim()
     }
 
+    /// Whether it stands on the command line, where other users can read it.
+    pub(crate) fn is_argument(&self) -> bool {
+        self.place.starts_with("--")
+    }
+
     /// A refusal that shows the value; `legal` follows "is not".
     pub(crate) fn refuse(&self, legal: impl AsRef<str>) -> UsageError {
         UsageError::new(format!("{}: {} is not {}", self.place, shown(&self.text), legal.as_ref()))

@@ -7,6 +7,7 @@
 //!
 //! Not here: doing what the inputs ask for (`workflow`), or reading the files they name (`files`).
 
+mod arguments;
 mod classes;
 mod common;
 pub(crate) mod files;
@@ -22,6 +23,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub(crate) use arguments::refuse_secrets;
 pub(crate) use classes::runner_classes;
 #[cfg(any(feature = "aws", test))]
 pub(crate) use common::Fleet;

@@ -73,7 +73,11 @@ impl Work for Ordering<'_> {
             others,
             within: stack.limits.converge * 3 / 2,
         };
-        render::data(&if json { follows.json(&name) } else { follows.text(&name) });
+        if json {
+            render::json(&follows.json(&name));
+        } else {
+            render::page(&follows.text(&name));
+        }
         Ok(Exit::Done)
     }
 }

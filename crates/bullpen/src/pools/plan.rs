@@ -49,10 +49,10 @@ impl Work for Planning<'_> {
             render::talk(&format!("pool {name} is left alone: {why}"));
         }
         if json {
-            render::data(&found.iter().map(object).collect::<Value>().to_string());
+            render::json(&found.iter().map(object).collect::<Value>().to_string());
         } else {
             let texts: Vec<String> = found.iter().map(text).collect();
-            render::data(&if texts.is_empty() { "no pools".to_owned() } else { texts.join("\n") });
+            render::page(&if texts.is_empty() { "no pools".to_owned() } else { texts.join("\n") });
         }
         let is_settled = found.iter().all(|found| found.plan.actions.is_empty());
         Ok(if is_settled { Exit::Done } else { Exit::Planned })

@@ -85,9 +85,9 @@ pub(crate) fn preview(args: &PreviewArgs) -> Exit {
         }
     };
     if args.json {
-        render::data(&json_of(&pools, when).to_string());
+        render::json(&json_of(&pools, when).to_string());
     } else {
-        render::data(text_of(&pools, when).trim_end());
+        render::page(text_of(&pools, when).trim_end());
     }
     Exit::Done
 }

@@ -48,13 +48,13 @@ impl Work for Showing {
         if json {
             let pools: Vec<Value> = pools.iter().map(Shown::json).collect();
             let told = json!({"stack": stack.name, "configuration": source, "pools": pools});
-            render::data(&told.to_string());
+            render::json(&told.to_string());
             return Ok(Exit::Done);
         }
         let now = stack.now();
         let texts: Vec<String> = pools.iter().map(|pool| pool.text(now)).collect();
-        render::data(&if texts.is_empty() { "no pools".to_owned() } else { texts.join("\n\n") });
-        render::talk(&match source {
+        render::page(&if texts.is_empty() { "no pools".to_owned() } else { texts.join("\n\n") });
+        render::talk_page(&match source {
             Some(place) => format!("\nstack {}, configured in {place}", stack.name),
             None => format!(
                 "\nstack {}, as the ledger remembers it: nothing says what is configured \

@@ -208,7 +208,7 @@ pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile, inputs: &Stac
 fn announce(addresses: &Addresses) {
     let webhook = addresses.webhook_url();
     let admin = format!("http://{}", addresses.admin);
-    render::data(&json!({"webhook": webhook, "admin": admin}).to_string());
+    render::json(&json!({"webhook": webhook, "admin": admin}).to_string());
 }
 
 /// What a service is opened with.
@@ -288,7 +288,7 @@ async fn learn<P: Ports>(house: &House<P>) -> Result<(), Failure> {
 
 fn no_credential() -> Failure {
     let what = "serving needs a credential for GitHub, and whose runners they are".to_owned();
-    let hint = "give --repository, and --github-token or --app-id with --app-key, or name them in \
+    let hint = "give --repository, and --github-token-file or --app-id with --app-key, or name them in \
                 bullpen.toml";
     Failure { exit: Exit::Usage, what, hint: Some(hint.to_owned()) }
 }

@@ -28,7 +28,7 @@ pub(super) fn play(path: &Path, trace: bool, as_json: bool) -> Exit {
     let played = run(&script, trace);
     let differs = differs(&script, &played);
     if as_json {
-        render::data(&as_value(&played, differs.as_deref()).to_string());
+        render::json(&as_value(&played, differs.as_deref()).to_string());
     } else {
         print(&played, differs.as_deref());
     }
@@ -50,12 +50,12 @@ fn print(played: &Played, differs: Option<&str>) {
     for line in &played.trace {
         render::data(line);
     }
-    render::data(played.transcript.trim_end());
+    render::page(played.transcript.trim_end());
     if let Some(broken) = &played.broken {
-        render::talk(&format!("\n{broken}"));
+        render::talk_page(&format!("\n{broken}"));
     }
     if let Some(differs) = differs {
-        render::talk(&format!("\nnot what the file says:\n{differs}"));
+        render::talk_page(&format!("\nnot what the file says:\n{differs}"));
     }
 }
 

@@ -136,7 +136,7 @@ fn show(json: bool, destroyed: &Destroyed) {
         let told = json!({
             "machines": machines, "runners": runners, "runners_left": left, "removed": dismantled,
         });
-        render::data(&told.to_string());
+        render::json(&told.to_string());
         return;
     }
     render::data(&format!("{} machines ended, {runners} runners deleted", machines.len()));

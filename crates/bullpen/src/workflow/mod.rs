@@ -131,6 +131,7 @@ pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<L
     let github = common.github.clone().completed_by(&file.github, environment)?;
     let key = match &github.credential {
         Some(Credential::App { key, .. }) => Some(files::app_key(key)?),
+        Some(Credential::TokenFile(path)) => Some(files::token(path)?),
         Some(Credential::Token(_)) | None => None,
     };
     let mut secrets = github.secrets();

@@ -262,7 +262,7 @@ fn show(inputs: &ProvisionInputs, outputs: &inputs::Provisioned, provisioned: &P
         .map(|(name, took)| (format!("{name}_ms"), json!(millis(*took))))
         .collect();
     let instances: Vec<Value> = provisioned.runners.iter().map(instance).collect();
-    render::data(
+    render::json(
         &json!({
             "request": outputs.request,
             "label": outputs.label,

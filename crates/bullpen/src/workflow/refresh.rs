@@ -128,7 +128,7 @@ fn show(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) {
             })
             .collect();
         let (dry_run, would) = (inputs.dry_run, notes);
-        render::data(&json!({"dry_run": dry_run, "steps": steps, "would": would}).to_string());
+        render::json(&json!({"dry_run": dry_run, "steps": steps, "would": would}).to_string());
         return;
     }
     for report in reports {

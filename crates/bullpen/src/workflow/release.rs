@@ -84,7 +84,7 @@ fn show(json: bool, requests: &[RequestId], released: &Released) {
     let Released { returned, ended, waiting } = released;
     if json {
         let ids = |list: &[InstanceId]| json!(list);
-        render::data(
+        render::json(
             &json!({
                 "requests": requests,
                 "returned": ids(returned),

@@ -64,7 +64,7 @@ impl Errand for Looking {
         let seen = look(&house).await;
         let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
         if self.json {
-            render::data(&seen.json(&house.stack.name).to_string());
+            render::json(&seen.json(&house.stack.name).to_string());
         } else {
             seen.table(&house.stack.name);
         }

@@ -57,7 +57,7 @@ fn show(json: bool, records: usize, violations: &[Violation]) {
                 })
             })
             .collect();
-        render::data(&json!({"records": records, "violations": list}).to_string());
+        render::json(&json!({"records": records, "violations": list}).to_string());
     } else {
         for violation in violations {
             render::data(&violation.to_string());

@@ -15,6 +15,9 @@ use bullpen_github::{GitHub, Login, Scope, Settings};
 
 use crate::waiting::until;
 
+/// What it knows a person by.
+const TOKEN: &str = "ghp_test";
+
 /// GitHub for organisation `acme`.
 pub(crate) struct Forge {
     pub(crate) stand_in: StandIn,
@@ -28,10 +31,11 @@ impl Forge {
 
     pub(crate) async fn at(address: SocketAddr) -> Self {
         let clock = Arc::new(SystemClock::new());
-        let stand_in = StandIn::start(address, Options::default(), Arc::clone(&clock)).await;
+        let stand_in =
+            StandIn::start(address, Options::new(Secret::new(TOKEN)), Arc::clone(&clock)).await;
         let stand_in = stand_in.expect("the port is free");
         let scope = Scope::parse("acme").expect("it is an organisation");
-        let settings = Settings::new(scope, Login::Token(Secret::new("ghp_test")), "bp-");
+        let settings = Settings::new(scope, Login::Token(Secret::new(TOKEN)), "bp-");
         let settings = Settings { base_url: stand_in.url(), ..settings };
         let client = GitHub::new(&settings, clock).expect("the settings are good");
         Self { stand_in, client }

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use bullpen_core::mailbox::Secret;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::{Options, Outage, RateLimit, StandIn};
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, TOKEN};
 use crate::waiting::until;
 
 /// A world with two warm machines, and what its status is.
@@ -39,7 +40,9 @@ async fn an_outage_of_github_touches_nothing() {
 async fn a_github_that_is_not_there_touches_nothing() {
     let (mut stage, before) = two_warm().await;
     let elsewhere = "127.0.0.1:0".parse().expect("it is an address");
-    let other = StandIn::start(elsewhere, Options::default(), Arc::new(SystemClock::new())).await;
+    let other =
+        StandIn::start(elsewhere, Options::new(Secret::new(TOKEN)), Arc::new(SystemClock::new()))
+            .await;
     let stopped = std::mem::replace(&mut stage.github, other.expect("some port is free"));
     stopped.stop().await;
     let failed = stage.bullpen("provision --count 3 --name more").run().await;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bullpen_agent::runner::tree::{self, Identity};
+use bullpen_core::mailbox::Secret;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use bullpen_github::stand_in::{Options, StandIn};
@@ -45,6 +46,9 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
     ("reconcile-grace", "1s"),
     ("clock-skew", "1s"),
 ];
+
+/// What its GitHub knows a person by.
+pub(crate) const TOKEN: &str = "ghp_of_a_person";
 
 /// A world.
 pub(crate) struct Stage {
@@ -81,7 +85,7 @@ impl Stage {
         let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
         let clock = Arc::new(SystemClock::new());
         let address = "127.0.0.1:0".parse().expect("it is an address");
-        let github = StandIn::start(address, Options::default(), clock).await;
+        let github = StandIn::start(address, Options::new(Secret::new(TOKEN)), clock).await;
         let github = github.expect("some port is free");
         let path = |name: &str| place.path().join(name).display().to_string();
         let environment = BTreeMap::from(
@@ -90,7 +94,7 @@ impl Stage {
                 ("HOME", path("home")),
                 ("BULLPEN_STATE", path("state")),
                 ("INPUT_STACK", path("bullpen.toml")),
-                ("INPUT_GITHUB_TOKEN", "ghp_of_a_person".to_owned()),
+                ("INPUT_GITHUB_TOKEN", TOKEN.to_owned()),
                 ("GITHUB_API_URL", github.url()),
                 ("GITHUB_REPOSITORY", "acme/app".to_owned()),
             ]
@@ -109,6 +113,13 @@ impl Stage {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
+    }
+
+    /// A file with the token.
+    pub(crate) fn token_file(&self) -> String {
+        let path = self.path("token");
+        fs::write(&path, TOKEN).expect("it can be written");
+        path.display().to_string()
     }
 
     pub(crate) fn state(&self) -> PathBuf {

@@ -2,7 +2,20 @@
 //!
 //! Not here: agents that remove their own runners, one by one (`host`).
 
-use crate::stage::Stage;
+use std::fs;
+
+use crate::stage::{Stage, TOKEN};
+
+/// No process of this machine has this in its arguments, which every user can read.
+#[track_caller]
+fn is_in_no_argument(secret: &str) {
+    for process in fs::read_dir("/proc").expect("this is Linux").flatten() {
+        // Others end while this looks.
+        let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        assert!(!line.contains(secret), "{line}");
+    }
+}
 
 /// D42: a token that is about to end is not handed out, and one that refresh kept is enough.
 #[tokio::test]
@@ -10,7 +23,7 @@ async fn with_kept_tokens_provision_and_release_need_no_credential() {
     let stage = Stage::new().await;
     let none = stage.bullpen("provision --count 1 --name early").without("INPUT_GITHUB_TOKEN");
     none.run().await.exits(1).says("no credential for GitHub").says("refresh");
-    let keep = stage.bullpen("refresh --github-token ghp_of_a_person --json");
+    let keep = stage.bullpen("refresh --json").with("INPUT_GITHUB_TOKEN_FILE", &stage.token_file());
     keep.without("INPUT_GITHUB_TOKEN").run().await.exits(0);
     let mut ids = Vec::new();
     for (name, created) in [("one", 2), ("two", 0)] {
@@ -19,6 +32,8 @@ async fn with_kept_tokens_provision_and_release_need_no_credential() {
         assert_eq!(provisioned["created"].as_u64(), Some(created), "{provisioned}");
         let label = provisioned["label"].as_str().expect("a label");
         assert_eq!(stage.online(label).len(), 2);
+        is_in_no_argument(TOKEN);
+        is_in_no_argument("registration-");
         stage.runs_job(label, "true").await;
         let line = format!("release --name {name} --json");
         let released = stage.bullpen(&line).without("INPUT_GITHUB_TOKEN").run().await.json();

@@ -15,6 +15,7 @@ mod flood;
 mod jobs;
 mod killed;
 mod lost;
+mod names;
 mod operator;
 #[path = "../tools/process.rs"]
 mod process;

@@ -34,6 +34,8 @@ use crate::world::{processes_under, stack_file};
 
 pub(crate) const SECRET: &str = "it is a secret";
 pub(crate) const REPOSITORY: &str = "acme/app";
+/// What its GitHub knows a test by.
+pub(crate) const TOKEN: &str = "ghp_of_the_stage";
 const APP_ID: &str = "4711";
 const APP_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
 
@@ -307,7 +309,7 @@ fn options() -> Options {
     let public_key = AppKey::from_pem(&pem).expect("it is a key").public_key();
     let installations = BTreeMap::from([(7, "acme".to_owned())]);
     let app = KnownApp { id: APP_ID.to_owned(), public_key, installations };
-    Options { app: Some(app), ..Options::default() }
+    Options { app: Some(app), ..Options::new(Secret::new(TOKEN)) }
 }
 
 /// A job of this label.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::parts::{Part, Wait};
 use super::{Explanation, Subject};
 use crate::job::{End, Lane, Life, Phase};
+use crate::printable::one_line;
 
 /// How many parts the verdict names.
 const NAMED_MAX: usize = 3;
@@ -90,7 +91,7 @@ impl crate::job::Known {
 impl Explanation {
     /// The answer in one line, with the job's name.
     pub fn line(&self) -> String {
-        format!("job {} ({}): {}", self.job, self.name, self.verdict)
+        format!("job {} ({}): {}", self.job, one_line(&self.name), one_line(&self.verdict))
     }
 
     /// The whole answer, for people.
@@ -98,11 +99,11 @@ impl Explanation {
         let mut page = format!(
             "job {}  {}  {}, run {}\nlabels: {}\n\n{}\n\n",
             self.job,
-            self.name,
-            self.repository,
-            self.run,
-            self.labels.join(", "),
-            self.verdict
+            one_line(&self.name),
+            one_line(&self.repository),
+            one_line(&self.run),
+            one_line(&self.labels.join(", ")),
+            one_line(&self.verdict)
         );
         for entry in &self.timeline {
             let took = match entry.took_ms {
@@ -110,15 +111,16 @@ impl Explanation {
                 ms => format!("+{}", span(Duration::from_millis(ms))),
             };
             // Writing to a string cannot fail.
-            let _ =
-                writeln!(page, "  {}  {took:>12}  {:<16} {}", clock(entry), entry.code, entry.what);
+            let (at, what) = (clock(entry), one_line(&entry.what));
+            let _ = writeln!(page, "  {at}  {took:>12}  {:<16} {what}", entry.code);
         }
-        let _ = write!(page, "\nnow:    {}\nnext:   {}", self.now, self.next.what);
+        let (now, next) = (one_line(&self.now), one_line(&self.next.what));
+        let _ = write!(page, "\nnow:    {now}\nnext:   {next}");
         if let Some(at) = self.next.at {
             let _ = write!(page, ", by {at}");
         }
         if let Some(helped) = &self.helped {
-            let _ = write!(page, "\nfaster: {helped}");
+            let _ = write!(page, "\nfaster: {}", one_line(helped));
         }
         page
     }

@@ -28,6 +28,9 @@ pub(super) fn is_runners(ask: &Ask) -> bool {
 
 /// A test's hands.
 pub(super) async fn hands(ask: &Ask, world: &World) -> Reply {
+    if !world.options.accepts(ask.bearer.as_deref()) {
+        return refusal(Refused::Credential);
+    }
     let path = ask.segments();
     match (ask.method.as_str(), &path[1..]) {
         ("POST", ["jobs"]) => match ask.read::<JobOrder>() {
@@ -145,7 +148,8 @@ pub(super) async fn runners(ask: &Ask, world: &World) -> Reply {
             }
             Err(refusal) => refusal,
         },
-        _ => Reply::not_found(),
+        _ if world.look(|state, _| state.is_ours(&session)) => Reply::not_found(),
+        _ => refusal(Refused::Credential),
     }
 }
 

@@ -20,6 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -62,7 +63,7 @@ impl std::fmt::Debug for StandIn {
 }
 
 impl StandIn {
-    /// Listens at `address`, which must be loopback: whoever can reach it can have scripts run.
+    /// Listens at `address`, which must be loopback: with its token one can have scripts run.
     /// Port 0 means any free one. Must be called on a runtime.
     pub async fn start<C: Clock + 'static>(
         address: SocketAddr,
@@ -97,6 +98,11 @@ impl StandIn {
     /// The base of GitHub's interface; runner programs find theirs under `/_stand-in`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The one token that it accepts.
+    pub fn token(&self) -> &Secret {
+        &self.world.options.token
     }
 
     /// Ends it, and waits until its port is free.

@@ -37,6 +37,8 @@
 //!
 //! # A test's hands
 //!
+//! Each carries `Authorization: Bearer <token>` with the stand-in's one token; `401` without it.
+//!
 //! - `POST /_stand-in/jobs` with [`JobOrder`]: `201` with [`JobView`].
 //! - `GET /_stand-in/jobs`, all of them; `GET /_stand-in/jobs/{id}?wait=SECONDS`, one, as soon as it
 //!   is over or when the time has passed; `POST /_stand-in/jobs/{id}/cancel`: `202`.

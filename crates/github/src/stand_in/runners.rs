@@ -63,7 +63,7 @@ impl State {
             return Err(Refused::Conflict);
         }
         let id = self.next();
-        let jit = jit_config(id, name, url, self.next());
+        let jit = jit_config(id, name, url, &self.unguessable("jit-"));
         let runner = Runner {
             id,
             name: name.to_owned(),
@@ -91,7 +91,7 @@ impl State {
             (None, Some(token)) => self.use_token(token.reveal(), wish, now)?,
             _ => return Err(Refused::Credential),
         };
-        let session = format!("session-{}", self.next());
+        let session = self.unguessable("session-");
         let runner = self.runners.get_mut(&id).ok_or(Refused::Missing)?;
         runner.session = Some(session.clone());
         runner.seen = now;
@@ -140,8 +140,10 @@ impl State {
 
     /// The runner behind a session.
     pub(super) fn connected(&mut self, id: u64, session: &str) -> Result<&mut Runner, Refused> {
-        // Ids are never used twice: one that is not there has been.
-        let runner = self.runners.get_mut(&id).ok_or(Refused::Gone)?;
+        // Ids are never used twice: the one that a session knows and that is not there was deleted.
+        let known = self.is_ours(session);
+        let gone = if known { Refused::Gone } else { Refused::Credential };
+        let runner = self.runners.get_mut(&id).ok_or(gone)?;
         if runner.has(session) { Ok(runner) } else { Err(Refused::Credential) }
     }
 
@@ -202,8 +204,8 @@ impl State {
     }
 }
 
-/// As GitHub packs it: file names to contents, in base64 twice. `nonce` makes each one different.
-fn jit_config(id: u64, name: &str, url: &str, nonce: u64) -> String {
+/// As GitHub packs it: file names to contents, in base64 twice. `client` makes each one different.
+fn jit_config(id: u64, name: &str, url: &str, client: &str) -> String {
     let runner = json!({
         "AgentId": id.to_string(),
         "AgentName": name,
@@ -214,7 +216,7 @@ fn jit_config(id: u64, name: &str, url: &str, nonce: u64) -> String {
         "ServerUrl": url,
         "WorkFolder": "_work",
     });
-    let credentials = json!({"Scheme": "OAuth", "Data": {"ClientId": format!("jit-{nonce}")}});
+    let credentials = json!({"Scheme": "OAuth", "Data": {"ClientId": client}});
     let packed = |text: String| BASE64_STANDARD.encode(text);
     let files = json!({
         ".runner": packed(runner.to_string()),

@@ -6,7 +6,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bullpen_core::mailbox::Secret;
 use bullpen_core::time::Timestamp;
+use ring::hmac;
 
 use super::hooks::Outbox;
 use super::levers::Levers;
@@ -17,8 +21,10 @@ use crate::settings::Scope;
 const TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
 
 /// Everything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
+    /// What tokens are made of, so that only their holders know them.
+    secret: Secret,
     pub(super) levers: Levers,
     /// The base of GitHub's interface, for what is sent unasked.
     pub(super) base: String,
@@ -120,6 +126,45 @@ pub(super) enum Refused {
 }
 
 impl State {
+    pub(super) fn new(secret: Secret) -> Self {
+        Self {
+            secret,
+            levers: Levers::default(),
+            base: String::new(),
+            outbox: Outbox::default(),
+            notices: Vec::new(),
+            files: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            runners: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            calls: 0,
+            answers: BTreeMap::new(),
+            used: BTreeMap::new(),
+            points: BTreeMap::new(),
+            limited: 0,
+            serial: 0,
+        }
+    }
+
+    /// A text that begins like this, that is made once, and that a stranger cannot make.
+    pub(super) fn unguessable(&mut self, stem: &str) -> String {
+        let text = format!("{stem}{}", self.next());
+        let tag = hmac::sign(&self.key(), text.as_bytes());
+        format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag.as_ref()))
+    }
+
+    /// Whether such a text was made with this secret, by this process or one before it.
+    pub(super) fn is_ours(&self, text: &str) -> bool {
+        let parts = text.rsplit_once('.');
+        let parts =
+            parts.and_then(|(text, tag)| Some((text, BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?)));
+        parts.is_some_and(|(text, tag)| hmac::verify(&self.key(), text.as_bytes(), &tag).is_ok())
+    }
+
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.secret.reveal().as_bytes())
+    }
+
     pub(super) fn next(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -132,7 +177,7 @@ impl State {
             Kind::Removal => "removal-",
             Kind::Installation => "ghs_installation_",
         };
-        let token = format!("{stem}{}", self.next());
+        let token = self.unguessable(stem);
         let expires = now.after(TOKEN_LIFE);
         self.tokens.insert(token.clone(), Grant { kind, scope, expires });
         (token, expires)

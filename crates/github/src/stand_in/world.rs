@@ -42,7 +42,8 @@ pub(super) struct World {
 impl World {
     pub(super) fn new<C: Clock + 'static>(options: Options, clock: Arc<C>) -> Self {
         let time = Box::new(Given(clock));
-        Self { options, state: Mutex::default(), time, changed: watch::Sender::new(0) }
+        let state = Mutex::new(State::new(options.token.clone()));
+        Self { options, state, time, changed: watch::Sender::new(0) }
     }
 
     pub(super) fn now(&self) -> Timestamp {

@@ -78,7 +78,7 @@ async fn stand_in(clock: &Arc<ManualClock>) -> StandIn {
         public_key,
         installations: BTreeMap::from([(7, "acme".to_owned())]),
     };
-    let options = Options { app: Some(known), ..Options::default() };
+    let options = Options { app: Some(known), ..Options::new(Secret::new("ghp_for-tests")) };
     let address = "127.0.0.1:0".parse().expect("it is an address");
     StandIn::start(address, options, Arc::clone(clock)).await.expect("loopback has free ports")
 }

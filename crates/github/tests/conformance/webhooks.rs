@@ -81,7 +81,8 @@ async fn run(stand_in: &StandIn, clock: &Arc<ManualClock>, job: u64) {
 async fn heard() -> Vec<(String, String)> {
     let address = "127.0.0.1:0".parse().expect("it is an address");
     let clock = ManualClock::new();
-    let stand_in = StandIn::start(address, Options::default(), Arc::clone(&clock)).await;
+    let stand_in =
+        StandIn::start(address, Options::new(Secret::new("ghp_x")), Arc::clone(&clock)).await;
     let stand_in = stand_in.expect("loopback has free ports");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));

@@ -77,7 +77,7 @@ async fn a_jwt_from_a_wrong_clock_is_refused() {
 
 #[tokio::test]
 async fn a_token_is_taken_or_refused() {
-    let world = World::with(|options| options.tokens = Some(vec![Secret::new("ghp_good")])).await;
+    let world = World::with(|options| options.token = Secret::new("ghp_good")).await;
     let login = |text| Login::Token(Secret::new(text));
     assert_eq!(world.client("acme", login("ghp_good")).list().await.unwrap(), []);
     let fault = world.client("acme", login("ghp_bad")).list().await.unwrap_err();

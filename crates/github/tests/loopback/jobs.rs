@@ -61,9 +61,24 @@ async fn an_app_says_it_by_a_check_once_for_each_job() {
     assert_eq!(said[0].title, "No runner for build");
     assert_eq!(
         said[0].text,
-        "build: there is no pool `c1`; did you mean ci?\n\nWhat to do: name a pool that is \
+        "`build`: `` there is no pool `c1`; did you mean ci? ``\n\nWhat to do: name a pool that is \
          configured, or none, in `runs-on`, and run the job again.\n"
     );
+}
+
+/// A fork names the job, and what GitHub shows of it is read by people and as Markdown.
+#[tokio::test]
+async fn a_name_is_shown_as_it_is_and_does_nothing_at_github() {
+    let hostile = "x\n# all good\n![p](https://evil.example/p) @acme \u{1b}[2J\u{202e}`";
+    let world = World::new().await;
+    let notice = Notice { name: hostile.to_owned(), ..notice("1") };
+    world.client("acme", app()).tell(&notice).await.unwrap();
+    world.client("acme", pat()).tell(&notice).await.unwrap();
+    let shown = r"x\n# all good\n![p](https://evil.example/p) @acme \u{1b}[2J\u{202e}`";
+    let said = world.stand_in.notices();
+    assert_eq!(said[0].title, format!("No runner for {shown}"));
+    assert!(said[0].text.starts_with(&format!("`` {shown} ``: ")), "{}", said[0].text);
+    assert!(said[1].text.starts_with(&format!("{shown}: ")), "{}", said[1].text);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use bullpen_github::stand_in::{Outage, RateLimit};
 use futures_util::future::{Either, join, select};
 use serde_json::json;
 
-use crate::world::{World, pat, spec};
+use crate::world::{TOKEN, World, pat, spec};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -175,17 +175,17 @@ async fn levers_are_pulled_over_http_as_well_and_reach_runners() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let levers = json!({"outage": "unavailable"});
-    assert_eq!(world.ask("PUT", "/levers", "", Some(levers)).await.0, 204);
+    assert_eq!(world.ask("PUT", "/levers", TOKEN, Some(levers)).await.0, 204);
     assert_eq!(world.stand_in.levers().outage, Some(Outage::Unavailable));
     assert_eq!(world.message(&runner, 0).await.0, 503);
     world.job(&["x"]);
-    assert_eq!(world.ask("PUT", "/levers", "", Some(json!({}))).await.0, 204);
+    assert_eq!(world.ask("PUT", "/levers", TOKEN, Some(json!({}))).await.0, 204);
     assert_eq!(world.message(&runner, 0).await.0, 200, "the job waited for the end of the outage");
     let limit = json!({"rate_limit": {"secondary": {"retry_after": 5}}, "slow_ms": 0});
-    assert_eq!(world.ask("PUT", "/levers", "", Some(limit)).await.0, 204);
+    assert_eq!(world.ask("PUT", "/levers", TOKEN, Some(limit)).await.0, 204);
     assert_eq!(world.rest("GET", "/orgs/acme/actions/runners", None).await.0, 429);
     let unknown = json!({"outrage": true});
-    assert_eq!(world.ask("PUT", "/levers", "", Some(unknown)).await.0, 422);
+    assert_eq!(world.ask("PUT", "/levers", TOKEN, Some(unknown)).await.0, 422);
 }
 
 #[tokio::test]

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_core::mailbox::Secret;
 use bullpen_github::stand_in::protocol::{Conclusion, Register, Registered};
 use bullpen_github::stand_in::{ONLINE_FOR, Options, StandIn};
 use futures_util::future::join;
 use hyper::Request;
 use serde_json::{Value, json};
 
-use crate::world::{World, order, pat, spec};
+use crate::world::{TOKEN, World, order, pat, spec};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -243,7 +244,7 @@ async fn answers_look_like_githubs() {
     assert_eq!(world.rest("POST", path, Some(bad)).await.0, 422);
     let nobody = Request::builder().header("user-agent", "test");
     assert_eq!(world.raw(nobody, "/orgs/acme/actions/runners", None).await.0, 401);
-    let nameless = Request::builder().header("authorization", "Bearer ghp_x");
+    let nameless = Request::builder().header("authorization", format!("Bearer {TOKEN}"));
     assert_eq!(world.raw(nameless, "/orgs/acme/actions/runners", None).await.0, 403);
 }
 
@@ -269,26 +270,27 @@ async fn pages_are_linked_as_githubs() {
 async fn jobs_are_queued_and_awaited_over_http() {
     let world = World::new().await;
     let wish = json!({"repository": "acme/app", "labels": ["x"], "script": "true"});
-    let (status, job) = world.ask("POST", "/jobs", "", Some(wish)).await;
+    let (status, job) = world.ask("POST", "/jobs", TOKEN, Some(wish)).await;
     assert_eq!((status, &job["status"]), (201, &json!("queued")));
     let path = format!("/jobs/{}", job["id"]);
-    assert_eq!(world.ask("GET", &path, "", None).await.1["status"], "queued");
+    assert_eq!(world.ask("GET", &path, TOKEN, None).await.1["status"], "queued");
     let over = format!("{path}?wait=50");
     let cancel = format!("{path}/cancel");
     let (over, cancelled) =
-        join(world.ask("GET", &over, "", None), world.ask("POST", &cancel, "", None)).await;
+        join(world.ask("GET", &over, TOKEN, None), world.ask("POST", &cancel, TOKEN, None)).await;
     assert_eq!((cancelled.0, &over.1["conclusion"]), (202, &json!("cancelled")));
-    assert_eq!(world.ask("GET", "/jobs", "", None).await.1.as_array().unwrap().len(), 1);
+    assert_eq!(world.ask("GET", "/jobs", TOKEN, None).await.1.as_array().unwrap().len(), 1);
     let bad = json!({"repository": "acme", "labels": []});
-    assert_eq!(world.ask("POST", "/jobs", "", Some(bad)).await.0, 422);
-    assert_eq!(world.ask("GET", "/runners", "", None).await.1, json!([]));
+    assert_eq!(world.ask("POST", "/jobs", TOKEN, Some(bad)).await.0, 422);
+    assert_eq!(world.ask("GET", "/runners", TOKEN, None).await.1, json!([]));
 }
 
 #[tokio::test]
 async fn only_this_machine_and_no_web_page_of_it_is_served() {
     let world = World::new().await;
     let anywhere = "0.0.0.0:0".parse().unwrap();
-    let refused = StandIn::start(anywhere, Options::default(), Arc::clone(&world.clock)).await;
+    let refused =
+        StandIn::start(anywhere, Options::new(Secret::new(TOKEN)), Arc::clone(&world.clock)).await;
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     let rebound = Request::builder().header("host", "evil.example");
     assert_eq!(world.raw(rebound, "/_stand-in/jobs", None).await.0, 403);
@@ -296,4 +298,62 @@ async fn only_this_machine_and_no_web_page_of_it_is_served() {
     let body = json!({"repository": "acme/app", "labels": []});
     assert_eq!(world.raw(form, "/_stand-in/jobs", Some(body)).await.0, 403);
     assert_eq!(world.stand_in.jobs(), []);
+}
+
+/// A process of another user of this machine can reach the port, and has only what it can guess.
+#[tokio::test]
+async fn a_stranger_on_this_machine_is_refused_everything() {
+    let world = World::new().await;
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let id = runner.runner_id;
+    let script = json!({"repository": "acme/app", "labels": ["x"], "script": "id"});
+    let own = format!("/runners/{id}");
+    let register = |token: &str| json!({"token": token, "name": "bp-2", "labels": ["x"]});
+    let before = world.stand_in.runners();
+    for guess in ["", "ghp_any", "session-2", "registration-1", "x.y.z", "ghs_installation_1"] {
+        for (method, path, body) in [
+            ("POST", "/jobs".to_owned(), Some(script.clone())),
+            ("GET", "/jobs".to_owned(), None),
+            ("GET", "/notices".to_owned(), None),
+            ("GET", "/runners".to_owned(), None),
+            ("GET", "/levers".to_owned(), None),
+            ("PUT", "/levers".to_owned(), Some(json!({}))),
+            ("PUT", "/hook".to_owned(), Some(json!({"url": "http://127.0.0.1:9", "secret": "s"}))),
+            ("GET", "/no/such/thing".to_owned(), None),
+            ("POST", "/runners/register".to_owned(), Some(register(guess))),
+            ("POST", "/runners/register".to_owned(), Some(json!({"jit": guess}))),
+            ("GET", format!("{own}/message?wait=0"), None),
+            ("GET", "/runners/999/message?wait=0".to_owned(), None),
+            ("POST", format!("{own}/jobs/1/started"), None),
+            ("POST", format!("{own}/jobs/1/completed"), Some(json!({"conclusion": "success"}))),
+            ("DELETE", format!("{own}/session"), None),
+            ("POST", format!("{own}/remove"), Some(json!({"token": guess}))),
+            ("GET", format!("{own}/no/such/thing"), None),
+        ] {
+            let (status, _) = world.ask(method, &path, guess, body).await;
+            assert_eq!(status, 401, "{method} {path} with {guess:?}");
+        }
+        for path in ["/orgs/acme/actions/runners", "/api/v3/orgs/acme/actions/runners", "/no"] {
+            let request = Request::builder().header("user-agent", "test");
+            let request = request.header("authorization", format!("Bearer {guess}"));
+            assert_eq!(world.raw(request, path, None).await.0, 401, "{path} with {guess:?}");
+        }
+    }
+    assert_eq!(world.stand_in.runners(), before);
+    assert_eq!(world.stand_in.jobs(), []);
+}
+
+/// What runner programs are given opens nothing else, and cannot be made from what came before.
+#[tokio::test]
+async fn what_it_hands_out_is_of_one_use_and_cannot_be_guessed() {
+    let world = World::new().await;
+    let runner = world.runner("acme", "bp-1", &["x"]).await;
+    let session = runner.session.reveal();
+    assert_eq!(world.ask("GET", "/jobs", session, None).await.0, 401);
+    let other = World::with(|options| options.token = Secret::new("another")).await;
+    let client = other.client("acme", bullpen_github::Login::Token(Secret::new("another")));
+    let theirs = client.registration_token().await.expect("the weather is good").token;
+    let ours = world.client("acme", pat()).registration_token().await.expect("it is good").token;
+    assert_ne!(theirs, ours, "the same calls of another process");
+    assert!(ours.reveal().len() > 40, "as long as a digest");
 }

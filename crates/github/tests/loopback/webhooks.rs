@@ -14,7 +14,7 @@ use bullpen_github::stand_in::{Hook, WebhookLevers};
 use serde_json::json;
 
 use crate::receiver::Receiver;
-use crate::world::{World, app, order, pat};
+use crate::world::{TOKEN, World, app, order, pat};
 
 async fn stage() -> (World, Receiver) {
     let (world, receiver) = (World::new().await, Receiver::start().await);
@@ -153,7 +153,7 @@ async fn a_gate_is_announced_as_queued_and_says_that_it_waits() {
     assert_eq!(row(&receiver, &world, &id).life, Life::Dormant, "nothing is launched for it");
     assert_eq!(world.message(&runner, 0).await.0, 204, "and no runner gets it");
     let path = format!("/jobs/{}/approve", job.id);
-    assert_eq!(world.ask("POST", &path, "", None).await.0, 202);
+    assert_eq!(world.ask("POST", &path, TOKEN, None).await.0, 202);
     assert!(!world.stand_in.approve(job.id), "once");
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["waiting", "queued", "queued"]);
@@ -193,10 +193,10 @@ async fn webhooks_stay_on_this_machine() {
     let hook = Hook { url: elsewhere.to_owned(), secret: Secret::new("s") };
     assert!(world.stand_in.hook(hook).is_err());
     let body = json!({"url": elsewhere, "secret": "s"});
-    assert_eq!(world.ask("PUT", "/hook", "", Some(body)).await.0, 422);
+    assert_eq!(world.ask("PUT", "/hook", TOKEN, Some(body)).await.0, 422);
     let receiver = Receiver::start().await;
     let body = json!({"url": receiver.url, "secret": crate::receiver::SECRET});
-    assert_eq!(world.ask("PUT", "/hook", "", Some(body)).await.0, 204);
+    assert_eq!(world.ask("PUT", "/hook", TOKEN, Some(body)).await.0, 204);
     world.job(&["x"]);
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["queued"]);

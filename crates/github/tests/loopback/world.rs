@@ -20,6 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
 pub(crate) const APP_ID: &str = "Iv1.stand-in";
+pub(crate) const TOKEN: &str = "ghp_for-tests";
 pub(crate) const PREFIX: &str = "bp-";
 const APP_KEY: &str = include_str!("../../fixtures/test-app-key.pem");
 
@@ -39,7 +40,7 @@ pub(crate) fn app() -> Login {
 }
 
 pub(crate) fn pat() -> Login {
-    Login::Token(Secret::new("ghp_for-tests"))
+    Login::Token(Secret::new(TOKEN))
 }
 
 impl World {
@@ -54,7 +55,7 @@ impl World {
             public_key: key().public_key(),
             installations: BTreeMap::from([(7, "acme".to_owned())]),
         };
-        let mut options = Options { app: Some(app), ..Options::default() };
+        let mut options = Options { app: Some(app), ..Options::new(Secret::new(TOKEN)) };
         change(&mut options);
         let address = "127.0.0.1:0".parse().expect("it is an address");
         let stand_in = StandIn::start(address, options, Arc::clone(&clock)).await;
@@ -118,7 +119,7 @@ impl World {
         body: Option<Value>,
     ) -> (u16, hyper::HeaderMap, Value) {
         let request = Request::builder().method(method).header("user-agent", "test");
-        let request = request.header("authorization", "Bearer ghp_for-tests");
+        let request = request.header("authorization", format!("Bearer {TOKEN}"));
         self.raw(request, path, body).await
     }
 

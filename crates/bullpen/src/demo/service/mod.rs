@@ -12,16 +12,17 @@ use std::time::Duration;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::pool::Blueprints;
 use bullpen_core::ports::Clock as _;
+use bullpen_embedded::system::fresh_secret;
 use bullpen_github::stand_in::Hook;
 use tokio::sync::{oneshot, watch};
 
-use super::{BULLPEN, DemoArgs, Opened, RUNS_ON, defect, end, failed, interrupted, state};
+use super::{BULLPEN, DemoArgs, Opened, RUNS_ON, defect, end, failed, interrupted, state, write};
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment, files};
 use crate::render;
 use crate::serve::{Addresses, Opening, Place, Role, SECRET, ServeArgs, serve_in};
 use crate::signals::Signals;
-use crate::workflow::{Failure, fresh_name};
+use crate::workflow::Failure;
 
 mod play;
 mod report;
@@ -62,7 +63,7 @@ async fn serve(
     opened: &Opened,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let secret = fresh_name();
+    let secret = fresh_secret();
     let (ready, is_ready) = oneshot::channel();
     let (stop, mut stopped) = watch::channel(false);
     let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -70,9 +71,9 @@ async fn serve(
     let ready = |addresses: &Addresses| {
         let _ = ready.send(*addresses);
     };
-    let opening = opening(opened, &secret)?;
+    let opening = opening(opened, secret.reveal())?;
     let mut serving = pin!(serve_in(&opened.house, opening, ready, stopped));
-    let mut showing = pin!(watch_it(args, place, opened, &secret, is_ready));
+    let mut showing = pin!(watch_it(args, place, opened, secret.reveal(), is_ready));
     let shown = tokio::select! {
         biased;
         ending = signals.next() => return Err(interrupted(ending)),
@@ -125,7 +126,7 @@ async fn watch_it(
     let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret) });
     hooked.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let boot = file.process_fleet.boot_delay;
-    render::talk(&format!(
+    render::talk_page(&format!(
         "a GitHub of its own at {}, a service at {url},\na new state in {}, machines that pretend \
          to boot for {} s",
         stand_in.url(),
@@ -138,32 +139,46 @@ async fn watch_it(
     let played = play::play(&stage).await?;
     let report = Report::new(played, boot, clock.monotonic());
     render::talk("");
-    render::data(&if args.json { report.json().to_string() } else { report.text() });
+    if args.json {
+        render::json(&report.json().to_string());
+    } else {
+        render::page(&report.text());
+    }
     if args.keep {
-        invite(place, opened, &addresses, report.worth_asking());
+        invite(place, opened, &addresses, report.worth_asking())?;
     }
     let wrong = report.wrong();
     if wrong.is_empty() { Ok(()) } else { Err(failed(wrong.join("; "))) }
 }
 
 /// What there is to look at.
-fn invite(place: &Path, opened: &Opened, addresses: &Addresses, job: Option<u64>) {
+fn invite(
+    place: &Path,
+    opened: &Opened,
+    addresses: &Addresses,
+    job: Option<u64>,
+) -> Result<(), Failure> {
+    // In a file, because other users of this machine can read arguments; the directory is ours alone.
+    let header = place.join("authorization");
+    write(&header, &format!("authorization: Bearer {}\n", opened.stand_in.token().reveal()))?;
     let (state, github) = (state(place).display().to_string(), opened.stand_in.url());
     let job = job.map_or_else(String::new, |job| job.to_string());
-    render::talk(&format!(
+    render::talk_page(&format!(
         "\nThe service goes on; Ctrl-C ends it and removes everything. Meanwhile, for example:\n  \
          bullpen explain {job} --state {state}\n  \
          bullpen status --state {state}\n  \
          bullpen pools --config {config} --stack {stack} --state {state}\n  \
          curl http://{admin}/metrics\n  \
-         curl {github}/_stand-in/jobs -H 'content-type: application/json' \
+         curl {github}/_stand-in/jobs -H @{header} -H 'content-type: application/json' \
          -d '{{\"repository\": \"{repository}\", \"labels\": [\"runs-on/pool=ci\"], \"script\": \
          \"echo hello\"}}'",
         admin = addresses.admin,
         config = place.join(RUNS_ON).display(),
         stack = place.join(BULLPEN).display(),
         repository = super::REPOSITORY,
+        header = header.display(),
     ));
+    Ok(())
 }
 
 /// Leaves it running until somebody has seen enough.

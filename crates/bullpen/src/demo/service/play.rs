@@ -91,12 +91,12 @@ pub(super) struct Played {
 /// All bursts, and a look at what they leave.
 pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
     let mut rows: Vec<Row> = Vec::new();
-    render::talk("\ntwo pools: ci keeps two hot machines, nightly two stopped ones");
+    render::talk_page("\ntwo pools: ci keeps two hot machines, nightly two stopped ones");
     let pools = full(stage).await?;
     let filled = stage.clock.monotonic();
     render::talk(&told(stage, &pools));
     for (burst, script) in BURSTS.iter().enumerate() {
-        render::talk(&format!("\n{}", script.title));
+        render::talk_page(&format!("\n{}", script.title));
         let first = rows.len() + 1;
         let jobs = script.orders.iter().enumerate();
         let jobs = jobs.map(|(index, order)| job(stage, burst, order, first + index));
@@ -104,7 +104,7 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
     }
     stage.stand_in.webhooks_sent().await;
     let over = stage.clock.monotonic();
-    render::talk("\nthe pools are refilled");
+    render::talk_page("\nthe pools are refilled");
     let pools = full(stage).await?;
     let refilled = stage.clock.monotonic().saturating_sub(over);
     // One webhook was late on purpose, and says more.

@@ -31,7 +31,11 @@ pub(super) async fn show(
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let report = Box::pin(stage(place, opened, signals)).await?;
-    render::data(&if args.json { report.json().to_string() } else { report.text() });
+    if args.json {
+        render::json(&report.json().to_string());
+    } else {
+        render::page(&report.text());
+    }
     let wrong = report.wrong();
     if wrong.is_empty() { Ok(Exit::Done) } else { Err(failed(wrong.join("; "))) }
 }

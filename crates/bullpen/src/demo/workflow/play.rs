@@ -78,14 +78,17 @@ pub(super) struct Played {
 pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
     let mut rows = Vec::new();
     for run in &RUNS {
-        render::talk(&format!("\n{}", run.title));
+        render::talk_page(&format!("\n{}", run.title));
         rows.extend(try_join_all(run.asks.iter().map(|ask| serve(stage, run, ask))).await?);
     }
     let found = findings(&stage.house.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    render::talk(&format!("\nledger verify: {records} records, {} violations", violations.len()));
+    render::talk_page(&format!(
+        "\nledger verify: {records} records, {} violations",
+        violations.len()
+    ));
     Ok(Played { rows, records, violations })
 }
 

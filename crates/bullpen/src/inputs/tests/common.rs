@@ -126,7 +126,9 @@ fn a_token_or_an_app_and_never_the_workflows_own_token() {
     assert_eq!(common(&[], &[own]).unwrap().github.run_reader, Some(Secret::new("ghs_own")));
     assert_eq!(credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "pat\n")]), token("pat"));
     assert_eq!(credential(&[], &[own, ("INPUT_GITHUB_TOKEN", "pat")]), token("pat"));
-    assert_eq!(credential(&["--github-token", "pat"], &[]), token("pat"));
+    let file = Ok(Some(Credential::TokenFile(PathBuf::from("token"))));
+    assert_eq!(credential(&["--github-token-file", "token"], &[]), file);
+    assert_eq!(credential(&[], &[("INPUT_GITHUB_TOKEN_FILE", "token")]), file);
     let said = credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "ghs_own")]).unwrap_err();
     assert!(said.contains("GITHUB_TOKEN, which cannot register") && !said.contains("ghs_own"));
 
@@ -138,20 +140,39 @@ fn a_token_or_an_app_and_never_the_workflows_own_token() {
     for flags in [
         &["--app-id", "12"][..],
         &["--app-key", "key.pem"],
-        &["--github-token", "pat", "--app-id", "12"],
-        &["--github-token", "pat", "--app-key", "key.pem"],
+        &["--github-token-file", "token", "--app-id", "12"],
+        &["--github-token-file", "token", "--app-key", "key.pem"],
         &["--app-id", "0", "--app-key", "key.pem"],
         &["--app-id", "-1", "--app-key", "key.pem"],
         &["--app-id", "x", "--app-key", "key.pem"],
         &["--app-id", "99999999999999999999", "--app-key", "key.pem"],
         &["--app-id", "", "--app-key", "key.pem"],
         &["--app-id", "12", "--app-key", ""],
-        &["--github-token", ""],
-        &["--github-token", "two words"],
+        &["--app-id", "12", "--app-key", KEY],
+        &["--github-token-file", ""],
+        &["--github-token-file", "s3cr3t\non two lines"],
     ] {
         let said = credential(flags, &[]).unwrap_err();
         assert!(said.starts_with("--") && said.lines().count() == 1, "{said}");
+        assert!(!said.contains("s3cr3t") && !said.contains("c2VjcmV0"), "{said}");
     }
+    let both = [("INPUT_GITHUB_TOKEN", "s3cr3t"), ("INPUT_GITHUB_TOKEN_FILE", "token")];
+    let said = credential(&[], &both).unwrap_err();
+    assert_eq!(
+        said,
+        "INPUT_GITHUB_TOKEN: INPUT_GITHUB_TOKEN_FILE is given as well; give one of them"
+    );
+}
+
+#[test]
+fn no_argument_holds_a_secret() {
+    let all = [flags::<CommonArgs>(), flags::<ProvisionArgs>(), flags::<RefreshArgs>()];
+    for flag in all.iter().chain([&flags::<ReleaseArgs>()]).flatten() {
+        assert!(flag != "github-token", "every user can read arguments");
+    }
+    let said = common(&["--app-id", "1", "--app-key", KEY], &[]).unwrap_err();
+    assert!(said.starts_with("--app-key: other users of this machine can read"), "{said}");
+    assert!(said.contains("path of a file") && said.contains("INPUT_APP-KEY"), "{said}");
 }
 
 #[test]
@@ -167,8 +188,9 @@ fn no_secret_is_in_a_refusal_or_in_what_is_printed_for_debugging() {
         let said = common(&[], &[(name, value)]).unwrap_err();
         assert!(!said.contains("s3cr3t"), "{said}");
     }
-    let flags = ["--github-token", "s3cr3t"];
-    let printed = format!("{:?}{:?}", args::<CommonArgs>(&flags), common(&flags, &[]));
+    let flags = ["--app-id", "1", "--app-key", "-----BEGIN s3cr3t"];
+    let pairs = [("INPUT_GITHUB_TOKEN", "s3cr3t")];
+    let printed = format!("{:?}{:?}", args::<CommonArgs>(&flags), common(&[], &pairs));
     assert!(!printed.contains("s3cr3t"), "{printed}");
 }
 
@@ -195,6 +217,14 @@ fn files_that_cannot_be_read_are_named() {
     std::fs::write(&other, "s3cr3t, not a key").unwrap();
     let said = files::app_key(&AppKey::File(other)).unwrap_err().to_string();
     assert!(said.ends_with("other is not a key in PEM") && !said.contains("s3cr3t"), "{said}");
+    let token = directory.path().join("token");
+    let missing = files::token(&token).unwrap_err().to_string();
+    assert!(missing.contains("could not read") && missing.contains("token"), "{missing}");
+    std::fs::write(&token, "pat\n").unwrap();
+    assert_eq!(files::token(&token).unwrap(), Secret::new("pat"));
+    std::fs::write(&token, "s3cr3t and more").unwrap();
+    let said = files::token(&token).unwrap_err().to_string();
+    assert!(said.contains("is not one word") && !said.contains("s3cr3t"), "{said}");
     let inputs =
         stack_inputs(&["--config", "/no/such.yml", "--stack", "/no/such.toml"], &[]).unwrap();
     assert!(files::config(&inputs).unwrap_err().to_string().contains("/no/such.yml"));
@@ -226,8 +256,8 @@ fn what_is_not_given_is_as_the_stack_says() {
     assert_eq!(github.secrets(), [&key, &key]);
 
     // What is given wins, and then nobody asks for what the file names.
-    let given = ["--github-token", "pat", "--api-url", "https://other.example/api/v3"];
-    let github = completed(app, &given, &[]).unwrap();
+    let given = ["--api-url", "https://other.example/api/v3"];
+    let github = completed(app, &given, &[("INPUT_GITHUB_TOKEN", "pat")]).unwrap();
     assert_eq!(github.api_url, "https://other.example/api/v3");
     assert_eq!(github.credential, Some(Credential::Token(Secret::new("pat"))));
 

@@ -1,0 +1,39 @@
+//! Where log lines go: each stays one line, and nothing in it steers a terminal, whatever strangers
+//! named.
+//!
+//! Not here: which lines there are, and how a binary formats them.
+
+use std::io::{self, Write};
+
+use bullpen_core::printable;
+
+/// Writes each buffer as one escaped line. A subscriber gives it one event at a time.
+#[derive(Debug)]
+pub struct OneLine<W>(pub W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
+        write!(self.0, "{}{end}", printable::one_line(line))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let mut written = Vec::new();
+        let event = "INFO job queued name=x\u{1b}[2J\r\nINFO all good \u{202e}\n";
+        OneLine(&mut written).write_all(event.as_bytes()).unwrap();
+        let shown = "INFO job queued name=x\\u{1b}[2J\\r\\nINFO all good \\u{202e}\n";
+        assert_eq!(String::from_utf8(written).unwrap(), shown);
+    }
+}

@@ -1,0 +1,46 @@
+//! Names that a stranger chose, wherever people are shown them.
+//!
+//! Not here: every character that is escaped (`bullpen_core::printable`).
+
+use bullpen_github::stand_in::protocol::JobOrder;
+
+use crate::stage::{Stage, order};
+
+/// Clears the screen, goes back, begins a line of its own, is Markdown, and turns letters around.
+const HOSTILE: &str = "x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
+const SHOWN: &str =
+    r"x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
+
+#[track_caller]
+fn is_harmless(text: &str) {
+    let bad = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+    assert!(!text.contains(bad), "{text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("ERROR all machines")), "{text}");
+}
+
+/// A pull request names its jobs, and an operator looks at them in a terminal.
+#[tokio::test]
+async fn a_hostile_name_is_shown_escaped_to_people_and_as_it_is_to_programs() {
+    let stage = Stage::new().await;
+    let served = stage.serve().await;
+    let hostile = JobOrder { name: Some(HOSTILE.to_owned()), ..order("bullpen/pool=bilders", "") };
+    let refused = stage.github.submit(hostile).id;
+    stage.settled(refused).await;
+    let explained = stage.run(&format!("explain {refused}")).await;
+    explained.exits(0);
+    is_harmless(&explained.data);
+    assert!(explained.data.contains(SHOWN), "{}", explained.data);
+    let told = stage.run(&format!("explain {refused} --json")).await.json();
+    assert_eq!(told["name"], HOSTILE, "a program gets the name itself");
+    for line in ["status", "pools", "ledger verify"] {
+        let ran = stage.run(line).await;
+        is_harmless(&ran.data);
+        is_harmless(&ran.talk);
+    }
+    is_harmless(&served.process.talk());
+    let notices = stage.github.notices();
+    let [notice] = &notices[..] else { panic!("{notices:?}") };
+    is_harmless(&notice.title);
+    is_harmless(&notice.text);
+    assert!(notice.text.contains(&format!("`{SHOWN}`")), "{}", notice.text);
+}

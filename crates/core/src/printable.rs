@@ -1,0 +1,104 @@
+//! Text from outside as people are shown it: names that strangers choose cannot move a cursor, begin a
+//! line, or turn the order of letters around.
+//!
+//! A character that would is written as an escape, such as `\n` or `\u{1b}`.
+//!
+//! Not here: JSON, which has escapes of its own, and what is stored, which stays as it came.
+
+use std::borrow::Cow;
+
+/// On one line.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| !is_shown(c))
+}
+
+/// On as many lines as it has: what came from outside was put on one line before it got in there.
+pub fn page(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && !is_shown(c))
+}
+
+/// In Markdown, on one line, exactly as it is: no link, no picture, no mention, no markup of its own.
+pub fn markdown(text: &str) -> String {
+    let text = one_line(text);
+    let run = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(run + 1);
+    // Without the spaces a text that begins or ends with ` would lengthen the fence.
+    let space = if run > 0 || text.is_empty() { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) {
+            match c {
+                '\n' | '\r' | '\t' => shown.extend(c.escape_debug()),
+                _ => shown.extend(c.escape_unicode()),
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a terminal shows it as itself, in its place.
+fn is_shown(c: char) -> bool {
+    !c.is_control()
+        && !matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                // But not the joiners that emoji and some scripts are written with.
+                | '\u{200b}' | '\u{200e}' | '\u{200f}'
+                // Separators of lines, embeddings, overrides, isolates, and what cannot be seen.
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_stay_as_they_are() {
+        for name in ["build (ubuntu, 1.2)", "größe", "构建", "a \"b\" \\ 'c' `d`", "👩‍💻 test", ""]
+        {
+            assert!(matches!(one_line(name), Cow::Borrowed(same) if same == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        for (name, shown) in [
+            ("\u{1b}[2Jx", r"\u{1b}[2Jx"),
+            ("a\rb\nc\td", r"a\rb\nc\td"),
+            ("\u{9b}31m", r"\u{9b}31m"),
+            ("\u{7}\u{8}\u{7f}\0", r"\u{7}\u{8}\u{7f}\u{0}"),
+            ("gpj.\u{202e}exe", r"gpj.\u{202e}exe"),
+            ("\u{2066}a\u{2069}\u{200f}\u{feff}", r"\u{2066}a\u{2069}\u{200f}\u{feff}"),
+            ("a\u{2028}b\u{e0041}", r"a\u{2028}b\u{e0041}"),
+        ] {
+            assert_eq!(one_line(name), shown);
+        }
+        assert_eq!(page("a\n\u{1b}b\r"), "a\n\\u{1b}b\\r");
+    }
+
+    #[test]
+    fn markdown_has_no_way_out_of_its_span() {
+        assert_eq!(markdown("build"), "`build`");
+        assert_eq!(markdown("![x](https://x) @all <b>"), "`![x](https://x) @all <b>`");
+        assert_eq!(markdown("a` [x](y) `b"), "`` a` [x](y) `b ``");
+        assert_eq!(markdown("``"), "``` `` ```");
+        assert_eq!(markdown("a\n\n# b"), r"`a\n\n# b`");
+        assert_eq!(markdown(""), "`  `");
+    }
+}
