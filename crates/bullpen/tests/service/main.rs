@@ -24,6 +24,7 @@ mod replicas;
 mod setup;
 #[path = "../tools/stage.rs"]
 mod stage;
+mod strangers;
 #[path = "../tools/act.rs"]
 mod tool;
 #[path = "../tools/waiting.rs"]

@@ -8,8 +8,7 @@ use crate::stage::{Stage, order};
 
 /// Clears the screen, goes back, begins a line of its own, is Markdown, and turns letters around.
 const HOSTILE: &str = "x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
-const SHOWN: &str =
-    r"x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
+const SHOWN: &str = r"x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
 
 #[track_caller]
 fn is_harmless(text: &str) {
