@@ -14,6 +14,7 @@ use bullpen_core::route::{Routing, route};
 use bullpen_core::schedule::{
     Entry, Match, Schedule, TimeOfDay, Weekday, Window, Zone, changes, lint, target_at,
 };
+use bullpen_core::scope::ServiceScope;
 use bullpen_core::spec_hash::{MachineSpec, spec_hash};
 use bullpen_core::time::Timestamp;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -37,6 +38,7 @@ fn routes(c: &mut Criterion) {
     let classes = Catalogue::of_classes(&RunnerClass::defaults());
     let policy = Policy::default();
     let routing = Routing {
+        scope: const { &ServiceScope::EVERYTHING },
         env: "production",
         region: "eu-west-1",
         pools: &pools,

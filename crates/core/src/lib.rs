@@ -35,6 +35,7 @@ pub mod sabotage;
 #[cfg(test)]
 mod samples;
 pub mod schedule;
+pub mod scope;
 pub mod severity;
 pub mod spec_hash;
 pub mod spelling;

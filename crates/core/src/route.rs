@@ -15,6 +15,7 @@ use crate::labels::class::{self, Catalogue, ClassRef, ResolveError, Resolved};
 use crate::labels::ownership::{Claimant, NotOwned, not_owned};
 use crate::labels::policy::{Plain, Policy, PolicyRefusal, Serves};
 use crate::labels::{self, Key, LabelFinding, LabelSpec, Parsed};
+use crate::scope::ServiceScope;
 use crate::spelling;
 
 /// The stack that a label means if it names none.
@@ -25,6 +26,8 @@ pub const DEPENDABOT: &str = "dependabot";
 /// What a stack is and has.
 #[derive(Clone, Debug)]
 pub struct Routing<'a> {
+    /// Whose jobs it takes.
+    pub scope: &'a ServiceScope,
     /// The stack's name.
     pub env: &'a str,
     /// Where it is.
@@ -77,6 +80,8 @@ pub struct Launch {
 /// Why a job is not for this stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOurs {
+    /// Its repository is not one that the stack serves, whatever its labels say.
+    Outside,
     /// No label speaks to us.
     NoHead,
     /// It is for another stack.
@@ -111,6 +116,9 @@ pub fn route<S: AsRef<str>>(
     run: &RunAttempt,
     routing: &Routing<'_>,
 ) -> Route {
+    if !routing.scope.serves(repository) {
+        return Route::NotOurs(NotOurs::Outside);
+    }
     let parsed = labels::parse(labels);
     if let Some(plain) = plain(labels, &parsed, repository, routing) {
         return to_plain(plain, repository, routing);

@@ -3,6 +3,7 @@
 //! Not here: the calls themselves (`runners`, `runs`), or the port (`forge`).
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -75,6 +76,21 @@ impl<C: Clock> GitHub<C> {
     /// Makes a call as the App that has the webhooks; none if we have a token instead.
     pub(crate) async fn call_as_app(&self, call: &Call) -> Result<Option<Answer>, Fault> {
         self.first().call_as_app(&self.wire, call).await
+    }
+
+    /// The installations of our Apps for the scope; none if we have a token instead.
+    pub async fn installations(&self) -> Result<Option<BTreeSet<u64>>, Fault> {
+        self.in_time(async {
+            let mut all = BTreeSet::new();
+            for account in &self.accounts {
+                match account.installation(&self.wire).await? {
+                    Some(id) => all.insert(id),
+                    None => return Ok(None),
+                };
+            }
+            Ok(Some(all))
+        })
+        .await
     }
 
     /// Whether we are an App, and not somebody with a token.

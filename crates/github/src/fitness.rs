@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::client::GitHub;
 use crate::fault::Absent;
+use crate::limits::PER_PAGE;
 use crate::settings::Scope;
 use crate::wire::Call;
 
@@ -29,6 +30,28 @@ const ARCHIVE: (&str, &str) = ("actions-runner-linux-", ".tar.gz");
 struct InstallationJson {
     #[serde(default)]
     permissions: BTreeMap<String, String>,
+    #[serde(default)]
+    repository_selection: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct InstalledJson {
+    account: Option<AccountJson>,
+}
+
+#[derive(Deserialize)]
+struct AccountJson {
+    #[serde(default)]
+    login: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct HookJson {
+    id: u64,
+    #[serde(default)]
+    active: bool,
+    #[serde(default)]
+    events: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -45,6 +68,51 @@ impl<C: Clock> GitHub<C> {
         let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
         let is_organisation = matches!(self.scope, Scope::Organization(_));
         Ok(Some(lacking(&has.permissions, is_organisation)))
+    }
+
+    /// The accounts that the App is installed on, or none if we have a token instead. GitHub does not
+    /// say whether an App is public; a private one can be installed on its owner's account alone.
+    pub async fn installed_on(&self) -> Result<Option<Vec<String>>, Fault> {
+        let call = Call::get(format!("/app/installations?per_page={PER_PAGE}")).housekeeping();
+        let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
+        let all: Vec<InstalledJson> =
+            answer.accepted(Absent::Scope)?.read("list of installations")?;
+        // An installation of an enterprise has another kind of name, and is none of the scope's.
+        let name = |one: InstalledJson| one.account.and_then(|account| account.login);
+        Ok(Some(all.into_iter().map(|one| name(one).unwrap_or_default()).collect()))
+    }
+
+    /// The account whose runners these are.
+    pub fn owner(&self) -> &str {
+        match &self.scope {
+            Scope::Organization(name) => name,
+            Scope::Repository { owner, .. } => owner,
+        }
+    }
+
+    /// What sends webhooks about more than the one repository of the scope, in words. None for an
+    /// organisation's scope, and where GitHub does not say.
+    pub async fn wider_hooks(&self) -> Result<Vec<String>, Fault> {
+        let Scope::Repository { owner, .. } = &self.scope else { return Ok(Vec::new()) };
+        let call = Call::get(format!("{}/installation", self.scope.path()));
+        if let Some(answer) = self.in_time(self.call_as_app(&call)).await? {
+            let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
+            let is_wide = has.repository_selection.as_deref() == Some("all");
+            let what = format!("the App is installed on all repositories of {owner}");
+            return Ok(is_wide.then_some(what).into_iter().collect());
+        }
+        let call = Call::get(format!("/orgs/{owner}/hooks?per_page={PER_PAGE}")).housekeeping();
+        let answer = self.in_time(self.call(&call)).await?;
+        // Most tokens may not ask, and a person has no such hooks.
+        if answer.status != 200 {
+            return Ok(Vec::new());
+        }
+        let all: Vec<HookJson> = answer.read("list of webhooks")?;
+        let tells = |hook: &&HookJson| {
+            hook.active && hook.events.iter().any(|event| event == "workflow_job" || event == "*")
+        };
+        let name = |hook: &HookJson| format!("webhook {} of the organisation {owner}", hook.id);
+        Ok(all.iter().filter(tells).map(name).collect())
     }
 
     /// The version of the runner program that GitHub offers for Linux on these machines.

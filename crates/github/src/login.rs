@@ -46,6 +46,15 @@ impl Account {
         wire.send(call, &bearer, &self.meter).await
     }
 
+    /// Where the App is installed; none if this is no App.
+    pub(crate) async fn installation<C: Clock>(
+        &self,
+        wire: &Wire<C>,
+    ) -> Result<Option<u64>, Fault> {
+        let Session::App(session) = &self.session else { return Ok(None) };
+        session.installation(wire, &self.as_app).await.map(Some)
+    }
+
     /// Makes a call as the App itself and not as one of its installations; none if this is no App.
     pub(crate) async fn call_as_app<C: Clock>(
         &self,
@@ -134,6 +143,18 @@ impl AppSession {
     fn jwt(&self, now: Timestamp) -> Result<Secret, Fault> {
         let jwt = self.app.key.jwt(&self.app.id, now);
         jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))
+    }
+
+    /// Where the App is installed for the scope; asked for once.
+    async fn installation<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<u64, Fault> {
+        let mut known = self.known.lock().await;
+        if let Some(id) = known.installation {
+            return Ok(id);
+        }
+        let jwt = self.jwt(wire.clock().now())?;
+        let id = self.find_installation(wire, meter, &jwt).await?;
+        known.installation = Some(id);
+        Ok(id)
     }
 
     async fn token<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<Secret, Fault> {

@@ -155,6 +155,8 @@ impl Errand for Examining {
         let mut checks = vec![github(&house).await];
         checks.extend(permissions(&house).await);
         checks.extend(groups(&house, &self.groups).await);
+        checks.extend(installed(&house).await);
+        checks.extend(hooks(&house).await);
         checks.push(version(&house, archive).await);
         checks
     }
@@ -190,6 +192,35 @@ async fn permissions<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> 
             Some(Check::failed(name, format!("it lacks {}", lacking.join(", ")), then))
         }
         Err(fault) => Some(Check::failed(name, fault.to_string(), "check the App's id and key")),
+    }
+}
+
+/// Whether the App is installed on accounts that are not served: then it is public, and strangers
+/// have GitHub sign webhooks for us.
+async fn installed<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+    let name = "App installations";
+    let github = house.stack.ports.forge().manager()?;
+    match github.installed_on().await.transpose()? {
+        Ok(accounts) => Some(Check {
+            name: name.to_owned(),
+            verdict: verdict::installed(github.owner(), &accounts),
+        }),
+        Err(fault) => Some(Check::failed(name, fault.to_string(), "check the App's id and key")),
+    }
+}
+
+/// Whether webhooks come of more repositories than the one that is served.
+async fn hooks<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+    let name = "webhook scope";
+    match house.stack.ports.forge().manager()?.wider_hooks().await {
+        Ok(wider) if wider.is_empty() => None,
+        Ok(wider) => {
+            let what = format!("{}; this service serves one repository", wider.join(", "));
+            let then = "have GitHub send webhooks of that repository alone: the others are counted \
+                        and not served";
+            Some(Check::warning(name, what, then))
+        }
+        Err(fault) => Some(Check::warning(name, fault.to_string(), "try again later")),
     }
 }
 

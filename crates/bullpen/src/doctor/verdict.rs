@@ -74,6 +74,23 @@ pub(super) fn worst(checks: &[Check]) -> Exit {
     if failed { Exit::Failed } else { Exit::Done }
 }
 
+/// Whether an App that is installed on these accounts is the owner's alone. An account without a name
+/// is an enterprise's.
+pub(super) fn installed(owner: &str, accounts: &[String]) -> Verdict {
+    let is_other = |name: &&String| !name.eq_ignore_ascii_case(owner);
+    let others: Vec<&str> = accounts.iter().filter(is_other).map(String::as_str).collect();
+    if others.is_empty() {
+        return Verdict::Fine(format!("on {owner} alone"));
+    }
+    let others = others.iter().map(|name| if name.is_empty() { "an enterprise" } else { name });
+    Verdict::Failed(
+        format!("the App is public: it is also installed on {}", others.collect::<Vec<_>>().join(", ")),
+        "make it private in its settings at GitHub, and remove these installations: their webhooks \
+         are signed with your secret"
+            .to_owned(),
+    )
+}
+
 /// How far behind the runner program is, by what GitHub offers.
 pub(super) fn runner_age(ours: Option<&str>, offered: Option<&str>) -> Verdict {
     let offers = offered.map_or_else(String::new, |offered| format!("; GitHub offers {offered}"));
@@ -164,6 +181,17 @@ mod tests {
         assert!(matches!(runner_age(None, Some("2.325.0")), Verdict::Unknown(what)
             if what.contains("2.325.0")));
         assert!(matches!(runner_age(Some("2.325.0"), None), Verdict::Unknown(_)));
+    }
+
+    #[test]
+    fn an_app_that_strangers_have_installed_is_refused() {
+        let on = |accounts: &[&str]| {
+            let accounts: Vec<String> = accounts.iter().map(|&name| name.to_owned()).collect();
+            installed("acme", &accounts)
+        };
+        assert!(matches!(on(&["Acme"]), Verdict::Fine(_)));
+        assert!(matches!(on(&["acme", "evil", ""]), Verdict::Failed(what, then)
+            if what.contains("evil, an enterprise") && then.contains("private")));
     }
 
     #[cfg(feature = "aws")]

@@ -9,6 +9,7 @@ use bullpen_core::ids::{PoolName, Repository, RunAttempt};
 use bullpen_core::labels::class::ClassRef;
 use bullpen_core::labels::policy::Policy;
 use bullpen_core::labels::{LabelSpec, Parsed};
+use bullpen_core::scope::ServiceScope;
 use bullpen_core::route::{ENV_DEFAULT, NotOurs, Route, Routing, route};
 
 /// What a stack with this configuration does with a job of these labels.
@@ -113,6 +114,7 @@ fn goes(
         default_pool: config.default_pool.as_ref(),
         policy,
         config_loaded: true,
+        scope: &ServiceScope::EVERYTHING,
     };
     match route(labels, asker.repository, run, &routing) {
         Route::Pool(pool) => Ok(Some(format!("pool {pool}"))),
@@ -124,7 +126,11 @@ fn goes(
         Route::Refused(why) => Err(why.iter().map(ToString::to_string).collect()),
         Route::Wait => Err(vec!["its pool is broken: `bullpen lint` says why".to_owned()]),
         Route::NotOurs(
-            NotOurs::NoHead | NotOurs::Env | NotOurs::Region | NotOurs::NoDependabotPool,
+            NotOurs::Outside
+            | NotOurs::NoHead
+            | NotOurs::Env
+            | NotOurs::Region
+            | NotOurs::NoDependabotPool,
         ) => Ok(None),
     }
 }

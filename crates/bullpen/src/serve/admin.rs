@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, StatusCode};
 
-use super::http::{Answer, text, with};
+use super::http::{Answer, Caller, text, with};
 use super::metrics::{self, Metrics};
 
 /// A ledger that takes longer than this is of no use to a job that waits.
@@ -33,10 +33,11 @@ pub(super) struct Admin<'s, 'a, P, J> {
 
 impl<P: Ports, J> Admin<'_, '_, P, J> {
     /// Answers one request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>, caller: &Caller<'_>) -> Answer {
         if !self.may(&request) {
             return text(StatusCode::UNAUTHORIZED, "give the admin token as a bearer");
         }
+        caller.is_proven();
         if request.method() != Method::GET {
             return text(StatusCode::METHOD_NOT_ALLOWED, "there is nothing to change here");
         }

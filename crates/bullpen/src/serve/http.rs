@@ -1,10 +1,13 @@
-//! A listener: connections, how many and for how long, and their end.
+//! The accept loop that every listener has: connections, for how long, and their end.
 //!
 //! Connections are futures of one task: none outlives the listener, and there is nothing to abort.
 //!
-//! Not here: what is answered (`webhook`, `admin`).
+//! Not here: what is answered (`webhook`, `admin`), or who keeps a seat when they are short (`crowd`).
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -18,10 +21,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-/// More connections than GitHub opens to one address; those beyond it wait in the kernel's line.
-const CONNECTIONS_MAX: usize = 512;
+use super::crowd::{Arrival, Bounds, Crowd, Seat};
+
 /// How long a head may take, and how long a connection may say nothing: GitHub itself waits ten
 /// seconds for an answer.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -29,6 +32,18 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// How long nothing is accepted after the system refused to: most likely it is out of descriptors.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+
+/// The largest head: GitHub's have two thousand bytes, and proxies add some. It is also what a
+/// connection may hold of a body that nobody reads yet.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How many connections are told at once that there is no room; beyond that they are just closed.
+const REFUSALS_MAX: usize = 32;
+/// How long a refusal waits until it is read. One that is closed sooner may not be.
+const REFUSED_WITHIN: Duration = Duration::from_secs(1);
+/// What a connection is told for which there is no room.
+const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 10\r\nconnection: close\r\n\
+                       content-type: text/plain; charset=utf-8\r\ncontent-length: 50\r\n\r\n\
+                       too many connections are open; try it again later\n";
 
 /// An answer.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -55,29 +70,91 @@ pub(super) fn with(
     answer
 }
 
-/// Answers whoever connects until `closing`, and then those who have asked already.
-pub(super) async fn listen(
+/// The connection that a request came by, for those who answer it.
+pub(super) struct Caller<'c> {
+    seat: Seat,
+    crowd: &'c RefCell<Crowd>,
+    now: &'c dyn Fn() -> Duration,
+}
+
+impl Caller<'_> {
+    /// The request is signed, or else allowed: the connection keeps its seat from now on.
+    pub(super) fn is_proven(&self) {
+        self.crowd.borrow_mut().proves(self.seat);
+    }
+
+    fn asks(&self) {
+        self.crowd.borrow_mut().asks(self.seat, (self.now)());
+    }
+
+    fn is_answered(&self) {
+        self.crowd.borrow_mut().is_answered(self.seat, (self.now)());
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.crowd.borrow_mut().leaves(self.seat);
+    }
+}
+
+/// Answers those who connect until `closing`, and then those who have asked already.
+pub(super) async fn listen<C: Clock>(
     listener: &TcpListener,
-    clock: &impl Clock,
+    clock: &C,
     mut closing: watch::Receiver<bool>,
-    answer: impl AsyncFn(Request<Incoming>) -> Answer,
+    bounds: Bounds,
+    answer: impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
 ) {
+    let crowd = RefCell::new(Crowd::new(bounds));
+    let now = || clock.monotonic();
+    let mut closers: BTreeMap<Seat, oneshot::Sender<()>> = BTreeMap::new();
     let mut connections = FuturesUnordered::new();
+    let mut refusals = FuturesUnordered::new();
     let closed = closing.clone();
     let mut closing = pin!(async move { drop(closing.wait_for(|closing| *closing).await) });
     loop {
-        tokio::select! {
+        let accepts_in = crowd.borrow_mut().accepts_at(now()).saturating_sub(now());
+        let accepted = tokio::select! {
             biased;
             () = &mut closing => break,
-            Some(()) = connections.next(), if !connections.is_empty() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                Ok((stream, _)) => connections.push(converse(stream, closed.clone(), &answer)),
-                Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection");
-                    clock.sleep(AFTER_REFUSAL).await;
+            Some(seat) = connections.next(), if !connections.is_empty() => {
+                closers.remove(&seat);
+                continue;
+            }
+            Some(()) = refusals.next(), if !refusals.is_empty() => continue,
+            accepted = listener.accept(), if accepts_in.is_zero() => accepted,
+            () = clock.sleep(accepts_in), if !accepts_in.is_zero() => continue,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                clock.sleep(AFTER_REFUSAL).await;
+                continue;
+            }
+        };
+        let arrival = crowd.borrow_mut().arrives(peer.ip(), now());
+        let seat = match arrival {
+            Arrival::Seated(seat) => seat,
+            Arrival::Instead { seat, closes } => {
+                tracing::debug!(%peer, "idle connection closed for another");
+                // One that is over has nothing to close.
+                let _ = closers.remove(&closes).map(|closer| closer.send(()));
+                seat
+            }
+            Arrival::Refused => {
+                tracing::debug!(%peer, "connection refused");
+                if refusals.len() < REFUSALS_MAX {
+                    refusals.push(refuse(stream, clock));
                 }
-            },
-        }
+                continue;
+            }
+        };
+        let (closer, given_up) = oneshot::channel();
+        closers.insert(seat, closer);
+        let caller = Caller { seat, crowd: &crowd, now: &now };
+        connections.push(converse(stream, caller, given_up, closed.clone(), &answer));
     }
     tokio::select! {
         biased;
@@ -86,18 +163,49 @@ pub(super) async fn listen(
     }
 }
 
-/// One connection to its end.
+/// Tells a connection that there is no room, and reads what it says until it has heard that: a
+/// connection that is closed with something unread is cut off.
+async fn refuse(stream: TcpStream, clock: &impl Clock) {
+    // A new connection takes so few bytes at once, or is broken.
+    let _ = stream.try_write(NO_ROOM.as_bytes());
+    let heard = async {
+        let mut unread = [0; 1024];
+        while stream.readable().await.is_ok() {
+            match stream.try_read(&mut unread) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = heard => {}
+        () = clock.sleep(REFUSED_WITHIN) => {}
+    }
+}
+
+/// One connection to its end, or until it gives its seat up.
 async fn converse(
     stream: TcpStream,
+    caller: Caller<'_>,
+    given_up: oneshot::Receiver<()>,
     mut closing: watch::Receiver<bool>,
-    answer: &impl AsyncFn(Request<Incoming>) -> Answer,
-) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
+    answer: &impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
+) -> Seat {
+    let service = service_fn(async |request| {
+        caller.asks();
+        let answered = answer(request, &caller).await;
+        caller.is_answered();
+        Ok::<_, Infallible>(answered)
+    });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
+        Ok(()) = given_up => Ok(()),
         ended = connection.as_mut() => ended,
         _ = closing.wait_for(|closing| *closing) => {
             connection.as_mut().graceful_shutdown();
@@ -107,4 +215,5 @@ async fn converse(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
+    caller.seat
 }

@@ -73,6 +73,11 @@ struct Promised {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutside {
+    outside: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByAction {
     pool: String,
     action: String,
@@ -88,6 +93,7 @@ struct OfQueue {
 pub(super) struct Metrics {
     registry: Registry,
     webhooks: Family<ByStatus, Counter>,
+    foreign: Family<ByOutside, Counter>,
     assigned: Family<ByHow, Counter>,
     setbacks: Family<ByReason, Counter>,
     ended: Family<ByEnd, Counter>,
@@ -112,6 +118,7 @@ impl Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("bullpen"),
             webhooks: Family::default(),
+            foreign: Family::default(),
             assigned: Family::default(),
             setbacks: Family::default(),
             ended: Family::default(),
@@ -131,6 +138,8 @@ impl Metrics {
     fn register(&mut self) {
         let known = &mut self.registry;
         known.register("webhooks", "Deliveries by the status of our answer", self.webhooks.clone());
+        let help = "Webhooks and answers about jobs outside the scope, by what is not ours";
+        known.register("jobs_foreign", help, self.foreign.clone());
         let help = "Jobs whose runner listens, by how its machine was come by";
         known.register("jobs_assigned", help, self.assigned.clone());
         let help = "Attempts at a job that came to nothing, by reason";
@@ -168,6 +177,9 @@ impl Metrics {
             }
             Noted::SetBack(setback) => {
                 self.setbacks.get_or_create(&ByReason { reason: setback.code() }).inc();
+            }
+            Noted::Foreign(outside) => {
+                self.foreign.get_or_create(&ByOutside { outside: outside.as_str() }).inc();
             }
             Noted::Started { waited } => self.startup.observe(waited.as_secs_f64()),
             Noted::Ended(ending) => {

@@ -12,14 +12,18 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 
 use bullpen_core::class::RunnerClass;
+use bullpen_core::config::stack::Network;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
+use bullpen_core::scope::{Installations, Served, ServiceScope};
+use bullpen_embedded::system::SystemClock;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
 use bullpen_engine::refresh::{Desired, ground};
+use bullpen_github::GitHub;
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
 use serde_json::json;
@@ -30,13 +34,14 @@ use crate::exit::Exit;
 #[cfg(feature = "aws")]
 use crate::house::IfMissing;
 use crate::house::{self, Door, Errand, House, Plans};
-use crate::inputs::{CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
+use crate::inputs::{self, CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
 use crate::render;
 use crate::signals::{Ending, Signals};
 use crate::workflow::{Failure, Loaded, load, tokens_every, told};
 
 mod admin;
 mod configuration;
+mod crowd;
 mod http;
 mod metrics;
 mod webhook;
@@ -44,8 +49,19 @@ mod webhook;
 use admin::Admin;
 use configuration::Configuration;
 pub(crate) use configuration::Source;
+use crowd::Bounds;
+use http::Caller;
 use metrics::Metrics;
 use webhook::Webhooks;
+
+/// Connections for webhooks at once: with what the service opens itself, fewer than the 1,024 files
+/// that a process may have open unless it is told otherwise.
+const WEBHOOK_CONNECTIONS_MAX: usize = 640;
+/// Connections of one address that have carried no signed delivery: more than one of GitHub's
+/// addresses opens within the moment that a delivery takes to arrive.
+const UNPROVEN_MAX: usize = 128;
+/// Connections for the operator and what watches the service.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
 
 /// The region of a stack whose machines are processes.
 const LOCAL: &str = "local";
@@ -56,7 +72,7 @@ const SECRET_BEFORE: &str = "BULLPEN_WEBHOOK_SECRET_PREVIOUS";
 /// What is served, and where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Where webhooks are taken [default: listeners.webhook of bullpen.toml, 0.0.0.0:8080]
+    /// Where webhooks are taken [default: listeners.webhook of bullpen.toml, 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     pub(crate) webhook: Option<SocketAddr>,
     /// Where health and metrics are [default: listeners.admin of bullpen.toml, 127.0.0.1:8081]
@@ -103,6 +119,7 @@ pub(crate) struct Place {
     admin: SocketAddr,
     secrets: Option<Secrets>,
     token: Option<Secrets>,
+    proxies: Vec<Network>,
 }
 
 impl Place {
@@ -132,6 +149,7 @@ impl Place {
             admin,
             secrets: if takes { Some(secrets(file, environment)?) } else { None },
             token: token.map_err(|error| UsageError::new(error.to_string()))?,
+            proxies: listeners.proxies.clone(),
         })
     }
 
@@ -253,7 +271,8 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     learn(house).await?;
     let metrics = Metrics::new();
     let note = |noted: &Noted| metrics.note(noted);
-    let configured = Configured::new(file, house);
+    let configured = Configured::new(file, house, served(common)?);
+    configured.learn_installations(github).await;
     let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
@@ -268,7 +287,7 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     tokio::select! {
         biased;
         ((), ()) = join(Box::pin(work), Box::pin(listening)) => {}
-        () = watching(&service, &configured, configuration) => {}
+        () = watching(&service, &configured, configuration, github) => {}
     }
     Ok(())
 }
@@ -283,6 +302,15 @@ async fn learn<P: Ports>(house: &House<P>) -> Result<(), Failure> {
             Ok(())
         }
         Err(fault) => Err(Failure::of("could not learn where machines may be launched", &fault)),
+    }
+}
+
+/// Whose jobs are served: the same whose runners are managed.
+fn served(common: &CommonInputs) -> Result<Served, Failure> {
+    match &common.github.scope {
+        Some(inputs::Scope::Repository(repository)) => Ok(Served::Repository(repository.clone())),
+        Some(inputs::Scope::Organisation(name)) => Ok(Served::Owner(name.clone())),
+        None => Err(no_credential()),
     }
 }
 
@@ -304,9 +332,13 @@ async fn watching<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     configured: &Configured<'_>,
     mut configuration: Configuration<'_>,
+    github: &GitHub<SystemClock>,
 ) {
     loop {
         service.stack.ports.clock().sleep(service.stack.limits.configuration).await;
+        if configured.learn_installations(github).await {
+            configured.apply(service, &configuration);
+        }
         configured.look(&mut configuration, service).await;
     }
 }
@@ -318,18 +350,25 @@ struct Configured<'a> {
     foundation: &'a Foundation,
     region: &'a str,
     classes: RefCell<Vec<RunnerClass>>,
+    scope: RefCell<ServiceScope>,
+    /// What was read last, if anything.
+    config: RefCell<Option<Config>>,
 }
 
 impl<'a> Configured<'a> {
-    fn new<P>(file: &'a StackFile, house: &'a House<P>) -> Self {
+    fn new<P>(file: &'a StackFile, house: &'a House<P>, served: Served) -> Self {
         let House { parameters, foundation, region, .. } = house;
         let region = region.as_deref().or(file.aws.region.as_deref()).unwrap_or(LOCAL);
         let classes = RefCell::new(house::classes(None, parameters));
-        Self { file, parameters, foundation, region, classes }
+        let scope = ServiceScope { served, installations: Installations::NotAsked };
+        let (scope, config) = (RefCell::new(scope), RefCell::default());
+        Self { file, parameters, foundation, region, classes, scope, config }
     }
 
     fn settings(&self, config: Option<Config>) -> Settings {
-        Settings::new(&self.file.env, self.region, config).built_from(self.foundation.clone())
+        Settings::new(&self.file.env, self.region, config)
+            .built_from(self.foundation.clone())
+            .within(self.scope.borrow().clone())
     }
 
     /// The named classes, and those of pools that are not among them: something is launched for both.
@@ -344,6 +383,35 @@ impl<'a> Configured<'a> {
         classes
     }
 
+    /// Asks GitHub where its Apps are installed, if that is not known; says whether it is news.
+    async fn learn_installations(&self, github: &GitHub<SystemClock>) -> bool {
+        if self.scope.borrow().installations != Installations::NotAsked {
+            return false;
+        }
+        let installations = match github.installations().await {
+            Ok(Some(all)) => Installations::Known(all),
+            Ok(None) => Installations::Any,
+            Err(fault) => {
+                tracing::warn!(%fault, "App installation unknown; webhooks wait for it");
+                return false;
+            }
+        };
+        self.scope.borrow_mut().installations = installations;
+        true
+    }
+
+    /// Tells the service what is configured now.
+    fn apply<P: Ports, J: JobForge>(
+        &self,
+        service: &Service<'_, P, J>,
+        configuration: &Configuration<'_>,
+    ) {
+        let config = self.config.borrow().clone();
+        let is_found = config.is_none() || configuration.is_found();
+        let settings = self.settings(config);
+        service.configure(if is_found { settings } else { settings.without_pools() });
+    }
+
     /// Takes what is new and good over.
     async fn look<P: Ports, J: JobForge>(
         &self,
@@ -352,9 +420,8 @@ impl<'a> Configured<'a> {
     ) {
         if let Some(config) = configuration.look(service.forge).await {
             self.classes.replace(self.classes_of(&config));
-            let settings = self.settings(Some(config));
-            let is_found = configuration.is_found();
-            service.configure(if is_found { settings } else { settings.without_pools() });
+            self.config.replace(Some(config));
+            self.apply(service, configuration);
         }
     }
 
@@ -401,16 +468,23 @@ impl Doors {
         closing: watch::Receiver<bool>,
     ) {
         let clock = service.stack.ports.clock();
+        let bounds = |connections, unproven_per_peer| {
+            let proxies = place.proxies.clone();
+            Bounds { connections, unproven_per_peer, proxies }
+        };
         let admin = Admin { service, metrics, token: place.token };
-        let admin = async |request| admin.answer(request).await;
+        let admin = async |request, caller: &Caller<'_>| admin.answer(request, caller).await;
         let webhooks = async {
             if let (Some(listener), Some(secrets)) = (&self.webhook, place.secrets) {
                 let webhooks = Webhooks::new(service, secrets, metrics);
-                let answer = async |request| webhooks.answer(request).await;
-                http::listen(listener, clock, closing.clone(), answer).await;
+                let answer =
+                    async |request, caller: &Caller<'_>| webhooks.answer(request, caller).await;
+                let bounds = bounds(WEBHOOK_CONNECTIONS_MAX, UNPROVEN_MAX);
+                http::listen(listener, clock, closing.clone(), bounds, answer).await;
             }
         };
-        join(webhooks, http::listen(&self.admin, clock, closing.clone(), admin)).await;
+        let all = bounds(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
+        join(webhooks, http::listen(&self.admin, clock, closing.clone(), all, admin)).await;
     }
 }
 

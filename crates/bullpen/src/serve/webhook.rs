@@ -20,13 +20,14 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::http::{Answer, text};
+use super::http::{Answer, Caller, text};
 use super::metrics::Metrics;
 
 /// Where GitHub is told to send them.
 pub(super) const PATH: &str = "/webhook";
-/// A job's webhook has some twenty thousand bytes.
-const SMALL_BYTES: u64 = 256 * 1024;
+/// A job's webhook has some twenty thousand bytes. Every connection may send so much at once, signed
+/// or not.
+const SMALL_BYTES: u64 = 64 * 1024;
 /// How many larger bodies are read at once.
 const LARGE_AT_ONCE: usize = 8;
 /// How long a body may take.
@@ -53,19 +54,19 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
     }
 
     /// Answers one request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>, caller: &Caller<'_>) -> Answer {
         if request.uri().path() != PATH {
             return text(StatusCode::NOT_FOUND, "webhooks are taken at /webhook");
         }
         if request.method() != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are posted");
         }
-        let answer = self.delivery(request).await;
+        let answer = self.delivery(request, caller).await;
         self.metrics.webhook(answer.status());
         answer
     }
 
-    async fn delivery(&self, request: Request<Incoming>) -> Answer {
+    async fn delivery(&self, request: Request<Incoming>, caller: &Caller<'_>) -> Answer {
         let head = Head::of(request.headers());
         if let Err(refusal) = admit(&head) {
             return refuse(&head, &refusal);
@@ -78,7 +79,11 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
             }
             Err(Unread::Broken) => return text(StatusCode::BAD_REQUEST, "the body broke off"),
         };
-        match judge(&head, &body, &self.secrets) {
+        let verdict = judge(&head, &body, &self.secrets);
+        if verdict.is_signed() {
+            caller.is_proven();
+        }
+        match verdict {
             Verdict::Accepted(Event::Job(event)) => {
                 drop(body);
                 Box::pin(self.job(*event)).await
@@ -95,9 +100,11 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
     /// Reads a body, as much of it as may be.
     async fn body(&self, head: &Head, body: Incoming) -> Result<Bytes, Unread> {
         let small = head.content_length.is_some_and(|length| length <= SMALL_BYTES);
-        // Never closed, so there is always a permit sooner or later.
-        let _room = if small { None } else { self.large.acquire().await.ok() };
-        let read = Limited::new(body, WEBHOOK_BODY_BYTES_MAX).collect();
+        let read = async {
+            // Never closed, so there is always a permit sooner or later; too late is too slow.
+            let _room = if small { None } else { self.large.acquire().await.ok() };
+            Limited::new(body, WEBHOOK_BODY_BYTES_MAX).collect().await
+        };
         tokio::select! {
             biased;
             read = read => read.map(Collected::to_bytes).map_err(|error| {
@@ -109,15 +116,15 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
 
     /// A job's fact, answered well only when it is durable: GitHub sends nothing again by itself.
     async fn job(&self, event: JobEvent) -> Answer {
-        let JobEvent { delivery, action, fact, .. } = event;
-        match jobs::ingest(self.service, &fact).await {
+        let JobEvent { delivery, action, fact, installation } = event;
+        match jobs::deliver(self.service, &fact, installation).await {
             Ok(ingested) => {
                 tracing::debug!(job_id = %fact.job, action, delivery, ?ingested, "a webhook");
                 done()
             }
             Err(fault) => {
                 tracing::warn!(job_id = %fact.job, action, delivery, %fault, "not stored");
-                let said = "not stored: deliver it again; if nobody does, it is asked for";
+                let said = "not stored; GitHub redelivers it, or the sweep recovers the job";
                 let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, said);
                 answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(ASK_AGAIN_S));
                 answer

@@ -12,6 +12,7 @@ mod drain;
 #[path = "../tools/ministack.rs"]
 mod emulator;
 mod flood;
+mod hostile_labels;
 mod jobs;
 mod killed;
 mod lost;

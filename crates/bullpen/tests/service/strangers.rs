@@ -1,45 +1,220 @@
-//! Labels that a fork writes to get a runner which other jobs are given to.
+//! What strangers do to the listener for webhooks: connections that say nothing, or say it slowly, or
+//! are many; and signed deliveries of repositories and installations that are not served.
 //!
-//! Not here: every label that is refused (`bullpen_core::labels::ownership`).
+//! Not here: who gives a seat up (`serve::crowd`), or scope under faults (`bullpen-sim`).
 
-use bullpen_github::stand_in::protocol::JobOrder;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use serde_json::Value;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
 
-use crate::stage::{Stage, order};
+use crate::stage::{SECRET, Served, Stage, order};
+use crate::waiting::until;
+use crate::webhook::Webhook;
+use crate::wire::{place, read, write};
 
-/// The job that a hostile runner is meant to catch, on which secrets would be.
-const VICTIM: &str = "prod-deploy";
+/// More than the listener has seats for.
+const CROWD: usize = 700;
+/// More than one address may have without a signed delivery.
+const ONE_ADDRESS: usize = 200;
+/// Generous for a debug build; what a crowd of refused bodies would take is far more.
+const GROWN_KIB_MAX: u64 = 64 * 1024;
+/// Less than was once read at once of every connection.
+const STALLED_BYTES: usize = 255 * 1024;
+/// Of a crowd only so many as give their seats up are closed: the others wait for no time-out.
+const STILL_OPEN: usize = 600;
 
-fn labelled(labels: &[&str]) -> JobOrder {
-    let labels = labels.iter().map(|&label| label.to_owned()).collect();
-    JobOrder { labels, fork: Some("mallory/app".to_owned()), ..order("", "true") }
+/// A connection from this address of loopback.
+async fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from((from, 0))).expect("loopback has many addresses");
+    socket.connect(to).await.expect("the service listens")
 }
 
-/// A pull request asks for a runner that also has the label of deployments, or of another run. No
-/// runner is made for it, so that GitHub never has one to give to the other job.
+fn ping() -> Webhook {
+    Webhook::new("ping", r#"{"zen": "Design for failure."}"#).signed(SECRET)
+}
+
+/// The service where loopback is no proxy.
+async fn served_directly(stage: &Stage) -> Served {
+    let file = stage.path("bullpen.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, format!("{text}[listeners]\nproxies = []\n")).expect("it can be written");
+    stage.serve_with("--roles webhook").await
+}
+
+/// Whether the other side has closed it; what it said before is passed over.
+fn is_closed(stream: &TcpStream) -> bool {
+    let mut part = [0; 1024];
+    loop {
+        match stream.try_read(&mut part) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// More idle connections than there are seats, from many addresses: a signed delivery is answered
+/// while most of them are still open, and those that had to go are the oldest.
 #[tokio::test]
-async fn a_job_of_others_is_never_run_on_a_runner_made_for_a_hostile_job() {
+async fn a_crowd_of_idle_connections_keeps_no_delivery_waiting() {
     let stage = Stage::new().await;
-    let _served = stage.serve().await;
-    let victim = stage.github.submit(labelled(&[VICTIM])).id;
-    let mut refused = Vec::new();
-    for labels in [
-        &["bullpen/runner=small", VICTIM][..],
-        &["bullpen=1/runner=small"],
-        &["bullpen/runner=small/ami=ami-0123456789abcdef0"],
-        &["bullpen/runner=small", "runner=small"],
-    ] {
-        refused.push(stage.github.submit(labelled(labels)).id);
+    let served = served_directly(&stage).await;
+    let (to, _) = place(&served.webhook);
+    let mut idle = Vec::new();
+    for number in 0..CROWD {
+        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(number % 10).expect("a byte"));
+        idle.push(connect(from, to).await);
     }
-    let own = stage.github.submit(labelled(&["bullpen=${{ github.run_id }}-a/runner=small"])).id;
+    assert_eq!(ping().send(&served.webhook).await.status, 204);
+    let open = idle.iter().filter(|stream| !is_closed(stream)).count();
+    assert!(open > STILL_OPEN, "it was answered before the idle ones timed out: {open} are open");
+    let first = idle.iter().position(|stream| !is_closed(stream)).expect("some are open");
+    let last = idle.iter().rposition(is_closed).unwrap_or(0);
+    assert!(last < first || last == 0, "the longest idle go first: {last} closed, {first} open");
+}
+
+/// Heads that never end: they keep no delivery waiting either.
+#[tokio::test]
+async fn heads_that_never_end_keep_no_delivery_waiting() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let (to, _) = place(&served.webhook);
+    let mut slow = Vec::new();
+    for _ in 0..CROWD {
+        let stream = connect(Ipv4Addr::LOCALHOST, to).await;
+        write(&stream, b"POST /webhook HTTP/1.1\r\nhost: x\r\nx-a: ").await.expect("it is open");
+        slow.push(stream);
+    }
+    assert_eq!(ping().send(&served.webhook).await.status, 204);
+    let open = slow.iter().filter(|stream| !is_closed(stream)).count();
+    assert!(open > STILL_OPEN, "{open} are open");
+}
+
+/// One address has so many connections without a signed delivery and no more; another address, and a
+/// connection that signed, are not touched by that.
+#[tokio::test]
+async fn one_address_cannot_have_every_seat() {
+    let stage = Stage::new().await;
+    let served = served_directly(&stage).await;
+    let (to, _) = place(&served.webhook);
+    let flood = Ipv4Addr::new(127, 0, 2, 1);
+    let signed = connect(flood, to).await;
+    let request = ping().kept_open(&served.webhook);
+    write(&signed, &request).await.expect("it is open");
+    let mut idle = Vec::new();
+    for _ in 0..ONE_ADDRESS {
+        idle.push(connect(flood, to).await);
+    }
+    let closed = until("a limit for one address", async || {
+        let closed = idle.iter().filter(|stream| is_closed(stream)).count();
+        (closed >= ONE_ADDRESS - 128).then_some(closed)
+    })
+    .await;
+    assert!(closed < ONE_ADDRESS, "some of them have seats");
+    write(&signed, &request).await.expect("it signed, and is still open");
+    assert_eq!(ping().send(&served.webhook).await.status, 204);
+}
+
+#[tokio::test]
+async fn what_is_malformed_is_refused_before_its_body_is_read() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let (to, _) = place(&served.webhook);
+    let said = async |bytes: &[u8]| {
+        let stream = connect(Ipv4Addr::LOCALHOST, to).await;
+        write(&stream, bytes).await.expect("it is open");
+        String::from_utf8_lossy(&read(&stream).await).into_owned()
+    };
+    assert!(said(b"\x16\x03\x01 TLS\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    let long = format!("GET / HTTP/1.1\r\nx-a: {}\r\n\r\n", "a".repeat(64 * 1024));
+    assert!(said(long.as_bytes()).await.starts_with("HTTP/1.1 431 "));
+    let announced = Webhook::new("workflow_job", "").header("content-length", "5000");
+    let no_signature = announced.header("x-hub-signature-256", "sha256=none");
+    assert_eq!(no_signature.send(&served.webhook).await.status, 401, "no body ever came");
+}
+
+/// Every seat taken by a body that nobody signed and that stops before its end: memory knows little of
+/// it, and a signed delivery is answered beside it.
+#[tokio::test]
+async fn bodies_that_nobody_signed_take_bounded_memory() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let (to, _) = place(&served.webhook);
+    let before = served.process.peak_kib();
+    let forged = Webhook::new("workflow_job", "x".repeat(STALLED_BYTES)).signed("another secret");
+    let announced = (STALLED_BYTES + 1).to_string();
+    let request = forged.header("content-length", &announced).kept_open(&served.webhook);
+    let mut stalled = Vec::new();
+    for _ in 0..CROWD {
+        stalled.push(connect(Ipv4Addr::LOCALHOST, to).await);
+    }
+    // Some are closed for others before they have said it all.
+    let flood = join_all(stalled.iter().map(|stream| write(stream, &request)));
+    let flood = async {
+        flood.await;
+        std::future::pending::<()>().await;
+    };
+    let status = tokio::select! {
+        () = flood => unreachable!("it never ends"),
+        answer = async { ping().send(&served.webhook).await } => answer.status,
+    };
+    assert_eq!(status, 204);
+    let grown = served.process.peak_kib() - before;
+    assert!(grown < GROWN_KIB_MAX, "{grown} KiB more");
+}
+
+/// A `workflow_job` delivery of this repository that names this installation.
+fn delivery(job: u64, repository: &str, installation: u64) -> Webhook {
+    let body = json!({
+        "action": "queued",
+        "workflow_job": {
+            "id": job, "run_id": job, "run_attempt": 1, "name": "build", "status": "queued",
+            "conclusion": null, "labels": ["bullpen/runner=small"], "head_sha": "0a1b2c",
+            "runner_id": null, "runner_name": null, "created_at": null, "started_at": null,
+            "completed_at": null,
+        },
+        "repository": {"full_name": repository, "default_branch": "main"},
+        "installation": {"id": installation},
+    });
+    Webhook::new("workflow_job", body.to_string()).signed(SECRET)
+}
+
+/// Signed, labelled for us, and of a repository or an installation that is not ours: counted, answered
+/// well, and nothing else.
+#[tokio::test]
+async fn a_signed_delivery_of_a_stranger_leaves_no_row_and_launches_nothing() {
+    let stage = Stage::new().await;
+    let served = stage.serve().await;
+    let (foreign, installed) = (900_001, 900_002);
+    for (job, repository, installation) in [(foreign, "evil/app", 7), (installed, "acme/app", 8)] {
+        let answer = delivery(job, repository, installation).send(&served.webhook).await;
+        assert_eq!(answer.status, 204);
+    }
+    let theirs = stage.github.submit(bullpen_github::stand_in::protocol::JobOrder {
+        repository: "evil/app".to_owned(),
+        ..order("bullpen/runner=small", "true")
+    });
+    let own = stage.job("bullpen/runner=small", "true");
     stage.over(own).await;
-    for job in refused {
-        stage.settled(job).await;
-        let told = stage.run(&format!("explain {job} --json")).await.json();
-        assert_eq!((&told["state"], &told["machine"]), (&"ended".into(), &Value::Null), "{told}");
+    stage.settled(own).await;
+    for job in [foreign, installed, theirs.id] {
+        assert_eq!(stage.row(job).await, None, "job {job}");
     }
-    assert_eq!(stage.github.notices().len(), 4, "each author is told");
-    let waits = stage.github.job(victim).expect("it is there");
-    assert_eq!((waits.runner, waits.conclusion), (None, None));
+    let metrics = served.ask("/metrics").await.body;
+    for line in [
+        "bullpen_jobs_foreign_total{outside=\"repository\"} 2",
+        "bullpen_jobs_foreign_total{outside=\"installation\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let told: Value = stage.run("doctor --json").await.exits(0).json();
+    let checks = told["checks"].as_array().expect("a list");
+    let check = |name: &str| checks.iter().find(|check| check["check"] == name);
+    assert_eq!(check("App installations").expect("it is an App")["verdict"], "ok", "{told}");
+    let scope = check("webhook scope").expect("the App is everywhere");
+    assert_eq!(scope["verdict"], "warning", "{told}");
 }

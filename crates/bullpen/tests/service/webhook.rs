@@ -42,13 +42,20 @@ impl Webhook {
         self.header("x-hub-signature-256", &signature)
     }
 
-    pub(crate) async fn send(&self, url: &str) -> Answer {
+    fn head(&self, url: &str, connection: &str) -> String {
         let (address, path) = place(url);
         let headers = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
         let headers: String = headers.collect();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"
-        );
-        talk(address, head.as_bytes(), &self.body).await
+        format!("POST {path} HTTP/1.1\r\nhost: {address}\r\n{connection}{headers}\r\n")
+    }
+
+    pub(crate) async fn send(&self, url: &str) -> Answer {
+        let head = self.head(url, "connection: close\r\n");
+        talk(place(url).0, head.as_bytes(), &self.body).await
+    }
+
+    /// As it goes over a connection that stays open.
+    pub(crate) fn kept_open(&self, url: &str) -> Vec<u8> {
+        [self.head(url, "").into_bytes(), self.body.clone()].concat()
     }
 }

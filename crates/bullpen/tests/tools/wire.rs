@@ -42,7 +42,7 @@ pub(crate) async fn talk(address: SocketAddr, head: &[u8], body: &[u8]) -> Answe
     Answer { status, body: body.to_owned() }
 }
 
-async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.writable().await?;
         match stream.try_write(bytes) {
@@ -55,7 +55,7 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Everything up to the end, or to where the connection was cut.
-async fn read(stream: &TcpStream) -> Vec<u8> {
+pub(crate) async fn read(stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut part = [0; 4096];
     while stream.readable().await.is_ok() {

@@ -8,6 +8,7 @@
 
 mod instance;
 mod limits;
+mod network;
 mod process_fleet;
 mod secret;
 mod sections;
@@ -28,6 +29,7 @@ use crate::limits::Limits;
 
 pub use instance::INSTANCE;
 pub use limits::LIMITS;
+pub use network::{Network, NoNetwork};
 pub use process_fleet::PROCESS_FLEET;
 pub use secret::SecretRef;
 pub use sections::{AWS, CEILINGS, GITHUB, LISTENERS, STACK};
@@ -175,12 +177,14 @@ pub enum GithubCredential {
 /// Where the service listens: two addresses, never one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listeners {
-    /// GitHub's deliveries; reachable from outside.
+    /// GitHub's deliveries.
     pub webhook: SocketAddr,
     /// Dashboard, metrics, health, API.
     pub admin: SocketAddr,
     /// What the admin listener asks for; needed beyond loopback.
     pub admin_token: Option<SecretRef>,
+    /// Proxies that many clients come through: the limit for one address is not theirs.
+    pub proxies: Vec<Network>,
 }
 
 /// Reads `bullpen.toml`, with the variables of the environment laid over it. Variables that are not

@@ -103,6 +103,13 @@ pub enum Event {
         /// When its run is cancelled at the latest; none if it is not to be.
         cancel_by: Option<Timestamp>,
     },
+    /// Its repository is not one that this stack serves any more. Its author is told nothing.
+    Dismissed {
+        /// Why, for the operator.
+        reason: Reason,
+        /// Now.
+        at: Timestamp,
+    },
     /// Its author was told.
     Told {
         /// Now.
@@ -145,6 +152,7 @@ impl Event {
             Self::Swapped { .. } => "swapped",
             Self::Adopted { .. } => "adopted",
             Self::Failed { .. } => "failed",
+            Self::Dismissed { .. } => "dismissed",
             Self::Told { .. } => "told",
             Self::RunCancelled { .. } => "run-cancelled",
             Self::Judged { .. } => "judged",

@@ -33,6 +33,10 @@ pub fn ingest(
     limits: &Limits,
     cancels: bool,
 ) -> Result<Learned, Refusal> {
+    // Whatever is stored, and whatever request the label belongs to: it is not ours to learn.
+    if !routing.scope.serves(&fact.about.repository) {
+        return Ok(Learned::NotOurs(NotOurs::Outside));
+    }
     let job = match stored {
         Some(job) => job.learn(fact, now, limits)?,
         None => Job::first(fact, now, limits),

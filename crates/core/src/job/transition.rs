@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use super::event::{Event, Refusal};
 use super::fact::{Completed, Fact, Known, Phase};
-use super::{Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt, step};
+use super::{
+    AfterJob, Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt, step,
+};
 use crate::ids::ClaimId;
+use crate::instance::EndReason;
 use crate::limits::Limits;
 use crate::sabotage;
 use crate::time::Timestamp;
@@ -22,6 +25,9 @@ pub const SETBACKS_KEPT_MAX: usize = 8;
 /// How many machines that a job let go of are remembered: more than it has attempts. Each is gone, or
 /// idle, long before the next but seven.
 const LET_GO_KEPT_MAX: usize = 8;
+
+/// Code that ran outside the scope is nobody's that this stack trusts.
+const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
 
 /// What follows a setback.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +106,7 @@ impl Job {
                 next.machine_event(event)?;
             }
             Event::Failed { .. }
+            | Event::Dismissed { .. }
             | Event::Told { .. }
             | Event::RunCancelled { .. }
             | Event::Judged { .. }
@@ -245,6 +252,17 @@ impl Job {
                 let release = self.held().cloned();
                 let tell = !sabotage!("failures-are-not-told");
                 let debts = Debts { tell, cancel_by: *cancel_by, release, after: None };
+                self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
+            }
+            (Life::Ended { debts, .. }, Event::Dismissed { .. }) => {
+                (debts.tell, debts.cancel_by) = (false, None);
+                debts.after = debts.release.as_ref().map(|_| UNTRUSTED);
+            }
+            (_, Event::Dismissed { reason, at }) => {
+                self.note_heard();
+                let release = self.held().cloned();
+                let after = release.as_ref().map(|_| UNTRUSTED);
+                let debts = Debts { release, after, ..Debts::default() };
                 self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
             (Life::Ended { debts, .. }, Event::Told { at }) => {

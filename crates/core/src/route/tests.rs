@@ -35,6 +35,7 @@ fn stack() -> Stack {
 /// Where they go, in one line.
 fn goes(stack: &Stack, labels: &[&str]) -> String {
     let routing = Routing {
+        scope: const { &ServiceScope::EVERYTHING },
         env: stack.env,
         region: "eu-west-1",
         pools: &stack.pools,

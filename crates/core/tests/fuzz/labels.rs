@@ -9,6 +9,7 @@ use bullpen_core::labels::policy::Policy;
 use bullpen_core::labels::{self, Key};
 use bullpen_core::route::{Routing, route};
 use bullpen_core::schedule::{TimeOfDay, Weekday, Zone};
+use bullpen_core::scope::ServiceScope;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -96,6 +97,7 @@ fn read(labels: &[String]) -> Result<(), TestCaseError> {
         prop_assert!(1 <= class.vcpu.min && class.vcpu.min <= class.vcpu.max);
     }
     let routing = Routing {
+        scope: const { &ServiceScope::EVERYTHING },
         env: "production",
         region: "eu-west-1",
         pools: &[PoolName::new("c7a")].into(),

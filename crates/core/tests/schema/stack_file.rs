@@ -194,6 +194,8 @@ struct Listeners {
     admin: Option<String>,
     /// Needed when `admin` is not a loopback address.
     admin_token: Option<SecretRef>,
+    /// Proxies in front of `webhook`, as addresses or networks.
+    proxies: Option<OneOrMany<String>>,
 }
 
 /// The numbers that everything runs on.

@@ -73,6 +73,9 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     let Some(seen) = rows::load(stack, id, service.patience()).await? else {
         return Ok(Attended::Done);
     };
+    if let Some(dismissed) = ends::dismiss_foreign(service, &seen).await? {
+        return Ok(dismissed);
+    }
     let (Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. }) = seen.job.life else {
         return Ok(Attended::Done);
     };

@@ -57,6 +57,32 @@ pub async fn fail<P: Ports, J: JobForge>(
     }
 }
 
+/// Ends a row whose repository is outside the scope, and tells GitHub nothing of it: the row was
+/// stored when the scope was another. None if the row is inside.
+pub(super) async fn dismiss_foreign<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &Seen,
+) -> Result<Option<Attended>, Fault> {
+    let settings = service.settings();
+    if settings.scope().serves(seen.job.repository()) {
+        return Ok(None);
+    }
+    let why = format!("this service serves only {}", settings.scope().served);
+    let reason = Reason::Refused { why: vec![why] };
+    let event = Event::Dismissed { reason, at: service.stack.now() };
+    match rows::apply(service.stack, &seen.job.id, &event, service.patience()).await? {
+        Changed::To(ended) => {
+            if !seen.job.is_over() {
+                let repository = seen.job.repository();
+                tracing::info!(job_id = %seen.job.id, %repository, "row outside scope ended");
+                service.note_change(Some(&seen.job), &ended.job);
+            }
+            Box::pin(settle(service, &ended)).await.map(Some)
+        }
+        Changed::Not(_) => Ok(Some(Attended::Done)),
+    }
+}
+
 const fn deadline(job: &Job) -> Option<Timestamp> {
     match &job.life {
         Life::Waiting { deadline, .. }

@@ -1,4 +1,5 @@
-//! Ingest: a fact about a job is durable in its row, and somebody is woken.
+//! Ingest: a fact about a job is durable in its row, and somebody is woken. A fact outside the
+//! service's scope is counted, and nothing of it is read, stored or asked about.
 //!
 //! Not here: reading webhooks (`bullpen-github`), or deciding about facts (`core::job::ingest`).
 
@@ -7,6 +8,7 @@ use std::time::Duration;
 use bullpen_core::job::again::Bond;
 use bullpen_core::job::{self, Fact};
 use bullpen_core::ports::{Fault, Ports};
+use bullpen_core::scope::{Judged, Outside};
 
 use super::rows::{self, Changed, Seen};
 use super::{Service, active, again, queues};
@@ -23,6 +25,27 @@ pub enum Ingested {
     Known,
     /// The job is not for this stack, and nothing was stored.
     NotOurs,
+    /// The job is outside the service's scope, and nothing was stored.
+    Foreign,
+}
+
+/// Takes a webhook's fact in. `installation` is the one that the webhook names.
+pub async fn deliver<P: Ports, J: Sync>(
+    service: &Service<'_, P, J>,
+    fact: &Fact,
+    installation: Option<u64>,
+) -> Result<Ingested, Fault> {
+    match service.settings().scope().judge(&fact.about.repository, installation) {
+        Judged::Inside => ingest(service, fact).await,
+        Judged::Outside(outside) => {
+            service.note_foreign(fact, outside);
+            Ok(Ingested::Foreign)
+        }
+        // Not taken, so that GitHub delivers it again when that is known.
+        Judged::NotKnown => {
+            Err(Fault::unavailable("GitHub has not said yet where the App is installed"))
+        }
+    }
 }
 
 /// Merges a fact into its job's row. Returns only after the row is durable; the same fact again, or
@@ -38,6 +61,10 @@ pub async fn ingest<P: Ports, J: Sync>(
     }
     let stack = service.stack;
     let (settings, until) = (service.settings(), stack.now().after(PATIENCE));
+    if !settings.scope().serves(&fact.about.repository) {
+        service.note_foreign(fact, Outside::Repository);
+        return Ok(Ingested::Foreign);
+    }
     let request = again::request_of(stack, fact, until).await?;
     let again = request.as_ref().filter(|(_, bond)| *bond == Bond::Over).map(|(id, _)| id);
     let mut before = None;

@@ -48,7 +48,7 @@ pub mod tend;
 pub mod workers;
 
 pub use ends::fail;
-pub use ingest::{Ingested, ingest};
+pub use ingest::{Ingested, deliver, ingest};
 pub use note::{Noted, Watch};
 pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};
 pub use run::{Duties, run};

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use bullpen_core::ids::JobId;
-use bullpen_core::job::{End, How, Job, Life, Phase, Reason, Setback};
+use bullpen_core::job::{End, Fact, How, Job, Life, Phase, Reason, Setback};
 use bullpen_core::ports::Ports;
+use bullpen_core::scope::Outside;
 
 use super::Service;
 use crate::pools::Kept;
@@ -28,6 +29,8 @@ pub enum Noted {
         /// How long after it was queued, by GitHub's clock.
         waited: Duration,
     },
+    /// A webhook or an answer of GitHub's was outside the scope, and nothing was stored.
+    Foreign(Outside),
     /// A job is over.
     Ended(Ending),
     /// A pool was looked at.
@@ -59,6 +62,13 @@ impl<P: Ports, J> Service<'_, P, J> {
             tracing::info!(job_id = %job.id, ?how, ?waited, "its runner listens");
             (self.watch)(&Noted::Listens { how, waited });
         }
+    }
+
+    /// A fact is outside the scope. Whoever can have GitHub sign it can do so as often as they like.
+    pub(super) fn note_foreign(&self, fact: &Fact, outside: Outside) {
+        let (job, repository) = (&fact.job, &fact.about.repository);
+        tracing::debug!(job_id = %job, %repository, outside = outside.as_str(), "fact outside scope");
+        (self.watch)(&Noted::Foreign(outside));
     }
 
     /// An attempt came to nothing.

@@ -19,6 +19,7 @@ use bullpen_core::ports::Ports;
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::route::{Launch, Route, Routing, route};
 use bullpen_core::sabotage;
+use bullpen_core::scope::ServiceScope;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -26,6 +27,7 @@ use crate::Stack;
 /// What is configured for a stack's jobs.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    scope: ServiceScope,
     env: String,
     region: String,
     config: Config,
@@ -69,6 +71,7 @@ impl Settings {
         let config = config.unwrap_or_default();
         let own = config.pools.iter().filter(|(_, pool)| pool.env == env);
         Self {
+            scope: ServiceScope::EVERYTHING,
             env: env.to_owned(),
             region: region.to_owned(),
             pools: own.map(|(name, _)| name.clone()).collect(),
@@ -85,6 +88,17 @@ impl Settings {
     #[must_use]
     pub fn built_from(self, foundation: Foundation) -> Self {
         Self { foundation, ..self }
+    }
+
+    /// The same, of a stack that serves only what is in this scope.
+    #[must_use]
+    pub fn within(self, scope: ServiceScope) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// Whose jobs are served.
+    pub const fn scope(&self) -> &ServiceScope {
+        &self.scope
     }
 
     /// The same, of a stack for which nothing is configured anywhere.
@@ -109,6 +123,7 @@ impl Settings {
     /// By what jobs are routed.
     pub(super) fn routing(&self) -> Routing<'_> {
         Routing {
+            scope: &self.scope,
             env: &self.env,
             region: &self.region,
             pools: &self.pools,

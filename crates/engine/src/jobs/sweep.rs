@@ -72,6 +72,9 @@ async fn look<P: Ports, J: JobForge>(
     if !seen.is_due(stack.now()) {
         return Ok(());
     }
+    if ends::dismiss_foreign(service, &seen).await?.is_some() {
+        return Ok(());
+    }
     match &seen.job.life {
         Life::Waiting { .. } | Life::Assigning { .. } => {
             if let Some(reason) = seen.job.overdue(stack.now()) {
@@ -139,8 +142,10 @@ pub async fn find<P: Ports, J: JobForge>(
         memory.redelivered.insert(delivery.guid, now);
         found.redelivered += 1;
     }
-    let heard = active::active(service).await?;
-    let repositories: BTreeSet<&Repository> = always.iter().chain(&heard).collect();
+    let (heard, settings) = (active::active(service).await?, service.settings());
+    // One that was heard of before the scope was this narrow is not asked about.
+    let inside = always.iter().chain(&heard).filter(|it| settings.scope().serves(it));
+    let repositories: BTreeSet<&Repository> = inside.collect();
     for repository in repositories.into_iter().filter(|_| !sabotage!("only-webhooks-are-believed"))
     {
         let facts = match service.forge.queued_jobs(repository).await {

@@ -34,6 +34,9 @@ pub async fn attend<P: Ports, J: JobForge>(
     let Some(seen) = rows::load(service.stack, id, service.patience()).await? else {
         return Ok(Attended::Done);
     };
+    if let Some(dismissed) = ends::dismiss_foreign(service, &seen).await? {
+        return Ok(dismissed);
+    }
     match &seen.job.life {
         Life::Waiting { .. } | Life::Assigning { .. } => assign(service, id, Reach::Launch).await,
         Life::Assigned { .. } | Life::Elsewhere if seen.job.taken_by_another().is_some() => {

@@ -30,6 +30,8 @@ use crate::webhook::sign;
 
 /// How long a receiver may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// The installation that announces jobs of accounts on which the App is not installed by name.
+const ELSEWHERE: u64 = 1;
 /// What GitHub notes for a receiver that it did not reach.
 const UNREACHED: u16 = 502;
 
@@ -105,7 +107,10 @@ impl State {
             return;
         }
         let Some(row) = self.jobs.get(&job) else { return };
-        let body = json::workflow_job(action, row, &self.base).to_string();
+        let owner = row.order.repository.split('/').next().unwrap_or_default();
+        let installation = self.installations.get(&owner.to_ascii_lowercase());
+        let installation = installation.copied().unwrap_or(ELSEWHERE);
+        let body = json::workflow_job(action, row, installation, &self.base).to_string();
         let due = now.after(Duration::from_millis(self.levers.webhooks.delay_ms));
         let copies = if self.levers.webhooks.double { 2 } else { 1 };
         let number = self.next();

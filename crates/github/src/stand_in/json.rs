@@ -245,7 +245,7 @@ fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
 }
 
 /// A `workflow_job` webhook.
-pub(super) fn workflow_job(action: &str, row: &Job, base: &str) -> Value {
+pub(super) fn workflow_job(action: &str, row: &Job, installation: u64, base: &str) -> Value {
     let repository = &row.order.repository;
     let (owner, _) = repository.split_once('/').unwrap_or_default();
     let organization = with_urls(
@@ -261,7 +261,7 @@ pub(super) fn workflow_job(action: &str, row: &Job, base: &str) -> Value {
         "workflow_job": job(row, base),
         "repository": full_repository(repository, base),
         "organization": organization,
-        "installation": {"id": 1, "node_id": "installation-1"},
+        "installation": {"id": installation, "node_id": "installation-1"},
         "sender": account(owner, base),
     })
 }

@@ -77,9 +77,13 @@ impl StandIn {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let hook = options.hook.clone();
+        let installed = options.app.iter().flat_map(|app| &app.installations);
+        let by_name = |(id, name): (&u64, &String)| (name.to_ascii_lowercase(), *id);
+        let installations = installed.map(by_name).collect();
         let world = Arc::new(World::new(options, clock));
         world.act(|state, _| {
             state.base = format!("http://{address}");
+            state.installations = installations;
             state.outbox.hook = hook;
         });
         #[expect(

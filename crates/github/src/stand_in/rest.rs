@@ -134,6 +134,9 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
         ["app", "installations", id, "access_tokens"] if ask.method == Method::POST => {
             become_installation(id, state, options, who, now)
         }
+        ["app", "installations"] if matches!(who, Caller::App(_)) => {
+            installations(ask, options, who, now)
+        }
         ["orgs", owner, "installation"] | ["repos", owner, _, "installation"] => {
             installation(ask, owner, options, who, now)
         }
@@ -187,6 +190,13 @@ fn become_installation(
             "repository_selection": "all",
         }),
     )
+}
+
+fn installations(ask: &Ask, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+    let base = format!("http://{}", ask.host);
+    let all = app(options, who).into_iter().flat_map(|app| &app.installations);
+    let all = all.map(|(id, account)| json::installation(*id, account, &base, now));
+    Reply::json(200, all.collect::<Vec<_>>())
 }
 
 fn installation(ask: &Ask, owner: &str, options: &Options, who: &Caller, now: Timestamp) -> Reply {

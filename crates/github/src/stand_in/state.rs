@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) levers: Levers,
     /// The base of GitHub's interface, for what is sent unasked.
     pub(super) base: String,
+    /// Where the first App is installed, by the account's name in lower case.
+    pub(super) installations: BTreeMap<String, u64>,
     pub(super) outbox: Outbox,
     pub(super) notices: Vec<NoticeView>,
     /// By repository and path.

@@ -99,6 +99,15 @@ impl Refusal {
 }
 
 impl Verdict {
+    /// Whether the request was signed with one of the secrets, readable or not.
+    pub const fn is_signed(&self) -> bool {
+        match self {
+            Self::Accepted(_) => true,
+            Self::Refused(Refusal::TooLarge | Refusal::Unsigned) => false,
+            Self::Refused(Refusal::NoEvent | Refusal::NotJson | Refusal::Unreadable { .. }) => true,
+        }
+    }
+
     /// The HTTP status to answer with; none for a job, which is answered when it is durable: with
     /// [`DONE`], or with a 5xx that GitHub shows as failed and can be asked to deliver again.
     pub const fn status(&self) -> Option<u16> {
@@ -117,7 +126,8 @@ pub fn admit(head: &Head) -> Result<(), Refusal> {
     if head.content_length.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge);
     }
-    if head.signature.is_none() {
+    // One that could never be right is not worth a body.
+    if !head.signature.as_deref().is_some_and(signature::is_one) {
         return Err(Refusal::Unsigned);
     }
     Ok(())

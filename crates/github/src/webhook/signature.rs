@@ -45,6 +45,11 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// Whether this has the form of a signature.
+pub(super) fn is_one(text: &str) -> bool {
+    text.strip_prefix(PREFIX).and_then(unhex).is_some()
+}
+
 /// The value of `X-Hub-Signature-256` for these bytes.
 pub fn sign(secret: &Secret, body: &[u8]) -> String {
     let tag = hmac::sign(&Key::new(HMAC_SHA256, secret.reveal().as_bytes()), body);

@@ -59,6 +59,8 @@ struct JobForgeState {
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
     forks: BTreeSet<RunAttempt>,
+    /// The installations that webhooks name, of jobs whose webhooks name one.
+    installations: BTreeMap<JobId, u64>,
     lost: Vec<(LostDelivery, Fact)>,
     /// Deliveries that were ever lost, to name the next one.
     losses: u64,
@@ -100,6 +102,16 @@ impl JobForgeModel {
         drop(state);
         self.runners.assign();
         fact
+    }
+
+    /// Webhooks about this job name this installation.
+    pub fn announced_by(&self, job: JobId, installation: u64) {
+        locked(&self.state).installations.insert(job, installation);
+    }
+
+    /// The installation that webhooks about this job name.
+    pub fn told_by(&self, job: &JobId) -> Option<u64> {
+        locked(&self.state).installations.get(job).copied()
     }
 
     /// A webhook is to say this.

@@ -12,6 +12,7 @@ use bullpen_core::ids::{JobId, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
 use bullpen_core::job::{About, Job, Said};
 use bullpen_core::ports::Ports;
+use bullpen_core::scope;
 use bullpen_engine::jobs::{self, Duties};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -33,7 +34,10 @@ use crate::service::{Courier, make_queues, on_wire};
 use crate::wire::{Planned, Wire};
 use crate::world::World;
 
-/// Those whose jobs are served.
+/// Whose jobs are taken, and the installation that announces them.
+const OWNER: &str = "octo";
+const INSTALLATION: u64 = 1;
+/// Those that GitHub is asked about, heard of or not.
 const REPOSITORIES: [&str; 2] = ["octo/main", "octo/other"];
 
 /// The service of a story.
@@ -52,7 +56,10 @@ struct Replica {
 
 impl Default for Served {
     fn default() -> Self {
+        let served = scope::Served::Owner(OWNER.to_owned());
+        let installations = scope::Installations::Known([INSTALLATION].into());
         let plan = Plan {
+            scope: scope::ServiceScope { served, installations },
             config: plan::base(),
             shares: Shares::default(),
             repositories: REPOSITORIES.map(Repository::new).into(),
@@ -217,6 +224,8 @@ impl Served {
                 commit: "0a1b".to_owned(),
                 created_at: None,
             };
+            let installation = queue.installation.unwrap_or(INSTALLATION);
+            world.jobs.announced_by(id.clone(), installation);
             let fact = world.jobs.queue(id.as_str(), about, queue.lasts, now);
             world.jobs.say(fact);
         }

@@ -61,6 +61,8 @@ pub(super) struct Queue {
     pub(super) run: Option<String>,
     pub(super) lasts: Duration,
     pub(super) is_fork: bool,
+    /// That announces them, if it is not the service's own.
+    pub(super) installation: Option<u64>,
     wants: String,
     shared: Option<String>,
     head: Option<String>,
@@ -164,7 +166,8 @@ pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Serving(Serving::Webhooks(way)))
 }
 
-/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=] [fork=yes]`
+/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=] [fork=yes]
+/// [installation=9]`
 pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
     /// As long as nothing depends on it.
     const LASTS: Duration = Duration::from_secs(60);
@@ -180,6 +183,7 @@ pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
         run: words.option("run").map(text),
         lasts: words.option("lasts").map_or(Ok(LASTS), |word| word.time())?,
         is_fork: is_fork.transpose()?.unwrap_or(false),
+        installation: words.option("installation").map(|word| word.number()).transpose()?,
         wants: pool.unwrap_or_else(|| format!("runner={runner}")),
         shared: words.option("shared").map(text),
         head: words.option("head").map(text),

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bullpen_core::job::Fact;
 use bullpen_core::ports::Ports;
-use bullpen_engine::jobs::ingest;
+use bullpen_engine::jobs::deliver;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::plan::{Plan, Post};
-use super::process;
+use super::{SimService, process};
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::world::World;
@@ -111,8 +111,9 @@ impl Courier {
             }
             let fuse = dice.chance(world.climate().crash / 4).then(|| dice.below(12));
             let name = format!("webhook {number}.{copy}");
-            let taken =
-                process(world, plan, &name, fuse, async |service| ingest(service, &fact).await);
+            let told = world.jobs.told_by(&fact.job);
+            let take = async |service: &SimService<'_>| deliver(service, &fact, told).await;
+            let taken = process(world, plan, &name, fuse, take);
             if !matches!(taken.await, Some(Ok(_))) {
                 world.happened("webhook not taken");
                 world.jobs.lose(fact.clone(), clock.true_now());

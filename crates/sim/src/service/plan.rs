@@ -14,6 +14,7 @@ use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::About;
 use bullpen_core::job::fair::Shares;
+use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::Settings;
 
 use super::pools::{self, Pools, Timeline};
@@ -87,6 +88,8 @@ pub struct Plan {
     pub timeline: Timeline,
     /// How much each repository is served.
     pub shares: Shares,
+    /// Whose jobs it takes.
+    pub scope: ServiceScope,
     /// Those whose jobs it serves.
     pub repositories: Vec<Repository>,
     /// How many processes serve them.
@@ -109,7 +112,8 @@ impl Plan {
         if let Some(pools) = pools {
             config.pools.clone_from(pools);
         }
-        let mut settings = Settings::new("production", "eu-west-1", Some(config));
+        let mut settings =
+            Settings::new("production", "eu-west-1", Some(config)).within(self.scope.clone());
         settings.shares = self.shares.clone();
         settings
     }
@@ -129,6 +133,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
     let repositories: Vec<Repository> =
         ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
     let mut plan = Plan {
+        scope: ServiceScope::EVERYTHING,
         config: config(&dice),
         timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
         shares: shares(&dice),

@@ -186,6 +186,7 @@ impl Yard {
 
     fn plan(&self) -> Plan {
         Plan {
+            scope: bullpen_core::scope::ServiceScope::EVERYTHING,
             config: locked(&self.configured).config.clone(),
             shares: bullpen_core::job::fair::Shares::default(),
             repositories: vec![Repository::new("acme/app")],

@@ -15,6 +15,7 @@ mod pools;
 mod replicas;
 mod rescue;
 mod room;
+mod scope;
 mod serving;
 mod stolen;
 mod storm;

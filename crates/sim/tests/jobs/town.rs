@@ -13,6 +13,7 @@ use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
 use bullpen_core::job::{About, Fact, How, Job, Life, Said, Step};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{
     Service, Settings, attend, ensure_queues, ingest, launch_worker, pool_worker, sweep,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Town {
     pub(crate) checker: Checker,
     pub(crate) github: JobForgeModel,
     pub(crate) config: Config,
+    pub(crate) scope: ServiceScope,
 }
 
 impl Town {
@@ -48,7 +50,7 @@ impl Town {
         let github = JobForgeModel::new(Wire::calm(), world.outside.forge().clone());
         let (_, stack) = world.process("town");
         while ensure_queues(&stack).await.is_err() {}
-        Self { world, checker, github, config: config(false) }
+        Self { world, checker, github, config: config(false), scope: ServiceScope::EVERYTHING }
     }
 
     /// Machines of class `large` serve more than one job.
@@ -67,6 +69,7 @@ impl Town {
 
     pub(crate) fn settings(&self) -> Settings {
         Settings::new("production", "eu-west-1", Some(self.config.clone()))
+            .within(self.scope.clone())
     }
 
     /// One process of the service, to its end or its death.

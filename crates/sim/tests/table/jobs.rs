@@ -73,6 +73,16 @@ pub(crate) const TOLD: &[Told] = &[
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
     Told {
+        name: "foreign-repositories-are-served",
+        mistake: "a signed webhook of another owner's repository launches a machine",
+        scenario: "strangers_are_not_served",
+    },
+    Told {
+        name: "foreign-installations-are-served",
+        mistake: "a signed webhook of another installation launches a machine",
+        scenario: "strangers_are_not_served",
+    },
+    Told {
         name: "turns-are-not-taken",
         mistake: "the first in the alphabet is always served next",
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",

@@ -10,6 +10,7 @@ use super::super::image::{self, is_ami};
 use super::super::node::Node;
 use super::super::pool::ENV_DEFAULT;
 use super::super::read::{Fields, Shape, count, entries, items, scalar, shown, text, used, wrong};
+use super::network::Network;
 use super::secret::{self, SecretRef};
 use super::{Aws, Ceilings, Github, GithubCredential, Listeners};
 use crate::ids::{ClassName, ImageName, PoolName};
@@ -41,8 +42,10 @@ pub const GITHUB: Shape = Shape {
 };
 
 /// The keys of `[listeners]`.
-pub const LISTENERS: Shape =
-    Shape { name: "`[listeners]`", keys: &[used("webhook"), used("admin"), used("admin-token")] };
+pub const LISTENERS: Shape = Shape {
+    name: "`[listeners]`",
+    keys: &[used("webhook"), used("admin"), used("admin-token"), used("proxies")],
+};
 
 /// The name of a stack that has none.
 const NAME_DEFAULT: &str = "bullpen";
@@ -52,9 +55,10 @@ const NAME_MAX: usize = 24;
 const URL_DEFAULT: &str = "https://github.com";
 /// One secret while it is used, and a second while it is replaced.
 const WEBHOOK_SECRETS_MAX: usize = 2;
-/// Reachable from outside, as it must be.
+/// Loopback only: what makes it reachable from outside, a proxy or this setting, is the operator's
+/// choice.
 const WEBHOOK_DEFAULT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 8080);
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 /// Loopback only.
 const ADMIN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
@@ -314,5 +318,25 @@ pub(super) fn listeners(fields: Option<&Fields<'_>>, findings: &mut Findings) ->
             .error(mark, "open-admin", message)
             .instead("listen on 127.0.0.1, or set the token");
     }
-    Listeners { webhook, admin, admin_token }
+    Listeners { webhook, admin, admin_token, proxies: proxies(fields, findings) }
+}
+
+/// Unless the file says otherwise, what comes from this machine comes from a proxy on it.
+fn proxies(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Vec<Network> {
+    let key = "proxies";
+    let Some(node) = fields.and_then(|fields| fields.get(key)) else {
+        return Network::LOOPBACK.to_vec();
+    };
+    let Some(all) = items(node, key, "a list of addresses", findings) else { return Vec::new() };
+    let mut read = |item: &Node| {
+        let written = text(item, key, findings)?;
+        let network = written.parse().ok();
+        if network.is_none() {
+            let message = format!("{} is no address and no network", shown(written));
+            let instead = "such as `10.0.0.1` or `10.0.0.0/8`";
+            findings.error(item.mark, "bad-address", message).instead(instead);
+        }
+        network
+    };
+    all.iter().filter_map(|item| read(item)).collect()
 }

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::class::RunnerClass;
+use crate::instance::EndReason;
 use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
 use crate::route::{NotOurs, Routing};
+use crate::scope::{Served, ServiceScope};
 
 struct Stack {
     pools: BTreeSet<PoolName>,
@@ -27,6 +29,7 @@ fn stack() -> Stack {
 impl Stack {
     fn routing(&self, config_loaded: bool) -> Routing<'_> {
         Routing {
+            scope: const { &ServiceScope::EVERYTHING },
             env: "production",
             region: "eu-west-1",
             pools: &self.pools,
@@ -112,6 +115,44 @@ fn strangers_leave_no_row_and_our_own_stay_ours() {
     let moved = Routing { env: "another", ..stack.routing(true) };
     let answer = ingest(Some(&ours), &completed("success"), &moved, None, at(200), &LIMITS, true);
     assert!(matches!(answer, Ok(Learned::Store(job)) if job.is_over()), "it still ends");
+}
+
+/// A webhook that is signed, labelled for us, and of a repository that this stack does not serve: no
+/// order, no last word and no request's label makes it ours, and nothing of it reaches a stored row.
+#[test]
+fn a_fact_outside_the_scope_is_never_learned() {
+    let stack = stack();
+    let scope = ServiceScope::of(Served::Repository("octo/other".into()));
+    let narrow = Routing { scope: &scope, ..stack.routing(true) };
+    let row = stack.row(&[queued()]).unwrap();
+    let request = RequestId::new("1.1.build");
+    let facts = [queued(), started(), completed("success"), without_labels(completed("success"))];
+    for fact in facts {
+        for (stored, again) in [(None, None), (None, Some(&request)), (Some(&row), None)] {
+            let answer = ingest(stored, &fact, &narrow, again, at(100), &LIMITS, true);
+            assert_eq!(answer, Ok(Learned::NotOurs(NotOurs::Outside)), "{fact:?}");
+        }
+    }
+}
+
+/// A row outside the scope ends in every state, tells nobody, cancels nothing, and its machine ends.
+#[test]
+fn a_row_outside_the_scope_ends_quietly() {
+    let assigned = Life::Assigned { held: held(), deadline: at(500) };
+    let waiting = stack().row(&[queued()]).unwrap();
+    let told = after(&waiting, &[failed()]);
+    for (job, release) in [
+        (waiting.clone(), None),
+        (Job { life: Life::Elsewhere, ..waiting.clone() }, None),
+        (Job { life: assigned, ..waiting }, Some(held())),
+        (told, None),
+    ] {
+        let job = after(&job, &[dismissed()]);
+        let Life::Ended { debts, .. } = &job.life else { panic!("{job:?}") };
+        let after = release.as_ref().map(|_| AfterJob::End(EndReason::Untrusted));
+        assert_eq!(*debts, Debts { tell: false, cancel_by: None, release, after });
+        assert_eq!(self::after(&job, &[dismissed()]), job, "once is enough");
+    }
 }
 
 #[test]

@@ -114,6 +114,10 @@ pub(super) fn assigned() -> Job {
     )
 }
 
+pub(super) fn dismissed() -> Event {
+    Event::Dismissed { reason: Reason::Operator, at: at(200) }
+}
+
 pub(super) fn failed() -> Event {
     Event::Failed { reason: Reason::Operator, at: at(200), cancel_by: Some(at(3700)) }
 }

@@ -325,6 +325,7 @@ fn the_table() {
         Event::Swapped { from: held(), to: other(), at: at(130) },
         Event::Adopted { held: held(), deadline: at(500), at: at(130) },
         failed(),
+        dismissed(),
         Event::Told { at: at(210) },
         Event::RunCancelled { at: at(220) },
         Event::Judged { held: held(), after: AfterJob::Pool },
@@ -346,12 +347,12 @@ fn the_table() {
     }
     assert_eq!(
         table,
-        "dormant routed:dormant failed:ended\n\
-         waiting routed:waiting overflowed:waiting begun:assigning failed:ended\n\
+        "dormant routed:dormant failed:ended dismissed:ended\n\
+         waiting routed:waiting overflowed:waiting begun:assigning failed:ended dismissed:ended\n\
          assigning overflowed:assigning begun:assigning renewed:assigning assigned:assigned \
-         set-back:waiting failed:ended\n\
-         assigned assigned:assigned freed:waiting swapped:assigned failed:ended\n\
-         elsewhere adopted:assigned\n\
-         ended told:ended run-cancelled:ended judged:ended released:ended\n"
+         set-back:waiting failed:ended dismissed:ended\n\
+         assigned assigned:assigned freed:waiting swapped:assigned failed:ended dismissed:ended\n\
+         elsewhere adopted:assigned dismissed:ended\n\
+         ended dismissed:ended told:ended run-cancelled:ended judged:ended released:ended\n"
     );
 }

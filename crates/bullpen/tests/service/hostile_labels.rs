@@ -1,0 +1,45 @@
+//! Labels that a fork writes to get a runner which other jobs are given to.
+//!
+//! Not here: every label that is refused (`bullpen_core::labels::ownership`).
+
+use bullpen_github::stand_in::protocol::JobOrder;
+
+use serde_json::Value;
+
+use crate::stage::{Stage, order};
+
+/// The job that a hostile runner is meant to catch, on which secrets would be.
+const VICTIM: &str = "prod-deploy";
+
+fn labelled(labels: &[&str]) -> JobOrder {
+    let labels = labels.iter().map(|&label| label.to_owned()).collect();
+    JobOrder { labels, fork: Some("mallory/app".to_owned()), ..order("", "true") }
+}
+
+/// A pull request asks for a runner that also has the label of deployments, or of another run. No
+/// runner is made for it, so that GitHub never has one to give to the other job.
+#[tokio::test]
+async fn a_job_of_others_is_never_run_on_a_runner_made_for_a_hostile_job() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let victim = stage.github.submit(labelled(&[VICTIM])).id;
+    let mut refused = Vec::new();
+    for labels in [
+        &["bullpen/runner=small", VICTIM][..],
+        &["bullpen=1/runner=small"],
+        &["bullpen/runner=small/ami=ami-0123456789abcdef0"],
+        &["bullpen/runner=small", "runner=small"],
+    ] {
+        refused.push(stage.github.submit(labelled(labels)).id);
+    }
+    let own = stage.github.submit(labelled(&["bullpen=${{ github.run_id }}-a/runner=small"])).id;
+    stage.over(own).await;
+    for job in refused {
+        stage.settled(job).await;
+        let told = stage.run(&format!("explain {job} --json")).await.json();
+        assert_eq!((&told["state"], &told["machine"]), (&"ended".into(), &Value::Null), "{told}");
+    }
+    assert_eq!(stage.github.notices().len(), 4, "each author is told");
+    let waits = stage.github.job(victim).expect("it is there");
+    assert_eq!((waits.runner, waits.conclusion), (None, None));
+}
