@@ -22,7 +22,7 @@ use crate::host::{Host, Notebook, Watchdog};
 use crate::life::{Action, Done, Effect, Ending, Event, Life};
 use crate::notes::{BEATS_RESERVED, Notes};
 use crate::outbox::Outbox;
-use crate::runner::{Observed, Runner};
+use crate::runner::{Ended, Observed, Runner};
 use crate::warm_up::{Step, warm_up};
 
 /// How often the inbox is read where no wake-up comes.
@@ -357,6 +357,10 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
             Effect::End => {
                 let unless_busy = !sabotage!("agent-stops-under-a-job");
                 Done::Ended(self.insist(|| runner.end(unless_busy)).await)
+            }
+            Effect::Kill => {
+                self.insist(|| runner.kill()).await;
+                Done::Ended(Ended::Gone)
             }
             Effect::Deregister(token) => Done::Deregistered(runner.deregister(&token).await),
             Effect::Clean => {

@@ -66,7 +66,8 @@ mod tests {
 
     fn signal(generation: u64, detail: &str) -> Signal {
         let generation = Generation(generation);
-        Signal { generation, owner: None, at: Timestamp::EPOCH, detail: detail.to_owned() }
+        let (at, detail) = (Timestamp::EPOCH, detail.to_owned());
+        Signal { generation, owner: None, at, detail, ran: None }
     }
 
     #[test]

@@ -300,6 +300,8 @@ mod tests {
             register_by: None,
             hard_cap: at(),
             issued_at: None,
+            own_run: None,
+            ephemeral: false,
         };
         let inbox = Inbox { assigned: Generation(7), order: Order::Assigned(assignment) };
         let file = stored(include_str!("../fixtures/v1/inbox.json"));
@@ -309,8 +311,13 @@ mod tests {
     #[test]
     fn a_report_is_as_it_always_was() {
         let beat = Beat { seq: 9, at: at(), phase: Phase::Busy, boot: "boot-1".to_owned() };
-        let signal =
-            Signal { generation: Generation(7), owner: None, at: at(), detail: "21".to_owned() };
+        let signal = Signal {
+            generation: Generation(7),
+            owner: None,
+            at: at(),
+            detail: "21".to_owned(),
+            ran: None,
+        };
         let signals = [(SignalKind::Registered, signal)].into();
         let file = stored(include_str!("../fixtures/v1/report.json"));
         assert_eq!(stored_report(&file).unwrap(), Report { beat: Some(beat), signals });

@@ -35,6 +35,12 @@ pub(crate) fn talk_page(text: &str) {
     let _ = writeln!(io::stderr(), "{}", printable::page(text));
 }
 
+/// A warning in one line; in a workflow GitHub shows it beside the step.
+pub(crate) fn warning(what: &str, in_a_workflow: bool) {
+    let begins = if in_a_workflow { "::warning::" } else { "warning: " };
+    talk(&format!("{begins}{what}"));
+}
+
 /// An error in one line, and after a blank line what to do about it.
 pub(crate) fn error(what: &str, hint: Option<&str>) {
     talk(&format!("error: {what}"));

@@ -85,6 +85,7 @@ fn request() -> Request {
         on_partial: OnPartial::TopUp,
         on_demand_fallback: false,
         spec_hash: None,
+        ephemeral: false,
     }
 }
 
@@ -102,6 +103,8 @@ fn assignment(generation: u64) -> Assignment {
         register_by: None,
         hard_cap: at(86_400),
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     }
 }
 
@@ -118,8 +121,13 @@ fn withdrawn() -> Inbox {
 }
 
 fn removed() -> Report {
-    let signal =
-        Signal { generation: Generation(6), owner: None, at: at(12), detail: String::new() };
+    let signal = Signal {
+        generation: Generation(6),
+        owner: None,
+        at: at(12),
+        detail: String::new(),
+        ran: None,
+    };
     Report { beat: None, signals: [(SignalKind::Removed, signal)].into() }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod entry;
 pub mod line;
+pub mod stranger;
 
 use crate::class::{RunnerClass, Usage};
 use crate::ids::{InstanceType, RequestId, SpecHash, TrustGroup};
@@ -110,6 +111,9 @@ pub struct Request {
     /// What its machines are built from; nothing if any will do.
     #[serde(default)]
     pub spec_hash: Option<SpecHash>,
+    /// Whether each of its runners serves one job only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ephemeral: bool,
 }
 
 impl Request {

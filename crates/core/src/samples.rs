@@ -128,6 +128,8 @@ pub(crate) fn assignment(generation: u64) -> Assignment {
         register_by: None,
         hard_cap: at(86_400),
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     }
 }
 
@@ -200,5 +202,6 @@ pub(crate) fn request() -> Request {
         on_partial: OnPartial::TopUp,
         on_demand_fallback: false,
         spec_hash: None,
+        ephemeral: false,
     }
 }

@@ -8,8 +8,8 @@
 
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
-    ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, RequestId, RunnerName,
-    SpecHash, TrustGroup,
+    ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, Repository, RequestId,
+    RunnerName, SpecHash, TrustGroup,
 };
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::wire::{self, WireError};
@@ -18,6 +18,7 @@ use bullpen_core::mailbox::{
     Withdrawal,
 };
 use bullpen_core::message::{self, Advert, Decoded};
+use bullpen_core::request::stranger::{OwnRun, RanJob};
 use bullpen_core::time::Timestamp;
 
 macro_rules! fixture {
@@ -91,6 +92,8 @@ fn assignment() -> Assignment {
         register_by: None,
         hard_cap: time("2026-01-02T12:00:00Z"),
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     }
 }
 
@@ -98,7 +101,7 @@ fn inbox(order: Order) -> Inbox {
     Inbox { assigned: Generation(5), order }
 }
 
-fn inboxes() -> [(&'static str, Inbox); 3] {
+fn inboxes() -> [(&'static str, Inbox); 4] {
     let token = Assignment {
         owner: Owner::Request(RequestId::new("77.1.build")),
         runner: RunnerName::new("bullpen-77-1"),
@@ -107,6 +110,9 @@ fn inboxes() -> [(&'static str, Inbox); 3] {
         register_by: Some(time("2026-01-01T12:00:15Z")),
         ..assignment()
     };
+    let repository = Some(Repository::new("acme/app"));
+    let of_a_run =
+        Assignment { own_run: Some(OwnRun { repository, run: Some(77) }), ..token.clone() };
     let withdrawal = Withdrawal {
         generation: Generation(6),
         mode: Mode::Stop,
@@ -117,6 +123,7 @@ fn inboxes() -> [(&'static str, Inbox); 3] {
     [
         (fixture!("mailbox/inbox-assigned-v1.json"), inbox(Order::Assigned(assignment()))),
         (fixture!("mailbox/inbox-assigned-token-v1.json"), inbox(Order::Assigned(token))),
+        (fixture!("mailbox/inbox-assigned-run-v1.json"), inbox(Order::Assigned(of_a_run))),
         (fixture!("mailbox/inbox-withdrawn-v1.json"), inbox(Order::Withdrawn(withdrawal))),
     ]
 }
@@ -127,6 +134,7 @@ fn report() -> Report {
         owner,
         at: time(at),
         detail: detail.into(),
+        ran: None,
     };
     Report {
         beat: Some(Beat {
@@ -211,6 +219,24 @@ fn version_one_of_the_report_keeps_parsing_and_is_what_is_written() {
 }
 
 #[test]
+fn a_report_that_says_which_run_its_job_is_of_keeps_parsing() {
+    let ran = RanJob {
+        repository: Repository::new("acme/app"),
+        run: 77,
+        attempt: 2,
+        job: "build".into(),
+        event: "push".into(),
+    };
+    let (generation, at) = (Generation(5), time("2026-01-01T12:01:00Z"));
+    let signal = Signal { generation, owner: Some(job()), at, detail: "build".into(), ran: None };
+    let signal = Signal { ran: Some(ran), ..signal };
+    let report = Report { beat: None, signals: [(SignalKind::JobStarted, signal)].into() };
+    let text = fixture!("mailbox/report-ran-v1.json");
+    assert_eq!(wire::decode_report(text.as_bytes()).expect("readable"), report);
+    assert_eq!(wire::encode_report(&report), text);
+}
+
+#[test]
 fn a_newer_mailbox_record_says_so() {
     let text = fixture!("mailbox/inbox-future.json").as_bytes();
     for error in [
@@ -223,7 +249,7 @@ fn a_newer_mailbox_record_says_so() {
 
 #[test]
 fn the_text_of_an_assignment_carries_its_secret_and_its_debug_output_does_not() {
-    for (text, inbox) in &inboxes()[..2] {
+    for (text, inbox) in &inboxes()[..3] {
         assert!(text.contains("example-"), "{text}");
         assert!(!format!("{inbox:?} {inbox:#?}").contains("example-"), "{inbox:?}");
     }

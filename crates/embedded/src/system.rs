@@ -36,6 +36,10 @@ impl Ids for SystemIds {
         self.holder.clone()
     }
 
+    fn label_bits(&self) -> u128 {
+        u128::from_le_bytes(entropy())
+    }
+
     fn jitter(&self, bound: u64) -> u64 {
         // The bias is below anything that a wait could show.
         u64::from_le_bytes(entropy()) % bound.max(1)

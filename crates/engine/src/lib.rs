@@ -24,6 +24,7 @@ pub mod refresh;
 pub mod release;
 pub mod replicas;
 pub mod stack;
+pub mod strangers;
 pub mod tell;
 pub mod transition;
 

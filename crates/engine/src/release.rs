@@ -19,6 +19,7 @@ use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Removal, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::request::stranger::{OwnRun, Stranger};
 use bullpen_core::sabotage;
 use bullpen_core::spec_hash::is_outdated;
 use bullpen_core::time::Timestamp;
@@ -30,6 +31,7 @@ use crate::jobs::room;
 use crate::jobs::rows::Seen;
 use crate::mail::{self, Posted};
 use crate::patience::patiently;
+use crate::provision::entry::{self, CannotBegin};
 use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
@@ -58,6 +60,8 @@ pub struct Released {
     pub ended: Vec<InstanceId>,
     /// Machines still waited for; the reaper carries on with them.
     pub waiting: Vec<InstanceId>,
+    /// Jobs of other runs that GitHub started on the request's machines, which end for it.
+    pub strangers: Vec<Stranger>,
 }
 
 /// Releases everything an owner holds and waits, until `until`, for the machines to be idle.
@@ -287,6 +291,9 @@ async fn finish_as<P: Ports>(
     let (Posted::Stored(inbox) | Posted::Overtaken(inbox)) =
         post(stack, record, Mode::Drain, until).await?;
     let report = report(stack, record, until).await?;
+    if is_untrusted(stack, record, &inbox, &report, until).await? {
+        return end(stack, record, EndReason::Untrusted, until).await;
+    }
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
         let after = match known {
@@ -316,6 +323,50 @@ async fn finish_as<P: Ports>(
         }
         Mode::Stop => unacknowledged(stack, record, &inbox, withdrawal, until).await,
     }
+}
+
+/// Whether a request's machine ran a job of another run, or of a fork. It ends at once: GitHub may
+/// take the stranger's job for running long after the agent has killed it.
+async fn is_untrusted<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    inbox: &Inbox,
+    report: &Report,
+    until: Timestamp,
+) -> Result<bool, Fault> {
+    let State::Releasing { owner: Owner::Request(id), .. } = &record.state else {
+        return Ok(false);
+    };
+    let was_used = report.signal(SignalKind::JobStarted, inbox.assigned).is_some();
+    if !was_used {
+        return Ok(false);
+    }
+    let entry = match entry::find(stack, id, until).await {
+        Ok(Some((entry, _))) => entry,
+        Err(CannotBegin::Store(fault)) if fault.is_transient() => return Err(fault),
+        // It is forgotten: what its id says is all there is to compare with.
+        Ok(None) | Err(_) => {
+            let ran = report.ran(inbox.assigned);
+            let own = OwnRun::of_request(id, None);
+            return Ok(own.zip(ran).is_some_and(|(own, ran)| own.is_stranger(ran)));
+        }
+    };
+    let own = entry.own_run();
+    let stranger = report
+        .ran(inbox.assigned)
+        .filter(|ran| own.as_ref().is_some_and(|own| own.is_stranger(ran)));
+    if let Some(ran) = stranger {
+        let stranger = Stranger { instance: record.id.clone(), ran: ran.clone() };
+        // Before the machine ends, so that the run is told whoever carries the release on.
+        if let Err(CannotBegin::Store(fault)) =
+            entry::note_stranger(stack, id, &stranger, until).await
+        {
+            return Err(fault);
+        }
+        tracing::warn!(instance_id = %record.id, request = %id, "stranger's job on a machine");
+        return Ok(true);
+    }
+    Ok(entry.from_fork == Some(true))
 }
 
 /// Stores the withdrawal; an equal or higher one is just as good.

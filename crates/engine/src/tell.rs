@@ -11,6 +11,11 @@ use bullpen_core::ids::InstanceId;
 /// One thing worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// The request's entry is stored, and with it the label of its runners.
+    Begun {
+        /// Which label.
+        label: String,
+    },
     /// The request was found live, with this many machines.
     Resumed {
         /// How many.

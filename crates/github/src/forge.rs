@@ -7,7 +7,7 @@ use std::future::Future;
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Clock, Fault, Forge, Runner, RunnerSpec, RunnerTokens};
+use bullpen_core::ports::{Clock, Fault, Forge, JobForge, Runner, RunnerSpec, RunnerTokens};
 
 use crate::client::GitHub;
 use crate::limits::METHOD_TIMEOUT;
@@ -73,6 +73,10 @@ impl<C: Clock> Forge for GitHub<C> {
             })
         })
         .await
+    }
+
+    async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        JobForge::is_from_fork(self, repository, run).await
     }
 
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {

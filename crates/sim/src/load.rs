@@ -240,6 +240,7 @@ fn workflow(
         on_partial: OnPartial::TopUp,
         on_demand_fallback: true,
         spec_hash: None,
+        ephemeral: false,
     };
     let matrix = dice.chance(100);
     let jobs = if matrix { 6 + dice.below(14) } else { dice.below(6) };

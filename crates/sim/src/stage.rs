@@ -50,6 +50,7 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
         on_partial: OnPartial::TopUp,
         on_demand_fallback: true,
         spec_hash: None,
+        ephemeral: false,
     }
 }
 

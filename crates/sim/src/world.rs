@@ -27,6 +27,7 @@ use crate::wire::{Counts, Weather, Wire, detach};
 #[derive(Debug)]
 pub struct SimIds {
     dice: Dice,
+    labels: Dice,
     process: String,
 }
 
@@ -41,6 +42,12 @@ impl Ids for SimIds {
 
     fn holder(&self) -> HolderId {
         HolderId::new(&self.process)
+    }
+
+    /// From a stream of its own: what other ids are drawn does not depend on it.
+    fn label_bits(&self) -> u128 {
+        let (high, low) = (self.labels.any(), self.labels.any());
+        u128::from(high) << 64 | u128::from(low)
     }
 
     fn jitter(&self, bound: u64) -> u64 {
@@ -202,7 +209,11 @@ impl World {
             fleet: FleetModel::new(wire.clone(), clock.clone()),
             forge: ForgeModel::new(wire.clone()),
             clock,
-            ids: SimIds { dice: Dice::new(seed, "outside"), process: "outside".into() },
+            ids: SimIds {
+                dice: Dice::new(seed, "outside"),
+                labels: Dice::new(seed, "labels of outside"),
+                process: "outside".into(),
+            },
         };
         let jobs = JobForgeModel::new(wire, outside.forge.clone());
         outside.ledger.set_weak(climate.weak);
@@ -354,7 +365,11 @@ impl World {
             fleet: self.outside.fleet.for_process(wire.clone(), clock.clone()),
             forge: self.outside.forge.for_process(wire.clone()),
             clock,
-            ids: SimIds { dice, process: name.to_owned() },
+            ids: SimIds {
+                dice,
+                labels: Dice::new(self.seed, &format!("labels of {name}")),
+                process: name.to_owned(),
+            },
         };
         let (limits, ceilings) = (self.limits.clone(), self.ceilings.clone());
         Stack::new(ports, STACK, limits, ceilings, self.spec_hash())

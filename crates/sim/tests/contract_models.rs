@@ -280,6 +280,10 @@ impl Ids for Counted {
         HolderId::new(self.process.to_string())
     }
 
+    fn label_bits(&self) -> u128 {
+        u128::from(self.dice.any())
+    }
+
     fn jitter(&self, bound: u64) -> u64 {
         self.dice.below(bound)
     }

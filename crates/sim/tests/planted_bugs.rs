@@ -8,6 +8,9 @@
 #[path = "pools/main.rs"]
 mod pools;
 #[cfg(sabotage)]
+#[path = "strangers.rs"]
+mod strangers;
+#[cfg(sabotage)]
 mod table;
 
 #[cfg(sabotage)]
@@ -25,6 +28,7 @@ mod with_bugs {
     use super::pools::side_by_side::side_by_side;
     use super::table::jobs::{self, TOLD, Told};
     use super::table::pools::BROKEN;
+    use super::table::strangers;
     use super::table::{BUGS, Bug};
 
     /// A checker that needs more seeds than this finds too little.
@@ -70,9 +74,9 @@ mod with_bugs {
     }
 
     #[test]
-    fn every_bug_that_a_test_of_pools_finds_breaks_it() {
+    fn every_bug_that_a_test_finds_breaks_it() {
         let mut wrong = Vec::new();
-        for broken in BROKEN {
+        for broken in BROKEN.iter().chain(strangers::BROKEN) {
             let breaks = sabotage::with(broken.name, || panic::catch_unwind(broken.test).is_err());
             if breaks {
                 println!("{}: its test fails", broken.name);

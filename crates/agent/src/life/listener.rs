@@ -3,13 +3,18 @@
 //! Not here: reading the runner program's output (`runner::markers`).
 
 use bullpen_core::mailbox::SignalKind;
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::{Action, Effect, Life, Stage, Then, Watched, is_late, signal};
+use super::{Action, Effect, Life, Stage, Then, Watched, is_late, job_started, signal};
 use crate::runner::{Observed, Refused};
 
 impl Life {
     pub(super) fn seen(&mut self, seen: Observed, now: Timestamp, actions: &mut Vec<Action>) {
+        if let Observed::JobOf(ran) = seen {
+            self.job_is_of(ran, now, actions);
+            return;
+        }
         let Some(to) = self.acted.listener.clone() else { return };
         match seen {
             Observed::Listening { id } => {
@@ -31,15 +36,40 @@ impl Life {
                 self.listens(now, String::new(), actions);
                 self.watched.jobs += 1;
                 self.watched.trouble = None;
-                actions.push(signal(SignalKind::JobStarted, Some(&to), now, name.clone()));
+                self.watched.ran = None;
+                actions.push(job_started(Some(&to), now, name.clone(), None));
                 self.watched.job = Some(name);
             }
             Observed::JobFinished { name, result } => {
                 tracing::info!(job = name, result, "a job finished");
                 self.watched.job = None;
             }
+            Observed::JobOf(_) => {}
             Observed::Trouble(refused) => self.watched.trouble = Some(refused),
             Observed::Ended { code } => self.lost(code, now, actions),
+        }
+    }
+
+    /// The hook of the job that was started last has said which run it is of. A stranger's job waits
+    /// in that hook, so it is killed before any step of it begins.
+    fn job_is_of(&mut self, ran: RanJob, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(to) = self.acted.listener.clone().or_else(|| self.remains.clone()) else { return };
+        let name = self.watched.job.clone().unwrap_or_default();
+        actions.push(job_started(Some(&to), now, name, Some(ran.clone())));
+        self.watched.ran = Some(ran.clone());
+        if !to.own_run.as_ref().is_some_and(|own| own.is_stranger(&ran)) {
+            return;
+        }
+        tracing::warn!(job = %ran, "killing a job of another run");
+        self.stranger = Some(ran);
+        let may_kill = match self.stage {
+            // The warm-up is not interrupted: the hook waits as long as it takes.
+            Stage::Finding | Stage::WarmingUp | Stage::Announcing | Stage::Failing => false,
+            Stage::Leaving(_) | Stage::Over => false,
+            _ => self.acted.listener.is_some(),
+        };
+        if may_kill {
+            self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
         }
     }
 
@@ -123,6 +153,8 @@ mod tests {
             register_by: Some(by),
             hard_cap: now.after(Duration::from_secs(86_400)),
             issued_at: Some(now),
+            own_run: None,
+            ephemeral: false,
         };
         let inbox = Inbox::accept(None, Order::Assigned(to)).unwrap();
         let mut life = Life::new(Limits::DEFAULT);

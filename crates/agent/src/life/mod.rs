@@ -14,6 +14,7 @@ use bullpen_core::mailbox::{
     Assignment, Inbox, Order, Phase, Rank, Secret, Signal, SignalKind, Withdrawal,
 };
 use bullpen_core::ports::Read;
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
 use self::clock::Offset;
@@ -38,6 +39,8 @@ pub enum Effect {
     Adopt(Assignment),
     /// End the listener, unless it runs a job.
     End,
+    /// End the listener at once, whatever runs on it.
+    Kill,
     /// Remove the runner at GitHub with this token.
     Deregister(Secret),
     /// Remove what an owner left.
@@ -128,6 +131,8 @@ enum Then {
     Remove(Withdrawal),
     /// It was registered, and is not wanted any more before it ever listened.
     Look,
+    /// It was given a job of another run.
+    Stranger(Assignment),
 }
 
 /// What a cleaning is for.
@@ -168,6 +173,8 @@ struct Watched {
     listening: bool,
     job: Option<String>,
     jobs: u32,
+    /// Which run the last job is of.
+    ran: Option<RanJob>,
     trouble: Option<Refused>,
 }
 
@@ -182,6 +189,9 @@ pub struct Life {
     orders: Option<Inbox>,
     /// A predecessor's listener that is gone.
     remains: Option<Assignment>,
+    /// A job of another run that GitHub started here. No removal is acknowledged after that, so no
+    /// control plane can use the machine again.
+    stranger: Option<RanJob>,
     offset: Offset,
 }
 
@@ -195,6 +205,7 @@ impl Life {
             watched: Watched::default(),
             orders: None,
             remains: None,
+            stranger: None,
             offset: Offset::default(),
         }
     }
@@ -343,7 +354,7 @@ impl Life {
             Found::Nothing => {}
             Found::Alive { assignment, listening, job } => {
                 let jobs = u32::from(job.is_some());
-                self.watched = Watched { listening, job, jobs, trouble: None };
+                self.watched = Watched { listening, job, jobs, ..Watched::default() };
                 self.acted.listener = Some(assignment);
             }
             Found::Dead { assignment } => self.remains = Some(assignment),
@@ -424,5 +435,18 @@ fn is_late(to: &Assignment, now: Timestamp) -> bool {
 fn signal(kind: SignalKind, about: Option<&Assignment>, at: Timestamp, detail: String) -> Action {
     let generation = about.map_or_else(Default::default, |assignment| assignment.generation);
     let owner = about.map(|assignment| assignment.owner.clone());
-    Action::Signal(kind, Signal { generation, owner, at, detail })
+    Action::Signal(kind, Signal { generation, owner, at, detail, ran: None })
+}
+
+/// A job was started, of this run where that is known.
+fn job_started(
+    about: Option<&Assignment>,
+    at: Timestamp,
+    name: String,
+    ran: Option<RanJob>,
+) -> Action {
+    match signal(SignalKind::JobStarted, about, at, name) {
+        Action::Signal(kind, signal) => Action::Signal(kind, Signal { ran, ..signal }),
+        other => other,
+    }
 }

@@ -6,9 +6,12 @@
 use bullpen_core::ids::Generation;
 use bullpen_core::mailbox::agent::{Reaction, react};
 use bullpen_core::mailbox::{Assignment, Inbox, Order, Signal, SignalKind, Withdrawal};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::{Action, Clean, Effect, Ending, Life, Stage, Then, Watched, is_late, signal};
+use super::{
+    Action, Clean, Effect, Ending, Life, Stage, Then, Watched, is_late, job_started, signal,
+};
 use crate::runner::{Ended, Refused};
 
 impl Life {
@@ -28,6 +31,10 @@ impl Life {
     /// Compares what was done with what is wanted. `fresh` says that the orders were read
     /// consistently just now.
     pub(super) fn look(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
+        if let Some(ran) = self.stranger.clone() {
+            self.after_a_stranger(ran, fresh, now, actions);
+            return;
+        }
         let Some(rank) = self.rank() else { return };
         let busy = self.watched.job.is_some();
         match react(&self.acted, self.orders.as_ref(), busy, now) {
@@ -154,7 +161,8 @@ impl Life {
             actions.push(signal(SignalKind::Registered, Some(&to), now, String::new()));
         }
         if let Some(name) = &self.watched.job {
-            actions.push(signal(SignalKind::JobStarted, Some(&to), now, name.clone()));
+            let ran = self.watched.ran.clone();
+            actions.push(job_started(Some(&to), now, name.clone(), ran));
         }
         self.acted.done(Order::Assigned(to.clone()).rank());
         // The inbox's copy may have lost its credential; a takeover is recognised by it.
@@ -189,6 +197,41 @@ impl Life {
                 }
             }
             Then::Look => {}
+            Then::Stranger(to) => {
+                let said = String::from("it was given a job of another run");
+                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+                self.remains = Some(to);
+            }
+        }
+    }
+
+    /// A job of another run was started here. Every order is answered with that, and no removal is
+    /// acknowledged: whichever control plane asks, the machine can only end.
+    fn after_a_stranger(
+        &mut self,
+        ran: RanJob,
+        fresh: bool,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(to) = self.acted.listener.clone() {
+            self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
+            return;
+        }
+        let Some(inbox) = self.orders.clone() else { return };
+        let rank = inbox.order.rank();
+        if self.acted.rank.is_some_and(|acted| acted >= rank) {
+            self.idle(fresh, now, actions);
+            return;
+        }
+        self.acted.done(rank);
+        if let Order::Assigned(to) = &inbox.order {
+            let why = Refused::here("a job of another run was started on this machine");
+            self.fail(to, &why, now, actions);
+        }
+        // The latest assignment is what a release asks about.
+        if let Action::Signal(kind, said) = job_started(None, now, String::new(), Some(ran)) {
+            actions.push(Action::Signal(kind, Signal { generation: inbox.assigned, ..said }));
         }
     }
 
@@ -228,7 +271,7 @@ impl Life {
         self.remains = None;
         self.acted.done(Order::Withdrawn(order.clone()).rank());
         let generation: Generation = order.generation;
-        let removed = Signal { generation, owner: None, at, detail: said };
+        let removed = Signal { generation, owner: None, at, detail: said, ran: None };
         actions.push(Action::Signal(SignalKind::Removed, removed));
     }
 }

@@ -9,7 +9,9 @@ use std::future::Future;
 use std::io;
 
 use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
+use bullpen_core::request::stranger::RanJob;
 
+mod hook;
 pub(crate) mod leftovers;
 mod looks;
 pub mod markers;
@@ -75,6 +77,9 @@ pub enum Observed {
         /// Its name.
         name: String,
     },
+    /// Which run the job is of that was started last. An agent that finds an earlier one's listener
+    /// is told again.
+    JobOf(RanJob),
     /// The job ended.
     JobFinished {
         /// Its name.
@@ -120,6 +125,9 @@ pub trait Runner: Send + Sync {
     /// Ends the listener and everything it started. Looks at it afresh first: with `unless_busy` a
     /// listener that runs a job is left alone.
     fn end(&self, unless_busy: bool) -> impl Future<Output = io::Result<Ended>> + Send;
+    /// Ends the listener and everything it started at once. A job that is asked to end may still run
+    /// steps; one that is killed does not.
+    fn kill(&self) -> impl Future<Output = io::Result<()>> + Send;
     /// Removes the runner at GitHub, with a token for that; only after `end`.
     fn deregister(&self, token: &Secret) -> impl Future<Output = Result<(), Refused>> + Send;
     /// Removes what the owner left: work directory, temporary files, the registration's files.

@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use bullpen_core::mailbox::{Assignment, Credential, Secret};
 use bullpen_core::ports::Clock;
+use bullpen_core::request::stranger::RanJob;
 use rustix::process::Signal;
 
+use super::hook;
 use super::leftovers::{Leftovers, absent_is_fine};
 use super::looks::Looks;
 use super::markers::{meaning, refusal};
@@ -117,16 +119,22 @@ pub struct ProcessRunner<C> {
     place: Place,
     patience: Patience,
     watch: Mutex<Option<Watch>>,
+    /// What an earlier agent knew of its listener's last job, until this one is told.
+    recalled: Mutex<Option<RanJob>>,
 }
 
 impl<C: Clock> ProcessRunner<C> {
     /// The one at this place.
     pub fn new(clock: C, place: Place, patience: Patience) -> Self {
-        Self { clock, place, patience, watch: Mutex::new(None) }
+        Self { clock, place, patience, watch: Mutex::new(None), recalled: Mutex::new(None) }
     }
 
     fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recalled(&self) -> MutexGuard<'_, Option<RanJob>> {
+        self.recalled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state_file(&self) -> PathBuf {
@@ -189,7 +197,9 @@ impl<C: Clock> ProcessRunner<C> {
         self.place.make(&self.place.temp)?;
         let mut listener = Listener::starting(&self.place.boot, to);
         listener.save(&self.state_file())?;
+        let hook = hook::install(&self.place, to)?;
         let mut command = self.command(&["run"], File::create(self.log())?)?;
+        command.env(hook::VARIABLE, hook);
         if let Some(Credential::Jit(config)) = &to.credential {
             command.env("ACTIONS_RUNNER_INPUT_JITCONFIG", config.reveal());
         }
@@ -262,6 +272,11 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             return Ok(Found::Nothing);
         };
         let assignment = listener.assignment.clone();
+        // The hook may have spoken while no agent was there to hear it.
+        listener.ran = hook::heard(&self.place.root).or(listener.ran);
+        listener.save(&self.state_file())?;
+        hook::forget(&self.place.root);
+        self.recalled().clone_from(&listener.ran);
         let Some(process) = self.living(&listener)? else {
             self.sweep().await?;
             return Ok(Found::Dead { assignment });
@@ -284,8 +299,16 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         // An agent that died right after registering left these, and the program would refuse.
         self.forget().map_err(|error| cannot_start(&error))?;
         let work = self.place.work.to_string_lossy();
-        let flags =
-            ["configure", "--unattended", "--replace", "--disableupdate", "--no-default-labels"];
+        let mut flags = vec![
+            "configure",
+            "--unattended",
+            "--replace",
+            "--disableupdate",
+            "--no-default-labels",
+        ];
+        if to.ephemeral {
+            flags.push("--ephemeral");
+        }
         let input = [
             ("URL", self.place.url.as_str()),
             ("NAME", to.runner.as_str()),
@@ -310,6 +333,9 @@ impl<C: Clock> Runner for ProcessRunner<C> {
     }
 
     async fn observe(&self) -> Observed {
+        if let Some(ran) = self.recalled().take() {
+            return Observed::JobOf(ran);
+        }
         loop {
             let soon = match &mut *self.watch() {
                 Some(watch) => match watch.next() {
@@ -353,6 +379,17 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         self.sweep().await?;
         *self.watch() = None;
         Ok(Ended::Gone)
+    }
+
+    async fn kill(&self) -> io::Result<()> {
+        let process = self.watch().as_ref().map(Watch::process);
+        if let Some(process) = process {
+            process.signal_group(Signal::KILL)?;
+            self.gone_within(self.patience.kill).await;
+        }
+        self.sweep().await?;
+        *self.watch() = None;
+        Ok(())
     }
 
     async fn deregister(&self, token: &Secret) -> Result<(), Refused> {

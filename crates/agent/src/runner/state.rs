@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 
 use bullpen_core::mailbox::Assignment;
+use bullpen_core::request::stranger::RanJob;
 use serde::{Deserialize, Serialize};
 
 use super::tree::Identity;
@@ -23,6 +24,9 @@ pub struct Listener {
     pub assignment: Assignment,
     /// Which process it is; unknown if the agent died while starting it.
     pub process: Option<Identity>,
+    /// Which run its last job is of, where the job's hook has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<RanJob>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,7 +40,7 @@ impl Listener {
     /// One that is about to be started.
     pub fn starting(boot: &str, assignment: &Assignment) -> Self {
         let assignment = Assignment { credential: None, ..assignment.clone() };
-        Self { boot: boot.to_owned(), assignment, process: None }
+        Self { boot: boot.to_owned(), assignment, process: None, ran: None }
     }
 
     /// The stored one. A file that cannot be read is an error: a newer agent may have written it,

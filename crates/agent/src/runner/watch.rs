@@ -12,8 +12,10 @@ use std::time::Duration;
 use bullpen_core::mailbox::Assignment;
 
 use super::Observed;
+use super::hook;
 use super::looks::Looks;
 use super::markers::read;
+use super::process::LISTENER;
 use super::state::Listener;
 use super::tree::Identity;
 
@@ -119,12 +121,26 @@ impl Watch {
         let ended = self.ended();
         let length = fs::metadata(&self.log).map_or(0, |log| log.len());
         while self.read_to < length && self.take_output().unwrap_or(false) {}
+        self.hear_the_hook();
         if let Some(ended) = ended {
             self.over = true;
             self.job = None;
             self.seen.push_back(ended);
         }
         self.over
+    }
+
+    /// What the hook of a started job has said. It is stored before the agent acts on it: the next
+    /// agent must know of a stranger too.
+    fn hear_the_hook(&mut self) {
+        let Some(ran) = hook::heard(&self.root) else { return };
+        self.listener.ran = Some(ran.clone());
+        if let Err(error) = self.listener.save(&self.log.with_file_name(LISTENER)) {
+            tracing::warn!(%error, "could not store which run a job is of");
+            return;
+        }
+        hook::forget(&self.root);
+        self.seen.push_back(Observed::JobOf(ran));
     }
 
     /// Its end, if it has come.
@@ -167,7 +183,7 @@ impl Watch {
                 self.job = Some(name.clone());
             }
             Observed::JobFinished { .. } => self.job = None,
-            Observed::Trouble(_) | Observed::Ended { .. } => {}
+            Observed::JobOf(_) | Observed::Trouble(_) | Observed::Ended { .. } => {}
         }
         self.seen.push_back(seen);
     }

@@ -7,4 +7,5 @@ mod crashes;
 mod deadlines;
 mod orders;
 mod stage;
+mod strangers;
 mod warming_up;

@@ -120,6 +120,13 @@ impl Runner for RunnerModel {
         Ok(Ended::Gone)
     }
 
+    async fn kill(&self) -> io::Result<()> {
+        let mut script = self.script();
+        script.busy = false;
+        script.done.push(String::from("killed"));
+        Ok(())
+    }
+
     async fn deregister(&self, token: &Secret) -> Result<(), Refused> {
         self.script().done.push(format!("deregistered with {}", token.reveal()));
         Ok(())
@@ -294,6 +301,8 @@ impl Stage {
             register_by: Some(self.now().after(Duration::from_secs(15))),
             hard_cap: self.now().after(Duration::from_secs(24 * 3_600)),
             issued_at: Some(self.now()),
+            own_run: None,
+            ephemeral: false,
         }
     }
 

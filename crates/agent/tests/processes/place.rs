@@ -188,6 +188,8 @@ impl Instance {
             register_by: None,
             hard_cap: self.clock.now().after(Duration::from_secs(3_600)),
             issued_at: None,
+            own_run: None,
+            ephemeral: false,
         });
         self.post(order).await;
     }

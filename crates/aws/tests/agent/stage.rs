@@ -116,6 +116,8 @@ impl Stage {
             register_by: None,
             hard_cap: now.after(Duration::from_secs(3_600)),
             issued_at: Some(now),
+            own_run: None,
+            ephemeral: false,
         }))
         .await;
     }

@@ -130,7 +130,8 @@ fn every_word_of_the_mailbox_is_one_call() {
         let beat = Beat { seq: 1, at, phase: Phase::Waiting, boot: "b".to_owned() };
         mailbox.beat(&key, &beat).await.unwrap();
         assert_eq!(wire.calls(), 1, "beat");
-        let signal = Signal { generation: Generation(1), owner: None, at, detail: String::new() };
+        let signal =
+            Signal { generation: Generation(1), owner: None, at, detail: String::new(), ran: None };
         mailbox.signal(&key, SignalKind::Acknowledged, &signal).await.unwrap();
         assert_eq!(wire.calls(), 1, "signal");
         mailbox.reports(&vec![key; 120]).await.unwrap();

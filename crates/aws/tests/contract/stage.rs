@@ -85,6 +85,8 @@ pub(crate) fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order
         register_by: None,
         hard_cap,
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     })
 }
 

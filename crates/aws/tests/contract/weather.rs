@@ -137,6 +137,8 @@ async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Faul
             register_by: None,
             hard_cap: ground.clock.now(),
             issued_at: None,
+            own_run: None,
+            ephemeral: false,
         };
         (MailboxKey::new(key), Order::Assigned(assignment))
     };

@@ -157,6 +157,13 @@ impl Forge for Door {
         }
     }
 
+    async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        match self.reader.as_ref().or(self.manager.as_ref()) {
+            Some(github) => Forge::is_from_fork(github, repository, run).await,
+            None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
+        }
+    }
+
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         // The workflow's own token reads its runs; the other may not.
         match self.reader.as_ref().or(self.manager.as_ref()) {

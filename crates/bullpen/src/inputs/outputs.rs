@@ -65,7 +65,8 @@ impl Provisioned {
     /// The step's summary: a short table.
     fn summary(&self) -> String {
         let mut text = String::from("### Bullpen\n\n| | |\n|---|---|\n");
-        for (name, value) in self.pairs() {
+        // A summary is for all who can read the repository; a label is for the run's own jobs.
+        for (name, value) in self.pairs().into_iter().filter(|(name, _)| *name != "label") {
             let value = value.replace('|', "\\|").replace(['\n', '\r'], " ");
             let _ = writeln!(text, "| {name} | `{value}` |");
         }
@@ -91,9 +92,13 @@ impl Places {
 
     /// Writes which request it is, before anything is done: a step that is cancelled later has then
     /// told `release` what to give back.
-    pub(crate) fn begin(&self, request: &RequestId, label: &str) -> io::Result<()> {
-        let pairs = [("label", label.to_owned()), ("request", request.to_string())];
-        append(self.output.as_deref(), &blocks(&pairs))
+    pub(crate) fn begin(&self, request: &RequestId) -> io::Result<()> {
+        append(self.output.as_deref(), &blocks(&[("request", request.to_string())]))
+    }
+
+    /// Writes the label, once it is stored, and before any machine is asked for.
+    pub(crate) fn begun(&self, label: &str) -> io::Result<()> {
+        append(self.output.as_deref(), &blocks(&[("label", label.to_owned())]))
     }
 
     /// Writes what came of it.

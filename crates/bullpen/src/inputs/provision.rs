@@ -59,6 +59,10 @@ pub(crate) struct ProvisionArgs {
     /// Take on-demand machines when there is no spot [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) on_demand_fallback: Option<String>,
+    /// One job a runner: it takes no second one; needs a credential that outlives this command
+    /// [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) ephemeral: Option<String>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -82,6 +86,8 @@ pub(crate) struct ProvisionInputs {
     pub(crate) on_partial: OnPartial,
     /// Whether spot may become on-demand.
     pub(crate) on_demand_fallback: bool,
+    /// Whether each runner serves one job only.
+    pub(crate) ephemeral: bool,
 }
 
 impl ProvisionInputs {
@@ -95,6 +101,7 @@ impl ProvisionInputs {
         let runtime = reader.input("max-runtime-min", args.max_runtime_min.as_ref());
         let deadline = reader.input("deadline", args.deadline.as_ref());
         let on_partial = reader.input("on-partial", args.on_partial.as_ref());
+        let ephemeral = reader.input("ephemeral", args.ephemeral.as_ref());
         let fallback = reader.input("on-demand-fallback", args.on_demand_fallback.as_ref());
         Ok(Self {
             common: CommonInputs::read(&args.common, environment)?,
@@ -109,12 +116,8 @@ impl ProvisionInputs {
                 choice(&given, &[("top-up", OnPartial::TopUp), ("fail", OnPartial::Fail)])
             })?,
             on_demand_fallback: fallback.map_or(Ok(false), |given| boolean(&given))?,
+            ephemeral: ephemeral.map_or(Ok(false), |given| boolean(&given))?,
         })
-    }
-
-    /// The label that jobs are to name.
-    pub(crate) fn label(&self) -> String {
-        format!("warm-{}", self.request)
     }
 }
 

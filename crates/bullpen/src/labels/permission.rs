@@ -9,8 +9,8 @@ use bullpen_core::ids::{PoolName, Repository, RunAttempt};
 use bullpen_core::labels::class::ClassRef;
 use bullpen_core::labels::policy::Policy;
 use bullpen_core::labels::{LabelSpec, Parsed};
-use bullpen_core::scope::ServiceScope;
 use bullpen_core::route::{ENV_DEFAULT, NotOurs, Route, Routing, route};
+use bullpen_core::scope::ServiceScope;
 
 /// What a stack with this configuration does with a job of these labels.
 #[derive(Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ impl Progress {
     fn line(&self, told: &Told) -> String {
         let wanted = self.wanted;
         match told {
+            Told::Begun { .. } => String::from("the request is stored"),
             Told::Resumed { machines } => format!("resuming with {machines} machines"),
             Told::Selecting { runners } => format!("looking for {runners} among the idle machines"),
             Told::Launching { machines } => format!("launching {machines}"),

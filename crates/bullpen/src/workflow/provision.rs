@@ -14,6 +14,7 @@ use bullpen_engine::provision::entry::CannotBegin;
 use bullpen_engine::provision::undo::{Abandoned, dump};
 use bullpen_engine::provision::worker::{Held, How};
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, Timings, provision as fulfil};
+use bullpen_engine::tell::Told;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
@@ -69,12 +70,14 @@ impl Errand for Wish<'_> {
         // What was given is refused before what was not.
         let request = request(&inputs, &house, config)?;
         needs_a_runner(&inputs)?;
+        may_be_ephemeral(&inputs, &house)?;
+        warn_of_a_shared_runner(environment);
         let places = Places::of(environment);
-        places.begin(&request.id, &inputs.label()).map_err(|error| cannot_write(&error))?;
-        let provisioned = Box::pin(carry_out(&house, &request, signals)).await?;
+        places.begin(&request.id).map_err(|error| cannot_write(&error))?;
+        let provisioned = Box::pin(carry_out(&house, &request, &places, signals)).await?;
         let outputs = outputs(&request, &provisioned);
         places.finish(&outputs).map_err(|error| cannot_write(&error))?;
-        show(&inputs, &outputs, &provisioned);
+        show(&inputs, &outputs, &provisioned, in_a_workflow(environment));
         Ok(Exit::Done)
     }
 }
@@ -100,6 +103,7 @@ pub(crate) fn request<P: Ports>(
         on_partial: inputs.on_partial,
         on_demand_fallback: inputs.on_demand_fallback,
         spec_hash: Some(built_from),
+        ephemeral: inputs.ephemeral,
     })
 }
 
@@ -118,6 +122,41 @@ fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// Runners of one job each cannot be made up for by a step that has gone: only a credential that
+/// outlives it can.
+fn may_be_ephemeral<P: Ports<Forge = Door>>(
+    inputs: &ProvisionInputs,
+    house: &House<P>,
+) -> Result<(), Failure> {
+    if !inputs.ephemeral || house.stack.ports.forge().manages() {
+        return Ok(());
+    }
+    Err(Failure {
+        exit: Exit::Usage,
+        what: String::from("--ephemeral: needs a credential that outlives this step"),
+        hint: Some(String::from(
+            "give --app-id and --app-key, or INPUT_GITHUB-TOKEN with a personal access token; tokens \
+             that refresh keeps, and the workflow's own GITHUB_TOKEN, are not enough",
+        )),
+    })
+}
+
+fn in_a_workflow(environment: &Environment) -> bool {
+    environment.get("GITHUB_ACTIONS").is_some_and(|value| value == "true")
+}
+
+/// The job with the credential is where a stranger's code must never run.
+fn warn_of_a_shared_runner(environment: &Environment) {
+    let is_shared = environment.get("RUNNER_ENVIRONMENT").is_some_and(|it| it == "self-hosted");
+    if in_a_workflow(environment) && is_shared {
+        render::warning(
+            "this job has the credential that registers runners, and runs on a self-hosted runner: \
+             if other workflows can use that runner, their code can read the credential",
+            in_a_workflow(environment),
+        );
+    }
+}
+
 fn trust(inputs: &ProvisionInputs) -> TrustGroup {
     match &inputs.common.github.scope {
         Some(Scope::Repository(repository)) => TrustGroup::new(repository.as_str()),
@@ -134,10 +173,15 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 async fn carry_out<P: Ports>(
     house: &House<P>,
     request: &Request,
+    places: &Places,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
     let progress = Progress::new(usize::try_from(request.count).unwrap_or(usize::MAX));
-    let tell = |told| progress.show(&told);
+    let tell = |told| match &told {
+        // What cannot be written now is written, or fails, with all other outputs.
+        Told::Begun { label } => drop(places.begun(label)),
+        _ => progress.show(&told),
+    };
     let call = Call { request, repository: house.repository.as_ref(), tell: &tell };
     let mut cancelled_by = None;
     let cancelled = async { cancelled_by = Some(signals.next().await) };
@@ -245,9 +289,17 @@ fn instance(held: &Held) -> Value {
     })
 }
 
-fn show(inputs: &ProvisionInputs, outputs: &inputs::Provisioned, provisioned: &Provisioned) {
+/// Without a terminal's owner to read it, the label is only an output: a workflow's log is for all who
+/// can read its repository, and a masked value cannot be an output between jobs.
+fn show(
+    inputs: &ProvisionInputs,
+    outputs: &inputs::Provisioned,
+    provisioned: &Provisioned,
+    in_a_workflow: bool,
+) {
     if !inputs.common.stack.json {
-        render::data(&outputs.label);
+        let shown = if in_a_workflow { outputs.request.as_str() } else { &outputs.label };
+        render::data(shown);
         let inputs::Provisioned { reused, started, created, .. } = outputs;
         let total = provisioned.timings.total.as_secs_f64();
         render::talk(&format!(

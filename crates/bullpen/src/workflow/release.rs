@@ -4,10 +4,11 @@
 
 use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
 use bullpen_core::ports::Ports;
+use bullpen_core::request::stranger::Stranger;
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::{release_request, requests_of};
 use bullpen_engine::tell::Tell;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::{Failure, told, visit};
@@ -23,12 +24,13 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
 
 async fn run(args: &ReleaseArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = ReleaseInputs::read(args, environment)?;
-    visit(&inputs.common, environment, GivingBack { inputs: &inputs }).await
+    visit(&inputs.common, environment, GivingBack { inputs: &inputs, environment }).await
 }
 
 /// Machines that are about to be given back.
 struct GivingBack<'a> {
     inputs: &'a ReleaseInputs,
+    environment: &'a Environment,
 }
 
 impl Errand for GivingBack<'_> {
@@ -40,6 +42,7 @@ impl Errand for GivingBack<'_> {
             inputs::Released::Run(run) => of_run(&house, &RunAttempt::new(run.to_string())).await?,
         };
         let released = release_all(&house, &requests).await?;
+        warn_of_strangers(&released, self.environment);
         show(self.inputs.common.stack.json, &requests, &released);
         Ok(Exit::Done)
     }
@@ -64,6 +67,7 @@ async fn release_all<P: Ports>(
         all.returned.extend(one.returned);
         all.ended.extend(one.ended);
         all.waiting.extend(one.waiting);
+        all.strangers.extend(one.strangers);
     }
     Ok(all)
 }
@@ -80,8 +84,30 @@ pub(crate) async fn release_one<P: Ports>(
     released.map_err(|fault| Failure::of("could not release", &fault))
 }
 
+fn stranger(stranger: &Stranger) -> Value {
+    let Stranger { instance, ran } = stranger;
+    json!({
+        "instance": instance,
+        "repository": ran.repository,
+        "run": ran.run,
+        "attempt": ran.attempt,
+        "job": ran.job,
+        "event": ran.event,
+    })
+}
+
+/// The run is told of strangers; it has done nothing wrong, so it does not fail for them.
+fn warn_of_strangers(released: &Released, environment: &Environment) {
+    let in_a_workflow = environment.get("GITHUB_ACTIONS").is_some_and(|value| value == "true");
+    for Stranger { instance, ran } in &released.strangers {
+        let what =
+            format!("GitHub started a job of another run on {instance}: {ran}; it ran no step");
+        render::warning(&format!("{what}, and the machine ends"), in_a_workflow);
+    }
+}
+
 fn show(json: bool, requests: &[RequestId], released: &Released) {
-    let Released { returned, ended, waiting } = released;
+    let Released { returned, ended, waiting, strangers } = released;
     if json {
         let ids = |list: &[InstanceId]| json!(list);
         render::json(
@@ -90,6 +116,7 @@ fn show(json: bool, requests: &[RequestId], released: &Released) {
                 "returned": ids(returned),
                 "ended": ids(ended),
                 "waiting": ids(waiting),
+                "strangers": strangers.iter().map(stranger).collect::<Vec<_>>(),
             })
             .to_string(),
         );

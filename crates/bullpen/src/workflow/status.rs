@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::ports::{Fault, Fleet as _, Machine, MachineState, Ports, Queues as _};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_engine::reconcile::live_records;
+use bullpen_engine::strangers::strangers;
 use serde_json::{Value, json};
 
 use super::{Failure, told};
@@ -76,6 +78,7 @@ struct Seen {
     records: Vec<Record>,
     machines: BTreeMap<InstanceId, Machine>,
     queues: Vec<(String, u64)>,
+    strangers: BTreeMap<InstanceId, RanJob>,
 }
 
 async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
@@ -97,7 +100,8 @@ async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
             Err(fault) => return Err(fault),
         }
     }
-    Ok(Seen { records, machines, queues })
+    let strangers = strangers(stack, &records).await?;
+    Ok(Seen { records, machines, queues, strangers })
 }
 
 /// Who has it; of a pool's machine that nobody has, which pool it stands by in, and how.
@@ -168,6 +172,7 @@ impl Seen {
                     "uses": record.uses,
                     "deadline": record.state.deadline(),
                     "machine": machine_state(self.machines.get(&record.id)),
+                    "stranger": self.strangers.get(&record.id),
                 })
             })
             .collect();
@@ -198,6 +203,9 @@ impl Seen {
                 machine_state(self.machines.get(&record.id)),
                 record.uses,
             ));
+        }
+        for (id, ran) in &self.strangers {
+            render::data(&format!("{id:<20} was given a job of another run, and ends: {ran}"));
         }
         for machine in self.unrecorded() {
             let (id, intent) = (&machine.id, &machine.intent);

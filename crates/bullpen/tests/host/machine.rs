@@ -119,6 +119,8 @@ impl Machine {
             register_by: None,
             hard_cap: self.clock.now().after(HOUR),
             issued_at: None,
+            own_run: None,
+            ephemeral: false,
         };
         self.post(Order::Assigned(assignment)).await;
     }

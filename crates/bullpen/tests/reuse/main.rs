@@ -60,6 +60,7 @@ mod outage;
 mod pool;
 mod settled;
 mod stage;
+mod strangers;
 mod tokens;
 mod trust;
 #[path = "../tools/waiting.rs"]

@@ -13,7 +13,8 @@ const G: Generation = Generation(5);
 
 /// A report with these signals of generation 5 and a beat that is always fresh.
 fn report(kinds: &[SignalKind], now: Timestamp) -> Report {
-    let signal = || Signal { generation: G, owner: None, at: now, detail: String::new() };
+    let signal =
+        || Signal { generation: G, owner: None, at: now, detail: String::new(), ran: None };
     Report {
         beat: Some(beat(8, now)),
         signals: kinds.iter().map(|kind| (*kind, signal())).collect(),

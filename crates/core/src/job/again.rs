@@ -23,7 +23,7 @@ pub enum Bond {
 }
 
 /// What this request is to the job. A label is text that anybody can write, so that only a job of
-/// the request's own run and repository has a claim.
+/// the request's own run and repository has a claim, and only with the whole label.
 pub fn bond(entry: &Entry, fact: &Fact) -> Bond {
     let about = &fact.about;
     let run = split(&entry.request.id).and_then(|(run, _)| run.at_github());
@@ -31,7 +31,8 @@ pub fn bond(entry: &Entry, fact: &Fact) -> Bond {
         (Some((run, attempt)), Some((of, later))) => run == of && later >= attempt,
         _ => false,
     };
-    if !is_of_its_run || entry.repository.as_ref() != Some(&about.repository) {
+    let knows_it = entry.has_label_among(&about.labels);
+    if !knows_it || !is_of_its_run || entry.repository.as_ref() != Some(&about.repository) {
         return Bond::None;
     }
     match entry.stage {
@@ -59,12 +60,17 @@ mod tests {
     use crate::job::{About, Said};
     use crate::samples;
 
+    const LABEL: &str = "warm-77.1.build.000000000000000000000000000000ff";
+
     fn entry(stage: Stage) -> Entry {
         Entry {
             request: Request { id: RequestId::new("77.1.build"), ..samples::request() },
             stage,
             worker: ClaimId::new("w-1"),
             repository: Some(Repository::new("acme/app")),
+            secret_label: Some(LABEL.to_owned()),
+            from_fork: None,
+            strangers: Vec::new(),
         }
     }
 
@@ -73,7 +79,7 @@ mod tests {
             repository: Repository::new(repository),
             run: RunAttempt::new(run),
             name: "test".to_owned(),
-            labels: vec!["warm-77.1.build".to_owned()],
+            labels: vec![LABEL.to_owned()],
             commit: "0a1b".to_owned(),
             created_at: None,
         };
@@ -93,6 +99,11 @@ mod tests {
         }
         assert_eq!(bond(&entry(Stage::Live), &of("77.2", "acme/app")), Bond::Live);
         assert_eq!(bond(&entry(Stage::Abandoned), &of("77.2", "acme/app")), Bond::Over);
+        let mut guessed = of("77.2", "acme/app");
+        guessed.about.labels = vec!["warm-77.1.build".to_owned()];
+        assert_eq!(bond(&entry(Stage::Finished), &guessed), Bond::None, "it lacks the bits");
+        let old = Entry { secret_label: None, ..entry(Stage::Finished) };
+        assert_eq!(bond(&old, &guessed), Bond::Over, "a request that was begun without bits");
         let nobodys = Entry { repository: None, ..entry(Stage::Finished) };
         assert_eq!(bond(&nobodys, &of("77.2", "acme/app")), Bond::None);
     }

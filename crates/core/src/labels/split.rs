@@ -18,9 +18,19 @@ const SEPARATORS: [char; 2] = ['/', ','];
 /// What `provision` prints begins so; nobody but the request's own runners may take such a job.
 const OF_A_REQUEST: &str = "warm-";
 
-/// The request whose runners alone may take a job with this label.
+/// How many hexadecimal digits end such a label, after a dot: 128 bits that no stranger can guess.
+const DIGITS: usize = 32;
+
+/// The request whose runners alone may take a job with this label. Requests that were begun before
+/// labels had digits are found too.
 pub(super) fn request_of(label: &str) -> Option<&str> {
-    after(label, OF_A_REQUEST).filter(|id| !id.is_empty())
+    let rest = after(label, OF_A_REQUEST)?;
+    let is_bits = |end: &str| end.len() == DIGITS && end.bytes().all(|b| b.is_ascii_hexdigit());
+    let id = match rest.rsplit_once('.') {
+        Some((id, end)) if is_bits(end) => id,
+        _ => rest,
+    };
+    Some(id).filter(|id| !id.is_empty())
 }
 
 /// A key and a value, and where they stand.

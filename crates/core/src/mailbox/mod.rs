@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, RunnerName};
 use crate::instance::Owner;
+use crate::request::stranger::{OwnRun, RanJob};
 use crate::time::Timestamp;
 
 pub mod agent;
@@ -76,6 +77,12 @@ pub struct Assignment {
     /// measured against. Older control planes do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
+    /// The run whose jobs alone may run there. Older control planes do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_run: Option<OwnRun>,
+    /// Whether a runner that registers by token serves one job only. Older agents do not look.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ephemeral: bool,
 }
 
 /// How far a withdrawal goes.
@@ -278,6 +285,9 @@ pub struct Signal {
     pub at: Timestamp,
     /// What else there is to say: a reason, the tail of an output, a runner's id.
     pub detail: String,
+    /// Which run the job is of, with [`SignalKind::JobStarted`]. Older agents do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<RanJob>,
 }
 
 /// The record the agent writes, attribute by attribute.
@@ -303,6 +313,11 @@ impl Report {
         self.beat.as_ref().is_some_and(|beat| {
             now.distance(beat.at) <= stale || watched.is_some_and(|seen| beat.follows(seen))
         })
+    }
+
+    /// The job that was started at this generation, where the agent says which run it is of.
+    pub fn ran(&self, generation: Generation) -> Option<&RanJob> {
+        self.signal(SignalKind::JobStarted, generation)?.ran.as_ref()
     }
 
     /// The last generation whose removal the agent acknowledged.

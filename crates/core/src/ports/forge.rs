@@ -60,6 +60,12 @@ pub trait Forge: Send + Sync {
     fn runners(&self) -> impl Future<Output = Result<Vec<Runner>, Fault>> + Send;
     /// Tokens to be kept for those who have no credential of their own.
     fn tokens(&self) -> impl Future<Output = Result<RunnerTokens, Fault>> + Send;
+    /// Whether code of a fork runs in this run.
+    fn is_from_fork(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
     /// Whether this attempt of a workflow run is over: no job of it will start any more.
     fn is_over(
         &self,

@@ -105,6 +105,8 @@ pub trait Ids: Send + Sync {
     fn stop_op(&self) -> StopOp;
     /// This process as a holder of leases.
     fn holder(&self) -> HolderId;
+    /// 128 bits that nobody outside this process can guess: what makes a label a secret.
+    fn label_bits(&self) -> u128;
     /// A number below `bound` (at least 1), for jitter.
     fn jitter(&self, bound: u64) -> u64;
 }

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Request;
+use super::stranger::{OwnRun, STRANGERS_MAX, Stranger};
 use crate::ids::{ClaimId, Repository, RequestId, RunAttempt};
 
 /// Where a request stands.
@@ -35,6 +36,16 @@ pub struct Entry {
     pub worker: ClaimId,
     /// Whose workflow asked, where it was one.
     pub repository: Option<Repository>,
+    /// The label of this incarnation's runners. Entries of older versions have none: see
+    /// [`Entry::label`].
+    #[serde(default, rename = "label", skip_serializing_if = "Option::is_none")]
+    pub secret_label: Option<String>,
+    /// Whether its run has a fork's code, once GitHub has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_fork: Option<bool>,
+    /// Jobs of other runs that GitHub started on its machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strangers: Vec<Stranger>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,7 +77,47 @@ pub enum Again {
     },
 }
 
+/// The label of a new incarnation's runners: the request id, so that its label says whose it is, and
+/// bits that make it impossible to guess.
+pub fn fresh_label(id: &RequestId, bits: u128) -> String {
+    if crate::sabotage!("request-labels-are-guessable") {
+        return label_without_bits(id);
+    }
+    format!("{}.{bits:032x}", label_without_bits(id))
+}
+
+fn label_without_bits(id: &RequestId) -> String {
+    format!("warm-{id}")
+}
+
 impl Entry {
+    /// The label of its runners.
+    pub fn label(&self) -> String {
+        let old = || label_without_bits(&self.request.id);
+        self.secret_label.clone().unwrap_or_else(old)
+    }
+
+    /// Whether one of these labels is the whole label of its runners.
+    pub fn has_label_among<S: AsRef<str>>(&self, labels: &[S]) -> bool {
+        let own = self.label();
+        labels.iter().any(|label| own.eq_ignore_ascii_case(label.as_ref()))
+    }
+
+    /// The run whose jobs alone may run on its machines.
+    pub fn own_run(&self) -> Option<OwnRun> {
+        OwnRun::of_request(&self.request.id, self.repository.as_ref())
+    }
+
+    /// The entry with one more stranger; none if that one is known, or there are too many.
+    #[must_use]
+    pub fn with_stranger(&self, stranger: &Stranger) -> Option<Self> {
+        let is_new = !self.strangers.contains(stranger) && self.strangers.len() < STRANGERS_MAX;
+        is_new.then(|| {
+            let strangers = self.strangers.iter().chain([stranger]).cloned().collect();
+            Self { strangers, ..self.clone() }
+        })
+    }
+
     /// As it is stored.
     pub fn encode(&self) -> String {
         serde_json::to_string(&Stored::V1(self.clone()))
@@ -108,6 +159,7 @@ fn differs(one: &Request, other: &Request) -> Option<&'static str> {
         ("trust", one.trust != other.trust),
         ("on-partial", one.on_partial != other.on_partial),
         ("on-demand fallback", one.on_demand_fallback != other.on_demand_fallback),
+        ("ephemeral", one.ephemeral != other.ephemeral),
     ]
     .into_iter()
     .find_map(|(field, differs)| differs.then_some(field))
@@ -139,6 +191,7 @@ impl RunAttempt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::stranger::RanJob;
     use crate::samples;
 
     fn entry(stage: Stage) -> Entry {
@@ -147,7 +200,61 @@ mod tests {
             stage,
             worker: ClaimId::new("w-1"),
             repository: Some(Repository::new("acme/app")),
+            secret_label: Some(fresh_label(&samples::request().id, 0xfeed)),
+            from_fork: None,
+            strangers: Vec::new(),
         }
+    }
+
+    /// An entry as it was stored before labels had bits.
+    const OLD: &str = r#"{"v":"1","request":{"id":"77.1.build","incarnation":1,"class":{"name":"large","vcpu":{"min":2,"max":2},"memory_mib_min":4096,"architecture":"x64"},"count":1,"usage":"on-demand","allowed_types":["c*"],"trust":"acme/app","deadline":"2026-01-05T00:10:00Z","on_partial":"top-up","on_demand_fallback":false,"spec_hash":null},"stage":"live","worker":"w-1","repository":"acme/app"}"#;
+
+    #[test]
+    fn an_entry_of_an_older_version_has_the_label_that_its_runners_have() {
+        let old = Entry::decode(OLD).unwrap();
+        assert_eq!(old.label(), "warm-77.1.build");
+        assert!(!old.request.ephemeral && old.strangers.is_empty());
+        assert_eq!(old.encode(), OLD, "and is stored as it was");
+    }
+
+    #[test]
+    fn a_label_has_128_bits_and_says_whose_it_is() {
+        let id = RequestId::new("77.1.build");
+        let label = fresh_label(&id, u128::MAX);
+        assert_eq!(label, format!("warm-77.1.build.{}", "f".repeat(32)));
+        assert_eq!(crate::labels::request_of(&[label.as_str()]), Some(id.clone()));
+        let short = fresh_label(&id, 1);
+        assert_eq!(short.len(), label.len(), "no bit is left out");
+        assert_eq!(crate::labels::request_of(&["WARM-77.1.build"]), Some(id));
+    }
+
+    #[test]
+    fn only_the_whole_label_is_the_requests() {
+        let live = entry(Stage::Live);
+        let label = live.label();
+        assert!(live.has_label_among(&[label.to_uppercase()]), "GitHub does not mind case");
+        let cut = label.rsplit_once('.').unwrap().0;
+        for other in [cut, &format!("{cut}.{:032x}", 0xbeef), &label[..label.len() - 1]] {
+            assert!(!live.has_label_among(&[other]), "{other}");
+        }
+    }
+
+    #[test]
+    fn strangers_are_remembered_once_each_and_not_without_end() {
+        let ran = |run| RanJob {
+            repository: Repository::new("acme/app"),
+            run,
+            attempt: 1,
+            job: "evil".to_owned(),
+            event: "pull_request".to_owned(),
+        };
+        let stranger = |run| Stranger { instance: "i-1".into(), ran: ran(run) };
+        let mut entry = entry(Stage::Live).with_stranger(&stranger(0)).unwrap();
+        assert_eq!(entry.with_stranger(&stranger(0)), None);
+        for run in 1..100 {
+            entry = entry.with_stranger(&stranger(run)).unwrap_or(entry);
+        }
+        assert_eq!(entry.strangers.len(), STRANGERS_MAX);
     }
 
     #[test]

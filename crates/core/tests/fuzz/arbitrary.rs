@@ -4,8 +4,8 @@
 
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
-    ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, RequestId, RunnerName,
-    SpecHash, TrustGroup,
+    ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, Repository, RequestId,
+    RunnerName, SpecHash, TrustGroup,
 };
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::{
@@ -13,6 +13,7 @@ use bullpen_core::mailbox::{
     Withdrawal,
 };
 use bullpen_core::message::Advert;
+use bullpen_core::request::stranger::{OwnRun, RanJob};
 use bullpen_core::time::Timestamp;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -71,14 +72,32 @@ pub(crate) fn advert() -> impl Strategy<Value = Advert> {
     })
 }
 
+fn ran() -> impl Strategy<Value = RanJob> {
+    (text(), any::<u64>(), any::<u32>(), text(), text()).prop_map(
+        |(repository, run, attempt, job, event)| RanJob {
+            repository: Repository::new(repository),
+            run,
+            attempt,
+            job,
+            event,
+        },
+    )
+}
+
+fn own_run() -> impl Strategy<Value = OwnRun> {
+    (option::of(text()), option::of(any::<u64>()))
+        .prop_map(|(repository, run)| OwnRun { repository: repository.map(Repository::new), run })
+}
+
 fn assignment() -> impl Strategy<Value = Assignment> {
     let credential = (any::<bool>(), text()).prop_map(|(jit, secret)| {
         let secret = Secret::new(&secret);
         if jit { Credential::Jit(secret) } else { Credential::RegistrationToken(secret) }
     });
-    let times = (option::of(time()), time(), option::of(time()));
+    let times = (option::of(time()), time(), option::of(time()), option::of(own_run()));
     (generation(), owner(), text(), text(), option::of(credential), times).prop_map(
-        |(generation, owner, runner, label, credential, (register_by, hard_cap, issued_at))| {
+        |(generation, owner, runner, label, credential, rest)| {
+            let (register_by, hard_cap, issued_at, own_run) = rest;
             Assignment {
                 generation,
                 owner,
@@ -88,6 +107,8 @@ fn assignment() -> impl Strategy<Value = Assignment> {
                 register_by,
                 hard_cap,
                 issued_at,
+                own_run,
+                ephemeral: false,
             }
         },
     )
@@ -142,8 +163,9 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         phase,
         boot,
     });
-    let signal = (generation(), option::of(owner()), time(), text())
-        .prop_map(|(generation, owner, at, detail)| Signal { generation, owner, at, detail });
+    let signal = (generation(), option::of(owner()), time(), text(), option::of(ran())).prop_map(
+        |(generation, owner, at, detail, ran)| Signal { generation, owner, at, detail, ran },
+    );
     (option::of(beat), btree_map(kind, signal, 0..9))
         .prop_map(|(beat, signals)| Report { beat, signals })
 }

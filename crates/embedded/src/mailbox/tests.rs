@@ -40,6 +40,8 @@ fn assigned(generation: u64) -> Order {
         register_by: None,
         hard_cap: START.after(secs(86_400)),
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     })
 }
 
@@ -59,7 +61,7 @@ fn beat(seq: u64, boot: &str, at: Timestamp) -> Beat {
 
 fn signal(generation: u64, detail: &str) -> Signal {
     let (generation, detail) = (Generation(generation), detail.to_owned());
-    Signal { generation, owner: None, at: START, detail }
+    Signal { generation, owner: None, at: START, detail, ran: None }
 }
 
 async fn report(mailbox: &SqliteMailbox<ManualClock>) -> Report {

@@ -23,6 +23,7 @@ use bullpen_core::job::{
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
+use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -340,6 +341,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             begun: None,
             runner: Some(spec.name),
             label: spec.labels.join(","),
+            own_run: self.own_run(),
             credential,
             postman: &self.postman,
             lookout: &self.lookout,
@@ -347,6 +349,15 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             began: stack.ports.clock().monotonic(),
             failure: Mutex::default(),
         })
+    }
+
+    /// A job with a request's label has a runner that is for its run alone; GitHub may give any other
+    /// job's runner to a job of the same labels, and both are exchanged then.
+    fn own_run(&self) -> Option<OwnRun> {
+        let about = &self.job.known.about;
+        let run = about.run.at_github().map(|(run, _)| run);
+        let is_of_a_request = matches!(self.job.lane, Some(Lane::Request(_)));
+        is_of_a_request.then(|| OwnRun { repository: Some(about.repository.clone()), run })
     }
 
     /// What this process minted for it before, or a new one. Minting under the same name again

@@ -222,6 +222,7 @@ impl Settings {
             on_partial: OnPartial::TopUp,
             on_demand_fallback: true,
             spec_hash: Some(built_from),
+            ephemeral: true,
         }
     }
 }

@@ -5,7 +5,8 @@
 use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision, RunAttempt};
 use bullpen_core::ports::{Document, Fault, Ids, Ledger, Ports, Written};
 use bullpen_core::request::Request;
-use bullpen_core::request::entry::{Again, Entry, Stage, again, split};
+use bullpen_core::request::entry::{Again, Entry, Stage, again, fresh_label, split};
+use bullpen_core::request::stranger::{OwnRun, Stranger};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -46,6 +47,10 @@ pub(crate) struct Begun {
     pub(crate) resumed: bool,
     /// Whether an abandoned incarnation may still hold something.
     pub(crate) after_abandonment: bool,
+    /// The label of its runners.
+    pub(crate) label: String,
+    /// The run whose jobs alone may run on its machines.
+    pub(crate) own_run: Option<OwnRun>,
     worker: ClaimId,
 }
 
@@ -56,6 +61,7 @@ pub(crate) async fn begin<P: Ports>(
     repository: Option<&Repository>,
 ) -> Result<Begun, CannotBegin> {
     let worker = stack.ports.ids().claim();
+    let bits = stack.ports.ids().label_bits();
     let mut waits = Waits::default();
     // Nearly always it is the first time; only if that is wrong is anything read.
     let mut stored: Option<(Entry, Revision)> = None;
@@ -67,7 +73,7 @@ pub(crate) async fn begin<P: Ports>(
             && entry.worker == worker
         {
             // The answer to our own write was lost.
-            return Ok(begun(entry.request.clone(), &again_before(entry), worker));
+            return Ok(begun(entry, &again_before(entry)));
         }
         let decision = again(known, wanted);
         let incarnation = match decision {
@@ -76,17 +82,30 @@ pub(crate) async fn begin<P: Ports>(
                 return Err(CannotBegin::Differs { id: wanted.id.clone(), field });
             }
         };
-        let request = Request { incarnation, ..wanted.clone() };
         let entry = Entry {
-            request: request.clone(),
+            request: Request { incarnation, ..wanted.clone() },
             stage: Stage::Live,
             worker: worker.clone(),
             repository: repository.cloned(),
+            secret_label: None,
+            from_fork: None,
+            strangers: Vec::new(),
+        };
+        let entry = match (&decision, known) {
+            // Its runners have the label that is stored; those of an older version have none.
+            (Again::Resume { .. }, Some(known)) => Entry {
+                secret_label: known.secret_label.clone(),
+                from_fork: known.from_fork,
+                strangers: known.strangers.clone(),
+                ..entry
+            },
+            // A label that was once shown to jobs dies with its incarnation.
+            _ => Entry { secret_label: Some(fresh_label(&wanted.id, bits)), ..entry },
         };
         let seen = stored.as_ref().map(|(_, revision)| *revision);
         let next = document(stack, &run, name, &entry);
         match stack.ports.ledger().write_document(seen, &next).await {
-            Ok(Written::Won(_)) => return Ok(begun(request, &decision, worker)),
+            Ok(Written::Won(_)) => return Ok(begun(&entry, &decision)),
             // Somebody wrote meanwhile, perhaps we did: look again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
@@ -103,10 +122,15 @@ fn again_before(entry: &Entry) -> Again {
     Again::Resume { incarnation: entry.request.incarnation }
 }
 
-fn begun(request: Request, decision: &Again, worker: ClaimId) -> Begun {
-    let resumed = matches!(decision, Again::Resume { .. });
-    let after_abandonment = matches!(decision, Again::Anew { after_abandonment: true, .. });
-    Begun { request, resumed, after_abandonment, worker }
+fn begun(entry: &Entry, decision: &Again) -> Begun {
+    Begun {
+        request: entry.request.clone(),
+        resumed: matches!(decision, Again::Resume { .. }),
+        after_abandonment: matches!(decision, Again::Anew { after_abandonment: true, .. }),
+        label: entry.label(),
+        own_run: entry.own_run(),
+        worker: entry.worker.clone(),
+    }
 }
 
 /// The entry and its revision.
@@ -154,6 +178,48 @@ pub(crate) async fn end<P: Ports>(
         let entry = stored.map(decode).transpose()?.filter(|entry| entry.stage != stage);
         let worker = stack.ports.ids().claim();
         Ok(entry.map(|entry| document(stack, &run, name, &Entry { stage, worker, ..entry })))
+    })
+    .await
+    .map_err(CannotBegin::Store)?;
+    Ok(())
+}
+
+/// Remembers a stranger, so that the run is told of it whoever ends the machine.
+pub(crate) async fn note_stranger<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    stranger: &Stranger,
+    until: Timestamp,
+) -> Result<(), CannotBegin> {
+    amend(stack, id, until, |entry| entry.with_stranger(stranger)).await
+}
+
+/// Remembers whether the request's run has a fork's code.
+pub(crate) async fn note_origin<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    from_fork: bool,
+    until: Timestamp,
+) -> Result<(), CannotBegin> {
+    let known = Some(from_fork);
+    amend(stack, id, until, |entry| {
+        (entry.from_fork != known).then(|| Entry { from_fork: known, ..entry.clone() })
+    })
+    .await
+}
+
+/// Stores what `next` makes of the entry. Its worker stays: nobody is superseded by it.
+async fn amend<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    until: Timestamp,
+    next: impl Fn(&Entry) -> Option<Entry>,
+) -> Result<(), CannotBegin> {
+    let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
+    let collection = run.collection();
+    document::change(stack, (&collection, name), until, |stored| {
+        let entry = stored.map(decode).transpose()?;
+        Ok(entry.and_then(|entry| next(&entry)).map(|entry| document(stack, &run, name, &entry)))
     })
     .await
     .map_err(CannotBegin::Store)?;

@@ -212,12 +212,14 @@ async fn fulfil<P: Ports>(
 ) -> Result<Provisioned, ProvisionError> {
     let started = stack.ports.clock().monotonic();
     let mut timings = Timings::default();
-    let label = format!("warm-{}", call.request.id);
-    let credential = credential(stack, call.request, &label);
+    let credential = credential(stack, call.request);
     let credential = timed(stack, &mut timings.credential, credential).await?;
     let entered = entry::begin(stack, call.request, call.repository);
     let entered = timed(stack, &mut timings.beginning, entered).await?;
     let begun = begun.get_or_init(|| entered);
+    // Stored by now, so that whichever process carries the request on has the same one.
+    let label = begun.label.clone();
+    (call.tell)(Told::Begun { label: label.clone() });
     if begun.after_abandonment {
         undo::clear(stack, &begun.request.id).await;
     }
@@ -227,6 +229,7 @@ async fn fulfil<P: Ports>(
         begun: Some(begun),
         runner: None,
         label,
+        own_run: begun.own_run.clone(),
         credential,
         postman,
         lookout,
@@ -245,11 +248,11 @@ async fn fulfil<P: Ports>(
 async fn credential<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
-    label: &str,
 ) -> Result<Credential, ProvisionError> {
+    // A registration token is for any runner; each gets its label with its assignment.
     let spec = RunnerSpec {
         name: RunnerName::new(format!("{}-{}", stack.name, request.id)),
-        labels: vec![label.to_owned()],
+        labels: Vec::new(),
         group: None,
         ephemeral: false,
     };

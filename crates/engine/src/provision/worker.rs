@@ -19,6 +19,7 @@ use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
 use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Mailbox, Ports, Started, Written};
 use bullpen_core::request::Request;
+use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -84,6 +85,8 @@ pub struct Terms<'s> {
     pub owner: Owner,
     /// The label its jobs ask for.
     pub label: String,
+    /// The run whose jobs alone may run on its machines.
+    pub own_run: Option<OwnRun>,
     /// As this process works on it; a job's row says that of a job.
     pub(crate) begun: Option<&'s Begun>,
     /// What its one runner is called; those of a request are called after their machines.
@@ -280,6 +283,8 @@ pub async fn assign<P: Ports>(
         register_by: Some(register_by),
         hard_cap: stack.now().after(stack.limits.hard_cap),
         issued_at: Some(stack.now()),
+        own_run: terms.own_run.clone(),
+        ephemeral: terms.request.ephemeral,
     });
     let key = &record.facts.mailbox;
     if let Ok(Written::Won(_)) = terms.postman.post(key, &order).await {

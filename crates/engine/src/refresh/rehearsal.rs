@@ -365,6 +365,10 @@ impl<P: Ports> Forge for Rehearsal<'_, P> {
         Ok(RunnerTokens { registration: nothing.clone(), removal: nothing, expires_at: now })
     }
 
+    async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        self.real.forge().is_from_fork(repository, run).await
+    }
+
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         self.real.forge().is_over(repository, run).await
     }

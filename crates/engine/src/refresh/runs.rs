@@ -1,11 +1,12 @@
-//! Runs that ended without a release: GitHub is asked, and what they hold is released.
+//! Runs that ended without a release: GitHub is asked, and what they hold is released. Machines that a
+//! stranger's job was started on end before their run does.
 //!
 //! Not here: releasing ([`crate::release`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bullpen_core::ids::{Repository, RequestId, RunAttempt};
-use bullpen_core::instance::{Owner, State};
+use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::{Fault, Forge, Ports};
 use bullpen_core::request::entry::split;
 
@@ -14,12 +15,16 @@ use crate::Stack;
 use crate::provision::entry;
 use crate::reconcile::live_records;
 use crate::release::request::release_request;
+use crate::release::take_back_one;
+use crate::strangers::strangers;
 use crate::tell::nobody;
 
 /// One pass over every run that holds machines.
 pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let mut holders: BTreeMap<RunAttempt, BTreeSet<RequestId>> = BTreeMap::new();
-    for record in live_records(stack).await? {
+    let records = live_records(stack).await?;
+    let mut done = end_strangers(stack, &records).await;
+    for record in records {
         // What is being released already needs nobody's word.
         if let (Some(Owner::Request(id)), false) =
             (record.state.owner(), matches!(record.state, State::Releasing { .. }))
@@ -29,7 +34,6 @@ pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<Stri
             holders.entry(run).or_default().insert(id.clone());
         }
     }
-    let mut done = Vec::new();
     let mut trouble = None;
     for (run, requests) in holders {
         match release_if_over(stack, &run, &requests).await {
@@ -42,6 +46,28 @@ pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<Stri
         Some(fault) if done.is_empty() => Err(fault),
         _ => Ok(done),
     }
+}
+
+/// Machines that GitHub started a job of another run on end at once, and their request keeps the rest.
+/// What cannot be read or written now is left for the next pass.
+async fn end_strangers<P: Ports>(stack: &Stack<P>, records: &[Record]) -> Vec<String> {
+    let found = match strangers(stack, records).await {
+        Ok(found) => found,
+        Err(fault) => {
+            tracing::info!(%fault, "strangers left for the next pass");
+            return Vec::new();
+        }
+    };
+    let mut done = Vec::new();
+    for record in records.iter().filter(|record| found.contains_key(&record.id)) {
+        let Some(owner) = record.state.owner() else { continue };
+        let (id, seen) = (&record.id, (&record.id, record.generation));
+        match take_back_one(stack, owner, seen).await {
+            Ok(()) => done.push(format!("{id}: ends, because it was given a job of another run")),
+            Err(fault) => tracing::info!(instance_id = %id, %fault, "left for the next pass"),
+        }
+    }
+    done
 }
 
 async fn release_if_over<P: Ports>(

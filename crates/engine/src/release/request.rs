@@ -8,9 +8,9 @@
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
 use bullpen_core::instance::{Owner, Record, State};
-use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports};
+use bullpen_core::ports::{Fault, Forge, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
-use bullpen_core::request::entry::Stage;
+use bullpen_core::request::entry::{Entry, Stage, split};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -41,25 +41,52 @@ pub async fn release_request<P: Ports>(
     tell: Tell<'_>,
 ) -> Result<Released, Fault> {
     let known = match entry::find(stack, id, until).await {
-        Ok(known) => known.map(|(entry, _)| entry.request),
+        Ok(known) => known.map(|(entry, _)| entry),
         Err(CannotBegin::Store(fault)) => return Err(fault),
         // Not an id of ours: it can still own something by that name.
         Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => None,
     };
     // First of all nobody may go on taking machines for it.
-    if known.is_some() {
-        close(stack, id, until).await?;
-    }
     let mut released = Released::default();
-    if let Some(request) = &known {
-        end_unrecorded(stack, request, until, &mut released).await?;
+    if let Some(entry) = &known {
+        close(stack, id, until).await?;
+        ask_for_origin(stack, entry).await?;
+        end_unrecorded(stack, &entry.request, until, &mut released).await?;
     }
     let owner = Owner::Request(id.clone());
     let held = release(stack, &owner, until, tell).await?;
     released.returned.extend(held.returned);
     released.ended.extend(held.ended);
     released.waiting.extend(held.waiting);
+    if known.is_some()
+        && let Ok(Some((entry, _))) = entry::find(stack, id, until).await
+    {
+        released.strangers = entry.strangers;
+    }
     Ok(released)
+}
+
+/// Stores whether the run has a fork's code, before any of its machines can be idle again. Where
+/// GitHub does not say, the run is taken for what it was when it could ask for machines.
+async fn ask_for_origin<P: Ports>(stack: &Stack<P>, entry: &Entry) -> Result<(), Fault> {
+    let id = &entry.request.id;
+    let (Some((run, _)), Some(repository)) = (split(id), &entry.repository) else { return Ok(()) };
+    if entry.from_fork.is_some() || run.at_github().is_none() {
+        return Ok(());
+    }
+    // Asked once: an outage of GitHub's must not hold machines back.
+    let from_fork = match stack.ports.forge().is_from_fork(repository, &run).await {
+        Ok(from_fork) => from_fork,
+        Err(fault) => {
+            tracing::info!(request = %id, %fault, "origin of a run unknown");
+            return Ok(());
+        }
+    };
+    let until = stack.now().after(stack.limits.release_retry);
+    match entry::note_origin(stack, id, from_fork, until).await {
+        Err(CannotBegin::Store(fault)) => Err(fault),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 async fn close<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> Result<(), Fault> {

@@ -27,6 +27,7 @@ impl Job {
             repository: self.order.repository.clone(),
             run_id: self.run,
             run_attempt: self.attempt,
+            event: if self.order.fork.is_some() { "pull_request" } else { "push" }.to_owned(),
             labels: self.order.labels.clone(),
             script: self.order.script.clone(),
             workflow: self.order.workflow.clone(),

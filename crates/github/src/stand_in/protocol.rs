@@ -118,6 +118,9 @@ pub struct JobMessage {
     pub run_id: u64,
     /// Its run's attempt.
     pub run_attempt: u32,
+    /// What started its run.
+    #[serde(default)]
+    pub event: String,
     /// What it asked of a runner.
     #[serde(default)]
     pub labels: Vec<String>,

@@ -133,6 +133,7 @@ impl State {
             secret,
             levers: Levers::default(),
             base: String::new(),
+            installations: BTreeMap::new(),
             outbox: Outbox::default(),
             notices: Vec::new(),
             files: BTreeMap::new(),

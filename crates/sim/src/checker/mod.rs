@@ -14,15 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::creation::Ceiling;
-use bullpen_core::ids::{InstanceId, MailboxKey, RequestId, TrustGroup};
+use bullpen_core::ids::{InstanceId, MailboxKey, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
 use bullpen_core::job::{Lane, minted_for};
+use bullpen_core::labels::request_of;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
 use bullpen_core::ports::Ports;
 use bullpen_core::rates::FleetCall;
 use bullpen_core::request::Request;
+use bullpen_core::request::stranger::{OwnRun, RanJob};
 use bullpen_core::time::Timestamp;
 use bullpen_engine::pools::Found;
 use tokio::sync::Notify;
@@ -418,8 +420,16 @@ impl Inner {
                     Some(Code::Of(self.jobs_trust.clone().unwrap_or_else(own)))
                 }
                 None => {
-                    let request = ran.label.strip_prefix("warm-").map(RequestId::new);
-                    request.and_then(|id| self.group_of(&Owner::Request(id))).map(Code::Of)
+                    let request = request_of(&[&ran.label]);
+                    let own = request.as_ref().and_then(|id| OwnRun::of_request(id, None));
+                    // Judged apart from the rule itself, so that a mistake there shows here.
+                    let is_own =
+                        |of: &RanJob| own.as_ref().is_none_or(|own| own.run == Some(of.run));
+                    if ran.of.as_ref().is_some_and(|of| !is_own(of)) {
+                        Some(Code::OfAStranger)
+                    } else {
+                        request.and_then(|id| self.group_of(&Owner::Request(id))).map(Code::Of)
+                    }
                 }
             };
             if let Some(code) = code {

@@ -17,14 +17,17 @@ use bullpen_core::invariants::{Invariant, Violation};
 pub(super) enum Code {
     /// A trust group's.
     Of(TrustGroup),
-    /// A stranger's.
+    /// A fork's.
     OfAFork,
+    /// A job's of another run, on a machine that was for one run alone.
+    OfAStranger,
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Of(group) => write!(f, "code of {group}"),
+            Self::OfAStranger => f.write_str("a stranger's job"),
             Self::OfAFork => f.write_str("a fork's code"),
         }
     }

@@ -20,17 +20,20 @@ macro_rules! ids_contract {
     };
 }
 
-/// No two processes ever get the same claim or stop call.
+/// No two processes ever get the same claim, stop call or label.
 #[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
 pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
     const EACH: usize = 1_000;
     let other = harness.another_process();
     let (mut claims, mut stops) = (BTreeSet::new(), BTreeSet::new());
+    let mut labels = BTreeSet::new();
     for ids in [harness.port(), &other] {
         claims.extend((0..EACH).map(|_| ids.claim()));
         stops.extend((0..EACH).map(|_| ids.stop_op()));
+        labels.extend((0..EACH).map(|_| ids.label_bits()));
     }
-    assert_eq!((claims.len(), stops.len()), (2 * EACH, 2 * EACH));
+    let each = [claims.len(), stops.len(), labels.len()];
+    assert_eq!(each, [2 * EACH; 3]);
 }
 
 /// A process is always the same holder, and never another's.

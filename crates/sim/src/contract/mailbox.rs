@@ -66,6 +66,8 @@ fn assignment(generation: u64) -> Assignment {
         register_by: Some(start()),
         hard_cap: start().after(Duration::from_secs(86_400)),
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     }
 }
 
@@ -90,7 +92,8 @@ fn beat(seq: u64) -> Beat {
 
 fn signal(generation: u64, detail: &str) -> Signal {
     let owner = Some(Owner::Job(JobId::new("j-1")));
-    Signal { generation: Generation(generation), owner, at: start(), detail: detail.into() }
+    let (generation, detail) = (Generation(generation), detail.into());
+    Signal { generation, owner, at: start(), detail, ran: None }
 }
 
 async fn inbox(mailbox: &impl Mailbox) -> Option<Inbox> {

@@ -18,6 +18,7 @@ use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{InstanceId, RunnerName};
 use bullpen_core::mailbox::{Assignment, Credential, Secret};
 use bullpen_core::ports::{Clock as _, Ports as _};
+use bullpen_core::request::stranger::RanJob;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::pass;
@@ -59,6 +60,8 @@ struct State {
     /// The listener that lives.
     listener: Option<Listener>,
     heard: VecDeque<Observed>,
+    /// Which run the last job is of; told to every agent that comes.
+    ran: Option<RanJob>,
 }
 
 #[derive(Debug)]
@@ -212,6 +215,10 @@ impl Ear for Program {
                 }
                 self.says(Observed::Listening { id: None });
             }
+            Word::JobOf(ran) => {
+                self.state().ran = Some(ran.clone());
+                self.says(Observed::JobOf(ran));
+            }
             Word::JobStarted(job) => self.says(Observed::JobStarted { name: job.to_string() }),
             Word::JobFinished(job) => self.says(Observed::JobFinished {
                 name: job.to_string(),
@@ -232,6 +239,9 @@ impl Runner for Program {
         self.takes(100).await;
         let mut state = self.state();
         state.heard.clear();
+        let recalled = state.ran.clone().map(Observed::JobOf);
+        state.heard.extend(recalled);
+        self.said.notify_one();
         let Some(assignment) = state.file.clone() else {
             state.era += 1;
             return Ok(Found::Nothing);
@@ -311,6 +321,21 @@ impl Runner for Program {
         Ok(Ended::Gone)
     }
 
+    async fn kill(&self) -> io::Result<()> {
+        let listener = {
+            let mut state = self.state();
+            state.era += 1;
+            state.heard.clear();
+            state.listener.take()
+        };
+        if let Some(listener) = listener {
+            // The job was a stranger's, and ending it is nobody's mistake.
+            self.forge.leave(&listener.runner, &self.machine);
+        }
+        self.takes(300).await;
+        Ok(())
+    }
+
     async fn deregister(&self, _: &Secret) -> Result<(), Refused> {
         self.takes(1_000).await;
         let Some(runner) = self.state().registered.clone() else { return Ok(()) };
@@ -328,6 +353,7 @@ impl Runner for Program {
         let mut state = self.state();
         state.file = None;
         state.registered = None;
+        state.ran = None;
         Ok(())
     }
 }

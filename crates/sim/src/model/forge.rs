@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{InstanceId, Repository, RunAttempt, RunnerName};
+use bullpen_core::ids::{InstanceId, Repository, RequestId, RunAttempt, RunnerName};
+use bullpen_core::labels::request_of;
 use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
@@ -42,15 +44,33 @@ pub struct Job {
     pub label: String,
     /// How long it runs.
     pub lasts: Duration,
+    /// Which run it is of, where the runner's hook says so.
+    pub of: Option<RanJob>,
+}
+
+impl Job {
+    /// Whether a runner with these labels may have it: it has all of the job's. A request's own workflow is told the label by
+    /// its `provision`, so its jobs name the request and know the bits; a job of a named run is the
+    /// world's, and has what it was given.
+    fn fits(&self, label: &str) -> bool {
+        has_all(label, &self.label) || (self.of.is_none() && without_bits(label) == self.label)
+    }
+}
+
+/// A request's label as it can be worked out from its id; any other as it is.
+fn without_bits(label: &str) -> String {
+    request_of(&[label]).map_or_else(|| label.to_owned(), |id| format!("warm-{id}"))
 }
 
 /// What GitHub tells a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// You are connected; jobs may come.
     Connected,
     /// This job is yours.
     JobStarted(u64),
+    /// It is of this run.
+    JobOf(RanJob),
     /// It is over.
     JobFinished(u64),
     /// That was your one job, and you are not known here any more.
@@ -98,6 +118,8 @@ pub struct Ran {
     pub runner: RunnerName,
     /// All labels of the runner.
     pub runner_has: String,
+    /// Of which run, where it was said.
+    pub of: Option<RanJob>,
 }
 
 /// A listener's end of its connection.
@@ -165,6 +187,8 @@ pub struct ForgeState {
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
     over: BTreeSet<RunAttempt>,
+    /// Runs with a fork's code.
+    forks: BTreeSet<RunAttempt>,
     /// Machines that may be without a listener through nobody's fault.
     left: Vec<InstanceId>,
     /// How many points all callers together may spend in a minute, and what they spent lately.
@@ -240,20 +264,25 @@ impl ForgeModel {
 
     /// Queues a job and returns its number.
     pub fn submit(&self, label: &str, lasts: Duration) -> u64 {
-        self.queue(label, lasts, false)
+        self.queue(label, lasts, false, None)
+    }
+
+    /// Queues a job of this run and returns its number: the runner's hook says which run it is of.
+    pub fn submit_of(&self, label: &str, lasts: Duration, of: RanJob) -> u64 {
+        self.queue(label, lasts, false, Some(of))
     }
 
     /// Queues a job whose news are kept until they are taken; returns its number. It goes to no
     /// runner before [`ForgeModel::assign`].
     pub(super) fn submit_followed(&self, label: &str, lasts: Duration) -> u64 {
-        self.queue(label, lasts, true)
+        self.queue(label, lasts, true, None)
     }
 
-    fn queue(&self, label: &str, lasts: Duration, followed: bool) -> u64 {
+    fn queue(&self, label: &str, lasts: Duration, followed: bool, of: Option<RanJob>) -> u64 {
         let mut state = self.state();
         state.serial += 1;
         let number = state.serial;
-        state.queued.push_back(Job { number, label: label.to_owned(), lasts });
+        state.queued.push_back(Job { number, label: label.to_owned(), lasts, of });
         if followed {
             state.followed.insert(number);
         }
@@ -307,10 +336,15 @@ impl ForgeModel {
         self.state().over.insert(run);
     }
 
+    /// Lever: a workflow run has a fork's code.
+    pub fn is_of_a_fork(&self, run: RunAttempt) {
+        self.state().forks.insert(run);
+    }
+
     /// How many jobs of this label are queued or running.
     pub fn pending(&self, label: &str) -> usize {
         let state = self.state();
-        let runs = |runner: &&Entry| runner.label == label && runner.job.is_some();
+        let runs = |runner: &&Entry| without_bits(&runner.label) == label && runner.job.is_some();
         state.queued.iter().filter(|job| job.label == label).count()
             + state.runners.values().filter(runs).count()
     }
@@ -432,11 +466,21 @@ impl ForgeModel {
         self.state().runners.get(name)?.job
     }
 
-    /// Every listener that is connected: its machine and its label, seen from outside the world.
+    /// Every listener that is connected: its machine and its label, seen from outside the world, a
+    /// request's without its bits.
     pub fn listeners(&self) -> Vec<(InstanceId, String)> {
         let state = self.state();
         let online = state.runners.values().filter(|entry| entry.online);
-        online.filter_map(|entry| Some((entry.machine.clone()?, entry.label.clone()))).collect()
+        online
+            .filter_map(|entry| Some((entry.machine.clone()?, without_bits(&entry.label))))
+            .collect()
+    }
+
+    /// The whole label of a request's runners, as GitHub shows it to whoever may read the repository.
+    pub fn label_of(&self, request: &RequestId) -> Option<String> {
+        let state = self.state();
+        let mut labels = state.runners.values().map(|entry| &entry.label);
+        labels.find(|label| request_of(&[label]).as_ref() == Some(request)).cloned()
     }
 
     /// Every runner that is registered, its machine once one has connected, and whether it is
@@ -457,7 +501,7 @@ impl ForgeModel {
         let (mut waiting, mut seen) = (VecDeque::new(), Vec::new());
         while let Some(job) = state.queued.pop_front() {
             let free = state.runners.iter_mut().find(|(_, runner)| {
-                runner.online && runner.job.is_none() && has_all(&runner.label, &job.label)
+                runner.online && runner.job.is_none() && job.fits(&runner.label)
             });
             match free {
                 Some((name, runner)) => {
@@ -474,13 +518,16 @@ impl ForgeModel {
             let Some(machine) = machine else { continue };
             state.witness.see(&machine, format_args!("{name} starts job {}", job.number));
             state.tell_of(job.number, &name, Happened::Started);
-            let (number, label) = (job.number, job.label);
-            state.ran.push(Ran { machine, number, label, runner: name, runner_has: has });
+            let (number, label, of) = (job.number, job.label, job.of);
+            state.ran.push(Ran { machine, number, label, runner: name, runner_has: has, of });
         }
         drop(state);
         self.notify();
         for (name, ear, job) in started {
             tell(ear.as_ref(), Word::JobStarted(job.number));
+            if let Some(of) = job.of {
+                tell(ear.as_ref(), Word::JobOf(of));
+            }
             let model = self.clone();
             detach(async move {
                 pass(job.lasts).await;
@@ -655,6 +702,11 @@ impl Forge for ForgeModel {
             expires_at: Timestamp::from_millis(i64::MAX),
         };
         self.ask(2 * WRITE, move |_| tokens).await
+    }
+
+    async fn is_from_fork(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+        let run = run.clone();
+        self.ask(READ, move |state| locked(state).forks.contains(&run)).await
     }
 
     async fn is_over(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {

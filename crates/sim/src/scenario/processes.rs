@@ -111,7 +111,7 @@ impl Finished {
             Ended::Cancelled(Abandoned { returning, ending }) => {
                 Counts::from([("returned", returning.len() as u64), ("ended", ending.len() as u64)])
             }
-            Ended::Released(Released { returned, ended, waiting }) => Counts::from([
+            Ended::Released(Released { returned, ended, waiting, .. }) => Counts::from([
                 ("returned", returned.len() as u64),
                 ("ended", ended.len() as u64),
                 ("waiting", waiting.len() as u64),

@@ -20,13 +20,15 @@ use super::town::{Town, about_in};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
-async fn provisioned(town: &Town) -> Request {
+/// A fulfilled request, and the label that its workflow was told.
+async fn provisioned(town: &Town) -> (Request, String) {
     let request = stage::request("77.1.build", 1, town.world.outside.clock().true_now());
     let (_, stack) = town.world.process("provision");
     let repository = Repository::new("acme/app");
     let call = Call { repository: Some(&repository), ..Call::silent(&request) };
-    provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
-    request
+    let provisioned = provision(&stack, call, std::future::pending()).await;
+    let label = provisioned.expect("the stage is calm").label;
+    (request, label)
 }
 
 async fn released(town: &Town, request: &Request) {
@@ -37,9 +39,9 @@ async fn released(town: &Town, request: &Request) {
 }
 
 /// A job that was run again: the same label, a later attempt.
-fn again(repository: &str, run: &str) -> About {
+fn again(repository: &str, run: &str, label: &str) -> About {
     let run = RunAttempt::new(run);
-    About { run, ..about_in("7", repository, "warm-77.1.build") }
+    About { run, ..about_in("7", repository, label) }
 }
 
 async fn ingested(town: &Town, fact: &Fact) -> Ingested {
@@ -58,9 +60,9 @@ async fn is_served(town: &Town, how: How) {
 fn a_job_of_a_request_that_is_over_gets_a_machine_that_the_request_left() {
     on_virtual_time(async {
         let town = Town::new(5).await;
-        let request = provisioned(&town).await;
+        let (request, label) = provisioned(&town).await;
         released(&town, &request).await;
-        let fact = town.submit("7", again("acme/app", "77.2"));
+        let fact = town.submit("7", again("acme/app", "77.2", &label));
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
         is_served(&town, How::Reused).await;
         assert_eq!(town.launched(), 1);
@@ -74,14 +76,14 @@ fn a_job_of_a_request_that_is_over_gets_a_machine_that_the_request_left() {
 fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
     on_virtual_time(async {
         let town = Town::new(5).await;
-        let request = provisioned(&town).await;
+        let (request, label) = provisioned(&town).await;
         released(&town, &request).await;
         tokio::select! {
             biased;
             () = pass(Duration::from_secs(3600)) => {}
             never = keep_up(&town.world) => match never {},
         }
-        let fact = town.submit("7", again("acme/app", "77.2"));
+        let fact = town.submit("7", again("acme/app", "77.2", &label));
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
         is_served(&town, How::Created).await;
         assert_eq!(town.launched(), 2);
@@ -93,12 +95,14 @@ fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
 fn a_strangers_job_does_not_get_a_requests_machine() {
     on_virtual_time(async {
         let town = Town::new(5).await;
-        let request = provisioned(&town).await;
+        let (request, label) = provisioned(&town).await;
         released(&town, &request).await;
         for (repository, run) in [("acme/other", "77.2"), ("acme/app", "78.1")] {
-            let fact = town.submit("7", again(repository, run));
+            let fact = town.submit("7", again(repository, run, &label));
             assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs, "{repository} {run}");
         }
+        let guessed = town.submit("8", again("acme/app", "77.2", "warm-77.1.build"));
+        assert_eq!(ingested(&town, &guessed).await, Ingested::NotOurs, "without the bits");
     });
 }
 
@@ -108,10 +112,10 @@ fn a_strangers_job_does_not_get_a_requests_machine() {
 fn a_job_that_waits_when_its_request_ends_is_found() {
     on_virtual_time(async {
         let town = Town::new(5).await;
-        let request = provisioned(&town).await;
-        let fact = town.submit("7", again("acme/app", "77.2"));
+        let (request, label) = provisioned(&town).await;
+        let fact = town.submit("7", again("acme/app", "77.2", &label));
         // It is not given to the request's runner, and waits.
-        town.world.outside.forge().cancel("warm-77.1.build");
+        town.world.outside.forge().cancel(&label);
         assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs);
         released(&town, &request).await;
         let found = town
@@ -130,8 +134,8 @@ fn a_job_that_waits_when_its_request_ends_is_found() {
 fn a_late_word_about_a_job_that_ran_launches_nothing() {
     on_virtual_time(async {
         let town = Town::new(5).await;
-        let request = provisioned(&town).await;
-        let fact = town.submit("7", again("acme/app", "77.1"));
+        let (request, label) = provisioned(&town).await;
+        let fact = town.submit("7", again("acme/app", "77.1", &label));
         town.github.cancel_queued("7", town.world.outside.clock().true_now());
         released(&town, &request).await;
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);

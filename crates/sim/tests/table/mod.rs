@@ -9,6 +9,7 @@ use bullpen_core::invariants::Invariant::{
 
 pub(crate) mod jobs;
 pub(crate) mod pools;
+pub(crate) mod strangers;
 
 /// One planted bug.
 pub(crate) struct Bug {

@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use bullpen_core::request::entry::fresh_label;
 use proptest::prelude::*;
 
 use super::*;
@@ -63,7 +64,8 @@ proptest! {
         ];
         if let Ok(inputs) = provision(&[], &pairs) {
             let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
-            prop_assert!(inputs.label().chars().all(legal) && inputs.label().len() <= 256);
+            let label = fresh_label(&inputs.request, u128::MAX);
+            prop_assert!(label.chars().all(legal) && label.len() <= 256);
         }
     }
 }

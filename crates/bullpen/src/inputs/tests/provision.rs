@@ -36,7 +36,7 @@ fn file(text: &str) -> Config {
 fn the_defaults_are_the_documented_ones() {
     let inputs = provision(&[], &[]).unwrap();
     assert_eq!(inputs.request.as_str(), "local.1.fresh");
-    assert_eq!(inputs.label(), "warm-local.1.fresh");
+    assert!(!inputs.ephemeral);
     assert_eq!((inputs.count, inputs.on_partial), (1, OnPartial::TopUp));
     assert_eq!((inputs.max_runtime, inputs.deadline), (None, None));
     assert!(!inputs.on_demand_fallback);

@@ -316,7 +316,8 @@ impl World {
     fn reports(&mut self, generation: Generation) {
         self.unreported = None;
         if generation >= self.report.removed() {
-            let signal = Signal { generation, owner: None, at: at(9), detail: String::new() };
+            let signal =
+                Signal { generation, owner: None, at: at(9), detail: String::new(), ran: None };
             self.report.signals.insert(SignalKind::Removed, signal);
         }
     }

@@ -17,6 +17,7 @@ fn removed(generation: u64) -> Report {
         owner: None,
         at: at(12),
         detail: String::new(),
+        ran: None,
     };
     Report { beat: None, signals: [(SignalKind::Removed, signal)].into() }
 }

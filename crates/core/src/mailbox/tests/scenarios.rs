@@ -23,6 +23,7 @@ fn acknowledge(report: &mut Report, generation: u64) {
         owner: None,
         at: at(9),
         detail: String::new(),
+        ran: None,
     };
     report.signals.insert(SignalKind::Removed, signal);
 }

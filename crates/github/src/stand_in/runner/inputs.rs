@@ -48,6 +48,10 @@ impl Inputs {
                 None => rest.insert(name, value),
             };
         }
+        // The program's own file of variables wins over its environment.
+        let file = std::fs::read_to_string(root.join(".env")).unwrap_or_default();
+        let pairs = file.lines().filter_map(|line| line.split_once('='));
+        rest.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let command = parse(arguments, &mut options)?;
         Ok(Self { command, options, environment: rest, root })
     }

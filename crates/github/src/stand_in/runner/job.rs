@@ -28,6 +28,16 @@ use crate::stand_in::protocol::{Conclusion, JobMessage};
 const GENTLY: &[(Signal, Duration)] =
     &[(Signal::INT, Duration::from_millis(7_500)), (Signal::TERM, Duration::from_millis(2_500))];
 
+/// What names the hook.
+const HOOK: &str = "ACTIONS_RUNNER_HOOK_JOB_STARTED";
+/// How the script of a job begins whose step runs even after a hook that failed.
+const ALWAYS: &str = "# if: always()";
+
+/// Whether the official program would run the job's step after its hook failed.
+pub(super) fn runs_always(job: &JobMessage) -> bool {
+    job.script.starts_with(ALWAYS)
+}
+
 /// A job that runs.
 pub(super) struct Running {
     child: Child,
@@ -40,20 +50,44 @@ impl Running {
         settings: &Settings,
         inputs: &Inputs,
     ) -> io::Result<Self> {
-        let (work, diag) = (inputs.root.join(&settings.work), inputs.root.join("_diag"));
-        fs::create_dir_all(&work)?;
+        let diag = inputs.root.join("_diag");
         fs::create_dir_all(&diag)?;
-        let output = File::create(diag.join(format!("Job_{}.log", job.job)))?;
-        let mut command = match &job.workflow {
+        let command = match &job.workflow {
             Some(workflow) => act::command(workflow, job, &inputs.environment, &diag)?,
             None => script(job, &diag)?,
         };
+        Self::spawn(command, "Job", &job.env, (job, settings, inputs))
+    }
+
+    /// The hook that runs before the job's first step, if there is one. As with the official program
+    /// it sees what GitHub says of the job, and nothing that the job's workflow sets.
+    pub(super) fn hook(
+        job: &JobMessage,
+        settings: &Settings,
+        inputs: &Inputs,
+    ) -> io::Result<Option<Self>> {
+        let Some(path) = inputs.environment.get(HOOK) else { return Ok(None) };
+        let mut command = Command::new("bash");
+        command.arg("-e").arg(path);
+        Self::spawn(command, "Hook", &BTreeMap::new(), (job, settings, inputs)).map(Some)
+    }
+
+    fn spawn(
+        mut command: Command,
+        what: &str,
+        set: &BTreeMap<String, String>,
+        (job, settings, inputs): (&JobMessage, &Settings, &Inputs),
+    ) -> io::Result<Self> {
+        let (work, diag) = (inputs.root.join(&settings.work), inputs.root.join("_diag"));
+        fs::create_dir_all(&work)?;
+        fs::create_dir_all(&diag)?;
+        let output = File::create(diag.join(format!("{what}_{}.log", job.job)))?;
         let child = command
             .current_dir(&work)
             .env_clear()
             .envs(&inputs.environment)
             .envs(variables(job, settings, &work))
-            .envs(&job.env)
+            .envs(set)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -109,6 +143,7 @@ fn variables(job: &JobMessage, settings: &Settings, work: &Path) -> BTreeMap<&'s
     BTreeMap::from([
         ("CI", String::from("true")),
         ("GITHUB_ACTIONS", String::from("true")),
+        ("GITHUB_EVENT_NAME", job.event.clone()),
         ("GITHUB_JOB", job.name.clone()),
         ("GITHUB_REPOSITORY", job.repository.clone()),
         ("GITHUB_RUN_ATTEMPT", job.run_attempt.to_string()),

@@ -16,7 +16,7 @@ use hyper::Method;
 use super::console::Console;
 use super::files::{self, Settings};
 use super::inputs::Inputs;
-use super::job::Running;
+use super::job::{Running, runs_always};
 use super::line::Line;
 use super::server::{Answer, Server, Trouble};
 use super::{Failed, exit};
@@ -218,9 +218,28 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     async fn work(
         &self,
         job: &JobMessage,
+        mut interrupted: Pin<&mut impl Future<Output = ()>>,
+    ) -> (Conclusion, bool) {
+        let hook = Running::hook(job, &self.settings, self.inputs).transpose();
+        if let Some(hook) = hook {
+            let (concluded, was_interrupted) = self.see(job, hook, interrupted.as_mut()).await;
+            let goes_on = concluded == Conclusion::Success || runs_always(job);
+            if !goes_on || was_interrupted {
+                return (concluded, was_interrupted);
+            }
+        }
+        let step = Running::start(job, &self.settings, self.inputs);
+        self.see(job, step, interrupted).await
+    }
+
+    /// A process of the job's, to its end.
+    async fn see(
+        &self,
+        job: &JobMessage,
+        started: std::io::Result<Running>,
         interrupted: Pin<&mut impl Future<Output = ()>>,
     ) -> (Conclusion, bool) {
-        let mut running = match Running::start(job, &self.settings, self.inputs) {
+        let mut running = match started {
             Ok(running) => running,
             Err(error) => {
                 self.line.console.say(&format!("An error occurred: {error}"));

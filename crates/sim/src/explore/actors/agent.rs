@@ -249,6 +249,13 @@ fn effects(world: &World, effect: &Effect, steps: &mut Steps) {
             });
             steps.push(next, || String::from("agent ends the listener, if there is one"));
         }
+        Effect::Kill => {
+            let next = done(&|next| {
+                next.listener = None;
+                Done::Ended(Ended::Gone)
+            });
+            steps.push(next, || String::from("agent kills the listener"));
+        }
         Effect::Leave => {
             let next = done(&|next| {
                 next.listener = None;

@@ -223,6 +223,8 @@ fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
         hard_cap: never(),
         // All of this world shares one clock.
         issued_at: None,
+        own_run: None,
+        ephemeral: false,
     });
     let mut next = world.clone();
     let stored = next.post(order.clone())

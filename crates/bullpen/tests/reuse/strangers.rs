@@ -1,0 +1,134 @@
+//! Jobs of other runs that name a request's label, and a request of one job a runner.
+//!
+//! Not here: what one owner leaves to the next (`trust`).
+
+use std::fs;
+use std::path::Path;
+
+use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
+use serde_json::Value;
+
+use crate::call::Ran;
+use crate::stage::{Provisioned, Stage};
+use crate::waiting::until;
+
+/// The run that asks for machines, and one that does not.
+const OURS: u64 = 7;
+const THEIRS: u64 = 4_242;
+
+/// Queues a job of a run for runners with this label.
+fn job_of(stage: &Stage, run: u64, label: &str, script: &str) -> u64 {
+    let order = JobOrder {
+        repository: String::from("acme/app"),
+        labels: vec![label.to_owned()],
+        run_id: Some(run),
+        fork: (run == THEIRS).then(|| String::from("stranger/app")),
+        script: script.to_owned(),
+        ..JobOrder::default()
+    };
+    stage.github.submit(order).id
+}
+
+/// A job of the request's own run ends well.
+async fn ours_runs(stage: &Stage, label: &str) {
+    let job = job_of(stage, OURS, label, "true");
+    let over = until("end of our job", async || stage.github.job(job)?.conclusion).await;
+    assert_eq!(over, Conclusion::Success);
+}
+
+async fn provision(stage: &Stage, count: usize) -> Provisioned {
+    let line = format!("provision --count {count} --request {OURS}.1.build --json");
+    Provisioned(stage.bullpen(&line).run().await.json())
+}
+
+async fn release(stage: &Stage) -> Ran {
+    stage.bullpen(&format!("release --request {OURS}.1.build --json")).run().await
+}
+
+/// A step that the runner program runs even after a hook that failed.
+fn always(marker: &Path) -> String {
+    format!("# if: always()\ntouch {}", marker.display())
+}
+
+/// A fork can work out `warm-<run>.<attempt>.<name>`, and no runner has that label.
+#[tokio::test]
+async fn a_job_that_guesses_a_requests_label_gets_no_runner() {
+    let stage = Stage::new().await;
+    let provisioned = provision(&stage, 1).await;
+    let guessed = job_of(&stage, THEIRS, &format!("warm-{OURS}.1.build"), "true");
+    // GitHub gives jobs away in the order they were queued.
+    ours_runs(&stage, provisioned.label()).await;
+    assert_eq!(stage.github.job(guessed).expect("it was queued").status, "queued");
+    let bits = provisioned.label().strip_prefix("warm-7.1.build.").expect("the bits follow the id");
+    assert_eq!(bits.len(), 32, "128 bits in hexadecimal: {bits}");
+    release(&stage).await.exits(0);
+}
+
+/// GitHub shows the label of a queued job to all who may read the repository, so a stranger can know
+/// the whole of it. None of the stranger's steps runs, and its machine is not used again.
+#[tokio::test]
+async fn a_job_of_another_run_runs_no_step_and_its_machine_ends() {
+    let stage = Stage::new().await;
+    let provisioned = provision(&stage, 1).await;
+    let stolen = provisioned.id();
+    ours_runs(&stage, provisioned.label()).await;
+    let marker = stage.path("marker");
+    let theirs = job_of(&stage, THEIRS, provisioned.label(), &always(&marker));
+    until("word of the stranger", async || {
+        let status = stage.status().await;
+        let instances = status["instances"].as_array().expect("a list").clone();
+        instances.into_iter().find(|one| one["stranger"]["run"] == THEIRS)
+    })
+    .await;
+    let later = job_of(&stage, THEIRS, provisioned.label(), "true");
+    let released = release(&stage).await;
+    let told = released.json();
+    assert_eq!(told["ended"], Value::from(vec![stolen.clone()]), "{told}");
+    assert_eq!(told["strangers"][0]["run"], THEIRS, "{told}");
+    assert_eq!(told["strangers"][0]["instance"], stolen.as_str(), "{told}");
+    assert!(released.talk.contains("warning: "), "{}", released.talk);
+    assert!(!marker.exists(), "a step of the stranger's ran");
+    assert_eq!(stage.github.job(theirs).expect("it was queued").conclusion, None);
+    assert_eq!(stage.github.job(later).expect("it was queued").status, "queued");
+    let next = stage.provision(1, "next").await;
+    assert_eq!(next.counts(), (0, 1), "the stranger's machine was handed out again");
+    stage.verify().await;
+    assert!(fs::exists(stage.machine(&next.id())).expect("it can be looked at"));
+}
+
+/// Running a request again, also after the first command was killed, finds the label that its runners
+/// have; a request that is made anew has another one.
+#[tokio::test]
+async fn a_label_survives_a_resume_and_dies_with_its_incarnation() {
+    let stage = Stage::new().await;
+    let first = provision(&stage, 1).await;
+    let again = provision(&stage, 1).await;
+    assert_eq!((again.label(), again.ids()), (first.label(), first.ids()));
+    release(&stage).await.exits(0);
+    let anew = provision(&stage, 1).await;
+    assert_ne!(anew.label(), first.label());
+    ours_runs(&stage, anew.label()).await;
+    release(&stage).await.exits(0);
+}
+
+#[tokio::test]
+async fn runners_of_one_job_need_a_credential_that_outlives_the_step() {
+    let stage = Stage::new().await;
+    stage.refresh().await;
+    let line = format!("provision --count 2 --request {OURS}.1.build --ephemeral --json");
+    let refused = stage.bullpen(&line).without("INPUT_GITHUB_TOKEN").with("GITHUB_TOKEN", "ghs_x");
+    let refused = refused.run().await;
+    refused.exits(64).says("--ephemeral");
+    assert!(refused.talk.contains("hint: "), "{}", refused.talk);
+    let provisioned = Provisioned(stage.bullpen(&line).run().await.json());
+    assert!(stage.github.runners().iter().all(|runner| runner.ephemeral));
+    ours_runs(&stage, provisioned.label()).await;
+    let left = until("leave of a runner that had its job", async || {
+        let online = stage.online(provisioned.label()).len();
+        (online == 1).then_some(online)
+    })
+    .await;
+    assert_eq!(left, 1);
+    ours_runs(&stage, provisioned.label()).await;
+    assert_eq!(release(&stage).await.json()["returned"].as_array().map(Vec::len), Some(2));
+}

@@ -1,0 +1,53 @@
+//! Machines of requests on which GitHub started a job of another run.
+//!
+//! Not here: ending them (`release`), or what makes a job a stranger (`core::request::stranger`).
+
+use std::collections::BTreeMap;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::instance::{Owner, Record, State};
+use bullpen_core::mailbox::{Report, SignalKind};
+use bullpen_core::ports::{Fault, Mailbox, Ports};
+use bullpen_core::request::stranger::RanJob;
+
+use crate::Stack;
+use crate::provision::entry;
+
+/// The strangers on these machines, as their agents report them. A request that cannot be read says
+/// nothing of its machines.
+pub async fn strangers<P: Ports>(
+    stack: &Stack<P>,
+    records: &[Record],
+) -> Result<BTreeMap<InstanceId, RanJob>, Fault> {
+    let used = |record: &&Record| match &record.state {
+        State::Running { owner: Owner::Request(_), .. }
+        | State::Releasing { owner: Owner::Request(_), .. } => true,
+        _ => false,
+    };
+    let used: Vec<&Record> = records.iter().filter(used).collect();
+    let keys: Vec<_> = used.iter().map(|record| record.facts.mailbox.clone()).collect();
+    let reports = stack.ports.mailbox().reports(&keys).await?;
+    let mut found = BTreeMap::new();
+    for (record, report) in used.into_iter().zip(reports) {
+        if let Some(ran) = report.as_ref().and_then(last_job)
+            && is_stranger(stack, record, ran).await
+        {
+            found.insert(record.id.clone(), ran.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// The job that was started last on a machine.
+fn last_job(report: &Report) -> Option<&RanJob> {
+    report.signals.get(&SignalKind::JobStarted)?.ran.as_ref()
+}
+
+async fn is_stranger<P: Ports>(stack: &Stack<P>, record: &Record, ran: &RanJob) -> bool {
+    let Some(Owner::Request(id)) = record.state.listed_under() else { return false };
+    let until = stack.now().after(stack.limits.release_retry);
+    match entry::find(stack, id, until).await {
+        Ok(Some((entry, _))) => entry.own_run().is_some_and(|own| own.is_stranger(ran)),
+        Ok(None) | Err(_) => false,
+    }
+}

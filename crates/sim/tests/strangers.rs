@@ -1,0 +1,153 @@
+//! Jobs of other runs that name the label of a request, in calm worlds and with agents and releases
+//! that die: none gets a machine by guessing, and a machine that one was started on is not used again.
+//!
+//! Not here: the runner program's hook, which keeps such a job's steps from running (`bullpen-agent`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::ids::{InstanceId, Repository, RunAttempt};
+use bullpen_core::instance::Owner;
+use bullpen_core::ports::Ports;
+use bullpen_core::request::Request;
+use bullpen_core::request::stranger::RanJob;
+use bullpen_engine::provision::{Call, Provisioned, provision};
+use bullpen_engine::release::Released;
+use bullpen_engine::release::request::release_request;
+use bullpen_engine::tell::nobody;
+use bullpen_sim::checker::Checker;
+use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::stage;
+use bullpen_sim::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A job of this run.
+fn of_run(run: u64) -> RanJob {
+    RanJob {
+        repository: Repository::new("octo/main"),
+        run,
+        attempt: 1,
+        job: String::from("test"),
+        event: String::from("pull_request"),
+    }
+}
+
+async fn begun(seed: u64) -> (Arc<World>, Checker, Request, Provisioned) {
+    let world = stage::calm(seed, 10).await;
+    let checker = Checker::watch(&world, false);
+    let (request, provisioned) = provisioned(&world, &checker, "7.1.build").await;
+    (world, checker, request, provisioned)
+}
+
+async fn provisioned(world: &Arc<World>, checker: &Checker, name: &str) -> (Request, Provisioned) {
+    let now = world.outside.clock().true_now();
+    let request = stage::request(name, 1, now);
+    checker.attempt_begins(Owner::Request(request.id.clone()), request.clone(), now);
+    let repository = Repository::new("octo/main");
+    let call = Call { repository: Some(&repository), ..Call::silent(&request) };
+    let provisioned = world
+        .run(&format!("provision {name}"), None, async |stack| {
+            Box::pin(provision(stack, call, std::future::pending())).await
+        })
+        .await;
+    (request, provisioned.expect("it does not die").expect("the world is calm"))
+}
+
+async fn released(world: &Arc<World>, request: &Request, fuse: Option<u64>) -> Option<Released> {
+    let until = world.outside.clock().true_now().after(10 * MINUTE);
+    let name = format!("release {} {fuse:?}", request.id);
+    let released = world
+        .run(&name, fuse, async |stack| release_request(stack, &request.id, until, &nobody).await)
+        .await;
+    released.map(|released| released.expect("the world is calm"))
+}
+
+fn ids(provisioned: &Provisioned) -> BTreeSet<InstanceId> {
+    provisioned.runners.iter().map(|held| held.record.id.clone()).collect()
+}
+
+/// A stranger can work out a request's id, and no runner has it for a label.
+#[test]
+pub(crate) fn a_guessed_label_gets_no_runner() {
+    on_virtual_time(async {
+        let (world, checker, request, _) = begun(11).await;
+        let forge = world.outside.forge();
+        forge.submit_of(&format!("warm-{}", request.id), MINUTE, of_run(8));
+        pass(MINUTE).await;
+        assert_eq!(forge.completed(), 0, "a stranger's job was given a runner");
+        forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
+        pass(MINUTE).await;
+        assert_eq!(forge.completed(), 1, "the run's own job was not");
+        forge.cancel(&format!("warm-{}", request.id));
+        released(&world, &request, None).await;
+        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
+
+/// One that has read the label at GitHub is noticed, whichever await the release dies at.
+#[test]
+pub(crate) fn a_machine_that_a_stranger_was_started_on_is_not_used_again() {
+    let mut fuse = Some(0);
+    while let Some(at) = fuse {
+        let died = on_virtual_time(async {
+            let (world, checker, request, first) = begun(11).await;
+            let forge = world.outside.forge();
+            let label = forge.label_of(&request.id).expect("its runner listens");
+            forge.submit_of(&label, MINUTE, of_run(8));
+            forge.submit_of(&label, MINUTE, of_run(9));
+            pass(MINUTE / 2).await;
+            let died = released(&world, &request, Some(at)).await.is_none();
+            let told = released(&world, &request, None).await.expect("it does not die");
+            let runs: Vec<u64> = told.strangers.iter().map(|stranger| stranger.ran.run).collect();
+            assert_eq!(
+                runs,
+                [8],
+                "died at {at}: the run is told of it once, and no second one came"
+            );
+            assert_eq!(told.returned, [], "died at {at}");
+            let (next, second) = provisioned(&world, &checker, "9.1.build").await;
+            assert!(ids(&first).is_disjoint(&ids(&second)), "died at {at}");
+            forge.cancel(&label);
+            released(&world, &next, None).await;
+            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {at}: {why}"));
+            died
+        });
+        fuse = died.then_some(at + 3);
+    }
+}
+
+/// The run's own jobs, also of a later attempt, are no strangers.
+#[test]
+fn a_later_attempt_of_the_run_is_no_stranger() {
+    on_virtual_time(async {
+        let (world, checker, request, first) = begun(11).await;
+        let forge = world.outside.forge();
+        let label = forge.label_of(&request.id).expect("its runner listens");
+        forge.submit_of(&label, Duration::from_secs(5), RanJob { attempt: 2, ..of_run(7) });
+        pass(MINUTE).await;
+        assert_eq!(forge.completed(), 1);
+        let told = released(&world, &request, None).await.expect("it does not die");
+        assert_eq!((told.returned.len(), told.strangers.len()), (1, 0));
+        let (next, second) = provisioned(&world, &checker, "9.1.build").await;
+        assert_eq!(ids(&first), ids(&second));
+        released(&world, &next, None).await;
+        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
+
+/// A run with a fork's code gives nothing back to the pool.
+#[test]
+fn machines_of_a_forks_run_end() {
+    on_virtual_time(async {
+        let (world, checker, request, _) = begun(11).await;
+        let forge = world.outside.forge();
+        forge.is_of_a_fork(RunAttempt::new("7.1"));
+        forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
+        pass(MINUTE).await;
+        let told = released(&world, &request, None).await.expect("it does not die");
+        assert_eq!((told.returned.len(), told.ended.len()), (0, 1));
+        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
