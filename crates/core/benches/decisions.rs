@@ -86,6 +86,7 @@ fn request() -> Request {
         on_demand_fallback: false,
         spec_hash: None,
         ephemeral: false,
+        only_unused: None,
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::ids::{Generation, InstanceId};
+use crate::job::OnlyUnused;
 use crate::limits::Limits;
 use crate::message::{self, Advert, Decoded, MessageError};
 use crate::request::Request;
@@ -27,6 +28,8 @@ pub enum RequeueWhy {
     UsageDiffers,
     /// Somebody else's code ran on it.
     TrustDiffers,
+    /// The request gets only machines that nobody used.
+    UsedBefore(OnlyUnused),
     /// A newer version wrote it.
     UnknownVersion,
 }
@@ -52,40 +55,46 @@ pub enum DiscardWhy {
     Outdated,
 }
 
-macro_rules! reason_codes {
-    ($type:ident { $($variant:ident => $text:literal),+ $(,)? }) => {
-        impl $type {
-            /// The reason code, as logged and counted.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
+impl RequeueWhy {
+    /// The reason code, as logged and counted.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TypeNotAllowed => "type-not-allowed",
+            Self::UsageDiffers => "usage-differs",
+            Self::TrustDiffers => "trust-differs",
+            Self::UsedBefore(why) => why.as_str(),
+            Self::UnknownVersion => "unknown-version",
         }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
+    }
 }
 
-reason_codes!(RequeueWhy {
-    TypeNotAllowed => "type-not-allowed",
-    UsageDiffers => "usage-differs",
-    TrustDiffers => "trust-differs",
-    UnknownVersion => "unknown-version",
-});
+impl fmt::Display for RequeueWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
-reason_codes!(DiscardWhy {
-    Unreadable => "unreadable",
-    UsageMissing => "usage-missing",
-    WrongClass => "wrong-class",
-    VcpuOutsideClass => "vcpu-outside-class",
-    MemoryBelowClass => "memory-below-class",
-    BuiltOtherwise => "built-otherwise",
-    Expired => "expired",
-    Outdated => "outdated",
-});
+impl DiscardWhy {
+    /// The reason code, as logged and counted.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::UsageMissing => "usage-missing",
+            Self::WrongClass => "wrong-class",
+            Self::VcpuOutsideClass => "vcpu-outside-class",
+            Self::MemoryBelowClass => "memory-below-class",
+            Self::BuiltOtherwise => "built-otherwise",
+            Self::Expired => "expired",
+            Self::Outdated => "outdated",
+        }
+    }
+}
+
+impl fmt::Display for DiscardWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 /// What to do with one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +132,8 @@ pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp
         Verdict::Requeue(RequeueWhy::TypeNotAllowed)
     } else if !request.trusts(advert.trust.as_ref()) && !sabotage!("judge-ignores-trust") {
         Verdict::Requeue(RequeueWhy::TrustDiffers)
+    } else if let Some(why) = request.only_unused.filter(|_| advert.tier.is_used()) {
+        Verdict::Requeue(RequeueWhy::UsedBefore(why))
     } else {
         Verdict::PassOn
     }

@@ -13,6 +13,7 @@ pub mod stranger;
 
 use crate::class::{RunnerClass, Usage};
 use crate::ids::{InstanceType, RequestId, SpecHash, TrustGroup};
+use crate::job::OnlyUnused;
 use crate::spec_hash::drifted;
 use crate::time::Timestamp;
 
@@ -114,6 +115,9 @@ pub struct Request {
     /// Whether each of its runners serves one job only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
+    /// Why only machines will do that nobody used; nothing if used ones of its trust group will too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_unused: Option<OnlyUnused>,
 }
 
 impl Request {

@@ -203,5 +203,6 @@ pub(crate) fn request() -> Request {
         on_demand_fallback: false,
         spec_hash: None,
         ephemeral: false,
+        only_unused: None,
     }
 }

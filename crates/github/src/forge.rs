@@ -6,6 +6,7 @@ use std::future::Future;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
+use bullpen_core::job::Origin;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, JobForge, Runner, RunnerSpec, RunnerTokens};
 
@@ -76,7 +77,9 @@ impl<C: Clock> Forge for GitHub<C> {
     }
 
     async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
-        JobForge::is_from_fork(self, repository, run).await
+        let known = self.provenance(repository, run).await?;
+        // Dependabot's code is as little trusted as a fork's, and so is code of unknown origin.
+        Ok(!matches!(known.origin, Some(Origin::Own | Origin::PullRequest)))
     }
 
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {

@@ -3,7 +3,7 @@
 //! Not here: the calls (`runs`, `notices`, `contents`, `deliveries`).
 
 use bullpen_core::ids::{JobId, Repository, RunAttempt};
-use bullpen_core::job::{Fact, Said};
+use bullpen_core::job::{Fact, Provenance, Said};
 use bullpen_core::ports::{Clock, Fault, FileRead, JobForge, LostDelivery, Notice};
 use bullpen_core::time::Timestamp;
 
@@ -41,12 +41,14 @@ impl<C: Clock> JobForge for GitHub<C> {
         .await
     }
 
-    async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
+    async fn provenance(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Result<Provenance, Fault> {
         let (id, _) = at_github(run)?;
         let run = self.in_time(self.run(repository, id)).await?;
-        // A fork that was deleted is a fork that was.
-        let head = run.head_repository.map(|head| head.full_name);
-        Ok(head.is_none_or(|head| !head.eq_ignore_ascii_case(repository.as_str())))
+        Ok(run.provenance(repository))
     }
 
     async fn tell(&self, notice: &Notice) -> Result<(), Fault> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
-use bullpen_core::job::{About, Conclusion, Fact, Said};
+use bullpen_core::job::{About, Conclusion, Fact, Origin, Provenance, Said, Visibility};
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -69,6 +69,15 @@ pub struct WorkflowRun {
     pub event: String,
     /// Whose code it runs; none if that repository was deleted.
     pub head_repository: Option<HeadRepository>,
+    /// The repository that it runs in.
+    #[serde(default)]
+    pub repository: Option<RunRepository>,
+    /// Who caused it. Old payloads do not say.
+    #[serde(default)]
+    pub actor: Option<Actor>,
+    /// Who caused this attempt.
+    #[serde(default)]
+    pub triggering_actor: Option<Actor>,
 }
 
 /// The repository that the code of a run came from.
@@ -76,6 +85,49 @@ pub struct WorkflowRun {
 pub struct HeadRepository {
     /// `owner/repo`.
     pub full_name: String,
+}
+
+/// The repository that a run is of, as far as we read it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct RunRepository {
+    /// Whether it is not public.
+    #[serde(default)]
+    pub private: Option<bool>,
+}
+
+/// Who did something.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Actor {
+    /// The account's name.
+    pub login: String,
+}
+
+/// The account that proposes changes of dependencies.
+const DEPENDABOT: &str = "dependabot[bot]";
+
+/// Who can see a repository, by what GitHub says of it.
+pub(crate) fn visibility(private: Option<bool>) -> Option<Visibility> {
+    private.map(|private| if private { Visibility::Private } else { Visibility::Public })
+}
+
+impl WorkflowRun {
+    /// Where its code comes from, if it is a run of this repository.
+    pub fn provenance(&self, repository: &Repository) -> Provenance {
+        // A fork that was deleted is a fork that was.
+        let head = self.head_repository.as_ref().map(|head| head.full_name.as_str());
+        let is_own = head.is_some_and(|head| head.eq_ignore_ascii_case(repository.as_str()));
+        let actors = [&self.actor, &self.triggering_actor];
+        let is_dependabot =
+            actors.into_iter().flatten().any(|actor| actor.login.eq_ignore_ascii_case(DEPENDABOT));
+        let origin = match (is_own, is_dependabot) {
+            (false, _) => Origin::Fork,
+            (true, true) => Origin::Dependabot,
+            (true, false) if self.event.starts_with("pull_request") => Origin::PullRequest,
+            (true, false) => Origin::Own,
+        };
+        let private = self.repository.as_ref().and_then(|repository| repository.private);
+        Provenance { origin: Some(origin), visibility: visibility(private) }
+    }
 }
 
 /// A job of a run.
@@ -135,6 +187,7 @@ impl WorkflowJob {
                 labels: self.labels,
                 commit: self.head_sha,
                 created_at: self.created_at,
+                provenance: Provenance::default(),
             },
             said,
         }

@@ -241,6 +241,7 @@ fn workflow(
         on_demand_fallback: true,
         spec_hash: None,
         ephemeral: false,
+        only_unused: None,
     };
     let matrix = dice.chance(100);
     let jobs = if matrix { 6 + dice.below(14) } else { dice.below(6) };

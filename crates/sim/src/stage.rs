@@ -51,6 +51,7 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
         on_demand_fallback: true,
         spec_hash: None,
         ephemeral: false,
+        only_unused: None,
     }
 }
 

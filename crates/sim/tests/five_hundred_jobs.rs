@@ -3,14 +3,16 @@
 
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/simulation.md")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::{ClassName, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Fact, How, Job, Life, Step};
+use bullpen_core::job::{About, Fact, How, Job, Life, Provenance, Step};
 use bullpen_core::ports::Ports;
+use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{self, Duties, ingest};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::desired;
@@ -46,7 +48,19 @@ fn plan() -> Plan {
     let repositories = ["acme/one", "acme/two", "acme/three"].map(Repository::new).into();
     let (shares, post) = (Shares::default(), Post::default());
     let timeline = Timeline::default();
-    Plan { config, timeline, shares, repositories, replicas: 1, post, jobs: Vec::new() }
+    let public = BTreeSet::new();
+    let scope = ServiceScope::EVERYTHING;
+    Plan {
+        config,
+        timeline,
+        shares,
+        scope,
+        repositories,
+        public,
+        replicas: 1,
+        post,
+        jobs: Vec::new(),
+    }
 }
 
 fn queue(world: &World, plan: &Plan) -> Vec<Fact> {
@@ -61,6 +75,7 @@ fn queue(world: &World, plan: &Plan) -> Vec<Fact> {
             labels: vec![format!("runs-on={id}/runner=large")],
             commit: "0a1b".to_owned(),
             created_at: None,
+            provenance: Provenance::default(),
         };
         world.jobs.queue(&id, about, Duration::from_secs(3_600), now)
     });

@@ -88,6 +88,10 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
                 drop(body);
                 Box::pin(self.job(*event)).await
             }
+            Verdict::Accepted(Event::Run(event)) => {
+                jobs::hear_run(self.service, &event.fact);
+                done()
+            }
             Verdict::Accepted(Event::Ping) => {
                 tracing::info!(delivery = head.delivery, "GitHub says hello");
                 done()

@@ -104,6 +104,7 @@ pub(crate) fn request<P: Ports>(
         on_demand_fallback: inputs.on_demand_fallback,
         spec_hash: Some(built_from),
         ephemeral: inputs.ephemeral,
+        only_unused: None,
     })
 }
 

@@ -34,7 +34,8 @@ async fn a_job_whose_end_reached_nobody_gives_its_machine_back() {
     let job = stage.job("bullpen/runner=small", &stage.gated("go"));
     stage.started(job).await;
     stage.github.webhooks_sent().await;
-    let nowhere = Hook { url: String::from("http://127.0.0.1:9/"), secret: Secret::new(SECRET) };
+    let nowhere =
+        Hook { url: String::from("http://127.0.0.1:9/"), secret: Secret::new(SECRET), runs: false };
     stage.github.hook(nowhere).expect("it is on loopback");
     stage.open("go");
     stage.over(job).await;

@@ -28,6 +28,7 @@ mod stage;
 mod strangers;
 #[path = "../tools/act.rs"]
 mod tool;
+mod untrusted;
 #[path = "../tools/waiting.rs"]
 mod waiting;
 mod webhook;

@@ -173,7 +173,8 @@ impl Stage {
 
     /// GitHub signs with this from now on.
     pub(crate) fn hook(&self, served: &Served, secret: &str) {
-        let hook = Hook { url: served.webhook.clone(), secret: Secret::new(secret) };
+        let (url, secret) = (served.webhook.clone(), Secret::new(secret));
+        let hook = Hook { url, secret, runs: false };
         self.github.hook(hook).expect("it is on loopback");
     }
 

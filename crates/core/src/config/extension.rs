@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::code;
 use super::finding::Findings;
 use super::label_policy;
 use super::node::{Entry, Node, Value};
@@ -19,6 +20,7 @@ use super::read::{
 use super::runner::Reuse;
 use crate::class::Usage;
 use crate::ids::{PoolName, RunnerGroup, TrustGroup};
+use crate::job::CodeRules;
 use crate::labels::policy::Policy;
 
 /// The keys of `x-bullpen`.
@@ -30,6 +32,8 @@ pub const EXTENSION: Shape = Shape {
         used("default-pool"),
         used("on-unfulfillable"),
         used("labels"),
+        used("untrusted"),
+        used("reuse-under-shared-labels"),
     ],
 };
 
@@ -95,6 +99,7 @@ pub(super) struct Extension {
     pub(super) default_pool: Option<PoolName>,
     pub(super) on_unfulfillable: OnUnfulfillable,
     pub(super) labels: Policy,
+    pub(super) code: CodeRules,
 }
 
 /// Reads `x-bullpen`. `runners` and `pools` are the names that exist.
@@ -138,6 +143,9 @@ pub(super) fn read(
     if let Some(node) = fields.get("labels") {
         extension.labels = label_policy::read(node, runners, pools, others, findings);
     }
+    let (untrusted, shared_labels) =
+        (fields.get("untrusted"), fields.get("reuse-under-shared-labels"));
+    extension.code = code::read(untrusted, shared_labels, findings);
     extension
 }
 
@@ -231,4 +239,13 @@ fn pool_keys(node: &Node, others: &[&Shape], findings: &mut Findings) -> PoolExt
 /// The runner group that these keys name.
 pub(super) fn group(fields: &Fields<'_>, findings: &mut Findings) -> Option<RunnerGroup> {
     fields.get("group").and_then(|node| text(node, "group", findings)).map(RunnerGroup::new)
+}
+
+/// Finds fault with a name that is no repository's.
+pub(super) fn is_repository(name: &str, mark: super::finding::Mark, findings: &mut Findings) {
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
+        let message = format!("{} is no repository", shown(name));
+        findings.error(mark, "bad-name", message).instead("write it as `owner/repository`");
+    }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::extension::{exists, group};
+use super::extension::{exists, group, is_repository};
 use super::finding::{Findings, Mark};
 use super::node::Node;
 use super::pool;
@@ -79,11 +79,7 @@ pub(super) fn read(
 
 /// GitHub does not tell names apart by case, and the policy compares in lower case.
 fn repository(name: &str, mark: Mark, findings: &mut Findings) -> Repository {
-    let parts: Vec<&str> = name.split('/').collect();
-    if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
-        let message = format!("{} is no repository", shown(name));
-        findings.error(mark, "bad-name", message).instead("write it as `owner/repository`");
-    }
+    is_repository(name, mark, findings);
     Repository::new(name.to_lowercase())
 }
 

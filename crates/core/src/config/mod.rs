@@ -10,6 +10,7 @@
 //! (`schedule`), or what labels ask for.
 
 mod churn;
+mod code;
 pub mod extension;
 mod finding;
 pub mod forms;

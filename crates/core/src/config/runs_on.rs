@@ -16,7 +16,7 @@ use super::{churn, label_policy, timetable, yaml};
 use crate::class::{Architecture, RunnerClass, Scripts};
 use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
-use crate::job::wake;
+use crate::job::{CodeRules, wake};
 use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
 use crate::spelling::nearest;
@@ -84,6 +84,8 @@ pub struct Config {
     pub on_unfulfillable: OnUnfulfillable,
     /// What labels may ask for.
     pub labels: Policy,
+    /// Whose code may have machines that others used.
+    pub code: CodeRules,
 }
 
 impl Config {
@@ -253,6 +255,7 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
         default_pool: extension.default_pool,
         on_unfulfillable: extension.on_unfulfillable,
         labels: extension.labels,
+        code: extension.code,
         ..Config::default()
     };
     for entry in images {

@@ -8,7 +8,7 @@ use super::parts::{Part, PartCode};
 use super::text::{lane_words, span};
 use super::{Next, Subject};
 use crate::instance::State;
-use crate::job::{Debts, End, Job, Lane, Life, Phase, Step};
+use crate::job::{Debts, End, Job, Lane, Life, OnlyUnused, Phase, Step};
 use crate::time::Timestamp;
 
 /// Nobody needs advice about less than this.
@@ -146,10 +146,14 @@ fn warm_machine(job: &Job, parts: &[Part]) -> String {
         Step::NothingIdle { unfit } => Some(unfit),
         _ => None,
     });
-    let distrusted = searched.and_then(|unfit| unfit.get("trust-differs"));
+    let is_among = |code: &str| searched.is_some_and(|unfit| unfit.contains_key(code));
+    let distrusted = is_among("trust-differs");
     let what = match &job.lane {
+        Some(Lane::Pool(_) | Lane::Class(_)) if is_among(OnlyUnused::LabelsNotBound.as_str()) => {
+            bound_label()
+        }
         Some(Lane::Pool(pool)) => format!("a machine standing by in pool {pool} (`hot`)"),
-        Some(Lane::Class(class)) if distrusted.is_some() => {
+        Some(Lane::Class(class)) if distrusted => {
             format!(
                 "an idle machine of its own trust group (`x-bullpen.runners.{class}.trust` says who \
                  may follow whom)"
@@ -173,6 +177,13 @@ fn warm_machine(job: &Job, parts: &[Part]) -> String {
         }
     };
     format!("{what}: about {saved} less")
+}
+
+/// What a job says to be offered machines that others used.
+fn bound_label() -> String {
+    "one label that names its run, such as `runs-on=${{ github.run_id }}/runner=NAME`: then it may \
+     have a machine that another job used"
+        .to_owned()
 }
 
 fn set_back(code: &str) -> Option<&'static str> {

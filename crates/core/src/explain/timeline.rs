@@ -307,12 +307,15 @@ fn step_words(step: &Step) -> String {
 }
 
 /// Why an idle machine was not for a job: codes of `pickup`, and words.
-pub(super) const UNFIT: [(&str, &str); 8] = [
+pub(super) const UNFIT: [(&str, &str); 11] = [
     ("built-otherwise", "built otherwise than it would be now"),
     ("expired", "about to end"),
+    ("labels-not-bound", "used before, and its labels do not name its run"),
     ("memory-below-class", "with less memory than its class has now"),
+    ("origin-unknown", "used before, and GitHub did not say whose code it runs"),
     ("trust-differs", "of another trust group"),
     ("type-not-allowed", "of a type that it may not have"),
+    ("untrusted-code", "used before, and its code is not trusted"),
     ("usage-differs", "paid for otherwise"),
     ("vcpu-outside-class", "with other vCPUs than its class has now"),
     ("wrong-class", "of another class"),

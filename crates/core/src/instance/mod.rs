@@ -59,6 +59,16 @@ pub enum Tier {
     Stopped,
 }
 
+impl Tier {
+    /// Whether somebody's code may have run on a machine that came to be idle so.
+    pub const fn is_used(self) -> bool {
+        match self {
+            Self::Released => true,
+            Self::Hot | Self::Stopped => false,
+        }
+    }
+}
+
 /// Why a machine ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

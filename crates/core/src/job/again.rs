@@ -57,7 +57,7 @@ pub fn one_more(entry: &Entry, job: &Job, built_from: &SpecHash, deadline: Times
 mod tests {
     use super::*;
     use crate::ids::{ClaimId, Repository, RequestId, RunAttempt};
-    use crate::job::{About, Said};
+    use crate::job::{About, Provenance, Said};
     use crate::samples;
 
     const LABEL: &str = "warm-77.1.build.000000000000000000000000000000ff";
@@ -82,6 +82,7 @@ mod tests {
             labels: vec![LABEL.to_owned()],
             commit: "0a1b".to_owned(),
             created_at: None,
+            provenance: Provenance::default(),
         };
         Fact { job: "7".into(), about, said: Said::Queued { at: None } }
     }

@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Provenance;
 use crate::ids::{JobId, Repository, RunAttempt, RunnerName};
 use crate::time::Timestamp;
 
@@ -40,6 +41,9 @@ pub struct About {
     pub commit: String,
     /// When it was created, by GitHub's clock. Old servers do not say.
     pub created_at: Option<Timestamp>,
+    /// Where its code comes from, as far as GitHub said.
+    #[serde(default, skip_serializing_if = "Provenance::is_unknown")]
+    pub provenance: Provenance,
 }
 
 /// Where a job stood when somebody looked.
@@ -221,6 +225,7 @@ impl About {
             labels: self.labels.max(other.labels),
             commit: self.commit.max(other.commit),
             created_at: earlier(self.created_at, other.created_at),
+            provenance: self.provenance.join(other.provenance),
         }
     }
 }

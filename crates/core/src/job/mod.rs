@@ -23,6 +23,7 @@ pub mod event;
 pub mod fact;
 pub mod fair;
 pub mod ingest;
+pub mod origin;
 pub mod placing;
 pub mod reason;
 pub mod returning;
@@ -37,9 +38,13 @@ pub mod wake;
 pub use event::{Event, Refusal, StateName};
 pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
 pub use ingest::{Learned, ingest, reroute};
+pub use origin::{
+    CodeRules, OnlyUnused, Origin, Provenance, RunFact, SharedLabels, UsedMachines, Visibility,
+    used_machines,
+};
 pub use placing::{Placed, place};
 pub use reason::{Reason, Setback, SetbackAt};
-pub use returning::{AfterJob, Origin, after_job, ends_anyway};
+pub use returning::{AfterJob, after_job, ends_anyway};
 pub use step::{How, STEPS_FIRST_KEPT, STEPS_KEPT_MAX, Step, StepAt};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
 pub use transition::{Next, SETBACKS_KEPT_MAX};

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Debts, Held, Job, Life};
+use super::{CodeRules, Debts, Held, Job, Life, Origin};
 use crate::config::runner::Reuse;
 use crate::ids::InstanceId;
 use crate::instance::{EndReason, Record};
@@ -24,17 +24,6 @@ pub enum AfterJob {
     Pool,
     /// It ends.
     End(EndReason),
-}
-
-/// Whose code ran in a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The repository's own.
-    Own,
-    /// A fork's.
-    Fork,
-    /// Nobody said.
-    Unknown,
 }
 
 /// Why a machine ends with its job, whatever code ran in it; none if the code decides. `reuse` is
@@ -58,12 +47,12 @@ pub fn ends_anyway(
     elsewhere.then_some(EndReason::Untrusted)
 }
 
-/// What becomes of a machine whose code decides.
-pub fn after_job(origin: Origin) -> AfterJob {
+/// What becomes of a machine whose code decides. Code of which nobody said whose it is ends it.
+pub fn after_job(origin: Option<Origin>, rules: &CodeRules) -> AfterJob {
     match origin {
-        Origin::Fork if sabotage!("forks-are-trusted") => AfterJob::Pool,
-        Origin::Own => AfterJob::Pool,
-        Origin::Fork | Origin::Unknown => AfterJob::End(EndReason::Untrusted),
+        Some(Origin::Fork) if sabotage!("forks-are-trusted") => AfterJob::Pool,
+        Some(origin) if rules.trusts(origin) => AfterJob::Pool,
+        Some(_) | None => AfterJob::End(EndReason::Untrusted),
     }
 }
 

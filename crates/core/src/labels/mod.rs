@@ -12,6 +12,7 @@
 //! Not here: where a job goes (`route`), what an operator allows ([`policy`]), or which labels a runner
 //! may have ([`ownership`]).
 
+mod binding;
 pub mod class;
 mod finding;
 mod key;
@@ -26,6 +27,7 @@ pub mod volume;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+pub use binding::is_bound_to_run;
 pub use finding::{LabelFinding, Problem};
 pub use key::Key;
 

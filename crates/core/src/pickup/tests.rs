@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::class::Usage;
 use crate::ids::{ClassName, InstanceType, TrustGroup};
+use crate::instance::Tier;
 use crate::request::TypePattern;
 use crate::samples::{LIMITS, advert, at, request};
 
@@ -44,6 +45,19 @@ fn what_the_request_wants_is_passed_on() {
     assert_eq!(verdict(&unused), Verdict::PassOn, "what nobody used serves anyone");
     let larger = with(|advert| advert.memory_mib = 8_192);
     assert_eq!(verdict(&larger), Verdict::PassOn, "memory has no upper end");
+}
+
+#[test]
+fn a_used_machine_is_put_back_by_a_job_that_may_not_have_one() {
+    let why = OnlyUnused::UntrustedCode;
+    let request = Request { only_unused: Some(why), ..request() };
+    let judged = |advert: &Advert| judge(advert, &request, &LIMITS, at(0));
+    let used = Verdict::Requeue(RequeueWhy::UsedBefore(why));
+    assert_eq!(judged(&advert("i-1", 5)), used);
+    assert_eq!(judged(&with(|advert| advert.trust = None)), used, "its tier says that it was used");
+    for tier in [Tier::Hot, Tier::Stopped] {
+        assert_eq!(judged(&with(|advert| advert.tier = tier)), Verdict::PassOn);
+    }
 }
 
 #[test]

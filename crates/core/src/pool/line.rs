@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pick::{Picked, Seeker, pick};
+use super::pick::{Picked, Seeker, pick, withheld};
 use crate::creation::Offering;
 use crate::ids::{Generation, InstanceId};
 use crate::instance::{Record, State, Tier};
@@ -32,7 +32,10 @@ pub enum Found {
     /// This machine.
     Machine(Sighting),
     /// There is none for it.
-    Nothing,
+    Nothing {
+        /// How many machines it was kept from because others used them.
+        withheld: usize,
+    },
 }
 
 /// Jobs of one pool, and what was found for them.
@@ -79,9 +82,16 @@ impl Line {
                 self.found.insert(seeker.clone(), Found::Machine(sighting));
             }
         }
+        records.retain(|record| !self.given.contains(&record.id));
         for seeker in seekers {
-            self.found.entry(seeker).or_insert(Found::Nothing);
+            let withheld = withheld(&records, &seeker, limits, now);
+            self.found.entry(seeker).or_insert(Found::Nothing { withheld });
         }
+    }
+
+    /// The job that was sent to this machine may not have it: it is there for the others again.
+    pub fn put_back(&mut self, id: &InstanceId) {
+        self.given.remove(id);
     }
 
     fn is_passed_over(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {

@@ -1,9 +1,9 @@
 //! Whom each job gets of a pool's idle machines: released before hot before stopped, and of those
 //! whoever has been ready longest.
 //!
-//! A machine that somebody's code has run on serves only that trust group. What it was built from is
-//! not asked: how long old machines stand by is the rollout's to decide, and while they stand they
-//! serve.
+//! A machine that somebody's code has run on serves only that trust group, and of that group only jobs
+//! that may have a used machine (`job::origin`). What it was built from is not asked: how long old
+//! machines stand by is the rollout's to decide, and while they stand they serve.
 //!
 //! Not here: claiming (`claim`; two who pick at once may pick the same), starting, or which jobs come
 //! first (`job::fair`).
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::ids::{InstanceId, JobId, TrustGroup};
 use crate::instance::{Record, State, Tier};
+use crate::job::OnlyUnused;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
@@ -23,6 +24,8 @@ pub struct Seeker {
     pub job: JobId,
     /// Whose code it runs.
     pub trust: TrustGroup,
+    /// Why it gets only machines that nobody used, if it does.
+    pub only_unused: Option<OnlyUnused>,
 }
 
 /// A machine for a job.
@@ -48,9 +51,11 @@ pub fn pick<'r>(
 ) -> Vec<Picked<'r>> {
     let mut line = in_line(records, limits, now);
     let mut picked = Vec::new();
-    for Seeker { job, trust } in jobs {
+    for Seeker { job, trust, only_unused } in jobs {
         let first = |key| line.get(&key)?.last().map(|(place, _)| (place.0, key));
-        let nearest = [None, Some(trust)].into_iter().filter_map(first).min();
+        let kinds = [(false, None), (false, Some(trust)), (true, None), (true, Some(trust))];
+        let may = kinds.into_iter().filter(|(is_used, _)| !is_used || only_unused.is_none());
+        let nearest = may.filter_map(first).min();
         let Some((place, key)) = nearest else { continue };
         let Some((_, record)) = line.get_mut(&key).and_then(Vec::pop) else { continue };
         picked.push(Picked { job: job.clone(), record, tier: place.0 });
@@ -58,12 +63,28 @@ pub fn pick<'r>(
     picked
 }
 
+/// How many machines a job would have found, had it not been kept from those that others used.
+pub(super) fn withheld(
+    records: &[Record],
+    seeker: &Seeker,
+    limits: &Limits,
+    now: Timestamp,
+) -> usize {
+    let line = in_line(records, limits, now);
+    let used = [(true, None), (true, Some(&seeker.trust))];
+    let used = used.iter().filter(|_| seeker.only_unused.is_some());
+    used.filter_map(|kind| line.get(kind)).map(Vec::len).sum()
+}
+
+/// Whether a machine is used, and by whom last.
+type Kind<'r> = (bool, Option<&'r TrustGroup>);
+
 /// Idle machines by whose code has run on them, the first in line at the end.
 fn in_line<'r>(
     records: &'r [Record],
     limits: &Limits,
     now: Timestamp,
-) -> BTreeMap<Option<&'r TrustGroup>, Vec<(Reverse<Place<'r>>, &'r Record)>> {
+) -> BTreeMap<Kind<'r>, Vec<(Reverse<Place<'r>>, &'r Record)>> {
     let mut line: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let claimable_past = now.after(limits.not_claimable_before_deadline);
     for record in records {
@@ -72,7 +93,8 @@ fn in_line<'r>(
                 if claimable_past < deadline && !record.tainted =>
             {
                 let place = Reverse((tier, since, &record.id));
-                line.entry(record.trust.as_ref()).or_default().push((place, record));
+                let kind = (tier.is_used(), record.trust.as_ref());
+                line.entry(kind).or_default().push((place, record));
             }
             _ => {}
         }

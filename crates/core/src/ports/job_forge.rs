@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::Fault;
 use crate::ids::{JobId, Repository, RunAttempt};
-use crate::job::{Fact, Reason};
+use crate::job::{Fact, Provenance, Reason};
 use crate::time::Timestamp;
 
 /// What is said to the author of a job that cannot be served.
@@ -72,12 +72,12 @@ pub trait JobForge: Send + Sync {
         &self,
         repository: &Repository,
     ) -> impl Future<Output = Result<Vec<Fact>, Fault>> + Send;
-    /// Whether code of a fork runs in this run.
-    fn is_from_fork(
+    /// Where the code of this run comes from, by one call. An answer says both parts.
+    fn provenance(
         &self,
         repository: &Repository,
         run: &RunAttempt,
-    ) -> impl Future<Output = Result<bool, Fault>> + Send;
+    ) -> impl Future<Output = Result<Provenance, Fault>> + Send;
     /// Says at the commit why a job was not served.
     fn tell(&self, notice: &Notice) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Cancels a run. Succeeds if it is over already, or a later attempt of it has begun.

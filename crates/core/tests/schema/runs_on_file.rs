@@ -234,6 +234,41 @@ struct Extension {
     on_unfulfillable: Option<OnUnfulfillable>,
     /// What labels may ask for.
     labels: Option<Labels>,
+    /// Whose code gets only machines that nobody used; forks' and Dependabot's always does.
+    untrusted: Option<UntrustedCode>,
+    /// Where used machines are offered to jobs whose labels do not name their run.
+    reuse_under_shared_labels: Option<ReuseUnderSharedLabels>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum UntrustedCode {
+    One(Untrusted),
+    Many(Vec<Untrusted>),
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Untrusted {
+    Forks,
+    Dependabot,
+    PullRequests,
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum ReuseUnderSharedLabels {
+    All(SharedLabels),
+    /// By `owner/repository`.
+    Repositories(BTreeMap<String, SharedLabels>),
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum SharedLabels {
+    Private,
+    Always,
+    Never,
 }
 
 #[derive(JsonSchema)]

@@ -4,7 +4,7 @@
 
 use bullpen_core::ids::RequestId;
 use bullpen_core::job::again::{Bond, bond, one_more};
-use bullpen_core::job::{Fact, Job, Reason, Said};
+use bullpen_core::job::{CodeRules, Fact, Job, Reason, Said, used_machines};
 use bullpen_core::labels;
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::request::entry::{Entry, Stage};
@@ -43,7 +43,7 @@ async fn find<P: Ports>(
 /// What a job of a request that is over wants until `deadline`.
 pub(super) async fn want<P: Ports>(
     stack: &Stack<P>,
-    job: &Job,
+    (job, rules): (&Job, &CodeRules),
     request: &RequestId,
     deadline: Timestamp,
     until: Timestamp,
@@ -54,7 +54,14 @@ pub(super) async fn want<P: Ports>(
         Some(entry) => {
             let built_from = stack.built(&entry.request.class);
             let request = one_more(&entry, job, &built_from, deadline);
-            Wanting::Machine(Box::new(Wanted { request, pool: None, reuse: true, group: None }))
+            let used = used_machines(&job.known.about, rules);
+            Wanting::Machine(Box::new(Wanted {
+                request,
+                pool: None,
+                reuse: true,
+                used,
+                group: None,
+            }))
         }
         None => {
             let why = format!("its label belongs to request {request}, which nobody remembers");

@@ -19,7 +19,8 @@ use std::time::Duration;
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
 use bullpen_core::job::{
-    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, Step, StepAt, runner_name,
+    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, Step, StepAt, UsedMachines,
+    runner_name,
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
@@ -31,7 +32,7 @@ use super::candidates::{self, Lines, NotTaken, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, Changed, NotMoved};
 use super::settings::{Wanted, Wanting};
-use super::{Attended, Service, again, ends, owner_of, queues, room, runners};
+use super::{Attended, Service, again, ends, origin, owner_of, queues, room, runners};
 use crate::patience::patiently;
 use crate::postman::Postman;
 use crate::provision::lookout::Lookout;
@@ -90,7 +91,8 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     let until = deadline.min(now.after(stack.limits.request_deadline));
     let wanting = match &seen.job.lane {
         Some(Lane::Request(request)) => {
-            again::want(stack, &seen.job, request, until, service.patience()).await?
+            let (settings, patience) = (service.settings(), service.patience());
+            again::want(stack, (&seen.job, settings.code()), request, until, patience).await?
         }
         _ => service.settings().want(&seen.job, stack, until),
     };
@@ -220,7 +222,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let looks = self.unstarted < STARTS_MAX;
         if looks && (self.wanted.pool.is_some() || self.wanted.reuse) {
             let (looker, terms) = ((&self.job.id, self.lines), async || self.terms().await);
-            match candidates::take(self.service.stack, looker, &self.wanted, terms).await {
+            let used = async || origin::may_have_used(self.service, &self.job).await;
+            match candidates::take(self.service.stack, looker, &self.wanted, terms, used).await {
                 Ok((terms, taken)) => {
                     let instance = taken.held.record.id.clone();
                     self.note(Step::Claimed { instance, tier: taken.tier });
@@ -257,6 +260,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 State::Created { .. } => {
                     return Ok(Some(self.created(record, How::Continued).await?));
                 }
+                State::Claimed { tier, .. } if tier.is_used() && !self.may_have_used().await => {
+                    drop(release::withdraw(stack, &self.owner, record, until).await?);
+                }
                 State::Claimed { tier, .. } => {
                     if let Some(outcome) = self.take_over(&record, tier).await? {
                         return Ok(Some(outcome));
@@ -268,6 +274,12 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the job may have a machine that another job used: whoever claimed it may have known
+    /// less, or have been of a version that did not ask.
+    async fn may_have_used(&self) -> bool {
+        origin::may_have_used(self.service, &self.job).await == UsedMachines::Offered
     }
 
     async fn take_over(&self, record: &Record, tier: Tier) -> Result<Option<Outcome>, Fault> {

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use bullpen_core::ids::{JobId, PoolName};
+use bullpen_core::ids::{Generation, InstanceId, JobId, PoolName};
 use bullpen_core::instance::Tier;
-use bullpen_core::job::{How, Setback};
+use bullpen_core::job::{How, Setback, UsedMachines};
 use bullpen_core::pool::{Found, Line, Seeker, Sighting};
 use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
 use bullpen_core::request::Request;
@@ -79,7 +79,7 @@ impl Lines {
         pool: &PoolName,
         seeker: &Seeker,
         until: Timestamp,
-    ) -> Result<Option<Sighting>, Fault> {
+    ) -> Result<Found, Fault> {
         let mut lines = self.0.lock().await;
         let line = lines.entry(pool.clone()).or_default();
         let mut found = line.take(seeker);
@@ -91,56 +91,100 @@ impl Lines {
             line.look(seeker, records, &short, &stack.limits, now);
             found = line.take(seeker);
         }
-        Ok(match found {
-            Some(Found::Machine(sighting)) => Some(sighting),
-            Some(Found::Nothing) | None => None,
-        })
+        Ok(found.unwrap_or(Found::Nothing { withheld: 0 }))
+    }
+
+    /// A machine that a job was sent to and may not have is there for the others again.
+    async fn put_back(&self, pool: &PoolName, id: &InstanceId) {
+        if let Some(line) = self.0.lock().await.get_mut(pool) {
+            line.put_back(id);
+        }
     }
 }
 
 /// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
-/// `terms` are asked for whenever a machine is in sight: where nothing is idle they cost nothing.
+/// `terms` are asked for whenever a machine is in sight: where nothing is idle they cost nothing. So is
+/// `may_have_used`, the first time that a used machine is in sight and the row does not say whether the
+/// job may have one.
 pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
     (job, lines): (&JobId, &Lines),
     wanted: &Wanted,
     terms: impl AsyncFn() -> Result<Terms<'t>, Setback>,
+    may_have_used: impl AsyncFn() -> UsedMachines,
 ) -> Result<(Terms<'t>, Taken), NotTaken> {
-    let seeker = seeker(job, wanted);
-    if let Some(taken) = of_pool(stack, (&seeker, lines), wanted, &terms).await? {
-        return Ok(taken);
+    let mut seeker = seeker(job, wanted);
+    let mut used = wanted.used;
+    let mut unfit = BTreeMap::new();
+    if let Some(pool) = &wanted.pool {
+        let until = wanted.request.deadline;
+        loop {
+            let Sighting { id, generation, tier } =
+                match lines.next(stack, pool, &seeker, until).await? {
+                    Found::Machine(sighting) => sighting,
+                    Found::Nothing { withheld } => {
+                        note_withheld(&mut unfit, &seeker, withheld);
+                        break;
+                    }
+                };
+            if tier.is_used() && used == UsedMachines::Ask {
+                used = may_have_used().await;
+                seeker.only_unused = used.withheld();
+            }
+            if tier.is_used() && seeker.only_unused.is_some() {
+                lines.put_back(pool, &id).await;
+                continue;
+            }
+            if let Some(taken) = claim(stack, (&id, generation, tier), &terms).await? {
+                return Ok(taken);
+            }
+        }
     }
     if !wanted.reuse {
-        return Err(NotTaken::Nothing(BTreeMap::new()));
+        return Err(NotTaken::Nothing(unfit));
     }
-    of_class(stack, &wanted.request, &terms).await
+    if used == UsedMachines::Ask {
+        used = may_have_used().await;
+    }
+    let request = Request { only_unused: used.withheld(), ..wanted.request.clone() };
+    match of_class(stack, &request, &terms).await {
+        Err(NotTaken::Nothing(of_class)) => {
+            for (why, count) in of_class {
+                *unfit.entry(why).or_insert(0) += count;
+            }
+            Err(NotTaken::Nothing(unfit))
+        }
+        taken => taken,
+    }
 }
 
 /// What its pool has to know of a job.
 pub(super) fn seeker(job: &JobId, wanted: &Wanted) -> Seeker {
-    Seeker { job: job.clone(), trust: wanted.request.trust.clone() }
+    let trust = wanted.request.trust.clone();
+    Seeker { job: job.clone(), trust, only_unused: wanted.used.withheld() }
 }
 
-async fn of_pool<'t, P: Ports>(
+/// Counts machines of the pool that the job may not have, by reason.
+fn note_withheld(unfit: &mut BTreeMap<String, u32>, seeker: &Seeker, withheld: usize) {
+    if let Some(why) = seeker.only_unused.filter(|_| withheld > 0) {
+        let count = u32::try_from(withheld).unwrap_or(u32::MAX);
+        unfit.insert(why.as_str().to_owned(), count);
+    }
+}
+
+/// Claims a machine of the pool as it was seen; none if another process was faster.
+async fn claim<'t, P: Ports>(
     stack: &Stack<P>,
-    (seeker, lines): (&Seeker, &Lines),
-    wanted: &Wanted,
+    (id, generation, tier): (&InstanceId, Generation, Tier),
     terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
 ) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
-    let Some(pool) = &wanted.pool else { return Ok(None) };
-    let until = wanted.request.deadline;
-    while let Some(Sighting { id, generation, tier }) =
-        lines.next(stack, pool, seeker, until).await?
-    {
-        let terms = terms().await.map_err(NotTaken::SetBack)?;
-        let claim = stack.ports.ids().claim();
-        let seen = (&id, generation);
-        if let Some(record) = worker::claim_seen(stack, &terms, seen, &claim).await? {
-            let held = Held::new(record, Some(claim), worker::How::Reused);
-            return Ok(Some((terms, Taken::warm(held, tier, How::Picked))));
-        }
-    }
-    Ok(None)
+    let terms = terms().await.map_err(NotTaken::SetBack)?;
+    let claim = stack.ports.ids().claim();
+    let record = worker::claim_seen(stack, &terms, (id, generation), &claim).await?;
+    Ok(record.map(|record| {
+        let held = Held::new(record, Some(claim), worker::How::Reused);
+        (terms, Taken::warm(held, tier, How::Picked))
+    }))
 }
 
 async fn of_class<'t, P: Ports>(

@@ -18,8 +18,7 @@ use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
 use bullpen_core::time::Timestamp;
 
 use super::rows::{self, Changed, Seen};
-use super::{Attended, Service, ingest, owner_of};
-use crate::patience::patiently;
+use super::{Attended, Service, ingest, origin, owner_of};
 use crate::release::{self, Progress};
 use crate::tell::nobody;
 use crate::transition;
@@ -268,7 +267,7 @@ async fn ends_with<P: Ports, J: JobForge>(
     };
     let after = match decided {
         Some(after) => after,
-        None => after_job(origin(service, job).await?),
+        None => after_job(origin(service, job).await?, settings.code()),
     };
     if let AfterJob::End(why) = after {
         return Ok(Some(why));
@@ -280,31 +279,25 @@ async fn ends_with<P: Ports, J: JobForge>(
     Ok(None)
 }
 
-/// Whose code ran in a job. A machine that is as good as idle is worth waiting for GitHub's word on
-/// it, for a while.
+/// Whose code ran in a job, if GitHub said. A machine that is as good as idle is worth waiting for its
+/// word, for a while.
 async fn origin<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
-) -> Result<Origin, Fault> {
-    let (stack, about) = (service.stack, &job.known.about);
-    let known = service.recall().is_from_fork(&about.repository, &about.run);
-    let fork = if let Some(fork) = known {
-        Ok(fork)
-    } else {
-        let until = stack.now().after(stack.limits.forge_patience);
-        patiently(stack, until, || service.forge.is_from_fork(&about.repository, &about.run)).await
-    };
-    match (fork, &job.life) {
-        (Ok(fork), _) => {
-            service.recall().came_from(&about.repository, &about.run, fork);
-            Ok(if fork { Origin::Fork } else { Origin::Own })
-        }
+) -> Result<Option<Origin>, Fault> {
+    if let Some(origin) = job.known.about.provenance.origin {
+        return Ok(Some(origin));
+    }
+    let stack = service.stack;
+    let until = stack.now().after(stack.limits.forge_patience);
+    match (origin::find(service, job, until).await, &job.life) {
+        (Ok(known), _) => Ok(known.origin),
         (Err(fault), Life::Ended { at, .. })
             if fault.is_transient() && stack.now().since(*at) < ORIGIN_WITHIN =>
         {
             Err(fault)
         }
-        (Err(_), _) => Ok(Origin::Unknown),
+        (Err(_), _) => Ok(None),
     }
 }
 

@@ -11,7 +11,7 @@ use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::scope::{Judged, Outside};
 
 use super::rows::{self, Changed, Seen};
-use super::{Service, active, again, queues};
+use super::{Service, active, again, origin, queues};
 
 /// GitHub waits ten seconds for an answer; it must have one before that, even if it is a refusal.
 const PATIENCE: Duration = Duration::from_secs(7);
@@ -59,7 +59,7 @@ pub async fn ingest<P: Ports, J: Sync>(
         Changed(Option<Box<Seen>>),
         Ours,
     }
-    let stack = service.stack;
+    let (stack, fact) = (service.stack, &origin::enriched(service, fact));
     let (settings, until) = (service.settings(), stack.now().after(PATIENCE));
     if !settings.scope().serves(&fact.about.repository) {
         service.note_foreign(fact, Outside::Repository);

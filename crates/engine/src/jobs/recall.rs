@@ -4,25 +4,41 @@
 //! Forgetting any of it costs a call. What another process minted under the same name is replaced by
 //! minting again.
 //!
-//! Not here: asking (`super::assign`, `super::ends`).
+//! Not here: asking (`super::assign`, `super::origin`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
+use bullpen_core::job::Provenance;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::time::Timestamp;
+use tokio::sync::Mutex;
 
 /// How long an unused credential is good: GitHub says an hour, and has been seen to forget sooner.
 const CREDENTIAL_LASTS: Duration = Duration::from_secs(5 * 60);
 /// How many of each are remembered: more than one process works on in that time.
 const REMEMBERED_MAX: usize = 1_000;
+/// How many runs are remembered: more than webhooks announce while the jobs of one wait.
+const RUNS_MAX: usize = 10_000;
+/// How long GitHub is not asked again about a run after it did not answer.
+const SILENT_FOR: Duration = Duration::from_secs(15);
+
+/// One attempt of a run of a repository.
+type Run = (Repository, RunAttempt);
 
 /// What was learned and may be needed again.
 #[derive(Debug, Default)]
 pub(super) struct Recall {
     minted: BTreeMap<RunnerName, (Timestamp, Credential)>,
-    forks: BTreeMap<(Repository, RunAttempt), bool>,
+    runs: BTreeMap<Run, Provenance>,
+    /// The same runs, the one heard of longest ago first.
+    heard: VecDeque<Run>,
+    /// Runs that somebody asks about.
+    asking: BTreeMap<Run, Arc<Mutex<()>>>,
+    /// Runs that GitHub did not answer about, and when.
+    silent: BTreeMap<Run, Timestamp>,
 }
 
 impl Recall {
@@ -44,17 +60,59 @@ impl Recall {
         self.minted.remove(name);
     }
 
-    /// Whether code of a fork runs in this run, if that was asked before. It never changes.
-    pub(super) fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Option<bool> {
-        self.forks.get(&(repository.clone(), run.clone())).copied()
+    /// Where the code of a run comes from, as far as GitHub said.
+    pub(super) fn provenance(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Option<Provenance> {
+        self.runs.get(&(repository.clone(), run.clone())).copied()
     }
 
     /// GitHub said where a run's code comes from.
-    pub(super) fn came_from(&mut self, repository: &Repository, run: &RunAttempt, fork: bool) {
-        if self.forks.len() >= REMEMBERED_MAX {
-            self.forks.pop_first();
+    pub(super) fn came_from(
+        &mut self,
+        repository: &Repository,
+        run: &RunAttempt,
+        said: Provenance,
+    ) {
+        let run = (repository.clone(), run.clone());
+        self.silent.remove(&run);
+        if let Some(known) = self.runs.get_mut(&run) {
+            *known = known.join(said);
+            return;
         }
-        self.forks.insert((repository.clone(), run.clone()), fork);
+        if self.runs.len() >= RUNS_MAX
+            && let Some(oldest) = self.heard.pop_front()
+        {
+            self.runs.remove(&oldest);
+        }
+        self.heard.push_back(run.clone());
+        self.runs.insert(run, said);
+    }
+
+    /// The turn to ask about a run: whoever has it asks for all that wait.
+    pub(super) fn turn(&mut self, repository: &Repository, run: &RunAttempt) -> Arc<Mutex<()>> {
+        // Nobody else has those that only this map holds.
+        self.asking.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(self.asking.entry((repository.clone(), run.clone())).or_default())
+    }
+
+    /// GitHub did not say where a run's code comes from.
+    pub(super) fn was_silent(&mut self, repository: &Repository, run: &RunAttempt, now: Timestamp) {
+        self.silent.retain(|_, at| now.since(*at) < SILENT_FOR);
+        self.silent.insert((repository.clone(), run.clone()), now);
+    }
+
+    /// Whether GitHub has just not answered about this run.
+    pub(super) fn is_silent(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+        now: Timestamp,
+    ) -> bool {
+        let at = self.silent.get(&(repository.clone(), run.clone()));
+        at.is_some_and(|at| now.since(*at) < SILENT_FOR)
     }
 }
 
@@ -90,11 +148,12 @@ mod tests {
     #[test]
     fn nothing_grows_without_end() {
         let (mut recall, repository) = (Recall::default(), Repository::new("acme/app"));
-        for number in 0..2 * REMEMBERED_MAX {
+        for number in 0..2 * REMEMBERED_MAX.max(RUNS_MAX) {
             recall.minted(name(number), credential("x"), NOW);
-            recall.came_from(&repository, &RunAttempt::new(format!("{number}.1")), false);
+            let run = RunAttempt::new(format!("{number}.1"));
+            recall.came_from(&repository, &run, Provenance::default());
         }
         assert_eq!(recall.minted.len(), REMEMBERED_MAX);
-        assert_eq!(recall.forks.len(), REMEMBERED_MAX);
+        assert_eq!((recall.runs.len(), recall.heard.len()), (RUNS_MAX, RUNS_MAX));
     }
 }

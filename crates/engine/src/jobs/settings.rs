@@ -10,7 +10,9 @@ use bullpen_core::config::runner::{Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, PoolName, RunnerGroup, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{Event, Job, Lane, Placed, Reason, place, request_id};
+use bullpen_core::job::{
+    CodeRules, Event, Job, Lane, Placed, Reason, UsedMachines, place, request_id, used_machines,
+};
 use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
@@ -62,6 +64,8 @@ pub(super) struct Wanted {
     pub(super) reuse: bool,
     /// The group that its runner joins at GitHub.
     pub(super) group: Option<RunnerGroup>,
+    /// Whether it may have a machine that another job used, as far as its row says.
+    pub(super) used: UsedMachines,
 }
 
 impl Settings {
@@ -140,6 +144,11 @@ impl Settings {
         self.config.on_unfulfillable == OnUnfulfillable::Cancel
     }
 
+    /// Whose code may have machines that others used.
+    pub(super) const fn code(&self) -> &CodeRules {
+        &self.config.code
+    }
+
     /// How machines of this class serve more than one job, if they do.
     fn reuse(&self, class: &ClassName) -> Option<&Reuse> {
         self.config.runners.get(class)?.reuse.as_ref()
@@ -178,8 +187,9 @@ impl Settings {
             matches!(&launch.class, ClassRef::Named(class) if self.reuse(&class.name).is_some());
         let built_from = stack.built(launch.class.class());
         let request = self.request(job, &launch, built_from, deadline);
+        let used = used_machines(&job.known.about, self.code());
         let group = self.group(job, pool.as_ref(), &request.class.name);
-        Wanting::Machine(Box::new(Wanted { request, pool, reuse, group }))
+        Wanting::Machine(Box::new(Wanted { request, pool, reuse, used, group }))
     }
 
     /// The runner group of a job's runner.
@@ -223,6 +233,7 @@ impl Settings {
             on_demand_fallback: true,
             spec_hash: Some(built_from),
             ephemeral: true,
+            only_unused: None,
         }
     }
 }

@@ -30,8 +30,6 @@ use crate::webhook::sign;
 
 /// How long a receiver may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// The installation that announces jobs of accounts on which the App is not installed by name.
-const ELSEWHERE: u64 = 1;
 /// What GitHub notes for a receiver that it did not reach.
 const UNREACHED: u16 = 502;
 
@@ -45,6 +43,9 @@ pub struct Hook {
     pub url: String,
     /// What they are signed with.
     pub secret: Secret,
+    /// Whether it is told of runs too (`workflow_run`), and not only of jobs.
+    #[serde(default)]
+    pub runs: bool,
 }
 
 impl Hook {
@@ -61,16 +62,13 @@ impl Hook {
 pub(super) struct Parcel {
     pub(super) id: u64,
     pub(super) guid: String,
+    pub(super) event: &'static str,
     pub(super) action: &'static str,
     pub(super) redelivery: bool,
     body: String,
     due: Timestamp,
     /// When it was tried, and the status it was answered with.
     pub(super) tried: Option<(Timestamp, u16)>,
-}
-
-impl Parcel {
-    pub(super) const EVENT: &'static str = "workflow_job";
 }
 
 /// Webhooks that are to be sent, and those that were.
@@ -107,17 +105,29 @@ impl State {
             return;
         }
         let Some(row) = self.jobs.get(&job) else { return };
-        let owner = row.order.repository.split('/').next().unwrap_or_default();
-        let installation = self.installations.get(&owner.to_ascii_lowercase());
-        let installation = installation.copied().unwrap_or(ELSEWHERE);
-        let body = json::workflow_job(action, row, installation, &self.base).to_string();
+        let body = json::workflow_job(action, row, self.place(&row.order.repository)).to_string();
+        self.send("workflow_job", action, &body, now);
+    }
+
+    /// A run was made, of which this is the first job.
+    pub(super) fn announce_run(&mut self, job: u64, now: Timestamp) {
+        if !self.outbox.hook.as_ref().is_some_and(|hook| hook.runs) {
+            return;
+        }
+        let Some(row) = self.jobs.get(&job) else { return };
+        let body = json::workflow_run(row, self.place(&row.order.repository)).to_string();
+        self.send("workflow_run", "requested", &body, now);
+    }
+
+    fn send(&mut self, event: &'static str, action: &'static str, body: &str, now: Timestamp) {
         let due = now.after(Duration::from_millis(self.levers.webhooks.delay_ms));
         let copies = if self.levers.webhooks.double { 2 } else { 1 };
         let number = self.next();
         let guid = format!("{number:08x}-cc78-11e3-81ab-4c9367dc0958");
         for _ in 0..copies {
-            let (id, guid, body) = (self.next(), guid.clone(), body.clone());
-            let parcel = Parcel { id, guid, action, redelivery: false, body, due, tried: None };
+            let (id, guid, body) = (self.next(), guid.clone(), body.to_owned());
+            let (redelivery, tried) = (false, None);
+            let parcel = Parcel { id, guid, event, action, redelivery, body, due, tried };
             self.outbox.waiting.push_back(parcel);
         }
     }
@@ -185,7 +195,7 @@ async fn deliver(client: &Sender, hook: &Hook, parcel: &Parcel) -> u16 {
     let request = Request::post(&hook.url)
         .header("content-type", "application/json")
         .header("user-agent", "GitHub-Hookshot/stand-in")
-        .header("x-github-event", Parcel::EVENT)
+        .header("x-github-event", parcel.event)
         .header("x-github-delivery", &parcel.guid)
         .header("x-github-hook-id", "1")
         .header("x-github-hook-installation-target-type", "integration")

@@ -108,7 +108,12 @@ impl State {
             completed: None,
         };
         let is_held = job.stage == Stage::Held;
+        let (attempt, repository) = (job.attempt, job.order.repository.clone());
+        let is_first = self.jobs_of(&repository, run, Some(attempt)).is_empty();
         self.jobs.insert(id, job);
+        if is_first {
+            self.announce_run(id, now);
+        }
         if is_held {
             self.announce(id, "waiting", now);
         }

@@ -103,15 +103,18 @@ pub(super) fn runner_groups(organization: &str, host: &str) -> Vec<Value> {
 }
 
 /// The schema `workflow-run`, of the jobs of one attempt; at least one.
-pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> {
+pub(super) fn run(jobs: &[&Job], place: Place<'_>) -> Option<Value> {
+    let Place { repository, base, .. } = place;
     let first = jobs.first()?;
     let (status, conclusion) = standing(jobs);
     let api = format!("{base}/repos/{repository}");
     let url = format!("{api}/actions/runs/{}", first.run);
     let updated = jobs.iter().filter_map(|job| job.completed.or(job.started)).max();
     let head = first.order.fork.as_deref().unwrap_or(repository);
-    let head_repository = minimal_repository(head, base);
-    let repository = minimal_repository(repository, base);
+    let head_repository = minimal_repository(Place { repository: head, ..place });
+    let (owner, _) = repository.split_once('/').unwrap_or_default();
+    let actor = account(first.order.actor.as_deref().unwrap_or(owner), base);
+    let repository = minimal_repository(place);
     Some(json!({
         "id": first.run,
         "name": "stand-in",
@@ -123,7 +126,7 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
         "path": ".github/workflows/stand-in.yml",
         "run_number": first.run,
         "run_attempt": first.attempt,
-        "event": "push",
+        "event": first.order.event.as_deref().unwrap_or("push"),
         "display_title": "stand-in",
         "status": status,
         "conclusion": conclusion.map(Conclusion::as_str),
@@ -143,6 +146,8 @@ pub(super) fn run(jobs: &[&Job], repository: &str, base: &str) -> Option<Value> 
         "previous_attempt_url": null,
         "workflow_url": format!("{api}/actions/workflows/1"),
         "head_commit": null,
+        "actor": actor,
+        "triggering_actor": actor,
         "repository": repository,
         "head_repository": head_repository,
     }))
@@ -157,13 +162,23 @@ const REPOSITORY_URLS: &str = "archive assignees blobs branches collaborators co
 const ACCOUNT_URLS: &str = "avatar events followers following gists html organizations \
     received_events repos starred subscriptions";
 
+/// A repository, and where it is.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) repository: &'a str,
+    pub(super) base: &'a str,
+    pub(super) is_public: bool,
+    /// Of the App on the repository's owner.
+    pub(super) installation: u64,
+}
+
 /// The schema `minimal-repository`.
-fn minimal_repository(repository: &str, base: &str) -> Value {
+fn minimal_repository(Place { repository, base, is_public, .. }: Place<'_>) -> Value {
     let (owner, name) = repository.split_once('/').unwrap_or_default();
     let api = format!("{base}/repos/{repository}");
     let fields = json!({
         "id": 1, "node_id": "repository-1", "name": name, "full_name": repository,
-        "private": true, "fork": false, "description": null, "url": api, "html_url": api,
+        "private": !is_public, "fork": false, "description": null, "url": api, "html_url": api,
         "owner": account(owner, base),
     });
     with_urls(fields, REPOSITORY_URLS, &api)
@@ -245,8 +260,26 @@ fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
 }
 
 /// A `workflow_job` webhook.
-pub(super) fn workflow_job(action: &str, row: &Job, installation: u64, base: &str) -> Value {
-    let repository = &row.order.repository;
+pub(super) fn workflow_job(action: &str, row: &Job, place: Place<'_>) -> Value {
+    framed(action, "workflow_job", job(row, place.base), place)
+}
+
+/// A `workflow_run` webhook about the run of this job, as it was when the run was made.
+pub(super) fn workflow_run(row: &Job, place: Place<'_>) -> Value {
+    let mut run = run(&[row], place).unwrap_or_default();
+    (run["status"], run["conclusion"]) = ("queued".into(), Value::Null);
+    let mut body = framed("requested", "workflow_run", run, place);
+    body["workflow"] = json!({
+        "id": 1, "node_id": "workflow-1", "name": "stand-in", "state": "active",
+        "path": ".github/workflows/stand-in.yml", "badge_url": place.base,
+        "created_at": row.created, "updated_at": row.created,
+        "url": place.base, "html_url": place.base,
+    });
+    body
+}
+
+fn framed(action: &str, name: &str, what: Value, place: Place<'_>) -> Value {
+    let Place { repository, base, .. } = place;
     let (owner, _) = repository.split_once('/').unwrap_or_default();
     let organization = with_urls(
         json!({
@@ -258,17 +291,17 @@ pub(super) fn workflow_job(action: &str, row: &Job, installation: u64, base: &st
     );
     json!({
         "action": action,
-        "workflow_job": job(row, base),
-        "repository": full_repository(repository, base),
+        name: what,
+        "repository": full_repository(place),
         "organization": organization,
-        "installation": {"id": installation, "node_id": "installation-1"},
+        "installation": {"id": place.installation, "node_id": "installation-1"},
         "sender": account(owner, base),
     })
 }
 
 /// The schema `repository` of webhooks.
-fn full_repository(repository: &str, base: &str) -> Value {
-    let mut fields = minimal_repository(repository, base);
+fn full_repository(place: Place<'_>) -> Value {
+    let mut fields = minimal_repository(place);
     let api = fields["url"].clone();
     for name in ["git_url", "ssh_url", "clone_url", "svn_url"] {
         fields[name] = api.clone();
@@ -292,7 +325,7 @@ fn full_repository(repository: &str, base: &str) -> Value {
         fields[name] = "2026-01-01T00:00:00Z".into();
     }
     fields["default_branch"] = "main".into();
-    fields["visibility"] = "private".into();
+    fields["visibility"] = if place.is_public { "public" } else { "private" }.into();
     fields["topics"] = json!([]);
     fields["custom_properties"] = json!({});
     fields
@@ -362,7 +395,7 @@ pub(super) fn delivery(parcel: &Parcel) -> Value {
         "duration": 0.03,
         "status": if (200..300).contains(&code) { "OK" } else { "Invalid HTTP Response" },
         "status_code": code,
-        "event": Parcel::EVENT,
+        "event": parcel.event,
         "action": parcel.action,
         "installation_id": 1,
         "repository_id": 1,

@@ -18,6 +18,8 @@ pub struct Levers {
     pub rate_limit: Option<RateLimit>,
     /// Every bearer may use so many points in a minute: one for a read, five for a write.
     pub points_per_minute: Option<u32>,
+    /// Repositories that everybody can see; all others are private.
+    pub public_repositories: Vec<String>,
     /// What happens to webhooks.
     pub webhooks: WebhookLevers,
     /// Every answer takes this long.

@@ -205,6 +205,12 @@ pub struct JobOrder {
     /// The fork whose code it runs; its own repository if there is none.
     #[serde(default)]
     pub fork: Option<String>,
+    /// What caused its run; `push` if nothing else is said.
+    #[serde(default)]
+    pub event: Option<String>,
+    /// Who caused its run; the repository's owner if nobody else is named.
+    #[serde(default)]
+    pub actor: Option<String>,
 }
 
 /// A file of a repository.

@@ -301,13 +301,13 @@ fn runs(ask: &Ask, rest: &[&str], repository: &str, state: &mut State, now: Time
             .map_or_else(Reply::not_found, |jobs| Reply::page(ask, "jobs", jobs)),
         ("GET", ["runs", run]) => {
             let jobs = run.parse().map(|run| state.jobs_of(repository, run, None));
-            let run = json::run(&jobs.unwrap_or_default(), repository, &base);
+            let run = json::run(&jobs.unwrap_or_default(), state.place(repository));
             run.map_or_else(Reply::not_found, |run| Reply::json(200, run))
         }
         ("GET", ["runs"]) => {
             let wanted = ask.query.get("status").map(String::as_str);
             let runs = state.runs_of(repository).into_iter().filter_map(|run| {
-                json::run(&state.jobs_of(repository, run, None), repository, &base)
+                json::run(&state.jobs_of(repository, run, None), state.place(repository))
             });
             let fits = |run: &Value| {
                 wanted.is_none_or(|it| run["status"] == it || run["conclusion"] == it)

@@ -13,12 +13,16 @@ use bullpen_core::time::Timestamp;
 use ring::hmac;
 
 use super::hooks::Outbox;
+use super::json::Place;
 use super::levers::Levers;
 use super::protocol::{Conclusion, JobOrder, NoticeView};
 use crate::settings::Scope;
 
 /// Tokens of every kind are good for an hour, as GitHub's are.
 const TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// The installation that announces jobs of accounts on which the App is not installed by name.
+const ELSEWHERE: u64 = 1;
 
 /// Everything.
 #[derive(Debug)]
@@ -166,6 +170,16 @@ impl State {
 
     fn key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, self.secret.reveal().as_bytes())
+    }
+
+    /// A repository as the levers have it.
+    pub(super) fn place<'a>(&'a self, repository: &'a str) -> Place<'a> {
+        let is_it = |name: &String| name.eq_ignore_ascii_case(repository);
+        let is_public = self.levers.public_repositories.iter().any(is_it);
+        let owner = repository.split('/').next().unwrap_or_default();
+        let installation = self.installations.get(&owner.to_ascii_lowercase());
+        let installation = installation.copied().unwrap_or(ELSEWHERE);
+        Place { repository, base: &self.base, is_public, installation }
     }
 
     pub(super) fn next(&mut self) -> u64 {

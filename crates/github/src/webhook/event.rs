@@ -3,19 +3,21 @@
 //!
 //! Not here: whether GitHub said it (`signature`).
 
-use bullpen_core::ids::Repository;
-use bullpen_core::job::Fact;
+use bullpen_core::ids::{Repository, RunAttempt};
+use bullpen_core::job::{Fact, RunFact};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::Refusal;
-use crate::runs::WorkflowJob;
+use crate::runs::{WorkflowJob, WorkflowRun, visibility};
 
 /// A webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Something about a job.
     Job(Box<JobEvent>),
+    /// Where the code of a run comes from.
+    Run(Box<RunEvent>),
     /// The webhook was set up.
     Ping,
     /// Somebody pushed: a configuration may have changed.
@@ -38,6 +40,15 @@ pub struct JobEvent {
     pub fact: Fact,
 }
 
+/// Something about a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEvent {
+    /// Which installation of the App was told; none for other webhooks.
+    pub installation: Option<u64>,
+    /// Where its code comes from.
+    pub fact: RunFact,
+}
+
 /// Somebody pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushEvent {
@@ -57,6 +68,14 @@ struct JobJson {
 }
 
 #[derive(Deserialize)]
+struct RunJson {
+    workflow_run: WorkflowRun,
+    repository: RepositoryJson,
+    #[serde(default)]
+    installation: Option<InstallationJson>,
+}
+
+#[derive(Deserialize)]
 struct PushJson {
     #[serde(rename = "ref")]
     reference: String,
@@ -68,6 +87,8 @@ struct RepositoryJson {
     full_name: String,
     #[serde(default)]
     default_branch: Option<String>,
+    #[serde(default)]
+    private: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -84,11 +105,25 @@ pub(super) fn parse(name: &str, delivery: Option<&str>, body: &[u8]) -> Result<E
         "workflow_job" => {
             let json: JobJson = read("workflow_job", body)?;
             let repository = Repository::new(json.repository.full_name);
+            let mut fact = json.workflow_job.fact(&repository);
+            fact.about.provenance.visibility = visibility(json.repository.private);
             Ok(Event::Job(Box::new(JobEvent {
                 delivery: delivery.map(str::to_owned),
                 action: json.action,
                 installation: json.installation.map(|it| it.id),
-                fact: json.workflow_job.fact(&repository),
+                fact,
+            })))
+        }
+        "workflow_run" => {
+            let json: RunJson = read("workflow_run", body)?;
+            let repository = Repository::new(json.repository.full_name);
+            let run = &json.workflow_run;
+            let mut provenance = run.provenance(&repository);
+            provenance.visibility = visibility(json.repository.private);
+            let run = RunAttempt::new(format!("{}.{}", run.id, run.run_attempt));
+            Ok(Event::Run(Box::new(RunEvent {
+                installation: json.installation.map(|it| it.id),
+                fact: RunFact { repository, run, provenance },
             })))
         }
         "ping" => read::<PingJson>("ping", body).map(|_| Event::Ping),

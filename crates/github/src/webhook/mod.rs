@@ -15,7 +15,7 @@ mod tests;
 use bullpen_core::limits::WEBHOOK_BODY_BYTES_MAX;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 
-pub use event::{Event, JobEvent, PushEvent};
+pub use event::{Event, JobEvent, PushEvent, RunEvent};
 #[cfg(feature = "stand-in")]
 pub(crate) use signature::hex;
 pub use signature::{BadSecret, Secrets, sign};
@@ -113,7 +113,9 @@ impl Verdict {
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Accepted(Event::Job(_)) => None,
-            Self::Accepted(Event::Ping | Event::Push(_) | Event::Other(_)) => Some(DONE),
+            Self::Accepted(Event::Run(_) | Event::Ping | Event::Push(_) | Event::Other(_)) => {
+                Some(DONE)
+            }
             Self::Refused(refusal) => Some(refusal.status()),
         }
     }

@@ -185,3 +185,59 @@ fn the_status_says_where_a_job_stands_and_the_action_does_not() {
     let skipped = Said::Completed { conclusion, runner: None, at: None };
     assert_eq!(said(&job("completed", Some("skipped"))), skipped);
 }
+
+fn run(event: &str, head: Option<&str>, actor: &str) -> Value {
+    json!({
+        "action": "requested", "installation": {"id": 7}, "sender": {}, "workflow": {},
+        "repository": {"full_name": "acme/app", "private": false},
+        "workflow_run": {
+            "id": 77, "run_attempt": 2, "status": "queued", "conclusion": null, "head_sha": "0a1b",
+            "event": event, "head_repository": head.map(|name| json!({"full_name": name})),
+            "repository": {"full_name": "acme/app"}, "actor": {"login": actor},
+        },
+    })
+}
+
+#[test]
+fn a_run_says_whose_code_it_has() {
+    use bullpen_core::job::{Origin, Visibility};
+    for (event, head, actor, origin) in [
+        ("push", Some("acme/app"), "ann", Origin::Own),
+        ("push", Some("ACME/App"), "ann", Origin::Own),
+        ("pull_request", Some("acme/app"), "ann", Origin::PullRequest),
+        ("pull_request", Some("acme/app"), "dependabot[bot]", Origin::Dependabot),
+        ("pull_request", Some("mallory/app"), "mallory", Origin::Fork),
+        ("pull_request", Some("mallory/app"), "dependabot[bot]", Origin::Fork),
+        ("pull_request_target", Some("mallory/app"), "mallory", Origin::Fork),
+        ("pull_request", None, "mallory", Origin::Fork),
+    ] {
+        let Verdict::Accepted(Event::Run(said)) = judged("workflow_run", &run(event, head, actor))
+        else {
+            panic!("it is a run");
+        };
+        assert_eq!((said.fact.run.as_str(), said.installation), ("77.2", Some(7)));
+        let known = said.fact.provenance;
+        assert_eq!(known.origin, Some(origin), "{event} {head:?} {actor}");
+        assert_eq!(known.visibility, Some(Visibility::Public));
+    }
+    let mut again = run("push", Some("acme/app"), "ann");
+    again["workflow_run"]["triggering_actor"] = json!({"login": "dependabot[bot]"});
+    let Verdict::Accepted(Event::Run(said)) = judged("workflow_run", &again) else { panic!() };
+    assert_eq!(said.fact.provenance.origin, Some(Origin::Dependabot));
+}
+
+#[test]
+fn a_job_says_whether_its_repository_is_private() {
+    use bullpen_core::job::Visibility;
+    let seen = |private: Value| {
+        let mut body = job("queued", None);
+        body["repository"]["private"] = private;
+        match judged("workflow_job", &body) {
+            Verdict::Accepted(Event::Job(event)) => event.fact.about.provenance.visibility,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(seen(json!(true)), Some(Visibility::Private));
+    assert_eq!(seen(json!(false)), Some(Visibility::Public));
+    assert_eq!(seen(Value::Null), None);
+}

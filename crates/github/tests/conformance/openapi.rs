@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bullpen_core::claim::Deletion;
 use bullpen_core::class::Architecture;
 use bullpen_core::ids::{JobId, RunAttempt};
-use bullpen_core::job::Reason;
+use bullpen_core::job::{Origin, Reason};
 use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge, Notice, RunnerSpec};
 use bullpen_core::time::Timestamp;
@@ -138,7 +138,8 @@ async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
     good(prism, "job", JobForge::job(github, &repository, &id).await);
     assert_eq!(good(prism, "jobs", github.jobs_of(&repository, &run).await).len(), 1);
     assert!(!good(prism, "queued jobs", github.queued_jobs(&repository).await).is_empty());
-    assert!(!good(prism, "fork", github.is_from_fork(&repository, &run).await));
+    let said = good(prism, "provenance", github.provenance(&repository, &run).await);
+    assert_eq!(said.origin, Some(Origin::Own));
     good(prism, "cancel", github.cancel(&repository, &run).await);
     good(prism, "cancel a run that is over", github.cancel_run(&repository, job.run_id).await);
     good(prism, "over", github.is_over(&repository, &run).await);
@@ -170,7 +171,7 @@ async fn files(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) 
 async fn deliveries(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
     // Nobody listens there.
     let url = "http://127.0.0.1:9/webhook".to_owned();
-    stand_in.hook(Hook { url, secret: Secret::new("s") }).expect("it is on loopback");
+    stand_in.hook(Hook { url, secret: Secret::new("s"), runs: false }).expect("it is on loopback");
     let order = JobOrder { repository: "acme/app".to_owned(), ..JobOrder::default() };
     stand_in.submit(order);
     stand_in.webhooks_sent().await;

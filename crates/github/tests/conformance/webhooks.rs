@@ -86,7 +86,7 @@ async fn heard() -> Vec<(String, String)> {
     let stand_in = stand_in.expect("loopback has free ports");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
-    stand_in.hook(Hook { url, secret: Secret::new("s") }).expect("it is on loopback");
+    stand_in.hook(Hook { url, secret: Secret::new("s"), runs: true }).expect("it is on loopback");
     let heard = Heard::default();
     let play = async {
         let job = stand_in.submit(JobOrder { held: true, ..order() });
@@ -110,16 +110,18 @@ async fn what_is_sent_is_githubs_and_githubs_signature() {
     for (signature, text) in &heard {
         let body: Value = serde_json::from_str(text).unwrap();
         let action = body["action"].as_str().expect("it says what happened").to_owned();
-        let schema = format!("workflow_job${action}");
+        let event =
+            if body.get("workflow_run").is_some() { "workflow_run" } else { "workflow_job" };
+        let schema = format!("{event}${action}");
         questions.push(json!({"ask": "validate", "schema": schema, "body": body}));
         questions
             .push(json!({"ask": "verify", "secret": "s", "body": text, "signature": signature}));
         actions.push(action);
     }
-    let gated = ["waiting", "queued", "queued", "completed"];
-    assert_eq!(actions[..4], gated);
-    assert_eq!(actions[4..], ["queued", "in_progress", "completed"]);
-    let mut broken: Value = serde_json::from_str(&heard[0].1).unwrap();
+    let gated = ["requested", "waiting", "queued", "queued", "completed"];
+    assert_eq!(actions[..5], gated);
+    assert_eq!(actions[5..], ["requested", "queued", "in_progress", "completed"]);
+    let mut broken: Value = serde_json::from_str(&heard[1].1).unwrap();
     broken["workflow_job"]["id"] = json!("seven");
     questions.push(json!({"ask": "validate", "schema": "workflow_job$waiting", "body": broken}));
     let answers = ask(&questions);

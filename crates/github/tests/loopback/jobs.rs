@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::ids::{JobId, RunAttempt};
-use bullpen_core::job::Reason;
+use bullpen_core::job::{Origin, Reason, Visibility};
 use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge, Notice};
 use bullpen_github::stand_in::KnownApp;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
@@ -125,9 +125,26 @@ async fn code_of_a_fork_is_known() {
     let own = world.job(&["x"]);
     let fork = Some("mallory/app".to_owned());
     let theirs = world.stand_in.submit(JobOrder { fork, ..order(&["x"]) });
-    for (job, is_fork) in [(own, false), (theirs, true)] {
-        let run = RunAttempt::new(format!("{}.1", job.run_id));
-        assert_eq!(github.is_from_fork(&"acme/app".into(), &run).await, Ok(is_fork));
+    let dependabots = world.stand_in.submit(JobOrder {
+        event: Some("pull_request".to_owned()),
+        actor: Some("dependabot[bot]".to_owned()),
+        ..order(&["x"])
+    });
+    let event = Some("pull_request".to_owned());
+    let proposed = world.stand_in.submit(JobOrder { event, ..order(&["x"]) });
+    let expected = [
+        (own, Origin::Own),
+        (theirs, Origin::Fork),
+        (dependabots, Origin::Dependabot),
+        (proposed, Origin::PullRequest),
+    ];
+    for seen in [Visibility::Private, Visibility::Public] {
+        for (job, origin) in &expected {
+            let run = RunAttempt::new(format!("{}.1", job.run_id));
+            let said = github.provenance(&"acme/app".into(), &run).await.expect("it answers");
+            assert_eq!((said.origin, said.visibility), (Some(*origin), Some(seen)));
+        }
+        world.stand_in.pull(|levers| levers.public_repositories = vec!["acme/app".to_owned()]);
     }
 }
 

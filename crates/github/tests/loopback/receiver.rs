@@ -49,7 +49,7 @@ impl Receiver {
     }
 
     pub(crate) fn hook(&self) -> Hook {
-        Hook { url: self.url.clone(), secret: Secret::new(SECRET) }
+        Hook { url: self.url.clone(), secret: Secret::new(SECRET), runs: false }
     }
 
     pub(crate) fn fail(&self, count: u32) {

@@ -190,7 +190,7 @@ async fn a_stolen_runner_is_seen_in_the_rows() {
 async fn webhooks_stay_on_this_machine() {
     let world = World::new().await;
     let elsewhere = "http://192.0.2.1/webhook";
-    let hook = Hook { url: elsewhere.to_owned(), secret: Secret::new("s") };
+    let hook = Hook { url: elsewhere.to_owned(), secret: Secret::new("s"), runs: false };
     assert!(world.stand_in.hook(hook).is_err());
     let body = json!({"url": elsewhere, "secret": "s"});
     assert_eq!(world.ask("PUT", "/hook", TOKEN, Some(body)).await.0, 422);

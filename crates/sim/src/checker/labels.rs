@@ -41,6 +41,7 @@ mod tests {
             label: "prod-deploy".to_owned(),
             runner: "bp-7-0".into(),
             runner_has: runner_has.to_owned(),
+            of: None,
         };
         started(&ran, &RunAttempt::new("70.1")).is_ok()
     }

@@ -17,7 +17,7 @@ use bullpen_core::creation::Ceiling;
 use bullpen_core::ids::{InstanceId, MailboxKey, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{self, Violation, World as Seen};
-use bullpen_core::job::{Lane, minted_for};
+use bullpen_core::job::{Lane, Origin, minted_for};
 use bullpen_core::labels::request_of;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
@@ -414,8 +414,10 @@ impl Inner {
                 judged = judged.and(labels::started(&ran, &job.known.about.run));
             }
             let code = match self.job_forge.by_number(ran.number) {
-                Some((.., true)) => Some(Code::OfAFork),
-                Some((_, repository, false)) => {
+                Some((.., origin @ (Origin::Fork | Origin::Dependabot))) => {
+                    Some(Code::Untrusted(origin))
+                }
+                Some((_, repository, Origin::Own | Origin::PullRequest)) => {
                     let own = || TrustGroup::new(repository.as_str());
                     Some(Code::Of(self.jobs_trust.clone().unwrap_or_else(own)))
                 }
@@ -433,7 +435,7 @@ impl Inner {
                 }
             };
             if let Some(code) = code {
-                self.traces.ran(ran.machine, code);
+                judged = judged.and(self.traces.ran(&ran.machine, code));
             }
         }
         judged

@@ -1,8 +1,8 @@
 //! Whose code ran on a machine, by what GitHub started there, and who may have it after that: those of
-//! the same trust group, and nobody after a fork's code.
+//! the same trust group, and nobody after code that is not trusted.
 //!
-//! GitHub may give a runner to another job of the same labels, whosever it is. That is nobody's fault;
-//! to hand the machine on afterwards is.
+//! GitHub may give a runner to another job of the same labels, whosever it is. To hand the machine on
+//! afterwards is a fault; and so is a runner on a used machine that a fork's or Dependabot's job fits.
 //!
 //! Not here: what the record says of it ([`super::fit`]).
 
@@ -11,14 +11,15 @@ use std::fmt;
 
 use bullpen_core::ids::{InstanceId, TrustGroup};
 use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::job::Origin;
 
 /// Whose code it was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Code {
     /// A trust group's.
     Of(TrustGroup),
-    /// A fork's.
-    OfAFork,
+    /// A fork's, or Dependabot's.
+    Untrusted(Origin),
     /// A job's of another run, on a machine that was for one run alone.
     OfAStranger,
 }
@@ -28,7 +29,7 @@ impl fmt::Display for Code {
         match self {
             Self::Of(group) => write!(f, "code of {group}"),
             Self::OfAStranger => f.write_str("a stranger's job"),
-            Self::OfAFork => f.write_str("a fork's code"),
+            Self::Untrusted(origin) => write!(f, "untrusted code ({})", origin.as_str()),
         }
     }
 }
@@ -39,8 +40,20 @@ pub(super) struct Traces(BTreeMap<InstanceId, BTreeSet<Code>>);
 
 impl Traces {
     /// Somebody's code runs on a machine.
-    pub(super) fn ran(&mut self, machine: InstanceId, code: Code) {
-        self.0.entry(machine).or_default().insert(code);
+    pub(super) fn ran(&mut self, machine: &InstanceId, code: Code) -> Result<(), Violation> {
+        let before = self.0.entry(machine.clone()).or_default();
+        let trusted = before.iter().find(|code| matches!(code, Code::Of(_)));
+        let what = trusted.filter(|_| matches!(code, Code::Untrusted(_)));
+        let what = what.map(|trusted| format!("{code} runs on it, and {trusted} ran there before"));
+        before.insert(code);
+        match what {
+            None => Ok(()),
+            Some(what) => Err(Violation {
+                invariant: Invariant::OneOwner,
+                instance: Some(machine.clone()),
+                what,
+            }),
+        }
     }
 
     /// A machine is claimed for a trust group.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, JobId, Repository, RunAttempt, RunnerName};
-use bullpen_core::job::{About, Conclusion, Fact, Said};
+use bullpen_core::job::{About, Conclusion, Fact, Origin, Provenance, Said, Visibility};
 use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice};
 use bullpen_core::time::Timestamp;
 
@@ -58,9 +58,12 @@ struct JobForgeState {
     numbers: BTreeMap<u64, JobId>,
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
-    forks: BTreeSet<RunAttempt>,
     /// The installations that webhooks name, of jobs whose webhooks name one.
     installations: BTreeMap<JobId, u64>,
+    /// Runs whose code is not simply the repository's own.
+    origins: BTreeMap<RunAttempt, Origin>,
+    /// Repositories that everybody can see; all others are private.
+    public: BTreeSet<Repository>,
     lost: Vec<(LostDelivery, Fact)>,
     /// Deliveries that were ever lost, to name the next one.
     losses: u64,
@@ -91,7 +94,9 @@ impl JobForgeModel {
     }
 
     /// Queues a job and returns what a webhook would say of it.
-    pub fn queue(&self, job: &str, about: About, lasts: Duration, now: Timestamp) -> Fact {
+    pub fn queue(&self, job: &str, mut about: About, lasts: Duration, now: Timestamp) -> Fact {
+        let visibility = Some(locked(&self.state).visibility(&about.repository));
+        about.provenance.visibility = visibility;
         let (id, label) = (JobId::new(job), about.labels.join(","));
         let said = Said::Queued { at: Some(now) };
         let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
@@ -194,12 +199,12 @@ impl JobForgeModel {
             || state.jobs.get(job).is_none_or(|job| matches!(job.said, Said::Completed { .. }))
     }
 
-    /// Of which job this number is, whose it is, and whether a fork's code runs in it.
-    pub fn by_number(&self, number: u64) -> Option<(JobId, Repository, bool)> {
+    /// Of which job this number is, whose it is, and whose code runs in it.
+    pub fn by_number(&self, number: u64) -> Option<(JobId, Repository, Origin)> {
         let state = locked(&self.state);
         let id = state.numbers.get(&number)?;
         let about = &state.jobs.get(id)?.about;
-        Some((id.clone(), about.repository.clone(), state.forks.contains(&about.run)))
+        Some((id.clone(), about.repository.clone(), state.origin(&about.run)))
     }
 
     /// Lever: GitHub answers nothing about jobs.
@@ -223,7 +228,17 @@ impl JobForgeModel {
 
     /// Lever: a run is a fork's.
     pub fn from_fork(&self, run: RunAttempt) {
-        locked(&self.state).forks.insert(run);
+        self.comes_from(run, Origin::Fork);
+    }
+
+    /// Lever: the code of a run is not simply the repository's own.
+    pub fn comes_from(&self, run: RunAttempt, origin: Origin) {
+        locked(&self.state).origins.insert(run, origin);
+    }
+
+    /// Lever: everybody can see a repository, so that forks of it can queue jobs.
+    pub fn make_public(&self, repository: &Repository) {
+        locked(&self.state).public.insert(repository.clone());
     }
 
     /// Webhooks that were sent again, and not taken yet.
@@ -268,6 +283,14 @@ impl JobForgeModel {
 }
 
 impl JobForgeState {
+    fn origin(&self, run: &RunAttempt) -> Origin {
+        self.origins.get(run).copied().unwrap_or(Origin::Own)
+    }
+
+    fn visibility(&self, repository: &Repository) -> Visibility {
+        if self.public.contains(repository) { Visibility::Public } else { Visibility::Private }
+    }
+
     /// A job is cancelled, if it waits.
     fn cancel_waiting(&mut self, id: &JobId, at: Option<Timestamp>) {
         let Some(job) = self.jobs.get_mut(id) else { return };
@@ -330,9 +353,17 @@ impl JobForge for JobForgeModel {
         .await
     }
 
-    async fn is_from_fork(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
-        let run = run.clone();
-        self.call(READ, move |state| Ok(state.forks.contains(&run))).await
+    async fn provenance(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Result<Provenance, Fault> {
+        let (repository, run) = (repository.clone(), run.clone());
+        self.call(READ, move |state| {
+            let origin = Some(state.origin(&run));
+            Ok(Provenance { origin, visibility: Some(state.visibility(&repository)) })
+        })
+        .await
     }
 
     async fn tell(&self, notice: &Notice) -> Result<(), Fault> {

@@ -11,7 +11,11 @@ use crate::world::{Climate, World};
 pub(super) fn apply(world: &World, change: &Change) {
     let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
     match change {
-        Change::GitHub { down } => forge.set_outage(*down),
+        Change::GitHub { down } => {
+            forge.set_outage(*down);
+            world.jobs.set_outage(false);
+        }
+        Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),
         Change::RunEnds(run) => forge.end_run(run.clone()),
         Change::Capacity(left) => fleet.limit_capacity(*left),

@@ -2,7 +2,7 @@
 //!
 //! Not here: reading these lines (`serving`), or the service in a seed's world ([`crate::service`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::{JobId, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Job, Said};
+use bullpen_core::job::{About, Job, Provenance, Said};
 use bullpen_core::ports::Ports;
 use bullpen_core::scope;
 use bullpen_engine::jobs::{self, Duties};
@@ -64,6 +64,7 @@ impl Default for Served {
             shares: Shares::default(),
             repositories: REPOSITORIES.map(Repository::new).into(),
             replicas: 0,
+            public: BTreeSet::new(),
             post: Post::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
@@ -213,9 +214,10 @@ impl Served {
         let repository = Repository::new(&queue.repository);
         for id in queue.jobs.ids() {
             let run = RunAttempt::new(queue.run.clone().unwrap_or_else(|| format!("{id}.1")));
-            if queue.is_fork {
-                world.jobs.from_fork(run.clone());
+            if queue.is_public {
+                world.jobs.make_public(&repository);
             }
+            world.jobs.comes_from(run.clone(), queue.origin);
             let about = About {
                 repository: repository.clone(),
                 labels: queue.labels(&run, &id),
@@ -223,6 +225,7 @@ impl Served {
                 name: format!("job {id}"),
                 commit: "0a1b".to_owned(),
                 created_at: None,
+                provenance: Provenance::default(),
             };
             let installation = queue.installation.unwrap_or(INSTALLATION);
             world.jobs.announced_by(id.clone(), installation);

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{ClassName, JobId, PoolName, RunAttempt};
+use bullpen_core::job::Origin;
 
 use super::parse::death;
 use super::pools::Promise;
@@ -60,7 +61,8 @@ pub(super) struct Queue {
     pub(super) repository: String,
     pub(super) run: Option<String>,
     pub(super) lasts: Duration,
-    pub(super) is_fork: bool,
+    pub(super) origin: Origin,
+    pub(super) is_public: bool,
     /// That announces them, if it is not the service's own.
     pub(super) installation: Option<u64>,
     wants: String,
@@ -167,7 +169,7 @@ pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
 }
 
 /// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=] [fork=yes]
-/// [installation=9]`
+/// [dependabot=yes] [public=yes] [installation=9]`
 pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
     /// As long as nothing depends on it.
     const LASTS: Duration = Duration::from_secs(60);
@@ -175,14 +177,25 @@ pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
     let text = |word: Word| word.text;
     let pool = words.option("pool").map(|word| format!("pool={}", word.text));
     let runner = words.option("runner").map_or_else(|| String::from("large"), text);
-    let fork = words.option("fork");
-    let is_fork = fork.map(|word| word.one_of("answer", &[("yes", true), ("no", false)]));
+    let mut answer = |name| -> Result<bool, Misspelt> {
+        let word = words.option(name);
+        let answer = word.map(|word| word.one_of("answer", &[("yes", true), ("no", false)]));
+        Ok(answer.transpose()?.unwrap_or(false))
+    };
+    let (is_fork, is_dependabot) = (answer("fork")?, answer("dependabot")?);
+    let is_public = answer("public")?;
+    let origin = match (is_fork, is_dependabot) {
+        (true, _) => Origin::Fork,
+        (false, true) => Origin::Dependabot,
+        (false, false) => Origin::Own,
+    };
     Ok(Verb::Serving(Serving::Queue(Queue {
         jobs,
         repository: words.option("repository").map_or_else(|| String::from("octo/main"), text),
         run: words.option("run").map(text),
         lasts: words.option("lasts").map_or(Ok(LASTS), |word| word.time())?,
-        is_fork: is_fork.transpose()?.unwrap_or(false),
+        origin,
+        is_public,
         installation: words.option("installation").map(|word| word.number()).transpose()?,
         wants: pool.unwrap_or_else(|| format!("runner={runner}")),
         shared: words.option("shared").map(text),

@@ -77,7 +77,10 @@ pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
         let points = if unlimited { None } else { Some(word.number()?) };
         return Ok(Verb::Change(Change::Points(points)));
     }
-    let word = words.plain("down or up")?;
+    let word = words.plain("down, silent or up")?;
+    if word.text == "silent" {
+        return Ok(Verb::Change(Change::Silent));
+    }
     let down = word.one_of("word for GitHub", &[("down", true), ("up", false)])?;
     Ok(Verb::Change(Change::GitHub { down }))
 }

@@ -100,13 +100,24 @@ pub(super) enum Look {
 pub(super) enum Change {
     RunEnds(RunAttempt),
     Weather(Weather),
-    GitHub { down: bool },
+    GitHub {
+        down: bool,
+    },
+    /// GitHub says nothing about runs and jobs.
+    Silent,
     Points(Option<u32>),
-    Shortage { usage: Usage, instance_type: Option<InstanceType>, zone: Option<Zone> },
+    Shortage {
+        usage: Usage,
+        instance_type: Option<InstanceType>,
+        zone: Option<Zone>,
+    },
     ShortageOver,
     Capacity(Option<u32>),
     Agents(Agents),
-    Cloud { boot: Option<Duration>, visible_after: Option<Duration> },
+    Cloud {
+        boot: Option<Duration>,
+        visible_after: Option<Duration>,
+    },
 }
 
 /// Something about a request's jobs.

@@ -49,6 +49,9 @@ pub async fn make_queues(world: &World) {
 /// Serves for ever: replicas, and whoever brings them what GitHub says, well or badly until the
 /// faults end.
 pub async fn serve(world: &Arc<World>, plan: &Plan, faulty: Duration) -> Infallible {
+    for repository in &plan.public {
+        world.jobs.make_public(repository);
+    }
     let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
     let courier = Courier::new(plan.post);
     let heals = async {
@@ -68,9 +71,7 @@ pub async fn follow_all(world: &World, jobs: &[JobPlan]) {
 async fn follow(world: &World, job: &JobPlan) {
     pass(job.arrives).await;
     let (github, clock) = (&world.jobs, world.outside.clock());
-    if job.is_fork {
-        github.from_fork(job.about.run.clone());
-    }
+    github.comes_from(job.about.run.clone(), job.origin);
     let fact = github.queue(job.id.as_str(), job.about.clone(), job.lasts, clock.true_now());
     github.say(fact);
     let wants_foreign = job.about.labels.iter().any(|label| label == FOREIGN_LABEL);

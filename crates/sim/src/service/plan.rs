@@ -5,6 +5,7 @@
 //!
 //! Not here: doing it ([`super`]).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
@@ -12,8 +13,8 @@ use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt, TrustGroup};
-use bullpen_core::job::About;
 use bullpen_core::job::fair::Shares;
+use bullpen_core::job::{About, Origin, Provenance};
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::Settings;
 
@@ -26,6 +27,14 @@ const SERVING: u32 = 400;
 const HOSTILE: u32 = 500;
 /// The label of jobs that are not this stack's, and that hostile jobs want on their runners.
 pub const FOREIGN_LABEL: &str = "prod-deploy";
+/// Of a thousand repositories, how many are public.
+const PUBLIC: u32 = 700;
+/// Of a thousand runs of public repositories, how many are Dependabot's.
+const DEPENDABOT: u32 = 100;
+/// Of a thousand runs, how many a webhook told of before their jobs.
+const HEARD: u32 = 500;
+/// The id of the first run.
+const FIRST_RUN: usize = 70_000;
 
 /// The configuration that all worlds have in common: the load's classes, and a pool that promises
 /// nothing, so that every job of it overflows.
@@ -75,8 +84,8 @@ pub struct JobPlan {
     pub lasts: Duration,
     /// When somebody cancels it, since it was queued.
     pub cancelled_after: Option<Duration>,
-    /// Whether a fork's code runs in it.
-    pub is_fork: bool,
+    /// Whose code runs in it.
+    pub origin: Origin,
 }
 
 /// The service of one world.
@@ -92,6 +101,8 @@ pub struct Plan {
     pub scope: ServiceScope,
     /// Those whose jobs it serves.
     pub repositories: Vec<Repository>,
+    /// Those of them that everybody can see. Only these have forks, and Dependabot.
+    pub public: BTreeSet<Repository>,
     /// How many processes serve them.
     pub replicas: u64,
     /// How webhooks travel while there are faults.
@@ -132,6 +143,9 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
     }
     let repositories: Vec<Repository> =
         ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
+    let openness = Dice::new(seed, "openness");
+    let open = repositories.iter().filter(|_| openness.chance(PUBLIC));
+    let public: BTreeSet<Repository> = open.cloned().collect();
     let mut plan = Plan {
         scope: ServiceScope::EVERYTHING,
         config: config(&dice),
@@ -139,10 +153,11 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
         shares: shares(&dice),
         replicas: 1 + dice.below(2),
         post: post(&dice),
-        jobs: jobs(&dice, &repositories, lasts),
+        jobs: jobs((&dice, &openness), &repositories, &public, lasts),
         repositories,
+        public,
     };
-    let hostile = hostile(&Dice::new(seed, "hostile labels"), &plan.jobs, lasts);
+    let hostile = hostile(&Dice::new(seed, "hostile labels"), &plan.jobs, &plan.public, lasts);
     plan.jobs.extend(hostile);
     Some(plan)
 }
@@ -200,11 +215,30 @@ struct Burst {
     jobs: u64,
 }
 
-fn jobs(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<JobPlan> {
+/// Whose code a run has: a fork's as it was drawn, else perhaps Dependabot's; strangers come to public
+/// repositories only.
+fn origin(openness: &Dice, is_fork: bool, is_public: bool) -> Origin {
+    let is_dependabot = openness.chance(DEPENDABOT);
+    match (is_public, is_fork, is_dependabot) {
+        (true, true, _) => Origin::Fork,
+        (true, false, true) => Origin::Dependabot,
+        _ => Origin::Own,
+    }
+}
+
+fn jobs(
+    (dice, openness): (&Dice, &Dice),
+    repositories: &[Repository],
+    public: &BTreeSet<Repository>,
+    lasts: Duration,
+) -> Vec<JobPlan> {
     let mut drawn = Vec::new();
     for (number, burst) in bursts(dice, repositories, lasts).into_iter().enumerate() {
-        let run = RunAttempt::new(format!("{}.1", 70_000 + number));
+        let run = RunAttempt::new(format!("{}.1", FIRST_RUN + number));
         let is_fork = dice.chance(150);
+        let origin = origin(openness, is_fork, public.contains(&burst.repository));
+        // A webhook about the run came before those about its jobs.
+        let heard = openness.chance(HEARD).then_some(origin);
         for _ in 0..burst.jobs {
             let id = JobId::new((500_000 + drawn.len()).to_string());
             let about = About {
@@ -214,6 +248,7 @@ fn jobs(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<JobPla
                 labels: vec![label(dice, &run, &id, &burst.repository)],
                 commit: "0a1b".to_owned(),
                 created_at: None,
+                provenance: Provenance { origin: heard, visibility: None },
             };
             let after = dice.between(Duration::ZERO, Duration::from_secs(180));
             drawn.push(JobPlan {
@@ -222,7 +257,7 @@ fn jobs(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<JobPla
                 about,
                 lasts: dice.delay(Duration::from_secs(5), Duration::from_secs(600)),
                 cancelled_after: dice.chance(100).then_some(after),
-                is_fork,
+                origin,
             });
         }
     }
@@ -259,7 +294,14 @@ fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> 
 
 /// Jobs of forks whose labels are meant to catch the jobs of others: each asks for a runner that has
 /// a label of another run, or of jobs that are not this stack's.
-fn hostile(dice: &Dice, jobs: &[JobPlan], lasts: Duration) -> Vec<JobPlan> {
+fn hostile(
+    dice: &Dice,
+    jobs: &[JobPlan],
+    public: &BTreeSet<Repository>,
+    lasts: Duration,
+) -> Vec<JobPlan> {
+    let repository = Repository::new("octo/main");
+    let open = public.contains(&repository);
     if !dice.chance(HOSTILE) {
         return Vec::new();
     }
@@ -275,17 +317,18 @@ fn hostile(dice: &Dice, jobs: &[JobPlan], lasts: Duration) -> Vec<JobPlan> {
         JobPlan {
             arrives: dice.between(Duration::ZERO, lasts),
             about: About {
-                repository: Repository::new("octo/main"),
+                repository: repository.clone(),
                 run: RunAttempt::new(format!("{}.1", 99_000 + number)),
                 name: format!("job {id}"),
                 labels,
                 commit: "0a1b".to_owned(),
                 created_at: None,
+                provenance: Provenance::default(),
             },
             id,
             lasts: dice.delay(Duration::from_secs(5), Duration::from_secs(600)),
             cancelled_after: None,
-            is_fork: true,
+            origin: if open { Origin::Fork } else { Origin::Own },
         }
     };
     (0..1 + dice.below(4)).map(one).collect()

@@ -7,6 +7,7 @@
 //!
 //! Not here: worlds drawn from a seed ([`crate::kernel`]), or what is expected of pools (`tests/pools`).
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::{JobId, PoolName, Repository, RunAttempt};
 use bullpen_core::instance::{Record, State, Tier};
-use bullpen_core::job::{About, Job};
+use bullpen_core::job::{About, Job, Provenance};
 use bullpen_core::parameters::decode;
 use bullpen_core::pool::journal::COLLECTION;
 use bullpen_core::pool::{Blueprints, Foundation, Journal, Note};
@@ -191,6 +192,7 @@ impl Yard {
             shares: bullpen_core::job::fair::Shares::default(),
             repositories: vec![Repository::new("acme/app")],
             replicas: 1,
+            public: BTreeSet::new(),
             post: Post::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
@@ -206,6 +208,7 @@ impl Yard {
             labels: vec![format!("runs-on={job}/{wants}")],
             commit: "0a1b".to_owned(),
             created_at: None,
+            provenance: Provenance::default(),
         };
         let now = self.world.outside.clock().true_now();
         let fact = self.world.jobs.queue(job, about, lasts, now);

@@ -8,7 +8,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::ClassName;
 use bullpen_core::instance::State;
-use bullpen_core::job::{Fact, How, Said};
+use bullpen_core::job::{Conclusion, Fact, How, Said};
 use bullpen_core::ports::{JobForge, Ledger, Ports};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
@@ -126,8 +126,14 @@ fn a_machine_ends_whose_jobs_origin_is_not_known() {
     on_virtual_time(async {
         let town = Town::new(5).await.reusing();
         let idle = stage::idle(&town.world, Usage::OnDemand, 1).await;
-        ended(&town, "7").await;
+        let fact = town.queue("7").await;
         town.github.set_outage(true);
+        let deaf = |fact: &Fact| !matches!(fact.said, Said::Completed { .. });
+        let over = async || town.is_over("7");
+        assert!(town.live("serve 7", LONG, deaf, over).await);
+        let conclusion = Conclusion::new("success");
+        let said = Said::Completed { conclusion, runner: Some("sim-7-0".into()), at: None };
+        town.say(&Fact { said, ..fact }).await;
         let done = async || town.is_settled("7").await;
         assert!(town.live("next", LONG, |_| true, done).await);
         let record = town.world.outside.ledger().read(&idle[0].id).await.expect("calm");

@@ -19,4 +19,5 @@ mod scope;
 mod serving;
 mod stolen;
 mod storm;
+mod strangers;
 mod town;

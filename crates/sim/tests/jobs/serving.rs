@@ -88,8 +88,18 @@ fn two_of_one_label(seed: u64) -> bool {
             let fact = town.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
             town.say(&fact).await;
         }
+        // Their worker ends with this process: it has to have seen both runners listen.
         let both_run = async || {
-            ["7", "8"].iter().all(|job| matches!(town.github.said(job), Some(Said::Started { .. })))
+            for job in ["7", "8"] {
+                let has_begun = matches!(town.github.said(job), Some(Said::Started { .. }));
+                let Some(held) = town.row(job).await.held().cloned() else { return false };
+                let record = town.world.outside.ledger().read(&held.instance).await.expect("calm");
+                let listens = record.is_some_and(|it| matches!(it.state, State::Running { .. }));
+                if !has_begun || !listens {
+                    return false;
+                }
+            }
+            true
         };
         assert!(town.live("serve", LONG, |_| true, both_run).await, "seed {seed}");
         let agree = async || {
@@ -97,7 +107,7 @@ fn two_of_one_label(seed: u64) -> bool {
             [one, other].iter().all(|row| row.held().is_some() && row.taken_by_another().is_none())
         };
         let agreed = town.live("exchange", Duration::from_secs(25), |_| true, agree).await;
-        assert!(agreed, "seed {seed}: {:?}", town.row("7").await);
+        assert!(agreed, "seed {seed}: {:?} {:?}", town.row("7").await, town.row("8").await);
         let held = town.row("7").await.held().expect("it has a machine").clone();
         let record = town.world.outside.ledger().read(&held.instance).await.expect("calm");
         let owner = record.and_then(|record| record.state.owner().cloned());

@@ -11,7 +11,7 @@ use bullpen_core::class::VcpuRange;
 use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
-use bullpen_core::job::{About, Fact, How, Job, Life, Said, Step};
+use bullpen_core::job::{About, Fact, How, Job, Life, Provenance, Said, Step};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{
@@ -268,6 +268,7 @@ pub(crate) fn about_in(job: &str, repository: &str, label: &str) -> About {
         labels: vec![label.to_owned()],
         commit: "0a1b".to_owned(),
         created_at: None,
+        provenance: Provenance::default(),
     }
 }
 

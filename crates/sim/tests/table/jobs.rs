@@ -83,6 +83,21 @@ pub(crate) const TOLD: &[Told] = &[
         scenario: "strangers_are_not_served",
     },
     Told {
+        name: "forks-get-used-machines",
+        mistake: "code that is not trusted is given a machine that trusted code ran on",
+        scenario: "pain24_a_forks_code_gets_no_used_machine",
+    },
+    Told {
+        name: "used-machines-under-unbound-labels",
+        mistake: "a used machine is offered under labels that a fork's job may carry",
+        scenario: "pain24_a_fork_takes_no_runner_on_a_used_machine",
+    },
+    Told {
+        name: "unknown-origin-is-trusted",
+        mistake: "code is trusted because GitHub does not say whose it is",
+        scenario: "pain24_code_of_unknown_origin_gets_no_used_machine",
+    },
+    Told {
         name: "turns-are-not-taken",
         mistake: "the first in the alphabet is always served next",
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",

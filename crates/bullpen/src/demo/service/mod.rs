@@ -123,7 +123,7 @@ async fn watch_it(
     let Opened { house, stand_in, clock, file, inputs, .. } = opened;
     let addresses = ready.await.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let url = addresses.webhook_url().unwrap_or_default();
-    let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret) });
+    let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret), runs: true });
     hooked.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let boot = file.process_fleet.boot_delay;
     render::talk_page(&format!(

@@ -9,7 +9,8 @@ use super::*;
 use crate::ids::{ClassName, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName};
 use crate::instance::Tier;
 use crate::job::{
-    About, Conclusion, Event, Fact, Held, How, Lane, Reason, Said, Setback, Step, StepAt,
+    About, Conclusion, Event, Fact, Held, How, Lane, Provenance, Reason, Said, Setback, Step,
+    StepAt,
 };
 use crate::samples::{self, GENERATION, LIMITS};
 use std::time::Duration;
@@ -27,6 +28,7 @@ fn fact(said: Said) -> Fact {
         labels: vec!["runs-on=77/runner=large".to_owned()],
         commit: "0a1b".to_owned(),
         created_at: Some(ms(0)),
+        provenance: Provenance::default(),
     };
     Fact { job: JobId::new("4242"), about, said }
 }

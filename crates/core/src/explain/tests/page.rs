@@ -9,6 +9,8 @@ use super::super::timeline::{OTHER_CODES, UNFIT};
 use super::*;
 use crate::class::Usage;
 use crate::ids::{InstanceType, SpecHash, TrustGroup};
+use crate::instance::Tier;
+use crate::job::OnlyUnused;
 use crate::message::Advert;
 use crate::pickup::Scan;
 use crate::request::Request;
@@ -118,13 +120,20 @@ fn what_the_judge_says_of_a_machine_has_words() {
         |advert| advert.instance_type = InstanceType::new("t3.nano"),
         |advert| advert.trust = Some(TrustGroup::new("acme/other")),
     ];
+    let advert = || Advert { spec_hash: Some(own.clone()), ..samples::advert("i-1", 5) };
     let unlike = spoils.map(|spoil| {
-        let mut advert = Advert { spec_hash: Some(own.clone()), ..samples::advert("i-1", 5) };
+        let mut advert = advert();
         spoil(&mut advert);
         advert
     });
     let mut scan = Scan::default();
     assert_eq!(scan.confirm(unlike.to_vec(), &request, &LIMITS, samples::at(0)), []);
+    let kept = [OnlyUnused::UntrustedCode, OnlyUnused::OriginUnknown, OnlyUnused::LabelsNotBound];
+    for why in kept {
+        let request = Request { only_unused: Some(why), ..request.clone() };
+        let used = Advert { tier: Tier::Released, ..advert() };
+        assert_eq!(scan.confirm(vec![used], &request, &LIMITS, samples::at(0)), []);
+    }
     let codes: BTreeSet<&str> = scan.unfit().keys().copied().collect();
     assert_eq!(codes, UNFIT.iter().map(|(code, _)| *code).collect());
 }

@@ -4,6 +4,7 @@
 
 mod ingest;
 mod orders;
+mod origin;
 mod placing;
 mod returning;
 mod room;
@@ -24,6 +25,7 @@ pub(super) fn about() -> About {
         labels: vec!["runs-on=77/pool=ci".to_owned()],
         commit: "0a1b".to_owned(),
         created_at: Some(at(0)),
+        provenance: Provenance::default(),
     }
 }
 

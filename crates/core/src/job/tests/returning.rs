@@ -48,10 +48,16 @@ fn a_machine_whose_job_ran_elsewhere_is_trusted_by_nobody() {
 
 #[test]
 fn only_the_repositorys_own_code_leaves_a_machine_to_others() {
-    assert_eq!(after_job(Origin::Own), AfterJob::Pool);
-    for origin in [Origin::Fork, Origin::Unknown] {
-        assert_eq!(after_job(origin), AfterJob::End(EndReason::Untrusted));
+    let rules = CodeRules::default();
+    assert_eq!(after_job(Some(Origin::Own), &rules), AfterJob::Pool);
+    assert_eq!(after_job(Some(Origin::PullRequest), &rules), AfterJob::Pool);
+    let ends = AfterJob::End(EndReason::Untrusted);
+    for origin in [Some(Origin::Fork), Some(Origin::Dependabot), None] {
+        assert_eq!(after_job(origin, &rules), ends, "{origin:?}");
     }
+    let strict = CodeRules { distrusts_pull_requests: true, ..rules };
+    assert_eq!(after_job(Some(Origin::PullRequest), &strict), ends);
+    assert_eq!(after_job(Some(Origin::Own), &strict), AfterJob::Pool);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ids::{JobId, TrustGroup};
 use crate::instance::Record;
+use crate::job::OnlyUnused;
 
 fn idle(id: &str, tier: Tier, since: u64, trust: Option<&str>) -> Record {
     let mut record = ready(id, tier, since).record;
@@ -20,6 +21,7 @@ fn seekers(trusts: &[&str]) -> Vec<Seeker> {
     let seeker = |(n, trust): (usize, &&str)| Seeker {
         job: JobId::new(n.to_string()),
         trust: TrustGroup::new(trust),
+        only_unused: None,
     };
     trusts.iter().enumerate().map(seeker).collect()
 }
@@ -56,6 +58,37 @@ fn a_used_machine_serves_its_own_group_only() {
     );
 }
 
+/// One that was not started for its job is as unused as before.
+#[test]
+fn a_job_that_may_have_no_used_machine_gets_a_hot_or_a_stopped_one() {
+    let records = [
+        idle("a", Tier::Released, 0, Some("acme/app")),
+        idle("b", Tier::Stopped, 0, Some("acme/app")),
+        idle("c", Tier::Hot, 0, None),
+        idle("d", Tier::Released, 0, None),
+        idle("e", Tier::Released, 0, Some("acme/web")),
+    ];
+    let kept = |job: Seeker| Seeker { only_unused: Some(OnlyUnused::LabelsNotBound), ..job };
+    let jobs: Vec<Seeker> = seekers(&["acme/app"; 3]).into_iter().map(kept).collect();
+    let picked = pick(&records, &jobs, &LIMITS, at(NOW));
+    let picked: Vec<&str> = picked.iter().map(|one| one.record.id.as_str()).collect();
+    assert_eq!(picked, ["c", "b"]);
+    let mut line = line_of(&jobs);
+    line.look(&jobs[2], records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
+    assert_eq!(line.take(&jobs[2]), Some(Found::Nothing { withheld: 2 }), "a and d");
+}
+
+/// Whoever turns out to be untrusted leaves the machine to whoever comes next.
+#[test]
+fn a_machine_that_a_job_may_not_have_is_there_for_the_others() {
+    let records = [idle("a", Tier::Released, 0, Some("x"))];
+    let jobs = seekers(&["x", "x"]);
+    let mut line = line_of(&jobs[..1]);
+    assert_eq!(looks(&mut line, &records, &[&jobs[0], &jobs[1]]), ["a", "nothing"]);
+    line.put_back(&records[0].id);
+    assert_eq!(looks(&mut line, &records, &[&jobs[1]]), ["a"]);
+}
+
 #[test]
 fn what_is_not_idle_or_soon_over_is_not_picked() {
     let margin = LIMITS.not_claimable_before_deadline;
@@ -88,7 +121,7 @@ fn looks(line: &mut Line, records: &[Record], seekers: &[&Seeker]) -> Vec<String
     let look = |seeker: &&Seeker| loop {
         match line.take(seeker) {
             Some(Found::Machine(sighting)) => break sighting.id.to_string(),
-            Some(Found::Nothing) => break "nothing".to_owned(),
+            Some(Found::Nothing { .. }) => break "nothing".to_owned(),
             None => line.look(seeker, records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW)),
         }
     };

@@ -50,7 +50,8 @@ impl World {
     /// A job picks a machine, if there is one.
     pub(super) fn pick_one(&mut self) -> Option<InstanceId> {
         let records: Vec<_> = self.seen.instances.iter().map(|one| one.record.clone()).collect();
-        let seeker = Seeker { job: JobId::new("4242"), trust: samples::trust() };
+        let (job, trust) = (JobId::new("4242"), samples::trust());
+        let seeker = Seeker { job, trust, only_unused: None };
         let picked = pick(&records, &[seeker], &LIMITS, self.now).pop()?;
         let (id, seen) = (picked.record.id.clone(), picked.record.generation);
         let claimed = Event::Claimed {

@@ -6,7 +6,9 @@ use bullpen_core::explain::{Subject, explain};
 use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName,
 };
-use bullpen_core::job::{About, Conclusion, Event, Fact, Held, Job, Lane, Said, Setback, StepAt};
+use bullpen_core::job::{
+    About, Conclusion, Event, Fact, Held, Job, Lane, Provenance, Said, Setback, StepAt,
+};
 use bullpen_core::limits::Limits;
 use bullpen_core::time::Timestamp;
 use bullpen_github::stand_in::protocol::{self, JobView, NoticeView};
@@ -36,6 +38,7 @@ fn queued(order: &Order) -> Job {
         labels: vec![order.names.label(1)],
         commit: "0a1b".to_owned(),
         created_at: Some(at(0)),
+        provenance: Provenance::default(),
     };
     let said = Said::Queued { at: Some(at(0)) };
     Job::first(&Fact { job: JobId::new("1"), about, said }, at(10), &Limits::DEFAULT)

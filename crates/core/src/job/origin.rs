@@ -1,0 +1,221 @@
+//! Whose code a job runs, and whether the job may have a machine that another job used before.
+//!
+//! [`Provenance`] is what GitHub said of a job's run and repository. It only grows: of two answers the
+//! less trusted one stays. [`used_machines`] decides; an answer that is missing is asked for, and a
+//! question that GitHub does not answer counts against the job.
+//!
+//! Not here: asking (`bullpen-engine`), GitHub's JSON (`bullpen-github`), reading the operator's rules
+//! (`config`), what becomes of the machine afterwards (`returning`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::About;
+use crate::ids::{Repository, RunAttempt};
+use crate::labels::is_bound_to_run;
+use crate::sabotage;
+
+/// Whose code runs in a run, the most trusted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The repository's own.
+    Own,
+    /// A pull request's, from a branch of the repository itself.
+    PullRequest,
+    /// A change of dependencies that Dependabot proposed.
+    Dependabot,
+    /// A fork's.
+    Fork,
+}
+
+impl Origin {
+    /// The origin in a word, for logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::PullRequest => "pull-request",
+            Self::Dependabot => "dependabot",
+            Self::Fork => "fork",
+        }
+    }
+}
+
+/// Who can see a repository, and so propose changes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Visibility {
+    /// Those whom its owner lets in: GitHub's `private` and `internal`.
+    Private,
+    /// Everybody.
+    Public,
+}
+
+/// What GitHub said of where the code of a job comes from. What is absent was not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Provenance {
+    /// Whose code runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Who can see the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+}
+
+impl Provenance {
+    /// Whether GitHub has said nothing.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    pub(super) const fn is_unknown(&self) -> bool {
+        self.origin.is_none() && self.visibility.is_none()
+    }
+
+    /// What both answers say together, whichever came first.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self {
+            origin: self.origin.max(other.origin),
+            visibility: self.visibility.max(other.visibility),
+        }
+    }
+}
+
+/// What GitHub said of one attempt of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFact {
+    /// Of which repository.
+    pub repository: Repository,
+    /// Which attempt of which run.
+    pub run: RunAttempt,
+    /// What it said.
+    pub provenance: Provenance,
+}
+
+/// Where used machines are offered to jobs whose labels a job of another run may carry too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedLabels {
+    /// In private and internal repositories, where no fork can queue a job.
+    #[default]
+    Private,
+    /// In every repository: the operator knows that no untrusted job can be queued.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// The operator's rules about code that is not trusted. Forks and Dependabot never are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeRules {
+    /// Whether pull requests from the repository's own branches are not trusted either.
+    pub distrusts_pull_requests: bool,
+    /// Where used machines are offered under shared labels.
+    pub shared_labels: SharedLabels,
+    /// The same for some repositories. Names in lower case.
+    pub repositories: BTreeMap<Repository, SharedLabels>,
+}
+
+impl CodeRules {
+    /// Whether machines that such code ran on may serve others, and the reverse.
+    pub const fn trusts(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Own => true,
+            Origin::PullRequest => !self.distrusts_pull_requests,
+            Origin::Dependabot | Origin::Fork => false,
+        }
+    }
+
+    /// Whether used machines are offered under shared labels; none if that depends on what GitHub has
+    /// not said.
+    fn offers_under_shared_labels(&self, about: &About) -> Option<bool> {
+        let key = Repository::new(about.repository.as_str().to_lowercase());
+        match self.repositories.get(&key).copied().unwrap_or(self.shared_labels) {
+            SharedLabels::Always => Some(true),
+            SharedLabels::Never => Some(false),
+            // Branches of a private repository queue pull requests.
+            SharedLabels::Private if self.distrusts_pull_requests => Some(false),
+            SharedLabels::Private => {
+                about.provenance.visibility.map(|seen| seen == Visibility::Private)
+            }
+        }
+    }
+}
+
+/// Why a job gets only machines that no other job used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnlyUnused {
+    /// It runs code that is not trusted.
+    UntrustedCode,
+    /// GitHub did not say whose code it runs.
+    OriginUnknown,
+    /// GitHub may give its runner to a job of another run, whoever's code that is.
+    LabelsNotBound,
+}
+
+impl OnlyUnused {
+    /// The reason code, as it is counted and explained.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UntrustedCode => "untrusted-code",
+            Self::OriginUnknown => "origin-unknown",
+            Self::LabelsNotBound => "labels-not-bound",
+        }
+    }
+}
+
+impl fmt::Display for OnlyUnused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a job may have a machine that another job used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsedMachines {
+    /// It may.
+    Offered,
+    /// It may not.
+    Withheld(OnlyUnused),
+    /// GitHub has to be asked first.
+    Ask,
+}
+
+impl UsedMachines {
+    /// Why only unused machines will do, as far as that is certain.
+    pub const fn withheld(self) -> Option<OnlyUnused> {
+        match self {
+            Self::Withheld(why) => Some(why),
+            Self::Offered | Self::Ask => None,
+        }
+    }
+
+    /// The decision after GitHub was asked, whether it answered or not.
+    #[must_use]
+    pub fn after_asking(self) -> Self {
+        match self {
+            Self::Ask if sabotage!("unknown-origin-is-trusted") => Self::Offered,
+            Self::Ask => Self::Withheld(OnlyUnused::OriginUnknown),
+            decided => decided,
+        }
+    }
+}
+
+/// Whether a job may have a machine that another job of its trust group used.
+pub fn used_machines(about: &About, rules: &CodeRules) -> UsedMachines {
+    let origin = about.provenance.origin;
+    if origin.is_some_and(|origin| !rules.trusts(origin)) && !sabotage!("forks-get-used-machines") {
+        return UsedMachines::Withheld(OnlyUnused::UntrustedCode);
+    }
+    let is_bound = is_bound_to_run(&about.labels, &about.run)
+        || sabotage!("used-machines-under-unbound-labels");
+    match (is_bound, rules.offers_under_shared_labels(about)) {
+        (false, Some(false)) => UsedMachines::Withheld(OnlyUnused::LabelsNotBound),
+        (false, None) => UsedMachines::Ask,
+        (true, _) | (false, Some(true)) => match origin {
+            Some(_) => UsedMachines::Offered,
+            None => UsedMachines::Ask,
+        },
+    }
+}
