@@ -157,6 +157,10 @@ mod tests {
     use bullpen_core::request::stranger::OwnRun;
     use bullpen_core::time::Timestamp;
 
+    use std::os::unix::process::CommandExt as _;
+
+    use rustix::process::{Pid, Signal, kill_process_group};
+
     use super::*;
 
     #[test]
@@ -251,6 +255,7 @@ mod tests {
             .env("own_run", run)
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap()
     }
@@ -278,7 +283,8 @@ mod tests {
             };
             assert_eq!(ran.repository.as_str(), repository);
             assert_eq!(hook.try_wait().unwrap(), None, "it waits to be killed");
-            hook.kill().unwrap();
+            // With what it waits by, which would outlive it.
+            kill_process_group(Pid::from_child(&hook), Signal::KILL).unwrap();
             hook.wait().unwrap();
             forget(root.path());
         }
