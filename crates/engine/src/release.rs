@@ -12,13 +12,14 @@
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{Generation, InstanceId, JobId};
+use bullpen_core::ids::{Generation, InstanceId, JobId, RequestId};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::job::{AfterJob, Job};
 use bullpen_core::mailbox::{
     Inbox, Mode, Order, Phase, Removal, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::request::entry::Entry;
 use bullpen_core::request::stranger::{OwnRun, Stranger};
 use bullpen_core::sabotage;
 use bullpen_core::spec_hash::is_outdated;
@@ -291,11 +292,14 @@ async fn finish_as<P: Ports>(
     let (Posted::Stored(inbox) | Posted::Overtaken(inbox)) =
         post(stack, record, Mode::Drain, until).await?;
     let report = report(stack, record, until).await?;
-    if is_untrusted(stack, record, &inbox, &report, until).await? {
+    if had_a_stranger(stack, record, &inbox, &report, until).await? {
         return end(stack, record, EndReason::Untrusted, until).await;
     }
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
+        if ran_a_forks_code(stack, record, proof, until).await? {
+            return end(stack, record, EndReason::Untrusted, until).await;
+        }
         let after = match known {
             Some(after) if has_served(record, proof) => Some(after),
             None if has_served(record, proof) => after_job(stack, record, &inbox, &report).await?,
@@ -325,9 +329,9 @@ async fn finish_as<P: Ports>(
     }
 }
 
-/// Whether a request's machine ran a job of another run, or of a fork. It ends at once: GitHub may
-/// take the stranger's job for running long after the agent has killed it.
-async fn is_untrusted<P: Ports>(
+/// Whether a request's machine ran a job of another run. It ends at once: GitHub may take the
+/// stranger's job for running long after the agent has killed it.
+async fn had_a_stranger<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     inbox: &Inbox,
@@ -337,36 +341,53 @@ async fn is_untrusted<P: Ports>(
     let State::Releasing { owner: Owner::Request(id), .. } = &record.state else {
         return Ok(false);
     };
-    let was_used = report.signal(SignalKind::JobStarted, inbox.assigned).is_some();
-    if !was_used {
+    let Some(ran) = report.ran(inbox.assigned) else { return Ok(false) };
+    let own = match entry_of(stack, id, until).await? {
+        Some(entry) => entry.own_run(),
+        // It is forgotten: what its id says is all there is to compare with.
+        None => OwnRun::of_request(id, None),
+    };
+    if !own.is_some_and(|own| own.is_stranger(ran)) {
         return Ok(false);
     }
-    let entry = match entry::find(stack, id, until).await {
-        Ok(Some((entry, _))) => entry,
-        Err(CannotBegin::Store(fault)) if fault.is_transient() => return Err(fault),
-        // It is forgotten: what its id says is all there is to compare with.
-        Ok(None) | Err(_) => {
-            let ran = report.ran(inbox.assigned);
-            let own = OwnRun::of_request(id, None);
-            return Ok(own.zip(ran).is_some_and(|(own, ran)| own.is_stranger(ran)));
-        }
-    };
-    let own = entry.own_run();
-    let stranger = report
-        .ran(inbox.assigned)
-        .filter(|ran| own.as_ref().is_some_and(|own| own.is_stranger(ran)));
-    if let Some(ran) = stranger {
-        let stranger = Stranger { instance: record.id.clone(), ran: ran.clone() };
-        // Before the machine ends, so that the run is told whoever carries the release on.
-        if let Err(CannotBegin::Store(fault)) =
-            entry::note_stranger(stack, id, &stranger, until).await
-        {
-            return Err(fault);
-        }
-        tracing::warn!(instance_id = %record.id, request = %id, "stranger's job on a machine");
-        return Ok(true);
+    let stranger = Stranger { instance: record.id.clone(), ran: ran.clone() };
+    // Before the machine ends, so that the run is told whoever carries the release on.
+    match entry::note_stranger(stack, id, &stranger, until).await {
+        Err(CannotBegin::Store(fault)) => return Err(fault),
+        Ok(()) | Err(_) => {}
     }
-    Ok(entry.from_fork == Some(true))
+    tracing::warn!(instance_id = %record.id, request = %id, "stranger's job on a machine");
+    Ok(true)
+}
+
+/// Whether a request's machine ran a fork's code, as GitHub said when the request was released.
+async fn ran_a_forks_code<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    proof: Unexposed,
+    until: Timestamp,
+) -> Result<bool, Fault> {
+    let State::Releasing { owner: Owner::Request(id), .. } = &record.state else {
+        return Ok(false);
+    };
+    if proof.removal() == Removal::NeverAssigned {
+        return Ok(false);
+    }
+    let entry = entry_of(stack, id, until).await?;
+    Ok(entry.is_some_and(|entry| entry.from_fork == Some(true)))
+}
+
+/// A request's entry; none if it is forgotten, or cannot be read any more.
+async fn entry_of<P: Ports>(
+    stack: &Stack<P>,
+    id: &RequestId,
+    until: Timestamp,
+) -> Result<Option<Entry>, Fault> {
+    match entry::find(stack, id, until).await {
+        Ok(found) => Ok(found.map(|(entry, _)| entry)),
+        Err(CannotBegin::Store(fault)) if fault.is_transient() => Err(fault),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Stores the withdrawal; an equal or higher one is just as good.

@@ -19,13 +19,18 @@ pub async fn strangers<P: Ports>(
     stack: &Stack<P>,
     records: &[Record],
 ) -> Result<BTreeMap<InstanceId, RanJob>, Fault> {
-    let used = |record: &&Record| match &record.state {
-        State::Running { owner: Owner::Request(_), .. }
-        | State::Releasing { owner: Owner::Request(_), .. } => true,
-        _ => false,
+    let used = |record: &&Record| {
+        matches!(
+            record.state,
+            State::Running { owner: Owner::Request(_), .. }
+                | State::Releasing { owner: Owner::Request(_), .. }
+        )
     };
     let used: Vec<&Record> = records.iter().filter(used).collect();
     let keys: Vec<_> = used.iter().map(|record| record.facts.mailbox.clone()).collect();
+    if keys.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let reports = stack.ports.mailbox().reports(&keys).await?;
     let mut found = BTreeMap::new();
     for (record, report) in used.into_iter().zip(reports) {

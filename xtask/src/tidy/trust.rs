@@ -20,8 +20,11 @@ pub(crate) fn check(files: &[File]) -> Vec<Finding> {
 
 /// Documents, scripts and workflows; what a test reads as its material is not followed.
 fn is_followed(path: &str) -> bool {
-    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    ["md", "sh", "yml", "yaml"].contains(&extension) && !path.contains("/tests/")
+    ["md", "sh", "yml", "yaml"].contains(&extension(path)) && !path.contains("/tests/")
+}
+
+fn extension(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
 fn of_file(file: &File) -> Vec<Finding> {
@@ -34,7 +37,7 @@ fn of_file(file: &File) -> Vec<Finding> {
 }
 
 fn wrong(path: &str, line: &str) -> Option<&'static str> {
-    let is_comment = line.trim_start().starts_with('#') && !path.ends_with(".md");
+    let is_comment = line.trim_start().starts_with('#') && extension(path) != "md";
     if is_comment {
         return None;
     }
@@ -74,7 +77,7 @@ fn fetches(path: &str, line: &str) -> bool {
         let is_word = !before.is_some_and(|c| c.is_alphanumeric() || ['-', '_', '/'].contains(&c));
         is_word && line[at + found.len()..].starts_with(['-', 'h', '"', '$', '{'])
     });
-    let is_prose = path.ends_with(".md") && !line.contains("://");
+    let is_prose = extension(path) == "md" && !line.contains("://");
     runs && !is_prose && !line.contains("curl --version")
 }
 

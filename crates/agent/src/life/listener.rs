@@ -62,13 +62,17 @@ impl Life {
         }
         tracing::warn!(job = %ran, "killing a job of another run");
         self.stranger = Some(ran);
-        let may_kill = match self.stage {
-            // The warm-up is not interrupted: the hook waits as long as it takes.
-            Stage::Finding | Stage::WarmingUp | Stage::Announcing | Stage::Failing => false,
-            Stage::Leaving(_) | Stage::Over => false,
-            _ => self.acted.listener.is_some(),
-        };
-        if may_kill {
+        // The warm-up is not interrupted: the hook waits as long as it takes.
+        let is_otherwise_busy = matches!(
+            self.stage,
+            Stage::Finding
+                | Stage::WarmingUp
+                | Stage::Announcing
+                | Stage::Failing
+                | Stage::Leaving(_)
+                | Stage::Over
+        );
+        if self.acted.listener.is_some() && !is_otherwise_busy {
             self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! Not here: what the agent does about a stranger (`life`), or when it looks for the word (`watch`).
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
@@ -50,7 +51,7 @@ pub(super) fn install(place: &Place, to: &Assignment) -> io::Result<PathBuf> {
         ("own_run", run.as_deref().unwrap_or_default()),
         ("images_hook", &*theirs),
     ] {
-        text.push_str(&format!("{name}={}\n", quoted(value)));
+        let _ = writeln!(text, "{name}={}", quoted(value));
     }
     text.push_str(BODY);
     replace(&path, text.as_bytes(), 0o755, None)?;

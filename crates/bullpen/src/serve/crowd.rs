@@ -52,7 +52,8 @@ struct Seated {
     is_proven: bool,
     /// Whether a request of it is being read or answered.
     is_busy: bool,
-    /// When that last changed, or when it came.
+    came: Duration,
+    /// When a request of it last began or ended, or when it came.
     since: Duration,
 }
 
@@ -67,8 +68,10 @@ impl Seated {
         }
     }
 
+    /// From when on it may have to give its seat up. A stranger does not put that off by asking.
     fn settled_at(&self) -> Option<Duration> {
-        self.rank().map(|_| self.since + SETTLES)
+        let from = if self.is_proven { self.since } else { self.came };
+        self.rank().map(|_| from + SETTLES)
     }
 }
 
@@ -136,7 +139,7 @@ impl Crowd {
         };
         self.next += 1;
         let seat = self.next;
-        let seated = Seated { peer, is_proven: false, is_busy: false, since: now };
+        let seated = Seated { peer, is_proven: false, is_busy: false, came: now, since: now };
         self.seats.insert(seat, seated);
         match closes {
             Some(closes) => {
@@ -249,6 +252,21 @@ mod tests {
         assert_eq!(closed(&mut crowd), None, "all are being answered");
         crowd.leaves(1);
         assert!(matches!(crowd.comes("2.2.2.2", 9_000), Arrival::Seated(_)));
+    }
+
+    /// As a flood does: what they send comes after all seats are taken.
+    #[test]
+    fn strangers_that_go_on_asking_give_their_seats_up_all_the_same() {
+        let mut crowd = crowd(2, 9);
+        for _ in 0..2 {
+            crowd.comes("1.1.1.1", 0);
+        }
+        assert_eq!(crowd.accepts_at(at(100)), at(1_000));
+        for seat in [1, 2] {
+            crowd.asks(seat, at(900));
+        }
+        assert_eq!(crowd.accepts_at(at(1_000)), at(1_000));
+        assert_eq!(crowd.comes("2.2.2.2", 1_000), Arrival::Instead { seat: 3, closes: 1 });
     }
 
     #[test]
