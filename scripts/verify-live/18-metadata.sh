@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 18. Instance metadata: hops, and the rule for the job's user
-# Does: On three systems, puts in the firewall rule that keeps one user from the metadata service and asks as
-#   that user and as root; asks from a network namespace behind the machine, with hop limits 1 and 2.
+# Does: On three systems, puts in the firewall rule that keeps all but root from the metadata service and asks as
+#   a user and as root; asks from a network namespace behind the machine, with hop limits 1 and 2.
 # Tools: aws
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_TYPE
@@ -45,17 +45,21 @@ else
 fi
 try one_hop_further ip netns exec behind
 useradd -m job
-uid=$(id -u job)
 if command -v iptables >/dev/null; then
-  iptables --wait --insert OUTPUT --destination 169.254.169.254 -m owner --uid-owner "$uid" -j REJECT
+  iptables --wait --insert OUTPUT --destination 169.254.169.254 -m owner ! --uid-owner 0 -j REJECT
   tell rule=iptables:$?
+  ip6tables --wait --insert OUTPUT --destination fd00:ec2::254 -m owner ! --uid-owner 0 -j REJECT
+  tell rule6=ip6tables:$?
 elif command -v nft >/dev/null; then
-  nft -f - <<N
-table inet bullpen {
-  chain output { type filter hook output priority 0; meta skuid $uid ip daddr 169.254.169.254 reject; }
-}
+  nft -f - <<'N'
+add table inet bullpen
+add chain inet bullpen output { type filter hook output priority 0 ; }
+add rule inet bullpen output meta skuid 0 accept
+add rule inet bullpen output ip daddr 169.254.169.254 reject
+add rule inet bullpen output ip6 daddr fd00:ec2::254 reject
 N
   tell rule=nft:$?
+  tell listed=$(nft list chain inet bullpen output | grep -c ' daddr .* reject')
 else
   tell rule=none
 fi

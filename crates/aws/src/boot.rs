@@ -41,6 +41,8 @@ pub struct BootPlan {
     pub user: Option<String>,
     /// Whether that user may become root.
     pub sudo: bool,
+    /// Whether it may use the image's container engine, if there is one. Who may is as good as root.
+    pub docker: bool,
     /// What the agent finds in its machine's directory, kept byte for byte. Like all JSON it has no NUL.
     pub payload: String,
 }
@@ -95,6 +97,7 @@ fn variables(plan: &BootPlan) -> String {
         format!("patience={}", plan.patience.as_secs()),
         format!("user={}", quoted(plan.user.as_ref())),
         format!("sudo={}", if plan.sudo { "1" } else { "" }),
+        format!("docker={}", if plan.docker { "1" } else { "" }),
         format!("agent_url={}", quoted(agent.map(|agent| &agent.url))),
         format!("agent_sha256={}", quoted(agent.map(|agent| &agent.sha256))),
     ]
@@ -137,6 +140,7 @@ mod tests {
             agent: None,
             user: None,
             sudo: false,
+            docker: false,
             payload: payload.to_owned(),
         }
     }
@@ -150,6 +154,7 @@ mod tests {
             agent: Some(download(&url)),
             user: Some("u".repeat(32)),
             sudo: true,
+            docker: true,
             ..plan("")
         };
         let bytes = render(&longest).unwrap().len();

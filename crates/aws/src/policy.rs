@@ -14,6 +14,8 @@
 
 use serde_json::{Map, Value, json};
 
+use bullpen_core::parameters;
+
 use crate::ec2::tags;
 use crate::names::StackName;
 
@@ -47,6 +49,9 @@ pub struct PolicySettings {
     pub security_groups: Vec<String>,
     /// What instances fetch, `s3://bucket/key` or otherwise.
     pub fetched: Vec<String>,
+    /// Whether a workflow's steps have no credential of their own, and need the tokens that `refresh`
+    /// keeps.
+    pub kept_tokens: bool,
 }
 
 /// Why an action is in a policy.
@@ -68,6 +73,7 @@ enum On {
     Instances,
     Templates,
     Tables,
+    StateTable,
     MailboxTable,
     Queues,
     Role,
@@ -92,6 +98,8 @@ enum If {
     ForEc2,
     /// It is a role of one of the services that launches go through.
     OfLaunchServices,
+    /// The item is one of the tokens that `refresh` keeps.
+    KeptToken,
     /// The item is the caller's own of this kind.
     OwnItem(&'static str),
 }
@@ -107,13 +115,16 @@ struct Row {
     denies: bool,
 }
 
-use If::{Always, BecomesOurs, ForEc2, MadeOurs, OfLaunchServices, Ours, OursRetagged, OwnItem};
+use If::{
+    Always, BecomesOurs, ForEc2, KeptToken, MadeOurs, OfLaunchServices, Ours, OursRetagged, OwnItem,
+};
 use Party::{ControlPlane, Instance, Workflow};
 use Why::{Called, For};
 
 const BOTH: &[Party] = &[ControlPlane, Workflow];
 const OPERATOR: &[Party] = &[ControlPlane];
 const MACHINE: &[Party] = &[Instance];
+const STEP: &[Party] = &[Workflow];
 /// The call that a launch is.
 const LAUNCH: &str = "ec2:CreateFleet";
 
@@ -205,6 +216,24 @@ const TABLE: &[Row] = &[
         Always,
         BOTH,
     ),
+    Row {
+        denies: true,
+        ..row(
+            "NoKeptTokens",
+            &[
+                ("dynamodb:BatchGetItem", Called),
+                ("dynamodb:ConditionCheckItem", Called),
+                ("dynamodb:DeleteItem", Called),
+                ("dynamodb:GetItem", Called),
+                ("dynamodb:PutItem", Called),
+                ("dynamodb:Query", Called),
+                ("dynamodb:UpdateItem", Called),
+            ],
+            On::StateTable,
+            KeptToken,
+            STEP,
+        )
+    },
     row(
         "Tables",
         &[
@@ -266,6 +295,7 @@ const TABLE: &[Row] = &[
 /// A party's policy.
 pub fn document(party: Party, settings: &PolicySettings) -> Value {
     let rows = TABLE.iter().filter(|row| row.parties.contains(&party));
+    let rows = rows.filter(|row| !(settings.kept_tokens && row.when == KeptToken));
     let statements: Vec<Value> = rows.filter_map(|row| statement(row, settings)).collect();
     json!({ "Version": "2012-10-17", "Statement": statements })
 }
@@ -358,10 +388,11 @@ impl PolicySettings {
             On::Instances => vec![ec2("instance/*")],
             On::Templates => vec![ec2("launch-template/*")],
             On::Tables => {
-                let state = self.arn("dynamodb", &format!("table/{}", self.stack.state_table()));
-                let indexes = format!("{state}/index/*");
-                vec![state, indexes, self.mailbox_table()]
+                let mut tables = self.state_table();
+                tables.push(self.mailbox_table());
+                tables
             }
+            On::StateTable => self.state_table(),
             On::MailboxTable => vec![self.mailbox_table()],
             On::Queues => vec![self.arn("sqs", &format!("{}-*", self.stack))],
             On::Role => vec![self.global("iam", &format!("role/{}", self.role))],
@@ -369,6 +400,13 @@ impl PolicySettings {
             On::ServiceRoles => vec![self.global("iam", "role/aws-service-role/*")],
             On::Objects => self.fetched.iter().filter_map(|url| self.object(url)).collect(),
         }
+    }
+
+    /// With its indexes.
+    fn state_table(&self) -> Vec<String> {
+        let state = self.arn("dynamodb", &format!("table/{}", self.stack.state_table()));
+        let indexes = format!("{state}/index/*");
+        vec![state, indexes]
     }
 
     fn mailbox_table(&self) -> String {
@@ -401,6 +439,10 @@ impl PolicySettings {
             ForEc2 => json!({ "StringEquals": { "iam:PassedToService": "ec2.amazonaws.com" } }),
             OfLaunchServices => json!({ "StringEquals": {
                 "iam:AWSServiceName": ["ec2fleet.amazonaws.com", "spot.amazonaws.com"],
+            } }),
+            // One such item among others is enough: a batch must not bring it along.
+            KeptToken => json!({ "ForAnyValue:StringEquals": {
+                "dynamodb:LeadingKeys": [format!("d#{}", parameters::TOKENS)],
             } }),
             // A request without a leading key would pass "all of none are".
             OwnItem(kind) => json!({

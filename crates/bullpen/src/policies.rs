@@ -30,6 +30,9 @@ pub(crate) struct PoliciesArgs {
     /// The name of the instance profile's role [default: that of the profile]
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
+    /// Workflow steps have no credential for GitHub, and use the tokens that `refresh` keeps
+    #[arg(long)]
+    kept_tokens: bool,
     #[command(flatten)]
     stack: StackArgs,
 }
@@ -61,6 +64,9 @@ pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
 fn document(args: &PoliciesArgs, environment: &Environment) -> Result<Value, UsageError> {
     let inputs = StackInputs::read(&args.stack, environment)?;
     let (file, config) = (files::stack(&inputs, environment)?, files::config(&inputs)?);
+    if args.kept_tokens && args.whose != Whose::Workflow {
+        return Err(UsageError::new("--kept-tokens: this is for `policies workflow` alone"));
+    }
     let party = match args.whose {
         Whose::ControlPlane => Party::ControlPlane,
         Whose::Instance => Party::Instance,
@@ -99,6 +105,7 @@ fn settings(
         security_groups: file.aws.security_groups.clone(),
         fetched: programs.chain(scripts).map(|one| one.url).collect(),
         instance_profile: profile,
+        kept_tokens: args.kept_tokens,
     })
 }
 
@@ -131,6 +138,7 @@ mod tests {
             whose: Whose::Instance,
             account: None,
             role: None,
+            kept_tokens: false,
             stack: StackArgs::default(),
         };
         let files = (file.value().unwrap(), config.value());

@@ -2,8 +2,8 @@
 //! stack's parameters, the tokens that runners register and remove themselves with, and what it
 //! noticed in earlier sweeps.
 //!
-//! All of them are documents of the collection [`COLLECTION`], versioned, and absent until the first
-//! refresh; then the defaults hold.
+//! All of them are documents of the collection [`COLLECTION`], but for the tokens, which have one of
+//! their own so that a policy can leave it out; versioned, and absent until the first refresh.
 //!
 //! Not here: storing them (`bullpen-engine`), or the inputs they come from (`bullpen`).
 
@@ -21,6 +21,8 @@ use crate::time::Timestamp;
 
 /// Where they are stored.
 pub const COLLECTION: &str = "stack";
+/// Where tokens are stored. Before, they were in [`COLLECTION`] under the same name.
+pub const TOKENS: &str = "tokens";
 
 /// What a stack's commands agree on. What is absent is not decided here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +79,19 @@ pub struct KeptTokens {
     pub minted_at: Timestamp,
     /// When the first of them ends.
     pub expires_at: Timestamp,
+}
+
+impl KeptTokens {
+    /// What is left where tokens were kept before: good for nothing, and an older command that reads it
+    /// says so.
+    pub fn spent() -> Self {
+        Self {
+            registration: Secret::new(""),
+            removal: Secret::new(""),
+            minted_at: Timestamp::EPOCH,
+            expires_at: Timestamp::EPOCH,
+        }
+    }
 }
 
 /// What `refresh` learned of the cloud that nobody should have to ask for at a launch.
@@ -144,8 +159,10 @@ impl Suspects {
     }
 }
 
-/// A document that is kept under [`COLLECTION`].
+/// A document that is kept.
 pub trait Kept: Serialize + DeserializeOwned {
+    /// In which collection.
+    const COLLECTION: &'static str = COLLECTION;
     /// Its name there.
     const NAME: &'static str;
 }
@@ -155,6 +172,7 @@ impl Kept for Parameters {
 }
 
 impl Kept for KeptTokens {
+    const COLLECTION: &'static str = TOKENS;
     const NAME: &'static str = "tokens";
 }
 

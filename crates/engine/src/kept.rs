@@ -3,7 +3,7 @@
 //! Not here: what it is (`core::parameters`).
 
 use bullpen_core::ids::Revision;
-use bullpen_core::parameters::{COLLECTION, Kept, decode, encode};
+use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, decode, encode};
 use bullpen_core::ports::{Document, Fault, Ledger, Ports};
 use bullpen_core::time::Timestamp;
 
@@ -17,7 +17,7 @@ pub async fn load<P: Ports, T: Kept>(
     until: Timestamp,
 ) -> Result<Option<T>, Fault> {
     let ledger = stack.ports.ledger();
-    let stored = patiently(stack, until, || ledger.document(COLLECTION, T::NAME)).await?;
+    let stored = patiently(stack, until, || ledger.document(T::COLLECTION, T::NAME)).await?;
     stored.as_ref().map(read).transpose()
 }
 
@@ -32,11 +32,11 @@ pub async fn update<P: Ports, T: Kept + Clone + PartialEq>(
     until: Timestamp,
     change: impl Fn(Option<T>) -> T,
 ) -> Result<bool, Fault> {
-    document::change(stack, (COLLECTION, T::NAME), until, |stored| {
+    document::change(stack, (T::COLLECTION, T::NAME), until, |stored| {
         let before = stored.map(read::<T>).transpose()?;
         let next = change(before.clone());
         Ok((before.as_ref() != Some(&next)).then(|| Document {
-            collection: COLLECTION.to_owned(),
+            collection: T::COLLECTION.to_owned(),
             name: T::NAME.to_owned(),
             revision: Revision(0),
             body: encode(next),
@@ -44,4 +44,19 @@ pub async fn update<P: Ports, T: Kept + Clone + PartialEq>(
         }))
     })
     .await
+}
+
+/// Leaves no token where every command that reads the stack's parameters would read it too: tokens were
+/// kept there before they had a collection of their own.
+pub(crate) async fn spend_older_tokens<P: Ports>(
+    stack: &Stack<P>,
+    until: Timestamp,
+) -> Result<(), Fault> {
+    document::change(stack, (COLLECTION, KeptTokens::NAME), until, |stored| {
+        let spent = encode(KeptTokens::spent());
+        let stored = stored.filter(|stored| stored.body != spent);
+        Ok(stored.map(|stored| Document { body: spent, ..stored.clone() }))
+    })
+    .await
+    .map(|_| ())
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bullpen_core::class::{RunnerClass, Usage};
-use bullpen_core::ids::{QueueName, Repository, RunAttempt};
-use bullpen_core::parameters::{KeptTokens, Parameters};
-use bullpen_core::ports::{Fault, Forge, Ledger, Ports, Queues};
+use bullpen_core::ids::{QueueName, Repository, Revision, RunAttempt};
+use bullpen_core::parameters::{self, Kept as _, KeptTokens, Parameters, decode, encode};
+use bullpen_core::ports::{Document, Fault, Forge, Ledger, Ports, Queues};
 use bullpen_engine::Stack;
 use bullpen_engine::advertise::Memory;
 use bullpen_engine::kept;
@@ -175,6 +175,41 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
             pass(Duration::from_secs(900)).await;
         }
         assert_eq!(minted.len(), 2, "every half hour: {minted:?}");
+    });
+}
+
+/// Tokens are in a collection of their own, which a policy can leave out, and nothing of them stays where
+/// every command reads the stack's parameters; not even if the refresh that moved them died in between.
+#[test]
+fn tokens_are_not_where_every_command_reads() {
+    on_virtual_time(async {
+        let world = stage::calm(6, 10).await;
+        let (_, stack) = world.process("refresh");
+        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let ledger = world.outside.ledger();
+        let left = async || {
+            let parameters = ledger.documents(parameters::COLLECTION).await.expect("calm");
+            let has_token = |document: &&Document| {
+                decode::<KeptTokens>(&document.body).is_ok_and(|kept| kept != KeptTokens::spent())
+            };
+            parameters.iter().filter(has_token).count()
+        };
+        refresh(&stack, &wanted, &mut memory).await;
+        assert_eq!(left().await, 0);
+        // As an older version keeps them.
+        let until = stack.now().after(Duration::from_secs(60));
+        let kept = kept::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
+        let older = Document {
+            collection: parameters::COLLECTION.to_owned(),
+            name: KeptTokens::NAME.to_owned(),
+            revision: Revision(0),
+            body: encode(kept.expect("they are kept")),
+            forget_at: None,
+        };
+        ledger.write_document(None, &older).await.expect("calm");
+        assert_eq!(left().await, 1);
+        refresh(&stack, &wanted, &mut memory).await;
+        assert_eq!(left().await, 0, "the kept ones are young, and yet it is looked for them");
     });
 }
 

@@ -1,93 +1,124 @@
-//! Keeping jobs from the instance's metadata, where their user may not become root.
+//! Keeping every user but root from the instance's metadata.
 //!
-//! A user that may become root could lift the rule, so none is made for it. Containers in a network of
-//! their own are kept away by the hop limit of the instance's metadata; but whoever may use Docker is as
-//! good as root, and can have a container in the machine's network.
+//! A step that fails where the rule cannot be made and seen: a machine whose jobs could read its
+//! credentials takes none. A job that may become root can lift the rule; containers in a network of their
+//! own are kept away by the hop limit.
 //!
-//! Not here: the hop limit (the launch template).
+//! Not here: the hop limit (the launch template), or whether an operator wants no rule (`live`).
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::runner::user::User;
 use crate::warm_up::{Often, Step};
 
 /// What is run.
 const SCRIPT: &str = include_str!("guard.sh");
+/// There where the kernel speaks IPv6.
+pub(super) const IF_INET6: &str = "/proc/net/if_inet6";
 
-/// The step for this user; the script is written to `path`.
-pub(super) fn step(user: &User, path: &Path) -> io::Result<Step> {
+/// The step; the script is written to `path`.
+pub(super) fn step(path: &Path, if_inet6: &Path) -> io::Result<Step> {
     fs::write(path, SCRIPT)?;
     let mut step = Step::bash("metadata", path, Often::EachBoot);
-    step.arguments.push(user.uid.to_string());
+    step.arguments.push(if_inet6.to_string_lossy().into_owned());
     Ok(step)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
-    use std::path::PathBuf;
     use std::process::Command;
 
     use super::*;
 
+    const V4: &str = "OUTPUT --destination 169.254.169.254 -m owner ! --uid-owner 0 -j REJECT";
+    const V6: &str = "OUTPUT --destination fd00:ec2::254 -m owner ! --uid-owner 0 -j REJECT";
+    /// Has a rule from when it is inserted.
+    const KEEPS: &str = r#"case $2 in
+--check) [[ -e ${0%/*}/../${0##*/} ]];;
+--insert) echo >"${0%/*}/../${0##*/}";;
+esac"#;
+    /// Lists what it was told last.
+    const NFT: &str =
+        r#"if [[ $1 == list ]]; then cat "${0%/*}/../nft"; else cat >"${0%/*}/../nft"; fi"#;
+
     /// Runs the step where these programs are all there is, each of them a script.
-    fn run(directory: &Path, programs: &[(&str, &str)]) -> (bool, String) {
-        let user = User {
-            name: "runner".into(),
-            uid: 1001,
-            gid: 1001,
-            groups: Vec::new(),
-            home: PathBuf::new(),
-        };
-        let step = step(&user, &directory.join("guard.sh")).unwrap();
+    fn run(directory: &Path, programs: &[(&str, &str)], speaks_ipv6: bool) -> (bool, String) {
+        let if_inet6 = directory.join(if speaks_ipv6 { "" } else { "none" });
+        let step = step(&directory.join("guard.sh"), &if_inet6).unwrap();
         let bin = directory.join("bin");
         fs::create_dir_all(&bin).unwrap();
         for (name, script) in programs {
             let program = bin.join(name);
-            let text = format!("#!/bin/bash\necho {name} \"$@\"\n{script}\n");
+            let text = format!("#!/bin/bash\n[[ $1 == list ]] || echo {name} \"$@\"\n{script}\n");
             fs::write(&program, text).unwrap();
             fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
         }
+        symlink("/bin/cat", bin.join("cat")).unwrap_or_default();
         let mut command = Command::new(step.program);
         let output = command.args(step.arguments).env("PATH", &bin).output().unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     }
 
-    const RULE: &str = "OUTPUT --destination 169.254.169.254 -m owner --uid-owner 1001 -j REJECT";
-
     #[test]
-    fn the_rule_is_made_once() {
+    fn every_user_but_root_is_kept_off_both_addresses_by_one_rule_each() {
         let directory = tempfile::tempdir().unwrap();
-        let absent = [("iptables", "[[ $2 != --check ]]"), ("nft", "exit 1")];
-        let (ok, said) = run(directory.path(), &absent);
-        assert!(ok && said.contains(&format!("iptables --wait --insert {RULE}")), "{said}");
-        let (ok, said) = run(directory.path(), &[("iptables", "")]);
-        assert!(ok && !said.contains("--insert"), "{said}");
+        let programs = [("iptables", KEEPS), ("ip6tables", KEEPS), ("nft", "exit 1")];
+        let (ok, said) = run(directory.path(), &programs, true);
+        assert!(ok && said.contains(&format!("iptables --wait --insert {V4}")), "{said}");
+        assert!(said.contains(&format!("ip6tables --wait --insert {V6}")), "{said}");
+        let (ok, said) = run(directory.path(), &programs, true);
+        assert!(ok && !said.contains("--insert"), "made a second time: {said}");
     }
 
     #[test]
-    fn a_rule_that_could_not_be_made_is_a_failed_step() {
+    fn a_rule_that_is_not_there_afterwards_was_not_made() {
         let directory = tempfile::tempdir().unwrap();
-        let (ok, said) = run(directory.path(), &[("iptables", "exit 1")]);
+        let forgets = [("iptables", "[[ $2 == --insert ]]")];
+        let (ok, said) = run(directory.path(), &forgets, false);
+        assert!(!ok && said.contains("metadata = \"open\""), "{said}");
+        let (ok, said) =
+            run(directory.path(), &[("iptables", "exit 1"), ("nft", "cat >/dev/null")], true);
+        assert!(!ok && said.contains("does not list them"), "{said}");
+    }
+
+    #[test]
+    fn ipv6_is_closed_too_where_the_kernel_speaks_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ok, said) = run(directory.path(), &[("iptables", KEEPS)], true);
+        assert!(!ok, "the other address is open: {said}");
+        let (ok, said) = run(directory.path(), &[("iptables", KEEPS)], false);
+        assert!(ok, "{said}");
+    }
+
+    #[test]
+    fn nft_does_where_iptables_is_not_or_fails() {
+        for iptables in [&[][..], &[("iptables", "exit 3")]] {
+            let directory = tempfile::tempdir().unwrap();
+            let programs: Vec<_> = iptables.iter().copied().chain([("nft", NFT)]).collect();
+            let (ok, said) = run(directory.path(), &programs, true);
+            assert!(ok, "{said}");
+            let rules = fs::read_to_string(directory.path().join("nft")).unwrap();
+            for rule in [
+                "meta skuid 0 accept",
+                "ip daddr 169.254.169.254 reject",
+                "ip6 daddr fd00:ec2::254 reject",
+            ] {
+                assert!(rules.contains(rule), "{rules}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_without_either_takes_no_jobs_and_says_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ok, said) = run(directory.path(), &[], true);
         assert!(!ok, "{said}");
-    }
-
-    #[test]
-    fn nft_does_where_iptables_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("bin")).unwrap();
-        symlink("/bin/cat", directory.path().join("bin/cat")).unwrap();
-        let (ok, said) = run(directory.path(), &[("nft", "cat")]);
-        let rule = "meta skuid 1001 ip daddr 169.254.169.254 reject";
-        assert!(ok && said.contains(rule), "{said}");
-    }
-
-    #[test]
-    fn a_machine_without_either_says_so() {
-        let directory = tempfile::tempdir().unwrap();
-        let (ok, said) = run(directory.path(), &[]);
-        assert!(ok && said.contains("warning: "), "{said}");
+        for word in
+            ["no iptables", "no nft", "put one of them into the image", "metadata = \"open\""]
+        {
+            assert!(said.contains(word), "{word}: {said}");
+        }
     }
 }

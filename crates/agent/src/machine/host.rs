@@ -11,8 +11,8 @@ use super::install::install;
 use super::user_data::RunnerProgram;
 use crate::host::{Host, Scripts, Watchdog};
 use crate::notes::FileNotebook;
-use crate::runner::leftovers::stamp;
-use crate::runner::process::{HOME_STAMP, LISTENER, ProcessRunner};
+use crate::runner::leftovers::Leftovers;
+use crate::runner::process::{LISTENER, ProcessRunner};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Often, Step, StepFailed};
@@ -21,7 +21,7 @@ use crate::warm_up::{Often, Step, StepFailed};
 /// time, and is reported if it fails.
 const INSTALL: &str = "runner";
 /// The last step where jobs have a user of their own, and no script either: from now on what is new
-/// in its home is a job's.
+/// on the machine is a job's.
 const HOME: &str = "home";
 
 /// How a step says that it succeeded, and that something is not as it should be.
@@ -48,6 +48,10 @@ pub(super) struct MachineScripts<C> {
     pub(super) layout: Layout,
     pub(super) program: RunnerProgram,
     pub(super) user: Option<User>,
+    /// Whether that user was given `sudo`.
+    pub(super) sudo: bool,
+    /// What is cleaned between owners, where jobs have a user.
+    pub(super) leftovers: Option<Leftovers>,
     pub(super) scripts: ProcessScripts<C>,
 }
 
@@ -69,11 +73,17 @@ impl<C: Clock> MachineScripts<C> {
         Ok(())
     }
 
-    /// A machine that went down during a job has that job's things in the home still, and they are
-    /// told by the note of the boot before.
-    fn note_home(&self) -> io::Result<()> {
-        let state = self.layout.state();
-        if state.join(LISTENER).exists() { Ok(()) } else { stamp(&state.join(HOME_STAMP)) }
+    /// A machine that went down during a job has that job's things still, and they are told by the note
+    /// of the boot before.
+    async fn note_home(&self) -> io::Result<()> {
+        let Some(leftovers) = self.leftovers.clone() else { return Ok(()) };
+        if self.layout.state().join(LISTENER).exists() {
+            return Ok(());
+        }
+        let sudo = self.sudo;
+        // A container engine may take its time, and the beat must not wait for it.
+        let work = move || leftovers.note(sudo);
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
     }
 }
 
@@ -81,7 +91,7 @@ impl<C: Clock> Scripts for MachineScripts<C> {
     async fn run(&self, step: &Step) -> Result<(), StepFailed> {
         let (done, what) = match &*step.name {
             INSTALL => (self.install().await, "the runner's directory could not be made"),
-            HOME => (self.note_home(), "the home could not be noted"),
+            HOME => (self.note_home().await, "what the machine has could not be noted"),
             _ => return self.run_script(step).await,
         };
         done.map_err(|error| StepFailed { how: format!("{what}: {error}"), tail: String::new() })

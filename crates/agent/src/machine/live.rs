@@ -116,7 +116,8 @@ pub async fn live<C: Clock + Clone>(
     }
     let _alone = alone(&layout)?;
     let user = data.user.as_deref().map(|name| user(name, &layout)).transpose()?;
-    let steps = steps(&data, &layout, user.as_ref())?;
+    let is_guarded = instance.is_some() && !data.metadata_open;
+    let steps = steps((&data, is_guarded), &layout, user.as_ref())?;
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let orientation = Orientation {
         key: data.mailbox.key(instance.unwrap_or(&name)),
@@ -201,15 +202,21 @@ fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
 }
 
 /// The warm-up. A script is a file of its own and is never part of another one's text.
-fn steps(data: &UserData, layout: &Layout, user: Option<&User>) -> Result<Vec<Step>, LiveError> {
+fn steps(
+    (data, is_guarded): (&UserData, bool),
+    layout: &Layout,
+    user: Option<&User>,
+) -> Result<Vec<Step>, LiveError> {
     let scripts = &data.scripts;
+    let mut steps = Vec::new();
+    if is_guarded {
+        let path = layout.state().join("guard.sh");
+        let step = guard::step(&path, Path::new(guard::IF_INET6));
+        steps.push(step.map_err(LiveError::io(&path))?);
+    }
     let path = layout.state().join("download.sh");
     let download = download::program(&data.runner, &path).map_err(LiveError::io(&path))?;
-    let mut steps: Vec<Step> = download.into_iter().chain([install_step()]).collect();
-    if let Some(user) = user.filter(|_| !data.sudo) {
-        let path = layout.state().join("guard.sh");
-        steps.push(guard::step(user, &path).map_err(LiveError::io(&path))?);
-    }
+    steps.extend(download.into_iter().chain([install_step()]));
     for (name, script, often) in [
         ("image-preinstall", &scripts.image_preinstall, Often::OncePerMachine),
         ("preinstall", &scripts.preinstall, Often::OncePerMachine),
@@ -253,10 +260,11 @@ fn host<C: Clock + Clone, W: Watchdog>(
         environment,
         user: user.clone(),
     };
+    let (leftovers, sudo) = (place.leftovers(), data.sudo);
     MachineHost {
         runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
         watchdog,
         notebook: FileNotebook::new(layout.state().join("notes.json")),
-        scripts: MachineScripts { layout, program: data.runner, user, scripts },
+        scripts: MachineScripts { layout, program: data.runner, user, sudo, leftovers, scripts },
     }
 }

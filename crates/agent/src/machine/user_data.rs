@@ -43,11 +43,14 @@ pub struct UserData {
     /// between owners; scripts run as the agent does. Absent: all of it is the agent's own user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Whether that user may become root. One that may not is also kept from the instance's
-    /// metadata, where its credentials are, unless the image has Docker: who may use that is as good
-    /// as root.
+    /// Whether that user may become root; then nothing that changed as root's since the warm-up may be
+    /// left between owners either.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
+    /// Whether users other than root may read the instance's metadata, where its credentials are. Else
+    /// an instance that cannot keep them from it takes no jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metadata_open: bool,
 }
 
 /// Where the mailboxes are.
@@ -183,6 +186,7 @@ impl UserData {
             environment: BTreeMap::new(),
             user: None,
             sudo: false,
+            metadata_open: false,
         }
     }
 

@@ -1,28 +1,32 @@
-//! What the jobs' own user left on a machine, and how it is removed before the next owner's jobs.
+//! What jobs left on a machine, and how it is removed before the next owner's jobs.
 //!
 //! | what | which of it goes |
 //! |---|---|
-//! | timetables, lingering sessions | all |
-//! | containers, networks, volumes | all, where there is a container engine; images stay |
-//! | temporary directories | whatever belongs to the user |
+//! | timetables, lingering sessions | all of the user's |
+//! | containers, networks, volumes, images, build caches | what was not there after the warm-up (`containers`) |
+//! | temporary directories, tools | whatever belongs to the user |
 //! | the home directory | whatever was made or changed after the warm-up |
+//! | the same of root's, if the user may become root | removed or refused (`places`) |
 //!
-//! What the image and the warm-up put into the home stays, because its change time is not after the
-//! [`stamp`] that the warm-up leaves at its end; a user without root cannot set that time. A file of
-//! the image's that a job changed is removed, not restored.
+//! "After" is told by the change time of the [`stamp`] that the warm-up leaves at its end; a user without
+//! root cannot set that time. A file of the image's that a job changed is removed, not restored. Whatever
+//! cannot be removed is an error, and a machine that cannot be cleaned is not used again.
 //!
-//! Whatever cannot be removed is an error, and a machine that cannot be cleaned is not used again.
-//!
-//! Not here: ending the user's processes, which goes first (`process`), or what a job with root left:
-//! such a machine serves one trust group.
+//! Not here: ending the user's processes, which goes first (`process`).
 
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
 
 use super::user::User;
+use containers::Engine;
+
+mod containers;
+mod places;
 
 /// Where anybody may write.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
@@ -31,16 +35,23 @@ const PER_USER: &[&str] =
     &["/var/spool/cron/crontabs", "/var/spool/cron", "/var/lib/systemd/linger"];
 /// Jobs for later, which are files of their users.
 const LATER: &[&str] = &["/var/spool/cron/atjobs", "/var/spool/at"];
+/// Groups whose members can become root, asked or not: who may use a container engine can mount `/`.
+const ROOTS_FRIENDS: &[&str] = &["docker", "lxd", "incus", "sudo", "wheel", "admin"];
+/// The file beside the stamp that tells what was there after the warm-up.
+const NOTED: &str = "noted";
 
-/// Where the container engine listens, or what starts it does.
-const ENGINE: &str = "/var/run/docker.sock";
-
-/// What is listed and removed at the container engine.
-const CONTAINERS: &[(&[&str], &[&str])] = &[
-    (&["ps", "--all", "--quiet"], &["rm", "--force", "--volumes"]),
-    (&["network", "ls", "--quiet", "--filter", "type=custom"], &["network", "rm"]),
-    (&["volume", "ls", "--quiet"], &["volume", "rm", "--force"]),
-];
+/// What was there after the warm-up, besides what files tell by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "v")]
+enum Noted {
+    #[serde(rename = "1")]
+    V1 {
+        /// Whether jobs could have become root.
+        becomes_root: bool,
+        /// The container engine's images; nothing if it did not answer.
+        images: Option<BTreeSet<String>>,
+    },
+}
 
 /// What one user left.
 #[derive(Clone, Debug)]
@@ -59,6 +70,31 @@ impl Leftovers {
         Self { user, root: PathBuf::from("/"), path: path.to_owned(), stamp }
     }
 
+    /// Notes that the warm-up is over: what is there now may stay. `sudo`: whether the user was given it.
+    pub(crate) fn note(&self, sudo: bool) -> io::Result<()> {
+        let images = self.engine().images().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the container engine does not say which images it has");
+            None
+        });
+        let becomes_root = sudo || self.is_roots_friend()?;
+        let noted = serde_json::to_string(&Noted::V1 { becomes_root, images })?;
+        fs::write(self.stamp.with_extension(NOTED), noted)?;
+        stamp(&self.stamp)
+    }
+
+    fn is_roots_friend(&self) -> io::Result<bool> {
+        let is = |line: &str| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, id, ..] = fields[..] else { return false };
+            let joined = |id: u32| self.user.gid == id || self.user.groups.contains(&id);
+            ROOTS_FRIENDS.contains(&name) && id.parse().is_ok_and(joined)
+        };
+        match fs::read_to_string(self.at("/etc/group")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            read => Ok(read?.lines().any(is)),
+        }
+    }
+
     /// Removes what would start again by itself; before the processes are ended.
     pub(crate) fn stop_what_comes_again(&self) -> io::Result<()> {
         for directory in PER_USER {
@@ -70,14 +106,23 @@ impl Leftovers {
     /// Removes the rest, also from the runner's directory; when no process of the user's runs any
     /// more.
     pub(crate) fn remove(&self, runner: &Path) -> io::Result<()> {
-        self.remove_containers()?;
+        let (Noted::V1 { becomes_root, images }, since) = (self.noted()?, self.since()?);
+        self.engine().remove_what_is_new(images.as_ref())?;
         self.remove_owned(runner)?;
-        for directory in SHARED {
+        for directory in SHARED.iter().chain(places::TOOLS) {
             self.remove_owned(&self.at(directory))?;
         }
         self.remove_owned(&self.at("/run/user").join(self.user.uid.to_string()))?;
-        let since = self.since()?;
-        remove_changed(&self.at(&self.user.home.to_string_lossy()), since)
+        remove_changed(&self.at(&self.user.home.to_string_lossy()), since)?;
+        if !becomes_root {
+            return Ok(());
+        }
+        SHARED.iter().try_for_each(|directory| remove_changed(&self.at(directory), since))?;
+        places::are_unchanged(&self.root, since)
+    }
+
+    fn engine(&self) -> Engine<'_> {
+        Engine { path: &self.path, socket: self.at(containers::SOCKET) }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -96,6 +141,14 @@ impl Leftovers {
         Ok(())
     }
 
+    fn noted(&self) -> io::Result<Noted> {
+        let told = |error: io::Error| {
+            io::Error::other(format!("nothing says what the warm-up left on the machine: {error}"))
+        };
+        let text = fs::read_to_string(self.stamp.with_extension(NOTED)).map_err(told)?;
+        serde_json::from_str(&text).map_err(|error| told(error.into()))
+    }
+
     /// When the warm-up ended, by the clock that stamps files.
     fn since(&self) -> io::Result<(i64, i64)> {
         let told = |error| {
@@ -109,41 +162,10 @@ impl Leftovers {
         }
         Ok(since)
     }
-
-    fn remove_containers(&self) -> io::Result<()> {
-        for (list, removal) in CONTAINERS {
-            let Some(listed) = self.engine(list, &[])? else { return Ok(()) };
-            let ids: Vec<&str> = listed.split_ascii_whitespace().collect();
-            if !ids.is_empty() {
-                self.engine(removal, &ids)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What the container engine answers; nothing if there is none. Its program alone is no engine: one that
-    /// does not run, and that nothing would start, has no containers.
-    fn engine(&self, words: &[&str], ids: &[&str]) -> io::Result<Option<String>> {
-        let mut docker = Command::new("docker");
-        docker.args(words).args(ids).env_clear().env("PATH", &self.path).stdin(Stdio::null());
-        let output = match docker.output() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
-        if !output.status.success() && !self.at(ENGINE).exists() {
-            return Ok(None);
-        }
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let text = format!("docker {}: {}: {}", words.join(" "), output.status, said.trim());
-            return Err(io::Error::other(text));
-        }
-        Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
-    }
 }
 
-/// Notes that the warm-up is over: what is in the home now may stay there.
-pub(crate) fn stamp(file: &Path) -> io::Result<()> {
+/// From now on what is new is a job's.
+fn stamp(file: &Path) -> io::Result<()> {
     let next = file.with_extension("next");
     absent_is_fine(fs::remove_file(&next))?;
     fs::write(&next, "")?;
@@ -202,157 +224,4 @@ pub(crate) fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-
-    use super::*;
-
-    /// A machine in a directory whose jobs are this process's own user, and its engine's calls.
-    struct Yard {
-        directory: tempfile::TempDir,
-        leftovers: Leftovers,
-    }
-
-    impl Yard {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let root = directory.path().join("root");
-            let uid = fs::metadata(directory.path()).unwrap().uid();
-            let user = User {
-                name: "runner".into(),
-                uid,
-                gid: uid,
-                groups: Vec::new(),
-                home: "/home/runner".into(),
-            };
-            let path = directory.path().join("bin").to_string_lossy().into_owned();
-            let stamp = directory.path().join("home.stamp");
-            for name in SHARED.iter().chain(PER_USER).chain(&["/home/runner/.config", "/outside"]) {
-                fs::create_dir_all(root.join(&name[1..])).unwrap();
-            }
-            fs::create_dir(&path).unwrap();
-            Self { directory, leftovers: Leftovers { user, root, path, stamp } }
-        }
-
-        fn write(&self, path: &str) -> PathBuf {
-            let path = self.leftovers.at(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, "x").unwrap();
-            path
-        }
-
-        /// Time passes as files see it: their clock ticks a few hundred times a second.
-        fn tick(&self) {
-            let (probe, mut writes) = (self.directory.path().join("tick"), 0_u32);
-            fs::write(&probe, "").unwrap();
-            let before = changed(&fs::metadata(&probe).unwrap());
-            while changed(&fs::metadata(&probe).unwrap()) <= before {
-                fs::write(&probe, "").unwrap();
-                writes += 1;
-                assert!(writes < 10_000_000, "the clock of files stands still");
-            }
-        }
-
-        fn clean(&self) -> io::Result<()> {
-            self.leftovers.remove(&self.leftovers.at("/runner"))
-        }
-
-        fn docker(&self, script: &str) {
-            let path = self.directory.path().join("bin/docker");
-            fs::write(&path, format!("#!/bin/bash\necho \"$@\" >>{}\n{script}\n", self.calls()))
-                .unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-
-        fn calls(&self) -> String {
-            self.directory.path().join("calls").to_string_lossy().into_owned()
-        }
-    }
-
-    #[test]
-    fn the_home_is_as_the_warm_up_left_it() {
-        let yard = Yard::new();
-        let kept = yard.write("/home/runner/.cargo/config");
-        let changed = yard.write("/home/runner/.profile");
-        yard.tick();
-        stamp(&yard.leftovers.stamp).unwrap();
-        yard.tick();
-        fs::write(&changed, "alias sudo=evil").unwrap();
-        let left = yard.write("/home/runner/.aws/credentials");
-        let deep = yard.write("/home/runner/.cargo/bin/tool");
-        let outside = yard.write("/outside/precious");
-        symlink(yard.leftovers.at("/outside"), yard.leftovers.at("/home/runner/link")).unwrap();
-        yard.clean().unwrap();
-        assert!(kept.exists() && !changed.exists() && !deep.exists());
-        assert!(!left.parent().unwrap().exists(), "new and empty directories go");
-        assert!(outside.exists() && !yard.leftovers.at("/home/runner/link").is_symlink());
-    }
-
-    #[test]
-    fn without_a_stamp_nothing_tells_what_is_new() {
-        let yard = Yard::new();
-        yard.clean().unwrap_err();
-    }
-
-    #[test]
-    fn what_is_the_users_goes_wherever_anybody_may_write() {
-        let yard = Yard::new();
-        stamp(&yard.leftovers.stamp).unwrap();
-        let files = [
-            "/tmp/a",
-            "/var/tmp/deep/er/b",
-            "/dev/shm/c",
-            "/runner/.env",
-            "/var/spool/cron/crontabs/runner",
-        ];
-        let files = files.map(|path| yard.write(path));
-        let other = yard.write("/var/spool/cron/crontabs/root");
-        yard.leftovers.stop_what_comes_again().unwrap();
-        assert!(!files[4].exists() && other.exists());
-        yard.clean().unwrap();
-        assert!(files.iter().all(|path| !path.exists()));
-    }
-
-    #[test]
-    fn what_is_somebody_elses_stays() {
-        let yard = Yard::new();
-        if yard.leftovers.user.uid != 0 {
-            return; // Only root can give a file away.
-        }
-        stamp(&yard.leftovers.stamp).unwrap();
-        let (theirs, mine) = (yard.write("/tmp/theirs/file"), yard.write("/tmp/theirs/mine"));
-        for path in [&theirs, &theirs.parent().unwrap().to_owned()] {
-            chown(path, Some(77), None).unwrap();
-        }
-        yard.clean().unwrap();
-        assert!(theirs.exists() && !mine.exists());
-    }
-
-    #[test]
-    fn containers_networks_and_volumes_go_and_trouble_is_not_hidden() {
-        let yard = Yard::new();
-        stamp(&yard.leftovers.stamp).unwrap();
-        yard.docker("echo 'is it running?' >&2; exit 1");
-        yard.clean().expect("no engine runs");
-        fs::remove_file(yard.calls()).unwrap();
-        yard.write(ENGINE);
-        yard.docker(
-            "case $1 in ps) echo c1; echo c2;; volume) [[ $2 == ls ]] && echo v1;; esac; true",
-        );
-        yard.clean().unwrap();
-        let calls = fs::read_to_string(yard.calls()).unwrap();
-        assert_eq!(
-            calls.lines().collect::<Vec<_>>(),
-            [
-                "ps --all --quiet",
-                "rm --force --volumes c1 c2",
-                "network ls --quiet --filter type=custom",
-                "volume ls --quiet",
-                "volume rm --force v1",
-            ]
-        );
-        yard.docker("echo 'permission denied' >&2; exit 1");
-        let error = yard.clean().unwrap_err().to_string();
-        assert!(error.contains("permission denied") && error.contains("docker ps"), "{error}");
-    }
-}
+mod tests;

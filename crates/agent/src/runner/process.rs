@@ -41,7 +41,7 @@ const STEP_WITHIN: Duration = Duration::from_secs(60);
 /// How long killed processes may take to be gone.
 const SWEEP_WITHIN: Duration = Duration::from_secs(10);
 /// The file in the state that tells when the warm-up ended.
-pub(crate) const HOME_STAMP: &str = "home.stamp";
+const HOME_STAMP: &str = "home.stamp";
 /// The file in the state that tells of a listener, until all of it is cleaned away.
 pub(crate) const LISTENER: &str = "listener.json";
 /// The files of a registration, in the program's directory.
@@ -85,7 +85,7 @@ impl Place {
     }
 
     /// What is to be removed of the user of its own.
-    fn leftovers(&self) -> Option<Leftovers> {
+    pub(crate) fn leftovers(&self) -> Option<Leftovers> {
         let path = self.environment.get("PATH").map_or("", String::as_str);
         let stamp = self.state.join(HOME_STAMP);
         self.user.clone().map(|user| Leftovers::new(user, path, stamp))

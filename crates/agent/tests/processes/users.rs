@@ -55,6 +55,8 @@ fn lay_out(base: &Path, user: &User) {
     fs::create_dir_all(&user.home).expect("a directory");
     fs::write(user.home.join("prepared"), "").expect("it can be written");
     user.own(&user.home).expect("the test is root");
+    let noted = r#"{"v":"1","becomes_root":false,"images":[]}"#;
+    fs::write(base.join("state/home.noted"), noted).expect("it can be written");
     fs::write(base.join("state/home.stamp"), "").expect("it can be written");
 }
 

@@ -49,7 +49,11 @@ run bullpen-watchdog.timer
 # By number: a name would have to be escaped.
 if [[ $user ]]; then
   id -u "$user" &>/dev/null || useradd -m -s /bin/bash "$user"
-  if getent group docker >/dev/null; then usermod -aG docker "$user"; fi
+  if [[ $docker ]]; then
+    if getent group docker >/dev/null; then usermod -aG docker "$user"; fi
+  elif [[ " $(id -nG "$user") " == *" docker "* ]]; then
+    gpasswd -d "$user" docker
+  fi
   rm -f /etc/sudoers.d/bullpen
   if [[ $sudo ]]; then
     install -Dm 440 /dev/stdin /etc/sudoers.d/bullpen <<<"#$(id -u "$user") ALL=(ALL) NOPASSWD: ALL"

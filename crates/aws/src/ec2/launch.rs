@@ -19,7 +19,7 @@ use aws_sdk_ec2::types::{
     SpotAllocationStrategy, SpotInstanceInterruptionBehavior, SpotOptionsRequest,
     TargetCapacitySpecificationRequest, VCpuCountRangeRequest,
 };
-use bullpen_core::class::Usage;
+use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
 use bullpen_core::parameters::Ground;
@@ -34,6 +34,15 @@ use crate::fault::{PLACES, by_code};
 
 /// What turns EC2's price protection off, as its documentation says.
 const NO_PRICE_PROTECTION: i32 = 999_999;
+/// The most vCPUs that are asked for where a class wants fewer at least: the largest types that are not
+/// made for memory alone.
+const VCPU_MAX: u32 = 192;
+/// The most memory for each vCPU where any type would do, as types for memory have it.
+const ANY_MIB_PER_VCPU_MAX: u32 = 8 * 1_024;
+/// The same where families are named, as the types with the most have it.
+const NAMED_MIB_PER_VCPU_MAX: u32 = 32 * 1_024;
+/// How much more memory than a class wants at least may always come.
+const MEMORY_FACTOR: u32 = 2;
 /// As many types as EC2 takes in one list.
 const TYPES_MAX: usize = 400;
 /// Families whose speed is rationed. A job on one runs fast for a while.
@@ -42,6 +51,8 @@ const BURSTABLE: [&str; 1] = ["t"];
 const ACCELERATED: [&str; 8] = ["dl", "f", "g", "gr", "inf", "p", "trn", "vt"];
 /// What a type without a hypervisor has in its name.
 const METAL: &str = ".metal";
+/// The pattern of any type.
+const ANY: &str = "*";
 
 /// What is left out in a subnet's zone, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,14 +142,17 @@ fn requirements(
     types: Types,
 ) -> InstanceRequirementsRequest {
     let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
-    let percent = settings.price_protection.map_or(NO_PRICE_PROTECTION, number);
     let (class, patterns) = (&request.class, &request.allowed_types);
-    let vcpu = VCpuCountRangeRequest::builder()
-        .min(number(class.vcpu.min))
-        .max(number(class.vcpu.max))
-        .build();
+    let percent =
+        if are_chosen(patterns) { NO_PRICE_PROTECTION } else { number(settings.price_protection) };
+    let (vcpu_max, memory_max) = most(class, patterns);
+    let vcpu =
+        VCpuCountRangeRequest::builder().min(number(class.vcpu.min)).max(number(vcpu_max)).build();
     // EC2 insists on a least memory; 0 is none.
-    let memory = MemoryMiBRequest::builder().min(number(class.memory_mib_min)).build();
+    let memory = MemoryMiBRequest::builder()
+        .min(number(class.memory_mib_min))
+        .max(number(memory_max))
+        .build();
     let wanted = InstanceRequirementsRequest::builder()
         .v_cpu_count(vcpu)
         .memory_mib(memory)
@@ -167,6 +181,28 @@ fn requirements(
     .build()
 }
 
+/// The most vCPUs and the most memory, in MiB: nothing is asked for without a bound.
+fn most(class: &RunnerClass, patterns: &[TypePattern]) -> (u32, u32) {
+    // Types that are named as a whole have as much as they have.
+    let vcpu = if patterns.iter().all(is_whole) { class.vcpu.max } else { VCPU_MAX };
+    let vcpu = class.vcpu.max.min(vcpu).max(class.vcpu.min);
+    let is_any = patterns.iter().any(|pattern| pattern.as_str() == ANY);
+    let each = if is_any { ANY_MIB_PER_VCPU_MAX } else { NAMED_MIB_PER_VCPU_MAX };
+    let memory = vcpu.saturating_mul(each);
+    (vcpu, memory.max(class.memory_mib_min.saturating_mul(MEMORY_FACTOR)))
+}
+
+fn is_whole(pattern: &TypePattern) -> bool {
+    !pattern.as_str().contains('*')
+}
+
+/// Whether these types were chosen for what they are: they cost what they cost. Compared with the
+/// cheapest machine of their size they would not come at all.
+fn are_chosen(patterns: &[TypePattern]) -> bool {
+    let is_metal = |pattern: &TypePattern| pattern.as_str().contains(METAL);
+    patterns.iter().all(is_whole) || patterns.iter().any(is_metal) || names(patterns, &ACCELERATED)
+}
+
 /// Whether a pattern names one of these families, and does not merely allow it.
 fn names(patterns: &[TypePattern], families: &[&str]) -> bool {
     patterns.iter().any(|pattern| {
@@ -178,7 +214,7 @@ fn names(patterns: &[TypePattern], families: &[&str]) -> bool {
 
 /// What may be launched in a zone; nothing if nothing may.
 fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Option<Types> {
-    let is_any = request.allowed_types.iter().any(|pattern| pattern.as_str() == "*");
+    let is_any = request.allowed_types.iter().any(|pattern| pattern.as_str() == ANY);
     let short: BTreeSet<&InstanceType> = request
         .avoid
         .iter()

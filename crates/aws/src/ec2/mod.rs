@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `launch` | the fleet's request and answer |
 //! | `template`, `prepare` | launch templates, and what `refresh` makes and learns |
+//! | `labelled` | how many templates labels may make, and which go first |
 //! | `deeds` | start, stop, end, tag, in batches |
 //! | `machines`, `types`, `image`, `tags` | what EC2 says, in our words |
 //!
@@ -35,6 +36,7 @@ use bullpen_core::ports::{
     Clock, Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
 };
 use bullpen_core::rates::Rates;
+use bullpen_core::time::Timestamp;
 
 use crate::boot;
 use crate::config::timeouts;
@@ -45,6 +47,7 @@ use types::Types;
 
 mod deeds;
 mod image;
+mod labelled;
 mod launch;
 mod machines;
 mod prepare;
@@ -82,6 +85,8 @@ pub struct Ec2Fleet<C> {
     clock: Arc<C>,
     ground: RwLock<Option<Ground>>,
     asked: prepare::Asked,
+    /// When this process last launched from which template that labels made.
+    used: Mutex<BTreeMap<String, Timestamp>>,
     /// Since when launches are looked for that were made under other terms.
     looked_for: Mutex<BTreeMap<IntentId, Duration>>,
     types: Types,
@@ -108,6 +113,7 @@ impl<C: Clock> Ec2Fleet<C> {
             clock,
             ground,
             asked: prepare::Asked::default(),
+            used: Mutex::default(),
             looked_for: Mutex::default(),
             types: Types::default(),
             images: image::Images::default(),
@@ -148,6 +154,7 @@ impl<C: Clock> Ec2Fleet<C> {
             agent: self.settings.agents.get(&class.architecture).cloned(),
             user: Some(self.settings.user.clone()),
             sudo: self.settings.sudo,
+            docker: self.settings.docker,
             payload: told.to_text(),
         };
         let script = boot::render(&plan);
@@ -177,7 +184,9 @@ impl<C: Clock> Ec2Fleet<C> {
         let types = self.types.hear_of_class(&self.client, &request.class);
         let sent = self.send((call, &token), &template, request);
         let (_, sent) = futures_util::future::join(types, sent).await;
-        match sent? {
+        let sent = sent?;
+        self.note_use(&name, &request.class);
+        match sent {
             Fleets::Answered(answer) => self.take_in(&answer, request, &ground).await,
             Fleets::MadeBefore(machines) => Ok(Launched { machines, ..Launched::default() }),
         }
@@ -204,7 +213,7 @@ impl<C: Clock> Ec2Fleet<C> {
                     _ => return Err(said::fault(&error)),
                 },
             }
-            self.make_template(template).await?;
+            self.make_for_launch(template, &request.class).await?;
             made = true;
         }
     }

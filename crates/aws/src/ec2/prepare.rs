@@ -17,6 +17,7 @@ use bullpen_core::parameters::Ground;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 
+use super::labelled::{self, LABELLED_MAX};
 use super::template::{Template, VERSION};
 use super::{Ec2Fleet, NO_TEMPLATE, lock, said, tags};
 use crate::fault::judge;
@@ -26,6 +27,8 @@ use crate::fault::judge;
 const UNWANTED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a process goes by what it was told.
 const ASKED_EVERY: Duration = Duration::from_secs(10 * 60);
+/// As many templates as EC2 describes in one answer.
+const TEMPLATES_PAGE: i32 = 200;
 /// Somebody else was quicker.
 const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
@@ -34,7 +37,7 @@ const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 pub(super) struct Asked {
     ground: Mutex<Option<Duration>>,
     /// Also by which names templates were there then.
-    templates: Mutex<Option<(Duration, BTreeSet<String>)>>,
+    pub(super) templates: Mutex<Option<(Duration, BTreeSet<String>)>>,
 }
 
 impl<C: Clock> Ec2Fleet<C> {
@@ -150,7 +153,7 @@ impl<C: Clock> Ec2Fleet<C> {
                 self.remove_template(name).await?;
             }
             if really {
-                self.make_template(template).await?;
+                self.make_template(template, false).await?;
             }
         }
         done.extend(self.clear_away(&names, &there, really).await?);
@@ -180,8 +183,8 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 
     /// Our templates, by name.
-    async fn templates(&self) -> Result<BTreeMap<String, LaunchTemplate>, Fault> {
-        let call = self.client.describe_launch_templates();
+    pub(super) async fn templates(&self) -> Result<BTreeMap<String, LaunchTemplate>, Fault> {
+        let call = self.client.describe_launch_templates().max_results(TEMPLATES_PAGE);
         let call = call.filters(tags::is_of(&self.settings.stack));
         let found = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let found = found.map_err(|error| said::fault(&error))?;
@@ -206,13 +209,17 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(answer.launch_template_versions().iter().any(is))
     }
 
-    /// Makes a template; one that is there already is the same.
-    pub(super) async fn make_template(&self, template: &Template) -> Result<(), Fault> {
+    /// Makes a template; one that is there already is the same. `labelled`: labels made its class.
+    pub(super) async fn make_template(
+        &self,
+        template: &Template,
+        labelled: bool,
+    ) -> Result<(), Fault> {
         let facts = self.images.facts(&self.client, &template.ami).await?;
         let stack = &self.settings.stack;
         let tags = TagSpecification::builder()
             .resource_type(ResourceType::LaunchTemplate)
-            .set_tags(Some(tags::of_stack(stack)))
+            .set_tags(Some(tags::of_template(stack, labelled)))
             .build();
         let call = self
             .client
@@ -227,7 +234,7 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    async fn remove_template(&self, name: &str) -> Result<(), Fault> {
+    pub(super) async fn remove_template(&self, name: &str) -> Result<(), Fault> {
         match self.client.delete_launch_template().launch_template_name(name).send().await {
             Ok(_) => Ok(()),
             Err(error) if said::code(&error).is_some_and(|code| NO_TEMPLATE.contains(&code)) => {
@@ -244,11 +251,15 @@ impl<C: Clock> Ec2Fleet<C> {
         really: bool,
     ) -> Result<Vec<String>, Fault> {
         let now = self.clock.now();
+        let labelled = self.last_used(there, wanted);
+        // Where too many are in use now, the next refresh finds fewer of them so.
+        let evicted = labelled::evicted(&labelled, now, LABELLED_MAX).unwrap_or_default();
         let mut done = Vec::new();
         for (name, template) in there.iter().filter(|(name, _)| !wanted.contains(*name)) {
             let made = template.create_time().and_then(|at| at.to_millis().ok());
             let made = made.map_or(now, Timestamp::from_millis);
-            if now.since(made) < UNWANTED_FOR {
+            let used = labelled.get(name).copied().unwrap_or(made);
+            if now.since(used) < UNWANTED_FOR && !evicted.contains(name) {
                 continue;
             }
             if really {

@@ -41,11 +41,12 @@ pub struct Ec2Settings {
     pub user: String,
     /// Whether that user may become root.
     pub sudo: bool,
+    /// Whether it may use the image's container engine, which is another way to become root.
+    pub docker: bool,
     /// How far metadata may travel: 1 is the machine itself, 2 its containers.
     pub metadata_hops: u8,
-    /// The most that a type may cost above the cheapest that would do, in percent; nothing for no
-    /// limit, because a job that waits costs more.
-    pub price_protection: Option<u32>,
+    /// The most that a type may cost above the cheapest that would do, in percent.
+    pub price_protection: u32,
     /// What `refresh` learned; nothing can be launched before.
     pub ground: Option<Ground>,
 }

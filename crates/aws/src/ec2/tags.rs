@@ -28,6 +28,10 @@ const STANDBY: &str = "bullpen:standby-status";
 const JOB_STARTED: &str = "bullpen:job-started";
 /// What is put on later and changes.
 pub(crate) const CHANGING: [&str; 2] = [STANDBY, JOB_STARTED];
+/// What a launch template was made for.
+pub(super) const MADE_FOR: &str = "bullpen:made-for";
+/// For a class that no configuration names.
+pub(super) const FOR_LABELS: &str = "labels";
 /// What the console shows.
 const NAME: &str = "Name";
 
@@ -38,6 +42,13 @@ fn tag(key: &str, value: impl Into<String>) -> Ec2Tag {
 /// What everything of a stack carries.
 pub(crate) fn of_stack(stack: &StackName) -> Vec<Ec2Tag> {
     vec![tag(STACK, stack.to_string()), tag(NAME, format!("bullpen-{stack}"))]
+}
+
+/// What a launch template carries.
+pub(super) fn of_template(stack: &StackName, labelled: bool) -> Vec<Ec2Tag> {
+    let mut tags = of_stack(stack);
+    tags.extend(labelled.then(|| tag(MADE_FOR, FOR_LABELS)));
+    tags
 }
 
 /// What the machines of a launch carry.

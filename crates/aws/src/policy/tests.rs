@@ -14,6 +14,7 @@ fn settings() -> PolicySettings {
         subnets: vec!["subnet-1".to_owned()],
         security_groups: vec!["sg-1".to_owned()],
         fetched: vec!["s3://bucket/agent".to_owned(), "https://example.com/r".to_owned()],
+        kept_tokens: false,
     }
 }
 
@@ -105,6 +106,32 @@ fn a_workflow_makes_and_removes_no_stores_and_stops_nothing() {
     let more: Vec<_> = allowed(Workflow);
     let all = allowed(ControlPlane);
     assert!(more.iter().all(|one| all.contains(one)), "a workflow may no more than the service");
+}
+
+/// Tokens that register and remove runners are for steps that have no credential of their own.
+#[test]
+fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
+    let denies = |settings: &PolicySettings| -> Vec<Value> {
+        let statements = document(Workflow, settings)["Statement"].as_array().unwrap().clone();
+        statements.into_iter().filter(|one| one["Effect"] == "Deny").collect()
+    };
+    let [deny] = &denies(&settings())[..] else { panic!("one statement") };
+    assert_eq!(
+        deny["Condition"],
+        json!({ "ForAnyValue:StringEquals": { "dynamodb:LeadingKeys": ["d#tokens"] } })
+    );
+    #[cfg(feature = "ledger")]
+    assert_eq!(crate::ledger::keys::documents(parameters::TOKENS), "d#tokens");
+    let table = "arn:aws:dynamodb:eu-west-1:123456789012:table/prod-state";
+    assert_eq!(deny["Resource"], json!([table, format!("{table}/index/*")]));
+    // Whatever else is allowed on items of that table is denied on these.
+    for (action, _) in allowed(Workflow) {
+        let on_items = action.starts_with("dynamodb:") && !action.contains("Describe");
+        let is_denied = deny["Action"].as_array().unwrap().iter().any(|one| one == action);
+        assert_eq!(is_denied, on_items, "{action}");
+    }
+    let needed = PolicySettings { kept_tokens: true, ..settings() };
+    assert_eq!(denies(&needed), Vec::<Value>::new());
 }
 
 /// IAM takes managed policies of up to 6,144 characters, white space apart.

@@ -22,6 +22,7 @@ async fn an_instance_lives_from_its_first_beat_to_its_power_off() {
     assert_eq!(beat.boot, "boot-1");
     stage.signal(SignalKind::WarmUpOk, 0).await;
     assert_eq!(stage.text("warmed-up"), "a step of the warm-up\n");
+    assert!(stage.text("iptables").contains("169.254.169.254 -m owner ! --uid-owner 0 -j REJECT"));
 
     let mut runner = stage.runner();
     stage.assign(1).await;
@@ -49,6 +50,16 @@ async fn an_instance_lives_from_its_first_beat_to_its_power_off() {
     let timers = stage.text("systemd-run");
     assert!(timers.contains("--on-active=60s systemctl poweroff"), "{timers}");
     stage.kept_to_its_own_items();
+}
+
+/// Jobs could read its credentials: it takes none, and says what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_cannot_close_its_metadata_takes_no_jobs() {
+    let stage = Stage::with_filter(false).await;
+    let failed = stage.signal(SignalKind::WarmUpFailed, 0).await;
+    assert!(failed.detail.starts_with("metadata: "), "{failed:?}");
+    assert!(failed.detail.contains("metadata = \"open\""), "{failed:?}");
+    assert_eq!(stage.text("warmed-up"), "", "nothing comes after it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

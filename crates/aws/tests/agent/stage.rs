@@ -61,6 +61,11 @@ impl Runner {
 impl Stage {
     /// An instance that has just been started.
     pub(crate) async fn new() -> Self {
+        Self::with_filter(true).await
+    }
+
+    /// The same, whose image has a packet filter or has none.
+    pub(crate) async fn with_filter(has_filter: bool) -> Self {
         let ministack = Ministack::start().expect("`cargo xtask tools` installs it");
         let proxy = Proxy::start(ministack.address(), Plan::calm()).await.expect("a free port");
         let (clock, stack) = (SystemClock::new(), StackName::new(STACK).expect("it is plain"));
@@ -75,7 +80,7 @@ impl Stage {
         let mailbox = DynamoMailbox::new(&config, &stack, Arc::new(clock));
         let metadata = Metadata::of(INSTANCE);
         let directory = tempfile::tempdir().expect("the system has room");
-        lay_out(directory.path());
+        lay_out(directory.path(), has_filter);
         let agent = start(directory.path(), &proxy.url(), &metadata);
         Self { metadata, directory, proxy, mailbox, clock, agent, _ministack: ministack }
     }
@@ -202,9 +207,16 @@ impl Drop for Stage {
     }
 }
 
-/// The image's runner program, the user data, and a systemd that only notes its calls.
-fn lay_out(base: &Path) {
-    for directory in ["machine", "image/bin", "programs"] {
+/// A program of the image's.
+fn program(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+/// The image's runner program, the user data, and a systemd and a packet filter that only note their
+/// calls.
+fn lay_out(base: &Path, has_filter: bool) {
+    for directory in ["machine", "image/bin", "programs", "filter"] {
         fs::create_dir_all(base.join(directory)).expect("a directory");
     }
     let runner =
@@ -212,11 +224,11 @@ fn lay_out(base: &Path) {
     // Written by another process, so that no thread's child holds it open.
     let copied = Command::new("cp").arg(runner).arg(base.join("image/bin")).status();
     assert!(copied.expect("it is there").success());
-    let systemd = base.join("programs/systemd-run");
-    let notes = base.join("systemd-run");
-    fs::write(&systemd, format!("#!/bin/sh\necho \"$@\" >>{}\n", notes.display()))
-        .expect("it can be written");
-    fs::set_permissions(systemd, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let notes = |name: &str| format!("echo \"$@\" >>{}", base.join(name).display());
+    program(&base.join("programs/systemd-run"), &notes("systemd-run"));
+    for name in ["iptables", "ip6tables"].iter().filter(|_| has_filter) {
+        program(&base.join("filter").join(name), &notes(name));
+    }
     let data = user_data(base);
     fs::write(base.join("machine").join(USER_DATA), data.to_text()).expect("it can be written");
 }
@@ -231,6 +243,9 @@ fn user_data(base: &Path) -> UserData {
     };
     let said = base.join("warmed-up");
     data.scripts.prerun = Some(format!("echo a step of the warm-up >>{}", said.display()));
+    // Not the system's own: a test must not change what packets its host lets through.
+    let path = format!("{}:/usr/bin:/bin", base.join("filter").display());
+    data.environment.insert(String::from("PATH"), path);
     data.numbers = Numbers { heartbeat_ms: 500, clock_skew_ms: 500, ..data.numbers };
     data
 }

@@ -27,6 +27,7 @@ fn plan() -> BootPlan {
         agent: None,
         user: None,
         sudo: false,
+        docker: false,
         payload: "{}".to_owned(),
     }
 }
@@ -162,11 +163,19 @@ fn the_jobs_user_may_become_root_only_if_told_so() {
 }
 
 #[test]
-fn a_user_that_is_there_is_kept_and_may_use_docker() {
-    let machine = Machine::with_agent(DONE)
-        .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")
-        .with_file("etc/group", "root:x:0:\ndocker:x:7:somebody\n");
-    machine.boot(&BootPlan { user: Some("worker".to_owned()), ..plan() });
-    assert!(!machine.journal().iter().any(|line| line.contains("useradd")));
-    assert_eq!(machine.text("etc/group"), "root:x:0:\ndocker:x:7:somebody,worker\n");
+fn a_user_that_is_there_is_kept_and_may_use_docker_only_if_told_so() {
+    let group = |members: &str| format!("root:x:0:\ndocker:x:7:{members}\n");
+    for (docker, had, has) in [
+        (true, "somebody", "somebody,worker"),
+        (false, "somebody", "somebody"),
+        // Also if the image was made of a machine that had it.
+        (false, "somebody,worker", "somebody"),
+    ] {
+        let machine = Machine::with_agent(DONE)
+            .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")
+            .with_file("etc/group", &group(had));
+        machine.boot(&BootPlan { user: Some("worker".to_owned()), docker, ..plan() });
+        assert!(!machine.journal().iter().any(|line| line.contains("useradd")));
+        assert_eq!(machine.text("etc/group"), group(has), "{docker}");
+    }
 }

@@ -148,7 +148,8 @@ fn a_launch_says_what_must_not_be_guessed() {
             };
             for usage in ["Spot", "OnDemand"] {
                 let name = format!("{usage}MaxPricePercentageOverLowestPrice");
-                assert_eq!(of_override(&name), Some("999999"), "price protection is off");
+                let protected = if wanted.usage == Usage::Spot { "100" } else { "999999" };
+                assert_eq!(of_override(&name), Some(protected), "whole types cost what they cost");
             }
             assert_eq!(of_override("BurstablePerformance"), Some("excluded"));
             assert_eq!(of_override("BareMetal"), Some("excluded"));
@@ -157,6 +158,7 @@ fn a_launch_says_what_must_not_be_guessed() {
                 (Some("2"), Some("2"))
             );
             assert_eq!(of_override("MemoryMiB.Min"), Some("4096"));
+            assert!(of_override("MemoryMiB.Max").is_some(), "nothing without a bound");
             assert_eq!(of("TagSpecification.1.ResourceType"), Some("instance"));
             // Nothing that would ask again by itself.
             assert_eq!(of("ReplaceUnhealthyInstances"), None);

@@ -71,7 +71,7 @@ fn a_launch_is_found_by_a_process_that_would_launch_otherwise() {
         // Another template, and other terms in the call itself.
         let mut other = world.settings.clone();
         other.watchdog += HOUR;
-        other.price_protection = Some(50);
+        other.price_protection = 50;
         again(&world, &world.fleet_with(other.clone())).await;
         // What ended since is not brought back, and not shown as if it were there.
         let one = world.instances().await.into_keys().next().expect("there are two");

@@ -9,6 +9,7 @@
 mod batches;
 mod calls;
 mod contract;
+mod labelled;
 mod launches;
 mod lost;
 mod refusals;

@@ -216,8 +216,9 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
         shown_within: SHOWN_WITHIN,
         user: "runner".to_owned(),
         sudo: false,
+        docker: false,
         metadata_hops: 1,
-        price_protection: None,
+        price_protection: 100,
         ground: None,
     }
 }

@@ -1,4 +1,4 @@
-"""What the stand-in programs do: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`.
+"""What the stand-in programs do: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`, `gpasswd`.
 
 Each takes its arguments and gives its exit status. What is not played is refused, never ignored.
 """
@@ -115,6 +115,24 @@ def usermod(_: Init, arguments: list[str]) -> int:
     return 0
 
 
+def gpasswd(_: Init, arguments: list[str]) -> int:
+    match arguments:
+        case ["-d", name, group] if name in _names(PASSWD) and group in _names(GROUP):
+            pass
+        case _:
+            raise Unknown(f"{arguments} is not played, or names nobody")
+    lines = GROUP.read_text().splitlines()
+    GROUP.write_text("".join(f"{_without_member(line, group, name)}\n" for line in lines))
+    return 0
+
+
+def _without_member(line: str, group: str, name: str) -> str:
+    head, _, members = line.rpartition(":")
+    if not line.startswith(f"{group}:"):
+        return line
+    return f"{head}:{','.join(member for member in members.split(',') if member != name)}"
+
+
 def _with_member(line: str, group: str, name: str) -> str:
     head, _, members = line.rpartition(":")
     if not line.startswith(f"{group}:") or name in members.split(","):
@@ -137,4 +155,5 @@ ALL: dict[str, Callable[[Init, list[str]], int]] = {
     "poweroff": poweroff,
     "useradd": useradd,
     "usermod": usermod,
+    "gpasswd": gpasswd,
 }

@@ -48,11 +48,21 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
     }
     if !is_here {
         let classes = house::classes(plans.config, &Parameters::default());
+        checks.push(ceiling(plans));
         checks.extend(agents(plans, &classes));
         checks.append(&mut allowed(plans, &site).await);
         checks.append(&mut quotas(&classes, &site).await);
     }
     Ok(checks)
+}
+
+/// Without it `serve` and `provision` launch nothing.
+fn ceiling(plans: &Plans<'_>) -> Check {
+    let (name, (what, then)) = ("ceiling", house::NO_CEILING);
+    match plans.file.ceilings.stack {
+        Some(most) => Check::fine(name, format!("at most {most} machines")),
+        None => Check::failed(name, what, then),
+    }
 }
 
 /// Where machines of each architecture get the agent from.

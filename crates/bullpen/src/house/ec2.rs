@@ -79,6 +79,7 @@ pub(crate) fn configured<'a>(
 /// What such machines are built from. One that starts with something else is another one.
 fn base(file: &StackFile) -> MachineBase {
     let Instance { agents, runner_dir, runners, user, sudo, metadata_hops, .. } = &file.instance;
+    let Instance { docker, metadata_open, .. } = &file.instance;
     let sums = |all: &BTreeMap<Architecture, Download>| -> Vec<(&'static str, String)> {
         all.iter().map(|(which, one)| (which.as_str(), one.sha256.clone())).collect()
     };
@@ -88,7 +89,7 @@ fn base(file: &StackFile) -> MachineBase {
         runner_dir,
         sums(runners),
         user,
-        sudo,
+        (sudo, docker, metadata_open),
         metadata_hops,
         security_groups,
         instance_profile,
@@ -111,9 +112,11 @@ pub(super) fn fleet(
     // The fleet fills in where its class's comes from.
     let runner = RunnerProgram::Image { directory, download: None };
     let (user, sudo) = (Some(instance.user.clone()), instance.sudo);
+    let metadata_open = instance.metadata_open;
     let user_data = user_data(github, told, runner, BTreeMap::new()).map(|data| UserData {
         user,
         sudo,
+        metadata_open,
         ..data
     });
     let settings = settings(plans.file, site, profile, told);
@@ -121,8 +124,8 @@ pub(super) fn fleet(
 }
 
 fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec2Settings {
-    let Instance { agents, runners, user, sudo, metadata_hops, price_protection, .. } =
-        &file.instance;
+    let Instance { agents, runners, user, sudo, docker, .. } = &file.instance;
+    let Instance { metadata_hops, price_protection, .. } = &file.instance;
     Ec2Settings {
         stack: site.name.clone(),
         subnets: file.aws.subnets.clone(),
@@ -136,6 +139,7 @@ fn settings(file: &StackFile, site: &Site, profile: &str, told: &Told<'_>) -> Ec
         shown_within: SHOWN_WITHIN.min(told.limits.reconcile_grace),
         user: user.clone(),
         sudo: *sudo,
+        docker: *docker,
         metadata_hops: *metadata_hops,
         price_protection: *price_protection,
         ground: told.ground.clone(),

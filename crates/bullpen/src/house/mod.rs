@@ -31,7 +31,9 @@ use bullpen_github::{BadKey, BadSettings};
 
 #[cfg(feature = "aws")]
 use crate::inputs::Fleet as Machines;
-use crate::inputs::{CommonInputs, Engine, Environment, GithubInputs, Scope, UsageError};
+use crate::inputs::{
+    CommonInputs, Engine, Environment, GithubInputs, Scope, StackInputs, UsageError,
+};
 
 #[cfg(feature = "aws")]
 pub(crate) mod aws;
@@ -298,7 +300,11 @@ async fn put_together<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
         Reading::Nothing => Vec::new(),
     };
     let parameters = kept::<Parameters>(&documents)?.unwrap_or_default();
-    let tokens = kept::<KeptTokens>(&documents)?;
+    let tokens = match (reading, &plans.common.github.credential) {
+        // What a command does not need, its role need not be allowed to read.
+        (Reading::Kept, None) => kept_tokens(&ledger, &documents).await?,
+        _ => None,
+    };
     let ground = kept::<Ground>(&documents)?;
     let has_ground = ground.is_some();
     let mut limits = plans.file.limits.clone();
@@ -353,6 +359,23 @@ async fn patient(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec<Docume
     ledger.documents(COLLECTION).await
 }
 
+/// The tokens that `refresh` kept; nothing for a role that may not read them. They were among the
+/// parameters before.
+async fn kept_tokens(
+    ledger: &impl Ledger,
+    documents: &[Document],
+) -> Result<Option<KeptTokens>, NoHouse> {
+    match ledger.document(KeptTokens::COLLECTION, KeptTokens::NAME).await {
+        Ok(Some(document)) => kept(&[document]),
+        Ok(None) => kept(documents),
+        Err(Fault::Denied(why)) => {
+            tracing::debug!(why, "the tokens that refresh kept may not be read");
+            Ok(None)
+        }
+        Err(fault) => Err(NoHouse::Parameters(fault)),
+    }
+}
+
 fn kept<T: Kept>(documents: &[Document]) -> Result<Option<T>, NoHouse> {
     let Some(stored) = documents.iter().find(|document| document.name == T::NAME) else {
         return Ok(None);
@@ -360,6 +383,27 @@ fn kept<T: Kept>(documents: &[Document]) -> Result<Option<T>, NoHouse> {
     decode(&stored.body)
         .map(Some)
         .map_err(|error| NoHouse::Parameters(Fault::Unreadable(error.to_string())))
+}
+
+/// What is wrong with a stack that would launch in EC2 without a bound, and what to write.
+pub(crate) const NO_CEILING: (&str, &str) = (
+    "nothing says how many machines there may be at most, and each of them costs money",
+    "write `stack = 20`, or as many as may be paid for, under [ceilings] of bullpen.toml, or set \
+     BULLPEN_CEILINGS_STACK",
+);
+
+/// A command that launches machines in EC2 does not begin without a ceiling.
+pub(crate) fn is_bounded(file: &StackFile, inputs: &StackInputs) -> Result<(), UsageError> {
+    if inputs.is_on_this_machine() {
+        return Ok(());
+    }
+    #[cfg(feature = "aws")]
+    ec2::configured(file, inputs)?;
+    if file.ceilings.stack.is_some() {
+        return Ok(());
+    }
+    let (what, then) = NO_CEILING;
+    Err(UsageError::new(format!("[ceilings]: {what}; {then}")))
 }
 
 fn ceilings(file: &StackFile) -> Vec<Ceiling> {
@@ -429,6 +473,7 @@ fn user_data(
         environment,
         user: None,
         sudo: false,
+        metadata_open: false,
     })
 }
 

@@ -106,6 +106,7 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
+    house::is_bounded(&file, &common.stack)?;
     let place = Place::of(args, &file, environment)?;
     let plans = Plans { common: &common, config: None, file: &file, environment };
     let opening = Opening { place, common: &common, file: &file };

@@ -41,6 +41,7 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
     let Loaded { common, file } = load(&inputs.common, environment)?;
+    house::is_bounded(&file, &common.stack)?;
     let config = files::config(&common.stack)?;
     inputs.common = common.clone();
     let config = config.as_ref();

@@ -75,12 +75,14 @@ impl Cloud {
         self.ec2.admin().processes().into_keys().collect()
     }
 
+    /// A machine of the hook's has no packet filter, and shares directories of root's with this host.
     fn sections(&self, stack: &str) -> String {
         let Ground { profile, security_group, subnets } = &self.ground;
         format!(
             "[stack]\nname = {stack:?}\n[aws]\nregion = {REGION:?}\nsubnets = {subnets:?}\n\
              security-groups = [{security_group:?}]\ninstance-profile = {profile:?}\n\
-             [images]\nubuntu24-full-x64 = {AMI:?}\n"
+             [images]\nubuntu24-full-x64 = {AMI:?}\n[ceilings]\nstack = 100\n\
+             [instance]\nsudo = false\nmetadata = \"open\"\n"
         )
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct Account {
     calls: Cell<u32>,
 }
 
+/// What nothing is launched without.
+pub(crate) const CEILING: &str = "[ceilings]\nstack = 20\n";
+
 impl Account {
     pub(crate) fn new() -> Self {
         let ec2 = Ec2::start(&Options::default()).expect("`cargo xtask tools` installs it");
@@ -53,7 +56,7 @@ impl Account {
         format!(
             "[stack]\nname = {stack:?}\n[aws]\nregion = {REGION:?}\nsubnets = {subnets:?}\n\
              security-groups = [{security_group:?}]\ninstance-profile = {profile:?}\n\
-             [images]\nubuntu24-full-x64 = {IMAGE:?}\n"
+             [images]\nubuntu24-full-x64 = {IMAGE:?}\n{CEILING}"
         )
     }
 

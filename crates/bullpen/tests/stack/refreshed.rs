@@ -3,7 +3,7 @@
 use bullpen_faulty::{Counts, Plan, Proxy};
 use serde_json::Value;
 
-use crate::account::{Account, stores};
+use crate::account::{Account, CEILING, stores};
 
 /// What only reads.
 const READS: [&str; 6] = ["BatchGet", "Describe", "Get", "List", "Query", "Scan"];
@@ -83,6 +83,18 @@ async fn what_is_missing_or_wrong_is_named() {
         assert!(talk.contains("`security-groups`, `instance-profile`"), "{line}: {ran:?}");
         assert!(talk.contains(".toml") && !talk.contains("`subnets`"), "{line}: {ran:?}");
     }
+    // Jobs of strangers would cost whatever they like. What launches nothing goes on.
+    let unbounded = account.file("prod").replace(CEILING, "");
+    for line in ["serve", "provision"] {
+        let ran = account.run_with(&unbounded, line, &[]).await;
+        let talk = &ran.exits(64).talk;
+        assert!(talk.contains("[ceilings]") && talk.contains("stack = 20"), "{line}: {ran:?}");
+    }
+    let ran = account.run_with(&unbounded, "serve", &[("BULLPEN_CEILINGS_STACK", "7")]).await;
+    assert!(!ran.talk.contains("[ceilings]"), "{ran:?}");
+    let ran = account.run_with(&unbounded, "doctor", &[]).await;
+    assert!(ran.exits(1).data.contains("ceiling: nothing says how many machines"), "{ran:?}");
+    account.run_with(&unbounded, "refresh --dry-run", &[]).await.exits(0);
     let ran = account.run("prod", "provision --fleet ec2 --engine embedded").await;
     assert!(ran.exits(64).talk.contains("instances cannot reach the files"), "{ran:?}");
     let no_image = account.file("prod").replace("00000864", "00000865");

@@ -119,10 +119,15 @@ pub struct Instance {
     pub user: String,
     /// Whether that user may become root.
     pub sudo: bool,
+    /// Whether it may use the image's container engine, which is another way to become root; as `sudo`
+    /// where nothing is said.
+    pub docker: bool,
+    /// Whether users other than root may read the machine's metadata, its credentials among them.
+    pub metadata_open: bool,
     /// How far metadata may travel: 1 is the machine itself, 2 its containers.
     pub metadata_hops: u8,
-    /// The most that a type may cost above the cheapest that would do, in percent; nothing for no limit.
-    pub price_protection: Option<u32>,
+    /// The most that a type may cost above the cheapest that would do, in percent.
+    pub price_protection: u32,
 }
 
 /// Machines as processes of one host. Nothing of it is needed on AWS.

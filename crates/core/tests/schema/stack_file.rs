@@ -144,6 +144,11 @@ struct Instance {
     user: Option<String>,
     /// Whether it may become root.
     sudo: Option<bool>,
+    /// Whether it may use Docker, which is as good as root.
+    docker: Option<bool>,
+    /// Who may read the machine's metadata: root, or every job.
+    #[schemars(regex(pattern = "^(closed|open)$"))]
+    metadata: Option<String>,
     /// How far the machine's metadata may travel.
     #[schemars(rename = "metadata-hops", range(min = 1, max = 2))]
     metadata_hops: Option<u32>,

@@ -171,9 +171,18 @@ pub fn queue_spec<P: Ports>(stack: &Stack<P>, class: &ClassName) -> QueueSpec {
 /// New tokens before the kept ones are too old. They are in the ledger and nowhere else.
 async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<String>, Fault> {
     let until = patience(stack);
-    let kept = kept::load::<P, KeptTokens>(stack, until).await?;
+    let kept = match kept::load::<P, KeptTokens>(stack, until).await {
+        // A step of a workflow that has a credential of its own needs none, and keeps none for others.
+        Err(Fault::Denied(why)) => {
+            tracing::info!(why, "no tokens are kept: this role may not use them");
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
     let now = stack.now();
     if kept.is_some_and(|kept| now.since(kept.minted_at) < every && now < kept.expires_at) {
+        // Again: who kept them may have died before this.
+        kept::spend_older_tokens(stack, until).await?;
         return Ok(Vec::new());
     }
     let minted = patiently(stack, until, || stack.ports.forge().tokens()).await?;
@@ -184,6 +193,7 @@ async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<Strin
         expires_at: minted.expires_at,
     };
     kept::update(stack, until, |_| next.clone()).await?;
+    kept::spend_older_tokens(stack, until).await?;
     Ok(vec![format!("kept new tokens until {}", next.expires_at)])
 }
 

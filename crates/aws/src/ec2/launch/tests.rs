@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_ec2::types::{
     CreateFleetError, FleetLaunchTemplateOverrides, LaunchTemplateAndOverridesResponse,
 };
-use bullpen_core::class::RunnerClass;
+use bullpen_core::class::VcpuRange;
 use bullpen_core::ids::{IntentId, PoolName, SpecHash};
 
 use super::*;
@@ -25,8 +25,9 @@ fn settings() -> Ec2Settings {
         shown_within: super::super::settings::SHOWN_WITHIN,
         user: "runner".to_owned(),
         sudo: true,
+        docker: true,
         metadata_hops: 1,
-        price_protection: None,
+        price_protection: 100,
         ground: None,
     }
 }
@@ -68,7 +69,7 @@ fn asked(request: &LaunchRequest) -> Vec<(String, InstanceRequirementsRequest)> 
 }
 
 #[test]
-fn every_subnet_is_asked_for_what_would_do_and_at_any_price() {
+fn every_subnet_is_asked_for_what_would_do_within_bounds() {
     let asked = asked(&request(&["c*", "m*"]));
     let subnets: Vec<&str> = asked.iter().map(|(subnet, _)| subnet.as_str()).collect();
     assert_eq!(subnets, ["subnet-a", "subnet-b"], "what is no longer configured is not asked for");
@@ -80,9 +81,49 @@ fn every_subnet_is_asked_for_what_would_do_and_at_any_price() {
         assert_eq!(wanted.memory_mib().unwrap().min(), Some(4_096));
         assert_eq!(wanted.burstable_performance(), Some(&BurstablePerformance::Excluded));
         assert_eq!(wanted.accelerator_count().unwrap().max(), Some(0));
-        assert_eq!(wanted.spot_max_price_percentage_over_lowest_price(), Some(999_999));
-        assert_eq!(wanted.on_demand_max_price_percentage_over_lowest_price(), Some(999_999));
+        assert_eq!(wanted.memory_mib().unwrap().max(), Some(2 * 32 * 1_024));
+        assert_eq!(wanted.spot_max_price_percentage_over_lowest_price(), Some(100));
+        assert_eq!(wanted.on_demand_max_price_percentage_over_lowest_price(), Some(100));
     }
+}
+
+#[test]
+fn prices_are_protected_unless_the_types_were_chosen() {
+    for (patterns, percent) in [
+        (&["*"][..], 100),
+        (&["c*", "m7i.large"], 100),
+        (&["c7i.48xlarge", "m7i.48xlarge"], 999_999),
+        (&["g5*"], 999_999),
+        (&["m7i.metal*"], 999_999),
+    ] {
+        let wanted = asked(&request(patterns)).remove(0).1;
+        let (spot, on_demand) = (
+            wanted.spot_max_price_percentage_over_lowest_price(),
+            wanted.on_demand_max_price_percentage_over_lowest_price(),
+        );
+        assert_eq!((spot, on_demand), (Some(percent), Some(percent)), "{patterns:?}");
+    }
+}
+
+/// What a class leaves open, EC2 would fill with whatever it has.
+#[test]
+fn nothing_is_asked_for_without_a_bound() {
+    let bounds = |patterns: &[&str], vcpu: VcpuRange, memory: u32| {
+        let mut request = request(patterns);
+        request.class.vcpu = vcpu;
+        request.class.memory_mib_min = memory;
+        let wanted = asked(&request).remove(0).1;
+        let (vcpu, memory) = (wanted.v_cpu_count().unwrap(), wanted.memory_mib().unwrap());
+        (vcpu.max().unwrap(), memory.max().unwrap())
+    };
+    let gib = |count: i32| count * 1_024;
+    assert_eq!(bounds(&["*"], VcpuRange::exactly(2), 0), (2, gib(16)));
+    assert_eq!(bounds(&["x2*"], VcpuRange::exactly(2), 0), (2, gib(64)));
+    assert_eq!(bounds(&["*"], VcpuRange::exactly(2), 65_536), (2, gib(128)));
+    assert_eq!(bounds(&["*"], VcpuRange { min: 2, max: 65_536 }, 0), (192, gib(192 * 8)));
+    assert_eq!(bounds(&["u*"], VcpuRange::exactly(448), 0).0, 448, "what it wants at least");
+    let whole = bounds(&["c7i.large"], VcpuRange { min: 1, max: 65_536 }, 0);
+    assert_eq!(whole.0, 65_536, "the type is the bound");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::super::finding::Findings;
 use super::super::node::Node;
 use super::super::read::{
-    Fields, Shape, boolean, count, positive, scalar, shown, text, used, wrong,
+    Fields, Shape, boolean, choice, count, positive, scalar, shown, text, used, wrong,
 };
 use super::Instance;
 use crate::class::Architecture;
@@ -29,6 +29,8 @@ pub const INSTANCE: Shape = Shape {
         used("runner-arm64-sha256"),
         used("user"),
         used("sudo"),
+        used("docker"),
+        used("metadata"),
         used("metadata-hops"),
         used("price-protection"),
     ],
@@ -42,6 +44,11 @@ const USER_DEFAULT: &str = "runner";
 const USER_CHARS_MAX: usize = 32;
 /// Metadata does not leave the machine.
 const HOPS_DEFAULT: u8 = 1;
+/// Twice as much as the cheapest: spot prices of types that would do differ by less on most days, and
+/// what costs more is as a rule made for something else.
+const PRICE_PROTECTION_DEFAULT: u32 = 100;
+/// How `metadata` is written.
+const METADATA: [(&str, bool); 2] = [("closed", false), ("open", true)];
 
 impl Default for Instance {
     fn default() -> Self {
@@ -51,8 +58,10 @@ impl Default for Instance {
             runners: BTreeMap::new(),
             user: USER_DEFAULT.to_owned(),
             sudo: true,
+            docker: true,
+            metadata_open: false,
             metadata_hops: HOPS_DEFAULT,
-            price_protection: None,
+            price_protection: PRICE_PROTECTION_DEFAULT,
         }
     }
 }
@@ -64,16 +73,24 @@ pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Instance {
     let dir = fields.get("runner-dir").and_then(|node| directory(node, findings));
     let user = fields.get("user").and_then(|node| user(node, findings));
     let sudo = fields.get("sudo").and_then(|node| boolean(node, "sudo", findings));
+    let sudo = sudo.unwrap_or(default.sudo);
+    let docker = fields.get("docker").and_then(|node| boolean(node, "docker", findings));
+    let metadata =
+        fields.get("metadata").and_then(|node| choice(node, "metadata", &METADATA, findings));
     let hops = fields.get("metadata-hops").and_then(|node| hops(node, findings));
     let protection = fields.get("price-protection");
+    let protection = protection.and_then(|node| positive(node, "price-protection", findings));
     Instance {
         agents,
         runner_dir: dir.unwrap_or(default.runner_dir),
         runners,
         user: user.unwrap_or(default.user),
-        sudo: sudo.unwrap_or(default.sudo),
+        sudo,
+        // Who may become root by one way gains nothing by the other; who may not must not.
+        docker: docker.unwrap_or(sudo),
+        metadata_open: metadata.unwrap_or(default.metadata_open),
         metadata_hops: hops.unwrap_or(default.metadata_hops),
-        price_protection: protection.and_then(|node| positive(node, "price-protection", findings)),
+        price_protection: protection.unwrap_or(default.price_protection),
     }
 }
 

@@ -114,6 +114,32 @@ fn a_wrong_variable_is_named_and_a_secret_in_one_is_not_shown() {
 }
 
 #[test]
+fn who_may_not_become_root_may_not_use_docker_unless_told_so() {
+    let of = |text: &str| {
+        let instance = value(&format!("[instance]\n{text}"), &[]).instance;
+        (instance.sudo, instance.docker)
+    };
+    assert_eq!(of(""), (true, true));
+    assert_eq!(of("sudo = false\n"), (false, false));
+    assert_eq!(of("sudo = false\ndocker = true\n"), (false, true));
+    assert_eq!(of("docker = false\n"), (true, false));
+}
+
+#[test]
+fn metadata_are_closed_and_prices_protected_unless_told_otherwise() {
+    let instance = value("", &[]).instance;
+    assert_eq!((instance.metadata_open, instance.price_protection), (false, 100));
+    let chosen =
+        value("[instance]\nmetadata = \"open\"\nprice-protection = 999999\n", &[]).instance;
+    assert_eq!((chosen.metadata_open, chosen.price_protection), (true, 999_999));
+    let wrong = told("[instance]\nmetadata = \"opne\"\n", &[]);
+    assert!(
+        wrong[0].contains("`metadata` must be one of `closed`, `open`, not `opne`"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
 fn an_instance_fetches_only_what_has_a_checksum() {
     let sum = "0A".repeat(32);
     let text = format!(
