@@ -16,6 +16,7 @@ pub mod explain;
 pub mod ids;
 pub mod instance;
 pub mod invariants;
+pub mod isolation;
 pub mod job;
 pub mod labels;
 pub mod lease;

@@ -29,5 +29,5 @@ mod testing;
 
 pub use ledger::SqliteLedger;
 pub use mailbox::SqliteMailbox;
-pub use open::OpenError;
+pub use open::{OpenError, check_private};
 pub use queues::SqliteQueues;

@@ -13,12 +13,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use rustix::process::geteuid;
 
 use crate::turn::{Door, PATIENCE_MAX, Patience, Shut};
 
@@ -102,6 +103,9 @@ impl Schema {
     }
 
     fn settle(&self, path: &Path) -> Result<(), OpenError> {
+        if path.exists() {
+            check_private(path)?;
+        }
         let Some(header) = read_header(path)? else {
             return self.create(path, self.version());
         };
@@ -179,6 +183,22 @@ impl Schema {
         tracing::info!(path = %path.display(), from = found, to = version, "database migrated");
         Ok(())
     }
+}
+
+/// Refuses a directory or a file that others can read, or that another user than this process's owns.
+/// A directory may be passed through by others where jobs have users of their own: what is in it stays
+/// closed.
+pub fn check_private(path: &Path) -> Result<(), OpenError> {
+    let found = fs::metadata(path).map_err(|source| OpenError::io(path, source))?;
+    let (mode, owner, user) = (found.mode() & 0o7777, found.uid(), geteuid().as_raw());
+    if is_private(mode, found.is_dir() && user == 0) && (owner == user || owner == 0) {
+        return Ok(());
+    }
+    Err(OpenError::Exposed { path: path.into(), mode, owner, user })
+}
+
+const fn is_private(mode: u32, may_be_passed: bool) -> bool {
+    mode & 0o077 == 0 || (may_be_passed && mode & 0o077 == 0o011)
 }
 
 /// The number of migrations a database has seen.

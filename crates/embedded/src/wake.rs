@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -204,7 +205,7 @@ fn register(entry: &Path) -> io::Result<()> {
     let directory = entry.parent().expect("an entry is in its topic's directory");
     let mut last = Ok(());
     for _ in 0..ATTEMPTS_MAX {
-        fs::create_dir_all(directory)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         last = File::create(entry).map(|_| ());
         match &last {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -240,7 +241,7 @@ impl Drop for Watch {
 impl Ear {
     fn open(wake: &Path) -> io::Result<Self> {
         static OPENED: AtomicU64 = AtomicU64::new(1);
-        fs::create_dir_all(wake)?;
+        private(wake)?;
         sweep(wake)?;
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
         let socket = wake.join(format!("{}-{number}", process::id()));
@@ -300,6 +301,15 @@ fn listen(socket: &UnixDatagram, overflow: &Path, shared: &Shared) {
             }
         }
     }
+}
+
+/// The directory of the sockets is this user's alone, whoever made it.
+fn private(wake: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(wake)?;
+    if fs::metadata(wake)?.mode() & 0o077 != 0 {
+        fs::set_permissions(wake, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// Removes what processes left that were killed.

@@ -3,14 +3,16 @@
 //! Not here: when any of it is used (`crate::agent`).
 
 use std::io;
+use std::path::Path;
 
 use bullpen_core::ports::Clock;
 
 use super::Layout;
-use super::install::install;
+use super::install::{TEST, install, is_reachable};
 use super::user_data::RunnerProgram;
 use crate::host::{Host, Scripts, Watchdog};
 use crate::notes::FileNotebook;
+use crate::runner::confine::Confinement;
 use crate::runner::leftovers::Leftovers;
 use crate::runner::process::{LISTENER, ProcessRunner};
 use crate::runner::user::User;
@@ -52,15 +54,25 @@ pub(super) struct MachineScripts<C> {
     pub(super) sudo: bool,
     /// What is cleaned between owners, where jobs have a user.
     pub(super) leftovers: Option<Leftovers>,
+    pub(super) confinement: Option<Confinement>,
     pub(super) scripts: ProcessScripts<C>,
 }
 
 impl<C: Clock> MachineScripts<C> {
     async fn install(&self) -> io::Result<()> {
         let (program, layout) = (self.program.clone(), self.layout.clone());
-        let user = self.user.clone();
+        let (user, confinement) = (self.user.clone(), self.confinement.clone());
         // A directory may have to be copied, and the beat must not wait for it.
-        let work = move || install(&program, &layout, user.as_ref());
+        let work = move || {
+            install(&program, &layout, user.as_ref())?;
+            match (&confinement, &user) {
+                (Some(held), _) => is_reachable(&layout, held.command(Path::new(TEST))?, "a job"),
+                (None, Some(user)) => {
+                    is_reachable(&layout, user.command(Path::new(TEST)), &user.name)
+                }
+                (None, None) => Ok(()),
+            }
+        };
         tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
     }
 

@@ -12,6 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::Layout;
 use super::user_data::RunnerProgram;
@@ -19,6 +20,8 @@ use crate::runner::user::User;
 
 /// Where the program is in its directory.
 const PROGRAM: &str = "bin/Runner.Listener";
+/// Tells whether a file is there to be run.
+pub(super) const TEST: &str = "/usr/bin/test";
 /// What another runner left in the configured directory, and is not ours.
 const NOT_OURS: &[&str] = &[
     ".runner",
@@ -59,13 +62,23 @@ pub(super) fn install(
         hand_over(&draft, user)?;
     }
     fs::rename(draft, &target)?;
-    if let Some(user) = user {
-        is_reachable(&target.join(PROGRAM), user)?;
-    }
     match symlink("runner/_work", layout.agent("work")) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Whether jobs can run the program, told now and not when the first owner waits: `test` is how their
+/// programs are started.
+pub(super) fn is_reachable(layout: &Layout, mut test: Command, who: &str) -> io::Result<()> {
+    let program = layout.runner().join(PROGRAM);
+    let output = test.arg("-x").arg(&program).env_clear().output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = format!("{who} cannot run {}: {}", program.display(), said.trim());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 /// Lets this user add files, and remove none but its own.
@@ -73,17 +86,6 @@ fn hand_over(directory: &Path, user: &User) -> io::Result<()> {
     user.own(&directory.join("_work"))?;
     chown(directory, None, Some(user.gid))?;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o1775))
-}
-
-/// Tells now, and not when the first owner waits, that this user cannot run the program.
-fn is_reachable(program: &Path, user: &User) -> io::Result<()> {
-    let output = user.command(Path::new("/usr/bin/test")).arg("-x").arg(program).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let text = format!("{} cannot run {}: {}", user.name, program.display(), said.trim());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 /// The same files under another path. What this user could change is copied.
@@ -220,10 +222,13 @@ mod tests {
         let (layout, program) =
             (layout(directory.path()), RunnerProgram::Directory(source.clone()));
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let error = install(&program, &layout, Some(&user)).unwrap_err();
+        let test = || user.command(Path::new(TEST));
+        install(&program, &layout, Some(&user)).unwrap();
+        let error = is_reachable(&layout, test(), &user.name).unwrap_err();
         assert!(error.to_string().contains("somebody cannot run"), "{error}");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
         install(&program, &layout, Some(&user)).unwrap();
+        is_reachable(&layout, test(), &user.name).unwrap();
         let file = |path: PathBuf| fs::metadata(path).unwrap();
         let is_shared =
             |name: &str| file(source.join(name)).ino() == file(layout.runner().join(name)).ino();

@@ -17,9 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::host::{MachineHost, MachineScripts, home_step, install_step};
 use super::user_data::{BadUserData, MailboxPlace, UserData};
 use super::watchdog::FileWatchdog;
-use super::{Layout, download, guard, mark};
+use super::{Isolation, Layout, RunnerProgram, download, guard, mark};
 use crate::host::Watchdog;
 use crate::notes::FileNotebook;
+use crate::runner::confine::Confinement;
 use crate::runner::process::{Patience, Place, ProcessRunner};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
@@ -111,13 +112,19 @@ pub async fn live<C: Clock + Clone>(
     let layout = Layout::of(Path::new(&mark));
     let text = fs::read_to_string(layout.user_data());
     let data = UserData::from_text(&text.map_err(LiveError::io(&layout.user_data()))?)?;
-    for directory in [layout.temp(), layout.state(), layout.logs()] {
+    for directory in [layout.temp(), layout.state(), layout.logs(), layout.scripts_home()] {
         fs::create_dir_all(&directory).map_err(LiveError::io(&directory))?;
     }
     let _alone = alone(&layout)?;
     let user = data.user.as_deref().map(|name| user(name, &layout)).transpose()?;
     let is_guarded = instance.is_some() && !data.metadata_open;
     let steps = steps((&data, is_guarded), &layout, user.as_ref())?;
+    let isolation = data.isolation.clone().filter(Isolation::holds);
+    let user = match &isolation {
+        Some(isolation) => own_user(isolation, &layout)?,
+        None => user,
+    };
+    let confinement = isolation.map(|isolation| confinement(isolation, &data.runner, &layout));
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let orientation = Orientation {
         key: data.mailbox.key(instance.unwrap_or(&name)),
@@ -126,7 +133,7 @@ pub async fn live<C: Clock + Clone>(
         limits: data.limits(),
     };
     let mailbox = postbox.open(&data.mailbox, clock).await?;
-    let host = host((data, user), layout, mark, boot, (clock, watchdog));
+    let host = host((data, user, confinement), layout, mark, boot, (clock, watchdog));
     let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
     loop {
@@ -201,6 +208,39 @@ fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
     Ok(user)
 }
 
+/// The user that only this machine's jobs are, on a host that they share.
+fn own_user(isolation: &Isolation, layout: &Layout) -> Result<Option<User>, LiveError> {
+    let Some(id) = isolation.user else { return Ok(None) };
+    let name = format!("bullpen-{id}");
+    let user = User { name, uid: id, gid: id, groups: Vec::new(), home: layout.temp() };
+    // The way to its directories, where no namespace has another one.
+    for directory in [&layout.dir, &layout.agent("")] {
+        let permissions = fs::Permissions::from_mode(0o711);
+        fs::set_permissions(directory, permissions).map_err(LiveError::io(directory))?;
+    }
+    for directory in [layout.state(), layout.logs()] {
+        let permissions = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&directory, permissions).map_err(LiveError::io(&directory))?;
+    }
+    user.own(&layout.temp()).map_err(LiveError::io(&layout.temp()))?;
+    Ok(Some(user))
+}
+
+/// What keeps jobs from the host.
+fn confinement(isolation: Isolation, runner: &RunnerProgram, layout: &Layout) -> Confinement {
+    let programs = match runner {
+        RunnerProgram::StandIn { command } => command.first().map(PathBuf::from),
+        RunnerProgram::Directory(_) | RunnerProgram::Image { .. } => None,
+    };
+    Confinement {
+        isolation,
+        root: layout.runner(),
+        temp: layout.temp(),
+        state: layout.state(),
+        programs: programs.into_iter().collect(),
+    }
+}
+
 /// The warm-up. A script is a file of its own and is never part of another one's text.
 fn steps(
     (data, is_guarded): (&UserData, bool),
@@ -235,16 +275,18 @@ fn steps(
 }
 
 fn host<C: Clock + Clone, W: Watchdog>(
-    (data, user): (UserData, Option<User>),
+    (data, user, confinement): (UserData, Option<User>, Option<Confinement>),
     layout: Layout,
     mark: String,
     boot: &str,
     (clock, watchdog): (&C, W),
 ) -> MachineHost<C, W> {
     // What scripts prepare in a home is root's where jobs have their own.
-    let (home, scripts_home) = match &user {
-        Some(user) => (user.home.clone(), PathBuf::from("/root")),
-        None => (layout.temp(), layout.temp()),
+    let (home, scripts_home) = match (&confinement, &user) {
+        // What a job left in its own home is nothing for a script that is not held.
+        (Some(_), _) => (layout.temp(), layout.scripts_home()),
+        (None, Some(user)) => (user.home.clone(), PathBuf::from("/root")),
+        (None, None) => (layout.temp(), layout.temp()),
     };
     let scripts_see = data.environment(&scripts_home);
     let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, scripts_see);
@@ -259,12 +301,21 @@ fn host<C: Clock + Clone, W: Watchdog>(
         url: data.url,
         environment,
         user: user.clone(),
+        confinement: confinement.clone(),
     };
     let (leftovers, sudo) = (place.leftovers(), data.sudo);
     MachineHost {
         runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
         watchdog,
         notebook: FileNotebook::new(layout.state().join("notes.json")),
-        scripts: MachineScripts { layout, program: data.runner, user, sudo, leftovers, scripts },
+        scripts: MachineScripts {
+            layout,
+            program: data.runner,
+            user,
+            confinement,
+            sudo,
+            leftovers,
+            scripts,
+        },
     }
 }

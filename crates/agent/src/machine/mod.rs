@@ -18,12 +18,14 @@ mod download;
 mod guard;
 mod host;
 mod install;
+mod isolation;
 mod live;
 mod power_off;
 mod user_data;
 mod watchdog;
 
 pub use download::FETCH;
+pub use isolation::{Isolation, Limits};
 pub use live::{
     Bearings, LiveError, Postbox, live, mailbox_place, on_a_runtime, run, terminations,
 };
@@ -87,6 +89,11 @@ impl Layout {
 
     fn state(&self) -> PathBuf {
         self.agent("state")
+    }
+
+    /// The home of scripts where that of jobs is nothing for them.
+    fn scripts_home(&self) -> PathBuf {
+        self.agent("home")
     }
 
     fn logs(&self) -> PathBuf {

@@ -15,6 +15,8 @@ use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
 use serde::{Deserialize, Serialize};
 
+use super::Isolation;
+
 /// Where programs are looked for if the user data does not say.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -51,6 +53,9 @@ pub struct UserData {
     /// an instance that cannot keep them from it takes no jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metadata_open: bool,
+    /// How jobs are kept from a host that they share with the service. Absent: they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
 }
 
 /// Where the mailboxes are.
@@ -187,6 +192,7 @@ impl UserData {
             user: None,
             sudo: false,
             metadata_open: false,
+            isolation: None,
         }
     }
 

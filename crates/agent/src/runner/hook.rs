@@ -225,6 +225,7 @@ mod tests {
             url: String::from("https://github.invalid/acme/app"),
             environment: BTreeMap::new(),
             user: None,
+            confinement: None,
         };
         fs::create_dir(&place.state).unwrap();
         let (theirs, ran) = (root.join("theirs.sh"), root.join("ran"));

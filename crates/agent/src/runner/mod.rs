@@ -12,6 +12,7 @@ use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
 use bullpen_core::request::stranger::RanJob;
 
 mod hook;
+pub mod confine;
 pub(crate) mod leftovers;
 mod looks;
 pub mod markers;

@@ -23,6 +23,7 @@ use bullpen_core::ports::Clock;
 use bullpen_core::request::stranger::RanJob;
 use rustix::process::Signal;
 
+use super::confine::{Confinement, remove_left};
 use super::hook;
 use super::leftovers::{Leftovers, absent_is_fine};
 use super::looks::Looks;
@@ -75,6 +76,8 @@ pub struct Place {
     /// Who the program and its jobs are, on a machine of its own: every process of this user's is
     /// theirs. Absent, they are who the agent is.
     pub user: Option<User>,
+    /// What keeps them from a host that they share with others. Absent, nothing does.
+    pub confinement: Option<Confinement>,
 }
 
 impl Place {
@@ -86,6 +89,9 @@ impl Place {
 
     /// What is to be removed of the user of its own.
     pub(crate) fn leftovers(&self) -> Option<Leftovers> {
+        if self.confinement.is_some() {
+            return None;
+        }
         let path = self.environment.get("PATH").map_or("", String::as_str);
         let stamp = self.state.join(HOME_STAMP);
         self.user.clone().map(|user| Leftovers::new(user, path, stamp))
@@ -148,8 +154,11 @@ impl<C: Clock> ProcessRunner<C> {
     fn command(&self, arguments: &[&str], output: File) -> io::Result<Command> {
         let program = self.place.root.join("bin/Runner.Listener");
         let user = self.place.user.as_ref();
-        let mut command =
-            user.map_or_else(|| Command::new(&program), |user| user.command(&program));
+        let mut command = match (&self.place.confinement, user) {
+            (Some(confinement), _) => confinement.command(&program)?,
+            (None, Some(user)) => user.command(&program),
+            (None, None) => Command::new(&program),
+        };
         command
             .args(arguments)
             .current_dir(&self.place.root)
@@ -413,6 +422,9 @@ impl<C: Clock> Runner for ProcessRunner<C> {
                 absent_is_fine(fs::remove_dir_all(directory))?;
             }
             leftovers.map_or(Ok(()), |leftovers| leftovers.remove(root))?;
+            if let Some(confinement) = &place.confinement {
+                remove_left(&confinement.isolation, root)?;
+            }
             place.make(work)?;
             place.make(temp)?;
             for log in ["listener.log", "command.log"] {

@@ -133,16 +133,23 @@ pub fn kill_marked(mark: &str) -> io::Result<usize> {
 /// Kills every process of this user's; returns how many there were. One that became somebody else
 /// is still its as long as the kernel remembers it.
 pub fn kill_of_user(uid: u32) -> io::Result<usize> {
-    let is_theirs = |pid: i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        users(&status).any(|one| one == uid)
-    };
-    let all: Vec<Identity> =
-        processes()?.filter(|one| is_theirs(one.pid) && one.is_alive()).collect();
+    let all = of_users(&BTreeSet::from([uid]))?;
     for one in &all {
         one.kill()?;
     }
     Ok(all.len())
+}
+
+/// Every living process of these users', but not this one.
+pub fn of_users(uids: &BTreeSet<u32>) -> io::Result<Vec<Identity>> {
+    if uids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_theirs = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        users(&status).any(|one| uids.contains(&one))
+    };
+    Ok(processes()?.filter(|one| is_theirs(one.pid) && one.is_alive()).collect())
 }
 
 /// The users a process runs as: real, effective, saved, and of files.

@@ -149,6 +149,7 @@ impl Instance {
             url: String::from("https://github.example/octo/main"),
             environment: environment.clone(),
             user: self.user.clone(),
+            confinement: None,
         };
         let state = self.path("state");
         let scripts =

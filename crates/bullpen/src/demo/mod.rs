@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bullpen_core::config::Stack as StackFile;
+use bullpen_core::isolation::Wish;
 use bullpen_embedded::system::{SystemClock, fresh_secret};
 use bullpen_github::stand_in::{Options, StandIn};
 use futures_util::FutureExt as _;
@@ -132,7 +133,9 @@ async fn open(
     }
     let args = common(&stand_in, place, !written.is_empty());
     let inputs = CommonInputs::read(&args, &Environment::new())?;
-    let file = files::stack(&inputs.stack, &Environment::new())?;
+    let mut file = files::stack(&inputs.stack, &Environment::new())?;
+    // Its jobs are its own, and note their work beside its state.
+    file.process_fleet.isolation = Wish::None;
     let plans = Plans { common: &inputs, config: None, file: &file, environment };
     let house = house::build(&plans).await?;
     Ok(Opened { house, stand_in, args, inputs, file, clock })

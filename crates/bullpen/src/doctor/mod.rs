@@ -79,6 +79,7 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
         return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
     }
     let mut checks = vec![runner(plans)];
+    checks.extend(isolation(plans));
     match house::visit(plans, Examining { archive: None, groups: named_groups(plans.config) }).await
     {
         Ok(mut more) => {
@@ -92,6 +93,35 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
             checks.push(Check::failed("state", failure.what, then));
         }
     }
+    checks
+}
+
+/// What keeps jobs from the service on this host; nothing if the state cannot be used, which is told.
+fn isolation(plans: &Plans<'_>) -> Vec<Check> {
+    let Ok(chosen) = house::isolated(plans) else { return Vec::new() };
+    let name = "isolation";
+    let held = format!("jobs have {}", chosen.decision.held_by());
+    let mut checks: Vec<Check> = Vec::new();
+    for lacking in &chosen.decision.lacking {
+        let (what, then) = (lacking.what.clone(), lacking.then);
+        checks.push(if chosen.refused {
+            Check::failed(name, what, then)
+        } else {
+            Check::warning(name, what, then)
+        });
+    }
+    if checks.is_empty() {
+        checks.push(Check::fine(name, held));
+    }
+    checks.push(match &chosen.limits {
+        Ok(cgroup) => Check::fine("limits", format!("kept in {}", cgroup.display())),
+        Err(why) => Check {
+            name: "limits".to_owned(),
+            verdict: verdict::Verdict::Unknown(format!(
+                "jobs' processors, memory and processes are not limited: {why}"
+            )),
+        },
+    });
     checks
 }
 

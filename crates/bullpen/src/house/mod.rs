@@ -25,7 +25,7 @@ use bullpen_core::ports::{Clock as _, Document, Fault, Fleet, Ledger, Mailbox, P
 use bullpen_core::spec_hash::{MachineSpec, RunnerSpec, spec_hash};
 use bullpen_embedded::fleet::{FleetError, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
-use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues};
+use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues, check_private};
 use bullpen_engine::Stack;
 use bullpen_github::{BadKey, BadSettings};
 
@@ -45,6 +45,7 @@ pub(crate) mod first;
 mod process;
 
 pub(crate) use door::Door;
+pub(crate) use process::isolated;
 
 /// The waits between tries at the first read of all, in milliseconds.
 const WAITS_MS: [u64; 5] = [50, 100, 200, 400, 800];
@@ -159,7 +160,7 @@ impl NoHouse {
     /// What to do about it, where that is known.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Store(error) => Some(error.hint().to_owned()),
+            Self::Store(error) => Some(error.hint()),
             Self::Fleet(error) => Some(error.hint().to_owned()),
             Self::State { .. } => {
                 Some("give a directory that this user may write in as --state".to_owned())
@@ -342,7 +343,9 @@ struct Told<'a> {
 fn make_state(path: &Path) -> Result<PathBuf, NoHouse> {
     let failed = |source| NoHouse::State { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    path.canonicalize().map_err(failed)
+    let path = path.canonicalize().map_err(failed)?;
+    check_private(&path)?;
+    Ok(path)
 }
 
 /// What the stack keeps; a store that is away for a moment is asked again.
@@ -474,6 +477,7 @@ fn user_data(
         user: None,
         sudo: false,
         metadata_open: false,
+        isolation: None,
     })
 }
 

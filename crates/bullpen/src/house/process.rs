@@ -3,11 +3,14 @@
 //! Not here: the fleet itself (`bullpen-embedded`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bullpen_core::config::stack::{GithubCredential, SecretRef};
 use bullpen_core::ports::Ids as _;
-use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
+use bullpen_embedded::fleet::{
+    Capacity, Catalogue, Chosen, Entropy, FleetSettings, IsolationSettings, ProcessFleet, choose,
+};
 use bullpen_embedded::system::{SystemClock, SystemIds};
 
 use super::{MachineBase, NoHouse, Plans, Told, own_pair, own_program, runner_program, user_data};
@@ -20,6 +23,39 @@ const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
 pub(super) fn base(github: &GithubInputs) -> MachineBase {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
     MachineBase { image: "process".to_owned(), program }
+}
+
+/// How jobs are to be kept from this host.
+fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
+    let process = &plans.file.process_fleet;
+    let file = |secret: &SecretRef| match secret {
+        SecretRef::File(path) => Some(PathBuf::from(path)),
+        SecretRef::Env(_) | SecretRef::Arn(_) => None,
+    };
+    let github = &plans.file.github;
+    let credential = match &github.credential {
+        Some(GithubCredential::App { private_key, .. }) => Some(private_key),
+        Some(GithubCredential::Token(token)) => Some(token),
+        None => None,
+    };
+    let secrets = credential.into_iter().chain(&plans.file.listeners.admin_token);
+    let secrets = secrets.chain(&github.webhook_secrets).chain(github.more_apps.values());
+    IsolationSettings {
+        wish: process.isolation,
+        users: process.users,
+        state: state.to_owned(),
+        home: plans.environment.get("HOME").map(PathBuf::from),
+        secrets: secrets.filter_map(file).collect(),
+        visible: process.visible.clone(),
+        processes_max: process.limits.then_some(process.processes_max),
+        cgroup: process.cgroup.clone(),
+    }
+}
+
+/// What this host allows of that.
+pub(crate) fn isolated(plans: &Plans<'_>) -> Result<Chosen, NoHouse> {
+    let state = super::make_state(&plans.common.stack.state)?;
+    Ok(choose(&isolation(plans, &state), &state.join("machines")))
 }
 
 /// The fleet of this state directory. `agents_have`: variables that agents have besides, and jobs have
@@ -56,6 +92,7 @@ pub(super) fn fleet(
         capacity: Capacity { machines_max: Some(process.capacity), out_of: process.out_of.clone() },
         catalogue: Catalogue::built_in(),
         entropy: Entropy::new(move || ids.jitter(u64::MAX)),
+        isolation: Some(isolation(plans, state)),
     };
     Ok(ProcessFleet::open(settings, clock)?)
 }

@@ -109,8 +109,23 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     house::is_bounded(&file, &common.stack)?;
     let place = Place::of(args, &file, environment)?;
     let plans = Plans { common: &common, config: None, file: &file, environment };
+    if common.stack.is_on_this_machine() {
+        tell_isolation(&plans)?;
+    }
     let opening = Opening { place, common: &common, file: &file };
     house::visit(&plans, Serving { opening, signals }).await?
+}
+
+/// One line about what jobs could do to this service, if they could; an end if that must not be.
+fn tell_isolation(plans: &Plans<'_>) -> Result<(), Failure> {
+    let chosen = house::isolated(plans)?;
+    let Some(lacking) = chosen.warning() else { return Ok(()) };
+    if chosen.refused {
+        let what = format!("isolation is required, and {lacking}");
+        return Err(UsageError::new(what).into());
+    }
+    tracing::warn!(lacking, "jobs are not isolated from the service");
+    Ok(())
 }
 
 /// Where it listens, and what it asks for there.

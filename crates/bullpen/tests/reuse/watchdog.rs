@@ -43,6 +43,7 @@ async fn launch_unrecorded(stage: &Stage, mailbox: &Path, watchdog: Duration) {
         boot_delay: Duration::ZERO,
         capacity: Capacity::default(),
         catalogue: Catalogue::built_in(),
+        isolation: None,
         entropy: Entropy::new(move || ids.jitter(u64::MAX)),
     };
     let fleet = ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet");

@@ -13,6 +13,7 @@ mod drain;
 mod emulator;
 mod flood;
 mod hostile_labels;
+mod isolation;
 mod jobs;
 mod killed;
 mod lost;

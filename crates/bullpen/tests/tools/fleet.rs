@@ -32,6 +32,7 @@ pub(crate) fn fleet(directory: PathBuf, user_data: String) -> ProcessFleet<Syste
         boot_delay: Duration::ZERO,
         capacity: Capacity::default(),
         catalogue: Catalogue::built_in(),
+        isolation: None,
         entropy: Entropy::new(move || ids.jitter(u64::MAX)),
     };
     ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet")

@@ -37,9 +37,25 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the command with these words between white space; its output goes beside `output`.
     pub(crate) fn start(line: &str, environment: &BTreeMap<String, String>, output: &Path) -> Self {
+        Self::start_as(None, line, environment, output)
+    }
+
+    /// The same as this user, who has this copy of the program.
+    pub(crate) fn start_as(
+        user: Option<&(u32, PathBuf)>,
+        line: &str,
+        environment: &BTreeMap<String, String>,
+        output: &Path,
+    ) -> Self {
         let (stdout, stderr) = (output.with_extension("out"), output.with_extension("err"));
         let file = |path: &Path| File::create(path).expect("the output can be written");
-        let child = Command::new(env!("CARGO_BIN_EXE_bullpen"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bullpen"));
+        if let Some((id, program)) = user {
+            command = Command::new("setpriv");
+            command.args([format!("--reuid={id}"), format!("--regid={id}")]);
+            command.arg("--clear-groups").arg(program);
+        }
+        let child = command
             .args(line.split_whitespace())
             .env_clear()
             .envs(environment)

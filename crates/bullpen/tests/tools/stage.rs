@@ -37,7 +37,8 @@ pub(crate) const REPOSITORY: &str = "acme/app";
 /// What its GitHub knows a test by.
 pub(crate) const TOKEN: &str = "ghp_of_the_stage";
 const APP_ID: &str = "4711";
-const APP_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
+pub(crate) const APP_KEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
 
 /// Checks that only a broken product fails, however busy the host is; and a service that looks
 /// often, because nobody here has a minute.
@@ -83,6 +84,8 @@ pub(crate) struct Stage {
     calls: Cell<u32>,
     /// Whether its ledger is in a file that a test can read as well.
     pub(crate) on_files: bool,
+    /// Who runs its commands, and which program, if not who the test is.
+    pub(crate) user: Option<(u32, PathBuf)>,
 }
 
 impl Stage {
@@ -109,7 +112,8 @@ impl Stage {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        let stage = Self { place, github, environment, calls: Cell::new(0), on_files: true };
+        let stage =
+            Self { place, github, environment, calls: Cell::new(0), on_files: true, user: None };
         stage.configure(config);
         let text = stack_file(PATIENT.iter().chain(limits));
         fs::write(stage.path("bullpen.toml"), text).expect("it can be written");
@@ -144,7 +148,8 @@ impl Stage {
     pub(crate) fn bullpen(&self, line: &str) -> Process {
         let number = self.calls.get() + 1;
         self.calls.set(number);
-        Process::start(line, &self.environment, &self.path(&format!("call-{number}")))
+        let output = self.path(&format!("call-{number}"));
+        Process::start_as(self.user.as_ref(), line, &self.environment, &output)
     }
 
     pub(crate) async fn run(&self, line: &str) -> Ran {

@@ -16,7 +16,8 @@ pub(crate) fn stack_file<'a>(limits: impl IntoIterator<Item = &'a (&'a str, &'a 
     };
     let lines: Vec<String> =
         all.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect();
-    let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\n";
+    // Jobs of most tests write to directories of the test's; those about isolation say otherwise.
+    let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\nisolation = \"none\"\n";
     format!("{fleet}[limits]\n{}", lines.concat())
 }
 

@@ -15,6 +15,7 @@ mod sections;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::finding::{Findings, Mark, Read};
@@ -25,6 +26,7 @@ use crate::class::Architecture;
 use crate::creation::Offering;
 use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
+use crate::isolation::{UserRange, Wish};
 use crate::limits::Limits;
 
 pub use instance::INSTANCE;
@@ -139,6 +141,18 @@ pub struct ProcessFleet {
     pub capacity: u32,
     /// What cannot be had at all.
     pub out_of: BTreeSet<Offering>,
+    /// How much jobs are to be kept from the service.
+    pub isolation: Wish,
+    /// The ids that machines' own users have, where the service is root.
+    pub users: UserRange,
+    /// What jobs see of directories that are hidden from them.
+    pub visible: Vec<PathBuf>,
+    /// Whether jobs are held to their machine type's processors and memory, where there is a cgroup.
+    pub limits: bool,
+    /// The most processes and threads of one machine, likewise.
+    pub processes_max: u32,
+    /// The cgroup to keep machines' own in; absent, the service's own if it was delegated.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// The most machines, launches in flight included. What is absent has no ceiling of its own.

@@ -70,6 +70,29 @@ struct ProcessFleet {
     capacity: Option<u32>,
     /// What cannot be had at all.
     out_of: Option<OneOrMany<Offering>>,
+    /// What keeps jobs from the service whose host they share.
+    isolation: Option<Wish>,
+    /// The ids of the machines' own users, where the service is root.
+    #[schemars(regex(pattern = "^[0-9]+ *- *[0-9]+$"))]
+    users: Option<String>,
+    /// What jobs see of directories that are hidden from them; at most three.
+    visible: Option<OneOrMany<String>>,
+    /// Whether jobs are held to the processors and the memory of their machine's type.
+    limits: Option<bool>,
+    /// The most processes and threads of one machine.
+    #[schemars(range(min = 1))]
+    processes_max: Option<u32>,
+    /// The cgroup to keep machines' own in.
+    cgroup: Option<String>,
+}
+
+/// What the host must allow.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+enum Wish {
+    Required,
+    Best,
+    None,
 }
 
 /// What the stack is called.

@@ -22,7 +22,7 @@ use super::catalogue::{MachineType, NothingFits};
 use super::home::{self, Durability, Home, home_of};
 use super::record::{Facts, LaunchRecord, Life, Record, Version};
 use super::yard::{Down, Finding, Seen, Yard, fault, lock};
-use bullpen_agent::machine::UserData;
+use bullpen_agent::machine::{Isolation, UserData};
 
 /// How long a launch is remembered at least.
 const LAUNCH_REMEMBERED: Duration = Duration::from_secs(24 * 3600);
@@ -72,9 +72,12 @@ impl<C: Clock> Yard<C> {
         let at = self.clock.now();
         let mut machines = Vec::new();
         let mut taken = BTreeSet::new();
+        let mut users: BTreeSet<u32> =
+            seen.iter().filter_map(|one| one.record.facts.user).collect();
         for (machine_type, offering) in choice.taken {
             let id = self.new_id(&mut taken)?;
-            machines.push(facts(id, request, machine_type, offering, at));
+            let user = self.new_user(&mut users)?;
+            machines.push(Facts { user, ..facts(id, request, machine_type, offering, at) });
         }
         Ok(LaunchRecord {
             version: Version::CURRENT,
@@ -88,14 +91,34 @@ impl<C: Clock> Yard<C> {
 
     /// What machines of this class are told.
     fn user_data_of(&self, class: &RunnerClass) -> Result<String, Fault> {
-        if class.scripts.is_empty() {
+        let isolation = self.isolation()?;
+        if class.scripts.is_empty() && isolation.is_none() || self.user_data.is_empty() {
             return Ok(self.user_data.clone());
         }
         let all = UserData::from_text(&self.user_data).map_err(|error| {
             let name = &class.name;
             Fault::Denied(format!("class {name} has scripts that no machine can be told: {error}"))
         })?;
-        Ok(all.of_class(&class.scripts).to_text())
+        let told = UserData { isolation, ..all.of_class(&class.scripts) };
+        Ok(told.to_text())
+    }
+
+    /// What all machines are told of how their jobs are held.
+    fn isolation(&self) -> Result<Option<Isolation>, Fault> {
+        let Some(chosen) = self.chosen() else { return Ok(None) };
+        if chosen.refused {
+            let why = chosen.warning().unwrap_or_default();
+            return Err(Fault::Denied(format!("isolation is required, and {why}")));
+        }
+        Ok((chosen.decision.held_by() != "nothing").then(|| chosen.told.clone()))
+    }
+
+    /// A user that no other machine has, where each has one.
+    fn new_user(&self, taken: &mut BTreeSet<u32>) -> Result<Option<u32>, Fault> {
+        let Some(users) = self.chosen().and_then(|chosen| chosen.users) else { return Ok(None) };
+        let user = users.pick(taken, self.entropy.next()).ok_or(Fault::NoCapacity)?;
+        taken.insert(user);
+        Ok(Some(user))
     }
 
     /// `i-` and 17 hexadecimal digits, as EC2's.
@@ -134,7 +157,7 @@ impl<C: Clock> Yard<C> {
             // Made before whoever launched it was killed. If it never came up, `settle` sees to it.
             return Ok(None);
         }
-        home.furnish(user_data).map_err(failed)?;
+        home.furnish(&told_to(facts, user_data)).map_err(failed)?;
         let record = Record {
             version: Version::CURRENT,
             facts: facts.clone(),
@@ -287,6 +310,14 @@ impl<C: Clock> Yard<C> {
     }
 }
 
+/// What this machine is told: its own user and limits, where it has any.
+fn told_to(facts: &Facts, user_data: &str) -> String {
+    let Ok(data) = UserData::from_text(user_data) else { return user_data.to_owned() };
+    let Facts { id, user, vcpu, memory_mib, .. } = facts;
+    let own = |held: Isolation| held.of_machine(id.as_str(), *user, *vcpu, *memory_mib);
+    UserData { isolation: data.isolation.clone().map(own), ..data }.to_text()
+}
+
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
     home::read(path).map_err(|error| fault(path, &error))
 }
@@ -315,6 +346,7 @@ fn facts(
         zone: offering.zone,
         usage: offering.usage,
         launched_at,
+        user: None,
     }
 }
 

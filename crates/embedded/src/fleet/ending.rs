@@ -1,4 +1,4 @@
-//! Ending process trees by their marks.
+//! Ending process trees by their marks, and by the users that only they have.
 //!
 //! Not here: which trees (`yard`, `supervisor`).
 
@@ -17,11 +17,13 @@ const ROUNDS_MAX: u32 = 100;
 /// A process that forks while it is looked for may have its child behind the look.
 const QUIET_ROUNDS: u32 = 2;
 
-/// Ends everything under these marks but this process. What was killed is gone on return.
-pub(super) fn end_all(marks: &BTreeSet<String>) -> io::Result<()> {
+/// Ends everything under these marks, and of these users, but this process. What was killed is gone on
+/// return.
+pub(super) fn end_all(marks: &BTreeSet<String>, users: &BTreeSet<u32>) -> io::Result<()> {
     let mut quiet_rounds = 0;
     for _ in 0..ROUNDS_MAX {
         let mut found = tree::under(marks)?;
+        found.extend(tree::of_users(users)?);
         if found.is_empty() {
             quiet_rounds += 1;
             if quiet_rounds == QUIET_ROUNDS {

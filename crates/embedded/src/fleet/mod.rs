@@ -13,7 +13,7 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
@@ -26,6 +26,7 @@ mod catalogue;
 mod deeds;
 mod ending;
 mod home;
+mod isolation;
 mod life;
 mod record;
 mod settings;
@@ -37,6 +38,7 @@ mod yard;
 mod tests;
 
 pub use catalogue::{Catalogue, MachineType};
+pub use isolation::{Chosen, IsolationSettings, choose};
 pub use record::Ended;
 pub use settings::{Capacity, Entropy, FleetError, FleetSettings};
 pub use supervisor::supervise;
@@ -99,6 +101,8 @@ impl<C: Clock> ProcessFleet<C> {
             user_data: settings.user_data,
             catalogue: settings.catalogue,
             entropy: settings.entropy,
+            isolation: settings.isolation,
+            chosen: OnceLock::new(),
             capacity: Mutex::new(settings.capacity),
             door: Mutex::new(door),
             children: Mutex::new(Vec::new()),

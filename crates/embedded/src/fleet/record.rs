@@ -101,6 +101,9 @@ pub(super) struct Facts {
     pub(super) zone: Zone,
     pub(super) usage: Usage,
     pub(super) launched_at: Timestamp,
+    /// The user that only its jobs are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) user: Option<u32>,
 }
 
 impl Facts {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bullpen_core::creation::Offering;
 
 use super::catalogue::Catalogue;
+use super::isolation::IsolationSettings;
 
 /// Everything a process fleet needs to know.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct FleetSettings {
     pub catalogue: Catalogue,
     /// Where ids of machines and boots come from.
     pub entropy: Entropy,
+    /// How jobs are kept from this host; absent, they run as this process does.
+    pub isolation: Option<IsolationSettings>,
 }
 
 /// How much of everything there is.

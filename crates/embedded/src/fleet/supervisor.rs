@@ -48,7 +48,7 @@ pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<En
     supervisor.note(Phase::Pending)?;
     let by = supervisor.serve().await;
     tracing::info!(?by, "the machine ends");
-    end_all(&BTreeSet::from([supervisor.home.mark()]))?;
+    end_all(&BTreeSet::from([supervisor.home.mark()]), &supervisor.users)?;
     supervisor.note(Phase::Ended { at: supervisor.clock.now(), by })?;
     // Only now: whoever finds the lock free may remove the machine.
     life.unlock()?;
@@ -57,6 +57,8 @@ pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<En
 
 struct Supervisor<C> {
     home: Home,
+    /// The machine's own user, if it has one.
+    users: BTreeSet<u32>,
     clock: Arc<C>,
     told: Signal,
     plan: Plan,
@@ -121,7 +123,8 @@ impl<C: Clock> Supervisor<C> {
         let seat = Seat::Empty { until: since + record.plan.boot_delay };
         let watchdog = Watchdog { at: since + record.plan.watchdog, ends_by: None };
         let (plan, backoff) = (record.plan, BACKOFF_MIN);
-        Ok(Self { home, clock, told, plan, boot, watchdog, seat, backoff })
+        let users = record.facts.user.into_iter().collect();
+        Ok(Self { home, users, clock, told, plan, boot, watchdog, seat, backoff })
     }
 
     fn note(&mut self, phase: Phase) -> io::Result<()> {

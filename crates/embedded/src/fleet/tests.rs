@@ -48,6 +48,7 @@ impl Ground {
             capacity: Capacity::default(),
             catalogue: Catalogue::built_in(),
             entropy: Entropy::new(|| NEXT.fetch_add(1, Ordering::Relaxed)),
+            isolation: None,
         };
         ProcessFleet::open(settings, Arc::clone(&self.clock)).unwrap()
     }
@@ -61,7 +62,8 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        ending::end_all(&BTreeSet::from([mark(self.directory.path()).unwrap()])).unwrap();
+        ending::end_all(&BTreeSet::from([mark(self.directory.path()).unwrap()]), &BTreeSet::new())
+            .unwrap();
     }
 }
 
@@ -195,7 +197,8 @@ fn no_machine_outlives_its_host() {
     let ground = Ground::new();
     let yard = ground.fleet().yard;
     let launched = yard.launch(&request("intent", 1)).unwrap().machines;
-    ending::end_all(&BTreeSet::from([mark(ground.directory.path()).unwrap()])).unwrap();
+    ending::end_all(&BTreeSet::from([mark(ground.directory.path()).unwrap()]), &BTreeSet::new())
+        .unwrap();
     let boot = "b".to_owned();
     let host_boot = "another boot of the host".to_owned();
     meant(&yard, &launched[0].id, Life::Up { boot, host_boot, spawned: false });
@@ -287,6 +290,7 @@ fn settings_that_cannot_work_are_refused_with_a_hint() {
         capacity: Capacity::default(),
         catalogue: Catalogue::built_in(),
         entropy: Entropy::new(|| 1),
+        isolation: None,
     };
     let none = ProcessFleet::open(settings(Vec::new(), ground.directory.path()), clock());
     assert_eq!(none.unwrap_err().to_string(), "the supervisor's command line is empty");

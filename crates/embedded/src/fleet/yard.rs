@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bullpen_agent::runner::tree::MARK;
@@ -23,6 +23,7 @@ use bullpen_core::time::Timestamp;
 use super::catalogue::Catalogue;
 use super::ending::end_all;
 use super::home::{Home, absent_is_fine, home_of};
+use super::isolation::{Chosen, IsolationSettings, choose};
 use super::life;
 use super::record::{Life, Phase, Plan, Record};
 use super::settings::{Capacity, Entropy};
@@ -44,6 +45,8 @@ pub(super) struct Yard<C> {
     pub(super) user_data: String,
     pub(super) catalogue: Catalogue,
     pub(super) entropy: Entropy,
+    pub(super) isolation: Option<IsolationSettings>,
+    pub(super) chosen: OnceLock<Chosen>,
     pub(super) capacity: Mutex<Capacity>,
     pub(super) door: Mutex<Door>,
     /// Supervisors this process started, to be waited for once they have ended.
@@ -277,11 +280,25 @@ impl<C: Clock> Yard<C> {
             Down::Stop => (Life::Stopped, MachineState::Stopped),
             Down::End => {
                 one.home.clear(&self.trash())?;
+                self.remove_cgroup(&one.record.facts.id);
                 (Life::Gone { at: self.clock.now() }, MachineState::Gone)
             }
         };
         one.finding = Finding::Fine;
         one.home.write_record(&one.record)
+    }
+
+    /// What is allowed here; tried once.
+    pub(super) fn chosen(&self) -> Option<&Chosen> {
+        let settings = self.isolation.as_ref()?;
+        Some(self.chosen.get_or_init(|| choose(settings, &self.directory)))
+    }
+
+    /// A cgroup that nothing is in any more. One that stays costs nothing.
+    fn remove_cgroup(&self, id: &InstanceId) {
+        if let Some(cgroup) = self.chosen.get().and_then(|chosen| chosen.limits.as_ref().ok()) {
+            let _ = fs::remove_dir(cgroup.join(id.as_str()));
+        }
     }
 
     /// Starts a supervisor for the boot that the record names. The record is written before, and
@@ -340,8 +357,9 @@ impl<C: Clock> Yard<C> {
 
 /// A supervisor that was only just started, and could not be found yet, holds its lock.
 fn end_processes(marks: &BTreeSet<String>, all: &[(Seen, Down)]) -> io::Result<()> {
+    let users: BTreeSet<u32> = all.iter().filter_map(|(one, _)| one.record.facts.user).collect();
     for _ in 0..END_TRIES_MAX {
-        end_all(marks)?;
+        end_all(marks, &users)?;
         let mut is_any_held = false;
         for (one, _) in all {
             is_any_held |= life::is_held(&one.home.lock())?;

@@ -60,6 +60,18 @@ pub enum OpenError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// Others than its owner can reach what is secret in it, or it is another user's.
+    #[error("{} is not private to this user (mode {mode:o}, of user {owner})", path.display())]
+    Exposed {
+        /// Where.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// Whose it is.
+        owner: u32,
+        /// Who this process is.
+        user: u32,
+    },
     /// Another process held the database for too long.
     #[error("{} is held by another process", path.display())]
     Busy {
@@ -94,8 +106,9 @@ impl OpenError {
     }
 
     /// What to do about it.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> String {
+        let hint = match self {
+            Self::Exposed { path, owner, user, .. } => return mends(path, *owner, *user),
             Self::NotADatabase { .. } | Self::Foreign { .. } => {
                 "it was left untouched; move it away, or name another state directory"
             }
@@ -115,6 +128,16 @@ impl OpenError {
             }
             Self::PathTooLong { .. } => "name a state directory with a shorter path",
             Self::Io { .. } => "check that the directory exists and that this user may write in it",
-        }
+        };
+        hint.to_owned()
     }
+}
+
+/// What the owner, or root, runs to make it private.
+fn mends(path: &Path, owner: u32, user: u32) -> String {
+    let (mode, at) = (if path.is_dir() { "700" } else { "600" }, path.display());
+    if owner == user {
+        return format!("run `chmod {mode} {at}`");
+    }
+    format!("run this as user {owner}, or have root run `chown {user} {at} && chmod {mode} {at}`")
 }

@@ -172,6 +172,7 @@ pub(crate) fn settings(directory: &Path, agent: &str) -> FleetSettings {
         boot_delay: Duration::ZERO,
         capacity: Capacity::default(),
         catalogue: Catalogue::built_in(),
+        isolation: None,
         entropy: Entropy::new(|| {
             let mut bytes = [0; 8];
             File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();

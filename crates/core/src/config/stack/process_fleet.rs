@@ -3,25 +3,44 @@
 //! Not here: the machines (`bullpen-embedded`), or which types there are.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::finding::Findings;
-use super::super::read::{Fields, Shape, count, duration, items, shown, text, used};
+use super::super::node::Node;
+use super::super::read::{
+    Fields, Shape, boolean, choice, count, duration, items, positive, shown, text, used,
+};
 use super::ProcessFleet;
 use crate::class::Usage;
 use crate::creation::Offering;
 use crate::ids::{InstanceType, Zone};
+use crate::isolation::{UserRange, Wish};
 
 /// The keys of `[process-fleet]`.
 pub const PROCESS_FLEET: Shape = Shape {
     name: "`[process-fleet]`",
-    keys: &[used("boot-delay"), used("capacity"), used("out-of")],
+    keys: &[
+        used("boot-delay"),
+        used("capacity"),
+        used("out-of"),
+        used("isolation"),
+        used("users"),
+        used("visible"),
+        used("limits"),
+        used("processes-max"),
+        used("cgroup"),
+    ],
 };
 
 /// Long enough to be seen, short enough to wait for.
 const BOOT_DELAY_DEFAULT: Duration = Duration::from_secs(2);
 /// A laptop can hold as many agents and listeners.
 const CAPACITY_DEFAULT: u32 = 32;
+/// A build of thousands of files at once fits in; a loop that only forks does not.
+const PROCESSES_MAX_DEFAULT: u32 = 8192;
+/// Each is a file that a shell without numbers of two digits holds open.
+const VISIBLE_MAX: usize = 3;
 
 pub(super) fn read(fields: Option<&Fields<'_>>, findings: &mut Findings) -> ProcessFleet {
     let get = |key: &str| fields.and_then(|fields| fields.get(key));
@@ -31,7 +50,49 @@ pub(super) fn read(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Proc
         boot_delay: boot_delay.unwrap_or(BOOT_DELAY_DEFAULT),
         capacity: capacity.unwrap_or(CAPACITY_DEFAULT),
         out_of: out_of(fields, findings),
+        isolation: get("isolation")
+            .and_then(|node| choice(node, "isolation", &Wish::ALL, findings))
+            .unwrap_or_default(),
+        users: get("users").and_then(|node| users(node, findings)).unwrap_or(UserRange::DEFAULT),
+        visible: visible(fields, findings),
+        limits: get("limits").and_then(|node| boolean(node, "limits", findings)).unwrap_or(true),
+        processes_max: get("processes-max")
+            .and_then(|node| positive(node, "processes-max", findings))
+            .unwrap_or(PROCESSES_MAX_DEFAULT),
+        cgroup: get("cgroup").and_then(|node| absolute(node, "cgroup", findings)),
     }
+}
+
+fn users(node: &Node, findings: &mut Findings) -> Option<UserRange> {
+    let written = text(node, "users", findings)?;
+    let range = UserRange::parse(written);
+    if range.is_none() {
+        let message = format!("{} is no range of user ids from 100000 on", shown(written));
+        findings.error(node.mark, "bad-range", message).instead("such as `200000-265535`");
+    }
+    range
+}
+
+fn absolute(node: &Node, key: &str, findings: &mut Findings) -> Option<PathBuf> {
+    let written = text(node, key, findings)?;
+    let climbs = written.split('/').any(|part| part == "..");
+    if !written.starts_with('/') || written.len() < 2 || climbs {
+        let message = format!("{} is no absolute path of a directory", shown(written));
+        findings.error(node.mark, "bad-path", message);
+        return None;
+    }
+    Some(PathBuf::from(written))
+}
+
+fn visible(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Vec<PathBuf> {
+    let key = "visible";
+    let Some(node) = fields.and_then(|fields| fields.get(key)) else { return Vec::new() };
+    let items = items(node, key, "a list of directories", findings).unwrap_or_default();
+    if items.len() > VISIBLE_MAX {
+        let message = format!("`{key}` has more than {VISIBLE_MAX} directories");
+        findings.error(node.mark, "out-of-range", message);
+    }
+    items.iter().filter_map(|item| absolute(item, key, findings)).collect()
 }
 
 /// A list of offerings, each once.

@@ -1,0 +1,105 @@
+//! What a machine is told of how its jobs are kept from the host that they share with the service.
+//!
+//! Not here: doing it (`crate::runner::confine`), or what the host allows (the fleet).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bullpen_core::isolation::{Decision, Quota};
+use serde::{Deserialize, Serialize};
+
+/// How jobs of one machine are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Isolation {
+    /// Whether every machine has a user of its own.
+    pub users: bool,
+    /// This machine's user and group, an id that no account has.
+    pub user: Option<u32>,
+    /// Whether its listeners have namespaces of their own.
+    pub namespaces: bool,
+    /// Whether those have a `/proc` of their own.
+    pub own_processes: bool,
+    /// Directories that are hidden from jobs there.
+    pub hidden: Vec<PathBuf>,
+    /// Files that are empty to jobs there.
+    pub secrets: Vec<PathBuf>,
+    /// What jobs see below hidden directories all the same.
+    pub visible: Vec<PathBuf>,
+    /// The most that jobs may use.
+    pub limits: Option<Limits>,
+}
+
+/// The most that jobs may use, by a cgroup of version 2.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The machine's own; in what all machines are told, the one above.
+    pub cgroup: PathBuf,
+    /// The most processes.
+    pub processes_max: u32,
+    /// Its files, and what is to be in them.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+impl Isolation {
+    /// As decided, for all machines.
+    pub fn of(decision: &Decision) -> Self {
+        Self {
+            users: decision.user,
+            namespaces: decision.namespaces,
+            own_processes: decision.own_processes,
+            ..Self::default()
+        }
+    }
+
+    /// For the machine with this id, user and size.
+    #[must_use]
+    pub fn of_machine(mut self, id: &str, user: Option<u32>, vcpu: u32, memory_mib: u32) -> Self {
+        self.user = user;
+        if let Some(limits) = &mut self.limits {
+            let quota = Quota { vcpu, memory_mib, processes_max: limits.processes_max };
+            limits.cgroup = limits.cgroup.join(id);
+            limits.files = quota.files().map(|(file, text)| (file.to_owned(), text)).into();
+        }
+        self
+    }
+
+    /// Whether it holds jobs at all.
+    pub fn holds(&self) -> bool {
+        self.user.is_some() || self.namespaces
+    }
+
+    /// Where this machine's cgroup is.
+    pub fn cgroup(&self) -> Option<&Path> {
+        self.limits.as_ref().map(|limits| &*limits.cgroup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_keeps_parsing() {
+        let text = r#"{"users":true,"user":200001,"namespaces":true,"own_processes":true,
+            "hidden":["/s"],"secrets":["/k"],"visible":["/v"],
+            "limits":{"cgroup":"/c/i-1","processes_max":7,"files":{"pids.max":"7"}}}"#;
+        let isolation: Isolation = serde_json::from_str(text).unwrap();
+        assert!(isolation.holds() && isolation.user == Some(200_001));
+        assert_eq!(serde_json::from_str::<Isolation>("{}").unwrap(), Isolation::default());
+        assert!(!Isolation::default().holds());
+    }
+
+    #[test]
+    fn a_machine_has_its_own_user_and_its_own_limits() {
+        let limits = Limits { cgroup: "/c".into(), processes_max: 7, files: BTreeMap::new() };
+        let all = Isolation { limits: Some(limits), ..Isolation::default() };
+        let one = all.of_machine("i-1", Some(5), 2, 1);
+        assert_eq!((one.user, one.cgroup()), (Some(5), Some(Path::new("/c/i-1"))));
+        let files = one.limits.unwrap().files;
+        assert_eq!(files["cpu.max"], "200000 100000");
+        assert_eq!((&*files["memory.max"], &*files["pids.max"]), ("1048576", "7"));
+    }
+}

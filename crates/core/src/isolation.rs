@@ -1,0 +1,307 @@
+//! How jobs are kept from the service whose host they share: the operator's wish, what the host allows,
+//! and what follows from both; users for machines, and the limits of one machine as cgroup v2 reads them.
+//!
+//! Not here: asking the host (`bullpen-embedded`), or starting anything (`bullpen-agent`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the operator wants: `isolation` of `[process-fleet]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// No machine is launched unless its jobs are fully isolated.
+    Required,
+    /// What the host allows; the service says what it does not.
+    #[default]
+    Best,
+    /// Jobs run as the service does.
+    None,
+}
+
+impl Wish {
+    /// How each is written.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("required", Self::Required), ("best", Self::Best), ("none", Self::None)];
+}
+
+/// Ids of users that no account has: `users` of `[process-fleet]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserRange {
+    first: u32,
+    last: u32,
+}
+
+impl UserRange {
+    /// What ships: a part of what Linux distributions leave unused, and wide enough that two stacks of
+    /// one host do not come to the same id.
+    pub const DEFAULT: Self = Self { first: 1_900_000_000, last: 1_999_999_999 };
+    /// Ids below belong to the system and to people.
+    const LEAST: u32 = 100_000;
+
+    /// `first-last`, both included.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-')?;
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        let is_usable = (Self::LEAST..=last).contains(&first) && last < u32::MAX;
+        is_usable.then_some(Self { first, last })
+    }
+
+    /// The first of them.
+    pub const fn first(self) -> u32 {
+        self.first
+    }
+
+    /// One that is not taken, begun to look for at a random place: an id comes back late.
+    pub fn pick(self, taken: &BTreeSet<u32>, random: u64) -> Option<u32> {
+        let size = u64::from(self.last - self.first) + 1;
+        let start = random % size;
+        // One more than are taken: then one of them is free.
+        let looks = size.min(u64::try_from(taken.len()).unwrap_or(u64::MAX).saturating_add(1));
+        (0..looks)
+            .map(|step| (start + step) % size)
+            .filter_map(|at| self.first.checked_add(u32::try_from(at).ok()?))
+            .find(|id| !taken.contains(id))
+    }
+}
+
+/// What a host allows, each with the reason why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// Whether the service is root.
+    pub root: bool,
+    /// Whether it can start a program as another user.
+    pub user: Result<(), String>,
+    /// Whether it can make namespaces in which its state is hidden.
+    pub namespaces: Result<(), String>,
+    /// Whether those can have a `/proc` of their own.
+    pub own_processes: Result<(), String>,
+}
+
+/// What jobs are held by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Every machine has a user of its own.
+    pub user: bool,
+    /// Every listener has namespaces of its own.
+    pub namespaces: bool,
+    /// They see no processes but their own.
+    pub own_processes: bool,
+    /// What is not isolated.
+    pub lacking: Vec<Lacking>,
+}
+
+/// Something that is not isolated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    /// What jobs can do, and why.
+    pub what: String,
+    /// What the operator can do about it.
+    pub then: &'static str,
+}
+
+const MAKE_NAMESPACES: &str = "run the service as root, or allow user namespaces to its user (sysctl \
+     user.max_user_namespaces; on Debian kernel.unprivileged_userns_clone=1, on Ubuntu \
+     kernel.apparmor_restrict_unprivileged_userns=0) with unshare, mount and setpriv of util-linux \
+     2.36 or newer";
+const MAKE_NAMESPACES_AS_ROOT: &str = "let the service make namespaces (CAP_SYS_ADMIN in a container), \
+     with unshare and mount of util-linux 2.36 or newer";
+const CHANGE_USER: &str = "install setpriv of util-linux, let the service change its user (CAP_SETUID \
+     and CAP_SETGID in a container), and keep the state in a directory that others may pass through, \
+     such as /var/lib/bullpen";
+const UNMASK_PROC: &str = "mount /proc without masked paths (in a container: \
+     --security-opt systempaths=unconfined)";
+const ACCEPTED: &str = "set isolation = \"best\" in [process-fleet] of bullpen.toml";
+
+/// What jobs are held by, and what not.
+pub fn decide(wish: Wish, means: &Means) -> Decision {
+    let mut decision = Decision::default();
+    let mut lacks = |what: String, then| decision.lacking.push(Lacking { what, then });
+    if wish == Wish::None {
+        let what = "jobs run as the service's own user and can read its environment, state and \
+                    sockets: isolation is \"none\"";
+        lacks(what.to_owned(), ACCEPTED);
+        return decision;
+    }
+    if means.root {
+        if let Err(why) = &means.user {
+            // Root in a namespace takes it down again.
+            let what = format!("jobs run as root and can do all that the service can: {why}");
+            lacks(what, CHANGE_USER);
+            return decision;
+        }
+        if let Err(why) = &means.namespaces {
+            let what = format!("jobs see the host's list of processes and its /tmp: {why}");
+            lacks(what, MAKE_NAMESPACES_AS_ROOT);
+        }
+        decision.user = true;
+    } else if let Err(why) = &means.namespaces {
+        let what = format!(
+            "jobs run as the service's own user and can read its environment, state and sockets: {why}"
+        );
+        lacks(what, MAKE_NAMESPACES);
+    }
+    decision.namespaces = means.namespaces.is_ok();
+    if decision.namespaces {
+        match &means.own_processes {
+            Ok(()) => decision.own_processes = true,
+            Err(why) => {
+                let what = format!("jobs see the host's list of processes: {why}");
+                decision.lacking.push(Lacking { what, then: UNMASK_PROC });
+            }
+        }
+    }
+    decision
+}
+
+impl Decision {
+    /// Whether nothing may be launched.
+    pub fn refuses(&self, wish: Wish) -> bool {
+        wish == Wish::Required && !self.lacking.is_empty()
+    }
+
+    /// In words, for the operator.
+    pub const fn held_by(&self) -> &'static str {
+        match (self.user, self.namespaces) {
+            (true, true) => "a user and namespaces of their own",
+            (true, false) => "a user of their own",
+            (false, true) => "namespaces of their own",
+            (false, false) => "nothing",
+        }
+    }
+}
+
+/// What one machine may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Processors.
+    pub vcpu: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// Processes and threads.
+    pub processes_max: u32,
+}
+
+/// The period over which the kernel counts processor time, in microseconds; its own default.
+const PERIOD_US: u64 = 100_000;
+/// The controllers that keep a [`Quota`].
+pub const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+impl Quota {
+    /// The files of a cgroup and what is to be in them.
+    pub fn files(&self) -> [(&'static str, String); 3] {
+        let Self { vcpu, memory_mib, processes_max } = *self;
+        [
+            ("cpu.max", format!("{} {PERIOD_US}", u64::from(vcpu.max(1)) * PERIOD_US)),
+            ("memory.max", (u64::from(memory_mib.max(1)) * 1024 * 1024).to_string()),
+            ("pids.max", processes_max.max(1).to_string()),
+        ]
+    }
+}
+
+/// Where a process's own cgroup of version 2 is, by `/proc/self/cgroup` and `/proc/self/mountinfo`;
+/// nothing where there is none.
+pub fn own_cgroup(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
+    let own = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = mountinfo.lines().find_map(|line| {
+        let (fields, kind) = line.split_once(" - ")?;
+        let at = fields.split(' ').nth(4)?;
+        kind.starts_with("cgroup2 ").then_some(at)
+    })?;
+    Some(if own.is_empty() { mount.into() } else { Path::new(mount).join(own) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn means(root: bool) -> Means {
+        Means { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()) }
+    }
+
+    fn no<T>() -> Result<T, String> {
+        Err("EPERM".to_owned())
+    }
+
+    #[test]
+    fn all_that_the_host_allows_is_used() {
+        let root = decide(Wish::Best, &means(true));
+        assert!(root.user && root.namespaces && root.own_processes && root.lacking.is_empty());
+        let ordinary = decide(Wish::Required, &Means { user: no(), ..means(false) });
+        assert!(!ordinary.user && ordinary.namespaces && ordinary.own_processes);
+        assert!(ordinary.lacking.is_empty() && !ordinary.refuses(Wish::Required));
+    }
+
+    #[test]
+    fn what_is_not_isolated_is_said_with_its_reason_and_refused_only_where_it_is_required() {
+        let none = Means { namespaces: no(), own_processes: no(), ..means(false) };
+        for (means, held, says) in [
+            (none.clone(), "nothing", "environment, state and sockets: EPERM"),
+            (Means { root: true, ..none }, "a user of their own", "list of processes and its /tmp"),
+            (Means { user: no(), ..means(true) }, "nothing", "jobs run as root"),
+            (
+                Means { own_processes: no(), ..means(false) },
+                "namespaces of their own",
+                "the host's list of processes: EPERM",
+            ),
+        ] {
+            let decision = decide(Wish::Best, &means);
+            assert_eq!(decision.held_by(), held, "{means:?}");
+            assert_eq!(decision.lacking.len(), 1, "{decision:?}");
+            assert!(decision.lacking[0].what.contains(says), "{decision:?}");
+            assert!(!decision.refuses(Wish::Best) && decision.refuses(Wish::Required));
+        }
+    }
+
+    #[test]
+    fn whoever_wants_no_isolation_is_told_what_that_means() {
+        let decision = decide(Wish::None, &means(true));
+        assert_eq!(decision.held_by(), "nothing");
+        assert!(decision.lacking[0].what.contains("none"), "{decision:?}");
+        assert!(!decision.refuses(Wish::None));
+    }
+
+    #[test]
+    fn ranges_of_users_leave_the_systems_alone() {
+        let parse = UserRange::parse;
+        assert_eq!(parse("200000-200009"), Some(UserRange { first: 200_000, last: 200_009 }));
+        for bad in ["", "5", "0-10", "1000-2000", "200001-200000", "200000-4294967295", "a-b"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        assert_eq!(parse("1900000000-1999999999"), Some(UserRange::DEFAULT));
+    }
+
+    #[test]
+    fn a_user_is_given_once_and_all_of_a_range_can_be() {
+        let range = UserRange::parse("200000-200002").unwrap();
+        let mut taken = BTreeSet::new();
+        for random in [1, 1, u64::MAX] {
+            let id = range.pick(&taken, random).unwrap();
+            assert!((200_000..=200_002).contains(&id) && taken.insert(id), "{id}");
+        }
+        assert_eq!(range.pick(&taken, 0), None);
+        let others = BTreeSet::from([5, 6, 7, 200_000]);
+        assert_eq!(range.pick(&others, 0), Some(200_001));
+    }
+
+    #[test]
+    fn a_quota_is_written_as_the_kernel_reads_it() {
+        let files = Quota { vcpu: 4, memory_mib: 2048, processes_max: 500 }.files();
+        let expected =
+            [("cpu.max", "400000 100000"), ("memory.max", "2147483648"), ("pids.max", "500")];
+        assert_eq!(files, expected.map(|(file, text)| (file, text.to_owned())));
+        let least = Quota { vcpu: 0, memory_mib: 0, processes_max: 0 }.files();
+        assert!(least.iter().all(|(_, text)| !text.starts_with('0')), "{least:?}");
+    }
+
+    #[test]
+    fn only_a_cgroup_of_version_two_counts() {
+        let hybrid = "8:pids:/x\n0::/system.slice/bullpen.service\n";
+        let mounts = "30 24 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+                      31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let found = own_cgroup(hybrid, mounts);
+        assert_eq!(found, Some("/sys/fs/cgroup/system.slice/bullpen.service".into()));
+        assert_eq!(own_cgroup("0::/\n", mounts), Some("/sys/fs/cgroup".into()));
+        assert_eq!(own_cgroup("8:pids:/x\n", mounts), None);
+        assert_eq!(own_cgroup(hybrid, mounts.lines().next().unwrap()), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! What this host allows for keeping jobs from the service: each way is tried once, with a file that the
+//! tried program must not see; and the cgroup that machines' own are kept in.
+//!
+//! Not here: what follows from it (`bullpen_core::isolation`), or holding jobs (`bullpen-agent`).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use bullpen_agent::machine::{Isolation, Limits};
+use bullpen_agent::runner::confine::{Confinement, cover_of};
+use bullpen_core::isolation::{
+    CONTROLLERS, Decision, Lacking, Means, UserRange, Wish, decide, own_cgroup,
+};
+use rustix::process::geteuid;
+
+use super::home::{absent_is_fine, private_directory};
+
+/// Marks a cgroup as given away; systemd sets it.
+const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
+/// Where the service's own processes go: a cgroup with others in it has no processes itself.
+const SERVICE: &str = "bullpen-service";
+
+/// What the operator wants of it.
+#[derive(Clone, Debug)]
+pub struct IsolationSettings {
+    /// How much.
+    pub wish: Wish,
+    /// The ids of machines' own users.
+    pub users: UserRange,
+    /// The state directory.
+    pub state: PathBuf,
+    /// The home of the service's user, hidden where jobs are the same user.
+    pub home: Option<PathBuf>,
+    /// Files with secrets, likewise.
+    pub secrets: Vec<PathBuf>,
+    /// What jobs see of hidden directories.
+    pub visible: Vec<PathBuf>,
+    /// The most processes of a machine; nothing for no limits at all.
+    pub processes_max: Option<u32>,
+    /// The cgroup to use; absent, the process's own.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// What was found and decided.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// What holds jobs, and what is lacking.
+    pub decision: Decision,
+    /// Whether nothing may be launched.
+    pub refused: bool,
+    /// Where limits are kept, or why they are not.
+    pub limits: Result<PathBuf, String>,
+    pub(super) told: Isolation,
+    pub(super) users: Option<UserRange>,
+}
+
+impl Chosen {
+    /// All that is not isolated, in one sentence.
+    pub fn warning(&self) -> Option<String> {
+        let says = |one: &Lacking| format!("{}; {}", one.what, one.then);
+        let all: Vec<String> = self.decision.lacking.iter().map(says).collect();
+        (!all.is_empty()).then(|| all.join(". "))
+    }
+}
+
+/// Tries what this host allows, in a directory of its own among the machines in `directory`.
+pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
+    let root = geteuid().is_root();
+    let means = if settings.wish == Wish::None {
+        let untried = || Err("not tried".to_owned());
+        Means { root, user: untried(), namespaces: untried(), own_processes: untried() }
+    } else {
+        try_all(settings, directory, root)
+    };
+    let decision = decide(settings.wish, &means);
+    let mut told = with_paths(Isolation::of(&decision), settings);
+    let limits = match settings.processes_max.filter(|_| settings.wish != Wish::None) {
+        Some(_) => cgroup(settings.cgroup.as_deref()),
+        None => Err("limits are switched off".to_owned()),
+    };
+    if let (Ok(cgroup), Some(processes_max)) = (&limits, settings.processes_max) {
+        let cgroup = cgroup.clone();
+        told.limits = Some(Limits { cgroup, processes_max, ..Limits::default() });
+    }
+    let users = decision.user.then_some(settings.users);
+    Chosen { refused: decision.refuses(settings.wish), decision, limits, told, users }
+}
+
+fn with_paths(told: Isolation, settings: &IsolationSettings) -> Isolation {
+    let state = settings.state.canonicalize().unwrap_or_else(|_| settings.state.clone());
+    let mut hidden = vec![if told.users { cover_of(&state) } else { state }];
+    let mut secrets = Vec::new();
+    if !told.users {
+        let real = |path: &PathBuf| path.canonicalize().ok();
+        hidden.extend(settings.home.iter().filter_map(real).filter(|home| home != Path::new("/")));
+        // Who can speak to the user's own systemd can start anything.
+        hidden.push(PathBuf::from(format!("/run/user/{}", geteuid().as_raw())));
+        secrets.extend(settings.secrets.iter().filter_map(real));
+    }
+    Isolation { hidden, secrets, visible: settings.visible.clone(), ..told }
+}
+
+fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means {
+    let user = root.then(|| settings.users.first());
+    let alone = Isolation { users: root, user, ..Isolation::default() };
+    let namespaces = |own_processes| {
+        let held = Isolation { namespaces: true, own_processes, ..alone.clone() };
+        try_one(&with_paths(held, settings), directory)
+    };
+    let own_processes = namespaces(true);
+    let namespaces = if own_processes.is_ok() { Ok(()) } else { namespaces(false) };
+    let user = match user {
+        None => Err("the service is not root".to_owned()),
+        // What namespaces allow is reached without passing the directories above.
+        Some(_) if namespaces.is_ok() => Ok(()),
+        Some(_) => open_way(settings, directory, 0o711)
+            .map_err(|error| error.to_string())
+            .and_then(|()| try_one(&alone, directory))
+            .inspect_err(|_| drop(open_way(settings, directory, 0o700))),
+    };
+    Means { root, user, namespaces, own_processes }
+}
+
+/// Where no namespace has another way to the machines' directories, others may pass through those above;
+/// what is in them stays closed.
+fn open_way(settings: &IsolationSettings, directory: &Path, mode: u32) -> io::Result<()> {
+    private_directory(directory)?;
+    for path in [&*settings.state, directory] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Runs a program that is held like this, and sees to it that it cannot read a file of ours.
+fn try_one(isolation: &Isolation, directory: &Path) -> Result<(), String> {
+    let place = directory.join(format!("trial-{}", std::process::id()));
+    let tried = try_in(isolation, &place);
+    let removed = absent_is_fine(fs::remove_dir_all(&place));
+    tried.and(removed).map_err(|error| error.to_string())
+}
+
+fn try_in(isolation: &Isolation, place: &Path) -> io::Result<()> {
+    let at = |name: &str| place.join(name);
+    for part in ["runner/bin", "temp", "state"] {
+        private_directory(&at(part))?;
+    }
+    // As a machine's own are.
+    for (path, mode) in [(place.to_owned(), 0o711), (at("runner"), 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    let canary = at("canary");
+    fs::write(&canary, "")?;
+    fs::set_permissions(&canary, fs::Permissions::from_mode(0o600))?;
+    let held = Confinement {
+        isolation: isolation.clone(),
+        root: at("runner"),
+        temp: at("temp"),
+        state: at("state"),
+        programs: Vec::new(),
+    };
+    let mut command: Command = held.command(Path::new("/bin/sh"))?;
+    let test = "cd \"$2\" || exit 1
+        if [ -r \"$1\" ]; then echo 'the state can still be read' >&2; exit 1; fi";
+    let output = command
+        .args(["-c", test, "sh"])
+        .arg(&canary)
+        .arg(at("runner"))
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next().unwrap_or("a tried program failed").trim().to_owned();
+    Err(io::Error::other(said))
+}
+
+/// The cgroup that machines' own are kept in, ready for them; else why not.
+fn cgroup(named: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(named) = named {
+        return ready(named).map(|()| named.to_owned());
+    }
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let own = own_cgroup(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+    // After a restart the service is where it went before.
+    let own = own.map(|own| {
+        if own.ends_with(SERVICE) { own.parent().map_or(own.clone(), Path::to_owned) } else { own }
+    });
+    let own = own.ok_or("this host has no cgroup of version 2")?;
+    if !is_delegated(&own) {
+        return Err(format!("{} was not delegated to the service", own.display()));
+    }
+    ready(&own).map(|()| own)
+}
+
+fn is_delegated(cgroup: &Path) -> bool {
+    let Ok(found) = fs::metadata(cgroup) else { return false };
+    let user = geteuid();
+    if !user.is_root() {
+        return found.uid() == user.as_raw();
+    }
+    let marked = |name: &str| {
+        let mut value = [0_u8; 8];
+        rustix::fs::getxattr(cgroup, name, &mut value).is_ok_and(|size| value[..size] == *b"1")
+    };
+    DELEGATED.into_iter().any(marked)
+}
+
+/// Moves the processes in it to one below, and has it hand controllers down.
+fn ready(cgroup: &Path) -> Result<(), String> {
+    let file = |name: &str| cgroup.join(name);
+    let told = |error: io::Error| format!("{} cannot be used: {error}", cgroup.display());
+    let there = fs::read_to_string(file("cgroup.controllers")).map_err(told)?;
+    if let Some(missing) =
+        CONTROLLERS.iter().find(|one| !there.split_whitespace().any(|has| has == **one))
+    {
+        return Err(format!("{} has no controller {missing}", cgroup.display()));
+    }
+    let processes = fs::read_to_string(file("cgroup.procs")).map_err(told)?;
+    if !processes.trim().is_empty() {
+        match fs::create_dir(file(SERVICE)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(told(error)),
+            _ => {}
+        }
+        for process in processes.lines() {
+            // One that has ended meanwhile is no trouble; any other stops the next step.
+            let _ = fs::write(file(SERVICE).join("cgroup.procs"), process);
+        }
+    }
+    let wanted = CONTROLLERS.map(|one| format!("+{one}")).join(" ");
+    fs::write(file("cgroup.subtree_control"), wanted).map_err(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree that looks like a cgroup's.
+    fn tree(controllers: &str, processes: &str) -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        for (file, text) in [("cgroup.controllers", controllers), ("cgroup.procs", processes)] {
+            fs::write(tree.path().join(file), text).unwrap();
+        }
+        tree
+    }
+
+    #[test]
+    fn a_cgroup_hands_its_controllers_down_and_holds_no_processes_itself() {
+        let tree = tree("cpuset cpu io memory pids\n", "41\n42\n");
+        assert_eq!(cgroup(Some(tree.path())).unwrap(), tree.path());
+        let read = |file: &str| fs::read_to_string(tree.path().join(file)).unwrap();
+        assert_eq!(read("cgroup.subtree_control"), "+cpu +memory +pids");
+        assert_eq!(
+            read("bullpen-service/cgroup.procs"),
+            "42",
+            "in a tree that is none the last stays"
+        );
+    }
+
+    #[test]
+    fn a_cgroup_that_cannot_limit_is_refused_with_the_reason() {
+        let tree = tree("cpu memory\n", "");
+        assert!(cgroup(Some(tree.path())).unwrap_err().contains("no controller pids"));
+        let absent = tree.path().join("absent");
+        assert!(cgroup(Some(&absent)).unwrap_err().contains("cannot be used"));
+    }
+}
