@@ -8,11 +8,8 @@
 
 use std::collections::VecDeque;
 
+use bullpen_core::limits::SIGNAL_DETAIL_BYTES_MAX;
 use bullpen_core::mailbox::{Signal, SignalKind};
-
-/// Bytes of a signal's detail. A record holds one signal of each kind and must stay far below
-/// `MAILBOX_BYTES_MAX`.
-pub(crate) const DETAIL_BYTES_MAX: usize = 4 * 1024;
 
 /// What is waiting.
 #[derive(Debug, Default)]
@@ -52,7 +49,7 @@ impl Outbox {
 
 /// The last part of a text, cut at a character's border.
 pub(crate) fn tail(text: &str) -> &str {
-    let from = text.len().saturating_sub(DETAIL_BYTES_MAX);
+    let from = text.len().saturating_sub(SIGNAL_DETAIL_BYTES_MAX);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     &text[from..]
 }
@@ -93,10 +90,10 @@ mod tests {
     #[test]
     fn a_long_detail_keeps_its_end() {
         let mut outbox = Outbox::default();
-        let long = format!("ä{}end", "x".repeat(DETAIL_BYTES_MAX - 4));
+        let long = format!("ä{}end", "x".repeat(SIGNAL_DETAIL_BYTES_MAX - 4));
         outbox.push(SignalKind::WarmUpFailed, signal(0, &long));
         let (_, kept) = outbox.next().unwrap();
-        assert!(kept.detail.len() <= DETAIL_BYTES_MAX);
+        assert!(kept.detail.len() <= SIGNAL_DETAIL_BYTES_MAX);
         assert!(kept.detail.ends_with("xend"));
     }
 }

@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bullpen_core::limits::SIGNAL_DETAIL_BYTES_MAX;
 use bullpen_core::ports::Clock;
 use rustix::process::Signal;
 
 use crate::host::Scripts;
-use crate::outbox::DETAIL_BYTES_MAX;
 use crate::runner::tree::{self, Identity, MARK};
 use crate::warm_up::{Step, StepFailed};
 
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_MAX: u32 = 250;
 
 /// Bytes of output in a report; there is more in it than the output.
-const TAIL_BYTES_MAX: usize = DETAIL_BYTES_MAX - 512;
+const TAIL_BYTES_MAX: usize = SIGNAL_DETAIL_BYTES_MAX - 512;
 
 /// Runs steps as processes.
 #[derive(Debug)]

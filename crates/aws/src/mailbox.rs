@@ -26,7 +26,9 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem, Update};
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::limits::{Limits, MAILBOX_BYTES_MAX};
-use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Report, Signal, SignalKind};
+use bullpen_core::mailbox::{
+    Assignment, Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind, Unreadable,
+};
 use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
 
 use crate::batch::{self, Part};
@@ -194,11 +196,11 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         found.as_ref().map(stored_inbox).transpose()
     }
 
-    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<ReportRead>, Fault> {
         let wanted = keys.iter().map(report_key).collect();
-        let found = self.table.get_all(&wanted, true).await?;
-        let report = |key| found.get(&report_key(key)).map(stored_report).transpose();
-        keys.iter().map(report).collect()
+        let found = self.table.get_each(&wanted, true, |item| read_report(item).into()).await?;
+        let report = |key| found.get(&report_key(key)).cloned().unwrap_or(ReportRead::Absent);
+        Ok(keys.iter().map(report).collect())
     }
 
     async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
@@ -256,16 +258,24 @@ fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
     Ok(Inbox { assigned: Generation(stored.number("assigned")?), order })
 }
 
-fn stored_report(stored: &Stored) -> Result<Report, Fault> {
-    const SIGNAL: &str = "signal_";
-    let beat = stored.maybe("beat_doc").map(|_| stored.document("beat_doc")).transpose()?;
-    let mut report = Report { beat, ..Report::default() };
-    for attribute in stored.beginning(SIGNAL) {
-        let kind = serde_json::from_value(attribute[SIGNAL.len()..].into())
-            .map_err(|error| stored.unreadable(&format!("{attribute:?}: {error}")))?;
-        report.signals.insert(kind, stored.document(attribute)?);
+/// What an agent wrote, or whoever has root on its instance: any attribute, of any type and length.
+fn read_report(item: Item) -> Result<Report, Unreadable> {
+    let stored = Stored::new(item).map_err(|fault| match fault {
+        Fault::Unreadable(why) => Unreadable::because(why),
+        other => Unreadable::because(other),
+    })?;
+    stored_report(&stored)
+}
+
+fn stored_report(stored: &Stored) -> Result<Report, Unreadable> {
+    const BEAT: &str = "beat_doc";
+    let beat = stored.maybe(BEAT);
+    if beat.is_none() && stored.has(BEAT) {
+        return Err(Unreadable::because("its beat is no text"));
     }
-    Ok(report)
+    let signals = stored.texts_beginning("signal_");
+    let signals = signals.ok_or_else(|| Unreadable::because("one of its signals is no text"))?;
+    RawReport { beat, signals: signals.into_iter().collect() }.read()
 }
 
 /// A kind as it is spelled everywhere else.

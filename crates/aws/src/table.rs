@@ -98,6 +98,19 @@ impl Stored {
         }
     }
 
+    /// The texts of all attributes that begin so, in the order of their names, which are cut off
+    /// there; none if one of them is no text.
+    pub(crate) fn texts_beginning(&self, with: &str) -> Option<BTreeMap<&str, &str>> {
+        let named =
+            self.item.iter().filter_map(|(name, value)| Some((name.strip_prefix(with)?, value)));
+        named.map(|(name, value)| Some((name, value.as_s().ok()?.as_str()))).collect()
+    }
+
+    /// Whether there is such an attribute, of any type.
+    pub(crate) fn has(&self, attribute: &str) -> bool {
+        self.item.contains_key(attribute)
+    }
+
     /// A text that may be absent.
     pub(crate) fn maybe(&self, attribute: &str) -> Option<&str> {
         self.item.get(attribute)?.as_s().ok().map(String::as_str)
@@ -128,11 +141,6 @@ impl Stored {
     pub(crate) fn document<T: DeserializeOwned>(&self, attribute: &str) -> Result<T, Fault> {
         serde_json::from_str(self.text(attribute)?)
             .map_err(|error| self.unreadable(&format!("{attribute:?}: {error}")))
-    }
-
-    /// The names of all attributes that begin so, in order.
-    pub(crate) fn beginning(&self, with: &str) -> BTreeSet<&str> {
-        self.item.keys().map(String::as_str).filter(|name| name.starts_with(with)).collect()
     }
 
     /// The fault for an item that cannot be read.
@@ -168,19 +176,31 @@ impl Table {
         keys: &BTreeSet<Key>,
         consistent: bool,
     ) -> Result<BTreeMap<Key, Stored>, Fault> {
-        let keys: Vec<&Key> = keys.iter().collect();
-        let calls = keys.chunks(KEYS_PER_CALL_MAX).map(|chunk| self.get_chunk(chunk, consistent));
-        let mut found = BTreeMap::new();
-        for item in try_join_all(calls).await?.into_iter().flatten() {
-            if let Some(key) = Key::of(&item) {
-                found.insert(key, Stored::new(item)?);
-            }
-        }
-        Ok(found)
+        let found = self.get_each(keys, consistent, Stored::new).await?;
+        found.into_iter().map(|(key, stored)| Ok((key, stored?))).collect()
+    }
+
+    /// What `read` makes of each of many items; absent ones are left out. An item is dropped as soon as
+    /// it is read: an instance may have filled its own up to 400 KB.
+    pub(crate) async fn get_each<T>(
+        &self,
+        keys: &BTreeSet<Key>,
+        consistent: bool,
+        read: impl Fn(Item) -> T,
+    ) -> Result<BTreeMap<Key, T>, Fault> {
+        let (keys, read) = (keys.iter().collect::<Vec<&Key>>(), &read);
+        let chunks = keys.chunks(KEYS_PER_CALL_MAX);
+        let calls = chunks.map(|chunk| self.get_chunk(chunk, consistent, read));
+        Ok(try_join_all(calls).await?.into_iter().flatten().collect())
     }
 
     /// Asks again for what the service left out, as long as every answer brings something.
-    async fn get_chunk(&self, keys: &[&Key], consistent: bool) -> Result<Vec<Item>, Fault> {
+    async fn get_chunk<T>(
+        &self,
+        keys: &[&Key],
+        consistent: bool,
+        read: impl Fn(Item) -> T,
+    ) -> Result<Vec<(Key, T)>, Fault> {
         let mut left: Vec<Item> = keys.iter().map(|key| key.attributes()).collect();
         let mut found = Vec::new();
         // Each answer leaves less, so this ends.
@@ -192,7 +212,8 @@ impl Table {
             let call = self.client.batch_get_item().request_items(&self.name, wanted);
             let answer = call.send().await.map_err(|error| judge(&error).fault())?;
             let answered = answer.responses.and_then(|mut tables| tables.remove(&self.name));
-            found.extend(answered.unwrap_or_default());
+            let named = answered.unwrap_or_default().into_iter();
+            found.extend(named.filter_map(|item| Some((Key::of(&item)?, read(item)))));
             let unprocessed =
                 answer.unprocessed_keys.and_then(|mut tables| tables.remove(&self.name));
             left = unprocessed.map(|keys| keys.keys).unwrap_or_default();

@@ -5,8 +5,8 @@
 use bullpen_core::explain::{Explanation, Subject, explain as explained};
 use bullpen_core::ids::JobId;
 use bullpen_core::job::Job;
-use bullpen_core::ports::{Fault, JobRow, Ledger as _, Mailbox as _, Ports};
-use bullpen_engine::Stack;
+use bullpen_core::ports::{Fault, JobRow, Ledger as _, Ports};
+use bullpen_engine::{Stack, reports};
 
 use crate::exit::Exit;
 use crate::house::{Door, Errand, House};
@@ -118,10 +118,7 @@ pub(crate) async fn look<P: Ports>(
         None => None,
     };
     let report = match &record {
-        Some(record) => {
-            let keys = std::slice::from_ref(&record.facts.mailbox);
-            stack.ports.mailbox().reports(keys).await?.into_iter().next().flatten()
-        }
+        Some(record) => reports::of(stack, record, stack.now()).await?,
         None => None,
     };
     let explanation = explained(&Subject {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::ids::Generation;
 use crate::instance::Tier;
-use crate::limits::Limits;
-use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind};
+use crate::limits::{Limits, TOLD_CHARS_MAX};
+use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind, shown};
 use crate::sabotage;
 use crate::time::Timestamp;
 
@@ -132,7 +132,7 @@ impl CheckFailure {
         // What went wrong comes first; the last words of an output are nearest to why.
         let said = [Some(self.as_str()), lines.next(), lines.next_back()];
         let said: Vec<&str> = said.into_iter().flatten().collect();
-        said.join(": ").chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
+        shown(&said.join(": "), TOLD_CHARS_MAX)
     }
 
     /// Whether a runner may still be registered after this. An agent whose warm-up failed ends its
@@ -149,9 +149,6 @@ impl CheckFailure {
         }
     }
 }
-
-/// As much of a machine's own words as fits a line.
-const TOLD_CHARS_MAX: usize = 300;
 
 /// What is waited for, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +196,7 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
             Some(_) if sabotage!("systemic-is-the-machines") => {
                 Check::Failed(CheckFailure::RegistrationFailed)
             }
-            Some(why) => Check::Systemic(why.trim().to_owned()),
+            Some(why) => Check::Systemic(shown(why.trim(), TOLD_CHARS_MAX)),
             None => Check::Failed(CheckFailure::RegistrationFailed),
         };
     }

@@ -36,6 +36,23 @@ pub const WEBHOOK_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// A mailbox record's size, with a JIT configuration in it. `DynamoDB` allows 400 KB.
 pub const MAILBOX_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a signal's detail: the end of an output says why it failed. Agents write no more, and a
+/// report with more is nobody's of ours.
+pub const SIGNAL_DETAIL_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of one part of a report, a beat or a signal: a detail of which every byte is escaped takes six
+/// times its length, and the rest of a signal less than a detail.
+pub const REPORT_PART_BYTES_MAX: usize = 8 * SIGNAL_DETAIL_BYTES_MAX;
+/// Bytes of a whole report. Three kinds of signal carry an output; `DynamoDB` would keep 400 KB for
+/// whoever has root on a machine.
+pub const REPORT_BYTES_MAX: usize = 4 * REPORT_PART_BYTES_MAX;
+/// Signals in one report: there are nine kinds, and room for a few more.
+pub const REPORT_SIGNALS_MAX: usize = 16;
+/// Bytes of what an agent calls its boot: Linux has 36.
+pub const REPORT_BOOT_BYTES_MAX: usize = 128;
+/// Characters that are shown of why a report is unreadable: a line.
+pub const UNREADABLE_CHARS_MAX: usize = 200;
+/// Characters that are shown of what a machine says went wrong: what failed, and its last line.
+pub const TOLD_CHARS_MAX: usize = 300;
 
 /// A pool that keeps more than this replaces its machines a few at a time unless it says otherwise.
 /// In a smaller one a quarter is a machine anyway.

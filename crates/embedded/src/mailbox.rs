@@ -16,15 +16,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::ids::{Generation, MailboxKey};
-use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind, wire};
+use bullpen_core::limits::{Limits, REPORT_PART_BYTES_MAX, REPORT_SIGNALS_MAX};
+use bullpen_core::mailbox::{
+    Beat, Inbox, Order, RawReport, ReportRead, Signal, SignalKind, Unreadable, wire,
+};
 use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::open::{MAILBOX, OpenError};
 use crate::store::{Store, Writing};
-use crate::trouble::{Trouble, decode, unreadable};
+use crate::trouble::{Trouble, unreadable};
 use crate::turn::PATIENCE_MAX;
 use crate::wait::{First, first};
 use crate::wake::{Listener, Topic};
@@ -136,17 +138,16 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
         Ok(stored.map(|(_, inbox)| inbox))
     }
 
-    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<ReportRead>, Fault> {
         let wanted = keys.to_vec();
-        let stored: Vec<Option<(i64, Report)>> = self
+        let stored: Vec<(i64, ReportRead)> = self
             .store
             .read(move |db| wanted.iter().map(|key| load_report(db, key)).collect())
             .await?;
-        for (key, stored) in keys.iter().zip(&stored) {
-            let change = stored.as_ref().map_or(0, |(change, _)| *change);
-            self.remember(key, Changes { inbox: None, report: Some(change) });
+        for (key, (change, _)) in keys.iter().zip(&stored) {
+            self.remember(key, Changes { inbox: None, report: Some(*change) });
         }
-        Ok(stored.into_iter().map(|stored| stored.map(|(_, report)| report)).collect())
+        Ok(stored.into_iter().map(|(_, found)| found).collect())
     }
 
     async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
@@ -223,22 +224,50 @@ fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), T
     Ok(())
 }
 
-fn load_report(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Report)>, Trouble> {
+/// What an agent wrote, and how often. Whoever can write the file can put anything there; a text that is
+/// too long to be ours is not even loaded.
+fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), Trouble> {
     let stored = db
-        .prepare_cached("SELECT change, beat FROM reports WHERE key = ?1")?
-        .query_row([key.as_str()], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?)))
+        .prepare_cached(
+            "SELECT change, iif(octet_length(beat) <= ?2, beat, NULL), beat IS NULL \
+             FROM reports WHERE key = ?1",
+        )?
+        .query_row(params![key.as_str(), REPORT_PART_BYTES_MAX], |row| {
+            let beat = if row.get(2)? { Some(None) } else { text(row, 1)?.map(Some) };
+            Ok((row.get(0)?, beat))
+        })
         .optional()?;
-    let Some((change, beat)) = stored else { return Ok(None) };
-    let beat = beat.map(|text| decode("reports", key.as_str(), &text)).transpose()?;
-    let mut report = Report { beat, signals: BTreeMap::new() };
-    let mut statement = db.prepare_cached("SELECT kind, body FROM signals WHERE key = ?1")?;
-    let mut rows = statement.query([key.as_str()])?;
+    let Some((change, beat)) = stored else { return Ok((0, ReportRead::Absent)) };
+    let Some(beat) = beat else { return Ok((change, no_text("its beat"))) };
+    let mut signals = Vec::new();
+    let mut statement = db.prepare_cached(
+        "SELECT iif(octet_length(kind) <= ?2, kind, NULL), \
+         iif(octet_length(body) <= ?2, body, NULL) FROM signals WHERE key = ?1 LIMIT ?3",
+    )?;
+    // One more than is read: then there are too many.
+    let most = REPORT_SIGNALS_MAX + 1;
+    let mut rows = statement.query(params![key.as_str(), REPORT_PART_BYTES_MAX, most])?;
     while let Some(row) = rows.next()? {
-        let (kind, body): (String, String) = (row.get(0)?, row.get(1)?);
-        let name = format!("{key}/{kind}");
-        report.signals.insert(decode("signals", &name, &kind)?, decode("signals", &name, &body)?);
+        let (Some(kind), Some(body)) = (text(row, 0)?, text(row, 1)?) else {
+            return Ok((change, no_text("one of its signals")));
+        };
+        signals.push((kind, body));
     }
-    Ok(Some((change, report)))
+    let raw = RawReport {
+        beat: beat.as_deref(),
+        signals: signals.iter().map(|(kind, body)| (kind.trim_matches('"'), &**body)).collect(),
+    };
+    Ok((change, raw.read().into()))
+}
+
+/// A column's text; none if it is too long, or of bytes that are no text.
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(row.get_ref(column)?.as_str().ok().map(str::to_owned))
+}
+
+fn no_text(what: &str) -> ReportRead {
+    let why = format_args!("{what} is no text of at most {REPORT_PART_BYTES_MAX} bytes");
+    ReportRead::Unreadable(Unreadable::because(why))
 }
 
 fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), Trouble> {

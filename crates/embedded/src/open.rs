@@ -103,9 +103,6 @@ impl Schema {
     }
 
     fn settle(&self, path: &Path) -> Result<(), OpenError> {
-        if path.exists() {
-            check_private(path)?;
-        }
         let Some(header) = read_header(path)? else {
             return self.create(path, self.version());
         };
@@ -117,6 +114,7 @@ impl Schema {
             });
         }
         self.not_newer(path, header.version)?;
+        check_private(path)?;
         check_pages(path)?;
         let db = self.connect(path, PATIENCE_MAX)?;
         // Until it is clear that the file is ours to write, closing it must not move anything.
@@ -198,7 +196,8 @@ pub fn check_private(path: &Path) -> Result<(), OpenError> {
 }
 
 const fn is_private(mode: u32, may_be_passed: bool) -> bool {
-    mode & 0o077 == 0 || (may_be_passed && mode & 0o077 == 0o011)
+    let of_others = mode & 0o077;
+    of_others == 0 || (may_be_passed && of_others == 0o011)
 }
 
 /// The number of migrations a database has seen.

@@ -7,11 +7,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_core::ids::MailboxKey;
 use bullpen_core::ports::Clock;
 use bullpen_core::time::Timestamp;
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
+use bullpen_sim::contract::mailbox::MailboxHarness;
+use bullpen_sim::model::mailbox::Forgery;
 use tempfile::TempDir;
 
 /// What every harness here has: a directory of its own and a clock.
@@ -92,6 +95,31 @@ macro_rules! sqlite {
 sqlite!(LedgerOnDisk, SqliteLedger, "ledger.db");
 sqlite!(QueuesOnDisk, SqliteQueues, "ledger.db");
 sqlite!(MailboxOnDisk, SqliteMailbox, "mailbox.db");
+
+impl MailboxHarness for MailboxOnDisk {
+    async fn forge_report(&self, key: &MailboxKey, forged: &Forgery) {
+        let path = self.ground.directory.path().join("mailbox.db");
+        let db = rusqlite::Connection::open(path).expect("the file is there");
+        let key = key.as_str();
+        let put = "INSERT INTO reports (key, change) VALUES (?1, 1) \
+                   ON CONFLICT DO UPDATE SET change = change + 1";
+        db.execute(put, [key]).expect("the file is writable");
+        if let Some(beat) = &forged.beat {
+            let sql = "UPDATE reports SET beat = ?2, boot = 'b', seq = 0 WHERE key = ?1";
+            db.execute(sql, [key, beat]).expect("the file is writable");
+        }
+        for (kind, body) in &forged.signals {
+            let sql = "INSERT OR REPLACE INTO signals (key, kind, generation, body) \
+                       VALUES (?1, ?2, 0, ?3)";
+            db.execute(sql, [key, &format!("\"{kind}\""), body]).expect("the file is writable");
+        }
+        if forged.ill_typed {
+            // The tables are strict: bytes that are no text are the worst that goes in.
+            let sql = "UPDATE reports SET beat = CAST(x'fffe00' AS TEXT) WHERE key = ?1";
+            db.execute(sql, [key]).expect("the file is writable");
+        }
+    }
+}
 
 mod ledger {
     bullpen_sim::ledger_contract!(super::LedgerOnDisk);

@@ -23,6 +23,7 @@ pub mod reconcile;
 pub mod refresh;
 pub mod release;
 pub mod replicas;
+pub mod reports;
 pub mod stack;
 pub mod strangers;
 pub mod tell;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::Phase;
-use bullpen_core::ports::{Fault, Ledger, MachineState, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Ledger, MachineState, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -19,6 +19,7 @@ use crate::Stack;
 use crate::jobs::room;
 use crate::patience::patiently;
 use crate::release;
+use crate::reports;
 use crate::transition::{self, Moved};
 
 /// What one pass did.
@@ -162,12 +163,11 @@ async fn extend<P: Ports>(
 ) -> Result<bool, Fault> {
     let now = stack.now();
     let State::Running { cap, .. } = record.state else { return Ok(false) };
-    if now >= cap {
+    if now >= cap && !sabotage!("beats-extend-the-hard-cap") {
         return Ok(false);
     }
-    let keys = std::slice::from_ref(&record.facts.mailbox);
-    let reports = patiently(stack, until, || stack.ports.mailbox().reports(keys)).await?;
-    let busy = reports.into_iter().flatten().any(|report| {
+    let report = reports::of(stack, record, until).await?;
+    let busy = report.is_some_and(|report| {
         report.is_fresh(now, stack.limits.heartbeat_stale, None)
             && report.beat.is_some_and(|beat| beat.phase == Phase::Busy)
     });

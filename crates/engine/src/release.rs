@@ -33,6 +33,7 @@ use crate::jobs::rows::Seen;
 use crate::mail::{self, Posted};
 use crate::patience::patiently;
 use crate::provision::entry::{self, CannotBegin};
+use crate::reports;
 use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
@@ -259,9 +260,7 @@ async fn report<P: Ports>(
     record: &Record,
     until: Timestamp,
 ) -> Result<Report, Fault> {
-    let keys = std::slice::from_ref(&record.facts.mailbox);
-    let reports = patiently(stack, until, || stack.ports.mailbox().reports(keys)).await?;
-    Ok(reports.into_iter().next().flatten().unwrap_or_default())
+    Ok(reports::of(stack, record, until).await?.unwrap_or_default())
 }
 
 /// One pass of the handshake over one releasing record. What becomes of a machine that a job ran on
@@ -289,6 +288,10 @@ async fn finish_as<P: Ports>(
         return Ok(Progress::Overtaken);
     };
     let until = stack.now().after(stack.limits.release_retry);
+    // Before anything that the machine says, and before anything that may fail.
+    if stack.now() >= cap && !sabotage!("machines-are-asked-before-their-cap") {
+        return end(stack, record, EndReason::DeadlinePassed, until).await;
+    }
     let (Posted::Stored(inbox) | Posted::Overtaken(inbox)) =
         post(stack, record, Mode::Drain, until).await?;
     let report = report(stack, record, until).await?;
@@ -313,9 +316,6 @@ async fn finish_as<P: Ports>(
     let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(Progress::Overtaken) };
     if withdrawal.generation != record.generation {
         return Ok(Progress::Overtaken);
-    }
-    if stack.now() >= cap {
-        return end(stack, record, EndReason::DeadlinePassed, until).await;
     }
     match withdrawal.mode {
         Mode::Drain => {

@@ -21,6 +21,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
 use crate::pace::{Allowance, Paced};
+use crate::reports::UnreadableReports;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct Stack<P> {
     pub images: BTreeMap<ImageName, String>,
     /// For a command without a credential of its own: agents remove their runners with this.
     pub removal_token: Option<Secret>,
+    /// What this process has met of reports that it could not read.
+    pub unreadable_reports: UnreadableReports,
     shortages: Mutex<Shortages>,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
@@ -65,6 +68,7 @@ impl<P: Ports> Stack<P> {
             spec_hash,
             images: BTreeMap::new(),
             removal_token: None,
+            unreadable_reports: UnreadableReports::default(),
             shortages: Mutex::default(),
             allowance,
             sharing: Mutex::default(),

@@ -34,6 +34,7 @@ pub async fn strangers<P: Ports>(
     let reports = stack.ports.mailbox().reports(&keys).await?;
     let mut found = BTreeMap::new();
     for (record, report) in used.into_iter().zip(reports) {
+        let report = report.report();
         if let Some(ran) = report.as_ref().and_then(last_job)
             && is_stranger(stack, record, ran).await
         {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{
-    ClaimId, HolderId, InstanceId, IntentId, PoolName, RunnerName, SpecHash, StopOp,
+    ClaimId, HolderId, InstanceId, IntentId, MailboxKey, PoolName, RunnerName, SpecHash, StopOp,
 };
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Demand, Ids, RunnerSpec};
@@ -22,9 +22,11 @@ use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::demand::DemandHarness;
 use bullpen_sim::contract::fleet::FleetHarness;
 use bullpen_sim::contract::forge::ForgeHarness;
+use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
 use bullpen_sim::model::forge::{Ear, Word};
+use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
 };
@@ -121,6 +123,18 @@ world!(StrongQueues, QueuesModel, false, QueuesModel::new, QueuesModel::for_proc
 world!(WeakQueues, QueuesModel, true, QueuesModel::weak, QueuesModel::for_process);
 world!(StrongMailbox, MailboxModel, false, MailboxModel::new, MailboxModel::for_process);
 world!(WeakMailbox, MailboxModel, true, MailboxModel::weak, MailboxModel::for_process);
+
+macro_rules! forges_reports {
+    ($($harness:ident),+) => {$(
+        impl MailboxHarness for $harness {
+            async fn forge_report(&self, key: &MailboxKey, forged: &Forgery) {
+                self.port.forge_report(key, Some(forged.clone()));
+            }
+        }
+    )+};
+}
+
+forges_reports!(StrongMailbox, WeakMailbox);
 world!(
     StrongDemand,
     DemandModel,

@@ -206,7 +206,8 @@ fn tokens_are_not_where_every_command_reads() {
             body: encode(kept.expect("they are kept")),
             forget_at: None,
         };
-        ledger.write_document(None, &older).await.expect("calm");
+        let written = ledger.write_document(None, &older).await.expect("calm");
+        assert_eq!(written, Written::Won);
         assert_eq!(left().await, 1);
         refresh(&stack, &wanted, &mut memory).await;
         assert_eq!(left().await, 0, "the kept ones are young, and yet it is looked for them");

@@ -68,11 +68,11 @@ pub(super) fn install(
     }
 }
 
-/// Whether jobs can run the program, told now and not when the first owner waits: `test` is how their
-/// programs are started.
-pub(super) fn is_reachable(layout: &Layout, mut test: Command, who: &str) -> io::Result<()> {
+/// Whether jobs can run the program, told now and not when the first owner waits: `tried` is [`TEST`]
+/// as their programs are started.
+pub(super) fn is_reachable(layout: &Layout, mut tried: Command, who: &str) -> io::Result<()> {
     let program = layout.runner().join(PROGRAM);
-    let output = test.arg("-x").arg(&program).env_clear().output()?;
+    let output = tried.arg("-x").arg(&program).env_clear().output()?;
     if output.status.success() {
         return Ok(());
     }

@@ -177,9 +177,9 @@ impl Mounts {
     }
 
     fn binds(&self, temp: &Path) -> String {
-        let mut text = String::new();
+        let mut lines: Vec<String> = Vec::new();
         let mut line = |from: &str, to: &Path, options: &str| {
-            text.push_str(&format!("{from} {} none {options} 0 0\n", escaped(to)));
+            lines.push(format!("{from} {} none {options} 0 0\n", escaped(to)));
         };
         for (number, path) in self.files() {
             line(&format!("/proc/self/fd/{number}"), path, "rbind");
@@ -193,7 +193,7 @@ impl Mounts {
         for path in &self.fixed {
             line(&escaped(path), path, "bind,ro,nosuid,nodev");
         }
-        text
+        lines.concat()
     }
 
     fn files(&self) -> impl Iterator<Item = (usize, &PathBuf)> {

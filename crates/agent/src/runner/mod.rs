@@ -11,8 +11,8 @@ use std::io;
 use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
 use bullpen_core::request::stranger::RanJob;
 
-mod hook;
 pub mod confine;
+mod hook;
 pub(crate) mod leftovers;
 mod looks;
 pub mod markers;

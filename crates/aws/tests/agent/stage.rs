@@ -18,7 +18,7 @@ use bullpen_aws::{DynamoMailbox, StackName, config, setup};
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::{
-    Assignment, Credential, Mode, Order, Report, Secret, Signal, SignalKind, Withdrawal,
+    Assignment, Credential, Mode, Order, Report, ReportRead, Secret, Signal, SignalKind, Withdrawal,
 };
 use bullpen_core::ports::{Clock as _, Mailbox as _, Written};
 use bullpen_faulty::{Ministack, Plan, Proxy};
@@ -150,7 +150,7 @@ impl Stage {
         let mut report = Report::default();
         while self.clock.monotonic() < until {
             let read = self.mailbox.reports(&[MailboxKey::new(KEY)]).await.expect("it answers");
-            report = read.into_iter().flatten().next().unwrap_or_default();
+            report = read.into_iter().find_map(ReportRead::report).unwrap_or_default();
             if let Some(found) = find(&report) {
                 return found;
             }

@@ -28,10 +28,14 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, setup};
+use bullpen_core::ids::MailboxKey;
 use bullpen_core::ports::Clock;
 use bullpen_faulty::Proxy;
 use bullpen_sim::clock::ManualClock;
+use bullpen_sim::model::mailbox::Forgery;
 use emulator::{Account, Service};
 use through::Between;
 use wire::Wire;
@@ -178,6 +182,48 @@ macro_rules! on_aws {
 
 use on_aws;
 
+/// Writes what an instance's role may write: any attribute of its own item, of any type.
+async fn forge_report(on: &Ground, key: &MailboxKey, forged: &Forgery) {
+    let client = Client::new(&on.account.config(None).await);
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let one = || AttributeValue::N("1".to_owned());
+    let mut parts: Vec<(String, AttributeValue)> = vec![("v".to_owned(), one())];
+    parts.extend(forged.beat.iter().map(|beat| ("beat_doc".to_owned(), text(beat))));
+    let signals = forged.signals.iter();
+    parts.extend(signals.map(|(kind, body)| (format!("signal_{kind}"), text(body))));
+    if forged.ill_typed {
+        parts.push(("beat_doc".to_owned(), AttributeValue::L(vec![one()])));
+    }
+    for (name, value) in parts {
+        client
+            .update_item()
+            .table_name(on.stack.mailbox_table())
+            .key("pk", text(&format!("out#{key}")))
+            .update_expression("SET #part = :part")
+            .expression_attribute_names("#part", name)
+            .expression_attribute_values(":part", value)
+            .send()
+            .await
+            .expect("a role may write its own item");
+    }
+}
+
+macro_rules! forges_reports {
+    ($harness:ident) => {
+        impl bullpen_sim::contract::mailbox::MailboxHarness for $harness {
+            async fn forge_report(
+                &self,
+                key: &bullpen_core::ids::MailboxKey,
+                forged: &bullpen_sim::model::mailbox::Forgery,
+            ) {
+                $crate::forge_report(&self.ground, key, forged).await;
+            }
+        }
+    };
+}
+
+use forges_reports;
+
 on_aws!(Ledger, DynamoLedger<ManualClock>, false, ROUNDS, with_tables, |config, on| {
     DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
 });
@@ -185,6 +231,7 @@ on_aws!(Ledger, DynamoLedger<ManualClock>, false, ROUNDS, with_tables, |config, 
 on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, ROUNDS, with_tables, |config, on| {
     DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
 });
+forges_reports!(Mailbox);
 on_aws!(Queues, SqsQueues, false, ROUNDS, without_tables, |config, on| SqsQueues::new(
     config, &on.stack
 ));

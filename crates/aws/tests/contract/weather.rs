@@ -9,7 +9,7 @@ use bullpen_core::creation::Intent;
 use bullpen_core::ids::{Generation, InstanceId, LeaseName, MailboxKey, Revision};
 use bullpen_core::instance::Owner;
 use bullpen_core::lease::Lease;
-use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Phase};
+use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Phase, ReportRead};
 use bullpen_core::ports::{
     Clock, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Reserved, Written,
 };
@@ -215,6 +215,7 @@ fn what_a_batch_leaves_out_is_asked_for_again() {
         };
         wire.answer_next(200, &left_out(&["k-2"]));
         let reports = mailbox.reports(&keys).await.unwrap();
+        let reports: Vec<_> = reports.into_iter().map(ReportRead::report).collect();
         assert_eq!(reports.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
         assert_eq!(wire.calls(), 2);
         wire.answer_next(200, &left_out(&["k-1", "k-2"]));

@@ -104,6 +104,7 @@ pub(super) struct Metrics {
     standing_by: Family<OfPool, Gauge>,
     promised: Family<Promised, Gauge>,
     actions: Family<ByAction, Counter>,
+    unreadable: Counter,
     /// When the stack was looked at, by the process's own clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -129,6 +130,7 @@ impl Metrics {
             standing_by: Family::default(),
             promised: Family::default(),
             actions: Family::default(),
+            unreadable: Counter::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -160,6 +162,8 @@ impl Metrics {
         known.register("pool_desired", help, self.promised.clone());
         let help = "Machines of pools that something was done to, and why";
         known.register("pool_actions", help, self.actions.clone());
+        let help = "Reads of a machine's report that found something else, and counted it as none";
+        known.register("reports_unreadable", help, self.unreadable.clone());
     }
 
     /// A delivery was answered.
@@ -217,6 +221,9 @@ impl Metrics {
         if let Err(fault) = self.look(stack).await {
             tracing::info!(%fault, "the stack's gauges are old");
         }
+        // Only this function counts here, so the difference is what came since the last time.
+        let reads = stack.unreadable_reports.reads();
+        self.unreadable.inc_by(reads.saturating_sub(self.unreadable.get()));
         let mut all = String::new();
         // Writing into a text does not fail.
         let _ = text::encode(&mut all, &self.registry);

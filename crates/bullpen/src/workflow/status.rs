@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Owner, Record, State, Tier};
-use bullpen_core::ports::{Fault, Fleet as _, Machine, MachineState, Ports, Queues as _};
+use bullpen_core::mailbox::{ReportRead, Unreadable};
+use bullpen_core::ports::{
+    Fault, Fleet as _, Machine, MachineState, Mailbox as _, Ports, Queues as _,
+};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_engine::reconcile::live_records;
 use bullpen_engine::strangers::strangers;
@@ -77,6 +80,8 @@ impl Errand for Looking {
 struct Seen {
     records: Vec<Record>,
     machines: BTreeMap<InstanceId, Machine>,
+    /// Machines whose report is none, and why.
+    unreadable: BTreeMap<InstanceId, Unreadable>,
     queues: Vec<(String, u64)>,
     strangers: BTreeMap<InstanceId, RanJob>,
 }
@@ -91,6 +96,13 @@ async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
         .filter(|machine| machine.state != MachineState::Gone)
         .map(|machine| (machine.id.clone(), machine))
         .collect();
+    let keys: Vec<_> = records.iter().map(|record| record.facts.mailbox.clone()).collect();
+    let reports = stack.ports.mailbox().reports(&keys).await?;
+    let unreadable = records.iter().zip(reports).filter_map(|(record, found)| match found {
+        ReportRead::Unreadable(why) => Some((record.id.clone(), why)),
+        ReportRead::Absent | ReportRead::Read(_) => None,
+    });
+    let unreadable = unreadable.collect();
     let mut queues = Vec::new();
     for class in &house.classes {
         match stack.ports.queues().depth(&stack.queue_of(&class.name)).await {
@@ -101,7 +113,7 @@ async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
         }
     }
     let strangers = strangers(stack, &records).await?;
-    Ok(Seen { records, machines, queues, strangers })
+    Ok(Seen { records, machines, unreadable, queues, strangers })
 }
 
 /// Who has it; of a pool's machine that nobody has, which pool it stands by in, and how.
@@ -173,6 +185,7 @@ impl Seen {
                     "deadline": record.state.deadline(),
                     "machine": machine_state(self.machines.get(&record.id)),
                     "stranger": self.strangers.get(&record.id),
+                    "unreadable_report": self.unreadable.get(&record.id).map(Unreadable::to_string),
                 })
             })
             .collect();
@@ -210,6 +223,11 @@ impl Seen {
         for machine in self.unrecorded() {
             let (id, intent) = (&machine.id, &machine.intent);
             render::data(&format!("{id:<20} without a record, launched as {intent}"));
+        }
+        for (id, why) in &self.unreadable {
+            render::data(&format!(
+                "{id:<20} has an unreadable report, which counts as none: {why}"
+            ));
         }
         let idle: u64 = self.queues.iter().map(|(_, depth)| depth).sum();
         let count = self.records.len();

@@ -145,7 +145,7 @@ impl Machine {
         let mailbox = self.mailbox();
         until(what, async || {
             let reports = mailbox.reports(&[self.key()]).await.expect("the file is there");
-            reports.into_iter().next().flatten().filter(|report| find(report))
+            reports.into_iter().next()?.report().filter(|report| find(report))
         })
         .await
     }

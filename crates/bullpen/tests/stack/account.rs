@@ -85,7 +85,7 @@ impl Account {
         .into();
         environment.extend(more.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let output = self.place.path().join(number.to_string());
-        Process::start(line, &environment, &output).ends().await
+        Process::start(None, line, &environment, &output).ends().await
     }
 
     /// A command about a stack.

@@ -36,12 +36,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the command with these words between white space; its output goes beside `output`.
-    pub(crate) fn start(line: &str, environment: &BTreeMap<String, String>, output: &Path) -> Self {
-        Self::start_as(None, line, environment, output)
-    }
-
-    /// The same as this user, who has this copy of the program.
-    pub(crate) fn start_as(
+    /// A user has a copy of the program.
+    pub(crate) fn start(
         user: Option<&(u32, PathBuf)>,
         line: &str,
         environment: &BTreeMap<String, String>,

@@ -149,7 +149,7 @@ impl Stage {
         let number = self.calls.get() + 1;
         self.calls.set(number);
         let output = self.path(&format!("call-{number}"));
-        Process::start_as(self.user.as_ref(), line, &self.environment, &output)
+        Process::start(self.user.as_ref(), line, &self.environment, &output)
     }
 
     pub(crate) async fn run(&self, line: &str) -> Ran {

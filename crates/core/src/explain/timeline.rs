@@ -187,7 +187,10 @@ fn with_setbacks(steps: Vec<Event>, setbacks: &[SetbackAt]) -> Vec<Event> {
 fn signals(subject: &Subject<'_>) -> Vec<Event> {
     let mut events = Vec::new();
     let Some(record) = subject.own_record() else { return events };
-    let said = |kind| subject.report?.signal(kind, record.generation);
+    let said = |kind| {
+        let signal = subject.report?.signal(kind, record.generation);
+        signal.filter(|signal| is_plausible(subject, signal.at))
+    };
     if let Some(signal) = said(SignalKind::Acknowledged) {
         events.push(Event { at: signal.at, what: Happened::Acknowledged });
     }
@@ -197,6 +200,14 @@ fn signals(subject: &Subject<'_>) -> Vec<Event> {
         events.push(Event { at, what: Happened::Step(Step::Listens) });
     }
     events
+}
+
+/// Whether this can be when a machine's agent did something for the job, by clocks within the tolerated
+/// skew: a machine's own word is no reason to say that a job waited for years.
+fn is_plausible(subject: &Subject<'_>, at: Timestamp) -> bool {
+    let skew = subject.limits.clock_skew;
+    let begun = subject.job.steps.iter().map(|step| step.at).min();
+    at <= subject.now.after(skew) && begun.is_none_or(|begun| at >= begun.before(skew))
 }
 
 /// The story as lines.

@@ -350,6 +350,23 @@ impl Record {
         }
     }
 
+    /// Whether it has completed a warm-up, by what was done with it since and not by what it says.
+    pub fn was_warm(&self) -> bool {
+        /// Born at one; whatever ends it before it is of use makes it two.
+        const ENDED_UNUSED: Generation = Generation(2);
+        match self.state {
+            State::Created { .. } => false,
+            State::Terminating { .. } | State::Terminated { .. } => {
+                self.uses > 0 || self.generation > ENDED_UNUSED
+            }
+            State::Idle { .. }
+            | State::Claimed { .. }
+            | State::Running { .. }
+            | State::Releasing { .. }
+            | State::Stopping { .. } => true,
+        }
+    }
+
     /// What the resource pool would say of this instance; nothing unless it is idle and shared.
     pub fn advert(&self) -> Option<Advert> {
         let State::Idle { tier, deadline, shared: true, .. } = self.state else { return None };

@@ -21,7 +21,10 @@ use crate::request::stranger::{OwnRun, RanJob};
 use crate::time::Timestamp;
 
 pub mod agent;
+mod reading;
 pub mod wire;
+
+pub use reading::{RawReport, ReportRead, Unreadable, shown};
 
 /// A value that must never be printed.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -398,7 +401,16 @@ pub fn prove_unexposed(
     }
     let assigned = inbox.map_or(Generation(0), |inbox| inbox.assigned);
     let removed = report.map_or(Generation(0), Report::removed);
-    let removal = if removed >= generation || crate::sabotage!("idle-before-acknowledgement") {
+    // Nobody was ever told to remove a later one: whoever says so did not read its orders.
+    let is_forged = removed > generation && !crate::sabotage!("future-generations-acknowledge");
+    let removed = if is_forged { Generation(0) } else { removed };
+    // Whoever was assigned this generation can have written that it is removed. Nobody listens, and the
+    // machine counts as used: what ran there, and for whom, is not the machine's to deny.
+    let is_its_own_word = assigned == removed
+        && assigned > Generation(0)
+        && !crate::sabotage!("removals-deny-assignments");
+    let is_acknowledged = removed >= generation || is_its_own_word;
+    let removal = if is_acknowledged || crate::sabotage!("idle-before-acknowledgement") {
         Removal::Acknowledged
     } else if assigned <= removed {
         Removal::NeverAssigned

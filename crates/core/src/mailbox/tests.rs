@@ -5,6 +5,7 @@
 
 mod exploration;
 mod exposure;
+mod hostile;
 mod orders;
 mod reactions;
 mod scenarios;

@@ -11,6 +11,7 @@ use crate::ids::{InstanceId, IntentId, SpecHash};
 use crate::instance::{EndReason, Record, State};
 use crate::mailbox::{Report, SignalKind};
 use crate::ports::MachineState;
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// How far a machine's agent has come with its warm-up.
@@ -60,12 +61,14 @@ impl Standby {
     }
 
     /// Since when it ends because it did not boot, whoever ends it. A machine whose warm-up failed ends
-    /// itself, and somebody who only saw that it is gone may have been first.
+    /// itself, and somebody who only saw that it is gone may have been first. Of a machine that was
+    /// warm once, its job may have written that: it says nothing about the pool's next boot.
     pub(super) fn ends_unbooted(&self) -> Option<Timestamp> {
         match &self.record.state {
             State::Terminating { why: EndReason::FailedWarmUp, since } => Some(*since),
             State::Terminating { why: EndReason::MachineGone, since } => {
-                self.failed_to_boot().then_some(*since)
+                let is_believed = !self.record.was_warm() || sabotage!("jobs-fail-warm-ups");
+                (is_believed && self.failed_to_boot()).then_some(*since)
             }
             _ => None,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Fault, Written};
 use crate::ids::{Generation, MailboxKey};
-use crate::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind};
+use crate::mailbox::{Beat, Inbox, Order, ReportRead, Signal, SignalKind};
 
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,11 @@ pub enum Read {
 /// Contract: `post` stores an order exactly if [`Inbox::accept`] takes it, atomically. A report's
 /// attributes (the beat, each kind of signal) are written one by one and never overwrite another;
 /// a beat that does not follow the stored one ([`Beat::follows`]), and a signal of an earlier
-/// generation than the stored one of its kind, is dropped. `wait` returns early when the inbox changes, where the adapter can.
+/// generation than the stored one of its kind, is dropped. Whoever has root on a machine can write
+/// anything into its report: what [`RawReport::read`] does not take is unreadable, under its own key
+/// alone. `wait` returns early when the inbox changes, where the adapter can.
+///
+/// [`RawReport::read`]: crate::mailbox::RawReport::read
 ///
 /// Weak arm: an eventual read may show any earlier value; `wait` may only ever time out.
 pub trait Mailbox: Send + Sync {
@@ -57,11 +61,12 @@ pub trait Mailbox: Send + Sync {
         key: &MailboxKey,
         read: Read,
     ) -> impl Future<Output = Result<Option<Inbox>, Fault>> + Send;
-    /// The reports under these keys, in their order; consistent.
+    /// What agents reported under these keys, in their order; consistent. Each key has an answer of its
+    /// own: whatever is stored under one, the others are answered. A fault is the store's.
     fn reports(
         &self,
         keys: &[MailboxKey],
-    ) -> impl Future<Output = Result<Vec<Option<Report>>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<ReportRead>, Fault>> + Send;
     /// The agent's sign of life.
     fn beat(&self, key: &MailboxKey, beat: &Beat)
     -> impl Future<Output = Result<(), Fault>> + Send;

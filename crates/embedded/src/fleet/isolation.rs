@@ -89,6 +89,16 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     Chosen { refused: decision.refuses(settings.wish), decision, limits, told, users }
 }
 
+/// The same for launches: from now on the cgroup is used.
+pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path) -> Chosen {
+    let mut chosen = choose(settings, directory);
+    if let Err(why) = chosen.limits.clone().and_then(|cgroup| ready(&cgroup)) {
+        chosen.told.limits = None;
+        chosen.limits = Err(why);
+    }
+    chosen
+}
+
 fn with_paths(told: Isolation, settings: &IsolationSettings) -> Isolation {
     let state = settings.state.canonicalize().unwrap_or_else(|_| settings.state.clone());
     let mut hidden = vec![if told.users { cover_of(&state) } else { state }];
@@ -180,10 +190,10 @@ fn try_in(isolation: &Isolation, place: &Path) -> io::Result<()> {
     Err(io::Error::other(said))
 }
 
-/// The cgroup that machines' own are kept in, ready for them; else why not.
+/// The cgroup that machines' own can be kept in; else why not. Nothing is changed.
 fn cgroup(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(named) = named {
-        return ready(named).map(|()| named.to_owned());
+        return usable(named.to_owned());
     }
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let own = own_cgroup(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
@@ -195,7 +205,7 @@ fn cgroup(named: Option<&Path>) -> Result<PathBuf, String> {
     if !is_delegated(&own) {
         return Err(format!("{} was not delegated to the service", own.display()));
     }
-    ready(&own).map(|()| own)
+    usable(own)
 }
 
 fn is_delegated(cgroup: &Path) -> bool {
@@ -211,26 +221,31 @@ fn is_delegated(cgroup: &Path) -> bool {
     DELEGATED.into_iter().any(marked)
 }
 
-/// Moves the processes in it to one below, and has it hand controllers down.
+/// Whether it could limit anything.
+fn usable(cgroup: PathBuf) -> Result<PathBuf, String> {
+    let at = cgroup.display();
+    let there = fs::read_to_string(cgroup.join("cgroup.controllers"));
+    let there = there.map_err(|error| format!("{at} cannot be used: {error}"))?;
+    let has = |name: &str| there.split_whitespace().any(|one| one == name);
+    match CONTROLLERS.into_iter().find(|name| !has(name)) {
+        Some(missing) => Err(format!("{at} has no controller {missing}")),
+        None => Ok(cgroup),
+    }
+}
+
+/// Moves this process to one below it, if it is there, and has it hand controllers down.
 fn ready(cgroup: &Path) -> Result<(), String> {
     let file = |name: &str| cgroup.join(name);
     let told = |error: io::Error| format!("{} cannot be used: {error}", cgroup.display());
-    let there = fs::read_to_string(file("cgroup.controllers")).map_err(told)?;
-    if let Some(missing) =
-        CONTROLLERS.iter().find(|one| !there.split_whitespace().any(|has| has == **one))
-    {
-        return Err(format!("{} has no controller {missing}", cgroup.display()));
-    }
     let processes = fs::read_to_string(file("cgroup.procs")).map_err(told)?;
     if !processes.trim().is_empty() {
         match fs::create_dir(file(SERVICE)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(told(error)),
             _ => {}
         }
-        for process in processes.lines() {
-            // One that has ended meanwhile is no trouble; any other stops the next step.
-            let _ = fs::write(file(SERVICE).join("cgroup.procs"), process);
-        }
+        // Processes of others stay, and stop the next step.
+        let own = std::process::id().to_string();
+        fs::write(file(SERVICE).join("cgroup.procs"), own).map_err(told)?;
     }
     let wanted = CONTROLLERS.map(|one| format!("+{one}")).join(" ");
     fs::write(file("cgroup.subtree_control"), wanted).map_err(told)
@@ -253,13 +268,12 @@ mod tests {
     fn a_cgroup_hands_its_controllers_down_and_holds_no_processes_itself() {
         let tree = tree("cpuset cpu io memory pids\n", "41\n42\n");
         assert_eq!(cgroup(Some(tree.path())).unwrap(), tree.path());
+        assert!(!tree.path().join("bullpen-service").exists(), "looking changes nothing");
+        fs::create_dir(tree.path().join("bullpen-service")).unwrap();
+        ready(tree.path()).unwrap();
         let read = |file: &str| fs::read_to_string(tree.path().join(file)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+cpu +memory +pids");
-        assert_eq!(
-            read("bullpen-service/cgroup.procs"),
-            "42",
-            "in a tree that is none the last stays"
-        );
+        assert_eq!(read("bullpen-service/cgroup.procs"), std::process::id().to_string());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use bullpen_core::time::Timestamp;
 use super::catalogue::Catalogue;
 use super::ending::end_all;
 use super::home::{Home, absent_is_fine, home_of};
-use super::isolation::{Chosen, IsolationSettings, choose};
+use super::isolation::{Chosen, IsolationSettings, choose_for_launches};
 use super::life;
 use super::record::{Life, Phase, Plan, Record};
 use super::settings::{Capacity, Entropy};
@@ -291,7 +291,7 @@ impl<C: Clock> Yard<C> {
     /// What is allowed here; tried once.
     pub(super) fn chosen(&self) -> Option<&Chosen> {
         let settings = self.isolation.as_ref()?;
-        Some(self.chosen.get_or_init(|| choose(settings, &self.directory)))
+        Some(self.chosen.get_or_init(|| choose_for_launches(settings, &self.directory)))
     }
 
     /// A cgroup that nothing is in any more. One that stays costs nothing.

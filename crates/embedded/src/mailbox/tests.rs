@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::task::{Context, Waker};
 
 use bullpen_core::ids::RunnerName;
-use bullpen_core::mailbox::{Assignment, Credential, Mode, Phase, Secret, Withdrawal};
+use bullpen_core::mailbox::{Assignment, Credential, Mode, Phase, Report, Secret, Withdrawal};
 use tempfile::TempDir;
 
 use super::*;
@@ -65,7 +65,7 @@ fn signal(generation: u64, detail: &str) -> Signal {
 }
 
 async fn report(mailbox: &SqliteMailbox<ManualClock>) -> Report {
-    mailbox.reports(&[key()]).await.unwrap().remove(0).unwrap()
+    mailbox.reports(&[key()]).await.unwrap().remove(0).report().unwrap()
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn reports_come_in_the_order_of_their_keys() {
     mailbox.beat(&keys[2], &beat(2, "b", START)).await.unwrap();
     let reports = mailbox.reports(&keys).await.unwrap();
     let seqs: Vec<_> =
-        reports.into_iter().map(|it| it.and_then(|it| it.beat).map(|it| it.seq)).collect();
+        reports.into_iter().map(|it| it.report().and_then(|it| it.beat).map(|it| it.seq)).collect();
     assert_eq!(seqs, [Some(3), None, Some(2)]);
 }
 
@@ -159,9 +159,12 @@ async fn a_mailbox_is_forgotten_a_week_after_its_last_write() {
     clock.advance(secs(3 * 86_400 + 7200));
     won(mailbox.post(&key(), &assigned(1)).await);
     assert_eq!(mailbox.inbox(&old, Read::Consistent).await, Ok(None));
-    assert_eq!(mailbox.reports(&[old]).await, Ok(vec![None]));
+    assert_eq!(mailbox.reports(&[old]).await, Ok(vec![ReportRead::Absent]));
     assert!(mailbox.inbox(&beating, Read::Consistent).await.unwrap().is_some());
-    assert_eq!(mailbox.reports(&[beating]).await.unwrap()[0].as_ref().unwrap().signals.len(), 1);
+    assert_eq!(
+        mailbox.reports(&[beating]).await.unwrap().remove(0).report().unwrap().signals.len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -178,8 +181,9 @@ async fn what_nobody_can_read_names_itself_and_stays() {
     };
     assert!(text.starts_with("inboxes/i-1: ") && text.contains("version 9"), "{text}");
     assert!(matches!(mailbox.post(&key(), &assigned(2)).await, Err(Fault::Unreadable(_))));
-    let Err(Fault::Unreadable(text)) = mailbox.reports(&[key()]).await else { panic!() };
-    assert!(text.starts_with("signals/i-1/\"UD_OK\": "), "{text}");
+    let found = mailbox.reports(&[key()]).await.unwrap();
+    let [ReportRead::Unreadable(why)] = &found[..] else { panic!("{found:?}") };
+    assert!(why.to_string().starts_with("UD_OK: missing field"), "{why}");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::patience::patiently;
 use crate::provision::creation::{self, CreationError, Reservation};
+use crate::reports;
 
 /// How often a report is looked at where no wake-up comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -94,9 +95,7 @@ pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Resu
     let key = &record.facts.mailbox;
     let until = stack.now().after(stack.limits.fleet_validation);
     loop {
-        let reports =
-            patiently(stack, until, || stack.ports.mailbox().reports(std::slice::from_ref(key)));
-        let report = reports.await.map_err(NotWarm::Unknown)?.into_iter().next().flatten();
+        let report = reports::of(stack, record, until).await.map_err(NotWarm::Unknown)?;
         match WarmUp::of(report.as_ref()) {
             WarmUp::Complete => return Ok(()),
             WarmUp::Failed => {

@@ -13,7 +13,7 @@ use bullpen_core::ids::JobId;
 use bullpen_core::instance::{EndReason, Event as Move, Record, State};
 use bullpen_core::job::{Event, Held, Job, Life, Next, Phase, Setback};
 use bullpen_core::mailbox::{Inbox, Order, Report, SignalKind};
-use bullpen_core::ports::{Fault, Forge, JobForge, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Forge, JobForge, Ports};
 use bullpen_core::time::Timestamp;
 
 use super::assign::{Reach, assign};
@@ -21,9 +21,9 @@ use super::rows::{self, Changed, Seen};
 use super::{Attended, Service, ends, exchange, owner_of, queues};
 use crate::Stack;
 use crate::mail;
-use crate::patience::patiently;
 use crate::provision::worker::{self, latest, register_by};
 use crate::release;
+use crate::reports;
 use crate::transition;
 
 /// Looks at one job's row and does what it needs now.
@@ -85,9 +85,7 @@ async fn tend<P: Ports, J: JobForge>(
         return free(service, &seen.job, held, Setback::MachineLost).await;
     };
     let inbox = mail::inbox(stack, &record.facts.mailbox, until).await?;
-    let keys = std::slice::from_ref(&record.facts.mailbox);
-    let report = patiently(stack, until, || stack.ports.mailbox().reports(keys)).await?;
-    let report = report.into_iter().next().flatten().unwrap_or_default();
+    let report = reports::of(stack, &record, until).await?.unwrap_or_default();
     if let State::Running { since, .. } = record.state {
         return listening(service, &seen.job, held, &report, since).await;
     }

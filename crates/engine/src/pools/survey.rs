@@ -11,19 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Intent, Scope};
-use bullpen_core::ids::{InstanceId, IntentId, MailboxKey, PoolName, Revision};
+use bullpen_core::ids::{InstanceId, IntentId, PoolName, Revision};
 use bullpen_core::instance::standby::{StandbyStatus, standby_status};
 use bullpen_core::instance::{EndReason, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Report, SignalKind};
 use bullpen_core::pool::{
     Allowance, Blueprint, Blueprints, Desired, Journal, Observed, Plan, Standby, WarmUp, plan,
 };
-use bullpen_core::ports::{Fault, Ledger, Machine, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Ledger, Machine, Ports};
 use futures_util::future::try_join_all;
 
 use super::journals::{self, Read};
 use crate::Stack;
 use crate::patience::patiently;
+use crate::reports;
 
 /// One pool as it was found, with its plan.
 #[derive(Clone, Debug)]
@@ -161,9 +162,8 @@ async fn reports<P: Ports>(
     if asked.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let keys: Vec<MailboxKey> = asked.iter().map(|record| record.facts.mailbox.clone()).collect();
     let until = stack.now().after(stack.limits.release_retry);
-    let reports = patiently(stack, until, || stack.ports.mailbox().reports(&keys)).await?;
+    let reports = reports::of_each(stack, &asked, until).await?;
     let named = asked.iter().zip(reports);
     Ok(named.filter_map(|(record, report)| Some((record.id.clone(), report?))).collect())
 }

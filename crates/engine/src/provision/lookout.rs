@@ -13,7 +13,7 @@ use std::time::Duration;
 use bullpen_core::claim::{Check, Outcome, Watch, Watched, check};
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::instance::Record;
-use bullpen_core::mailbox::Report;
+use bullpen_core::mailbox::ReportRead;
 use bullpen_core::ports::{Mailbox, Ports};
 use bullpen_core::time::Timestamp;
 use futures_util::future::select_all;
@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::worker::register_by;
 use crate::Stack;
+use crate::reports::believed;
 
 /// Long enough to cost little, short enough to notice at once where no wake-up comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -35,6 +36,8 @@ pub struct Lookout {
 #[derive(Debug)]
 struct Watching {
     watch: Watch,
+    /// Whose report it is.
+    record: Record,
     /// Whether its report was read yet; the beat that was there then proves nothing later.
     looked: bool,
     /// When a store that does not answer is given up on.
@@ -55,6 +58,7 @@ impl Lookout {
         let (answer, outcome) = oneshot::channel();
         let watching = Watching {
             watch: Watch { generation: record.generation, since, kind, beat_seen: None },
+            record: record.clone(),
             looked: false,
             give_up: register_by(stack, since, kind).after(stack.limits.clock_skew),
             answer,
@@ -105,12 +109,13 @@ impl Lookout {
     fn judge<'k, P: Ports>(
         &self,
         stack: &Stack<P>,
-        reports: impl Iterator<Item = (&'k MailboxKey, Option<Report>)>,
+        found: impl Iterator<Item = (&'k MailboxKey, ReportRead)>,
     ) {
         let now = stack.now();
         let mut watches = self.watches();
-        for (key, report) in reports {
+        for (key, found) in found {
             let Some(watching) = watches.get_mut(key) else { continue };
+            let Ok(report) = believed(stack, &watching.record, found) else { continue };
             if !watching.looked {
                 watching.looked = true;
                 watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());

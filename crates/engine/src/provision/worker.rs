@@ -17,7 +17,7 @@ use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, 
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Mailbox, Ports, Started, Written};
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Ports, Started, Written};
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
@@ -30,6 +30,7 @@ use crate::Stack;
 use crate::mail::{self, Posted};
 use crate::postman::Postman;
 use crate::release;
+use crate::reports;
 use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
@@ -378,9 +379,9 @@ pub async fn remove<P: Ports>(
 
 /// What failed, in the machine's own words where it has left any.
 async fn told<P: Ports>(stack: &Stack<P>, record: &Record, failure: CheckFailure) -> String {
-    let keys = std::slice::from_ref(&record.facts.mailbox);
-    let reports = stack.ports.mailbox().reports(keys).await.unwrap_or_default();
-    failure.told(reports.into_iter().next().flatten().as_ref())
+    // Asked once: what failed is known without it.
+    let report = reports::of(stack, record, stack.now()).await.unwrap_or_default();
+    failure.told(report.as_ref())
 }
 
 /// The record as it is now, if it is still this process's to decide about. Another process of the

@@ -18,7 +18,9 @@ use bullpen_core::ids::{
 };
 use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
-use bullpen_core::mailbox::{Beat, Credential, Inbox, Order, Report, Secret, Signal, SignalKind};
+use bullpen_core::mailbox::{
+    Beat, Credential, Inbox, Order, ReportRead, Secret, Signal, SignalKind,
+};
 use bullpen_core::message::Advert;
 use bullpen_core::parameters::Ground;
 use bullpen_core::ports::{
@@ -275,7 +277,7 @@ impl<P: Ports> Mailbox for Rehearsal<'_, P> {
         self.real.mailbox().inbox(key, read).await
     }
 
-    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<ReportRead>, Fault> {
         self.real.mailbox().reports(keys).await
     }
 

@@ -6,14 +6,26 @@ use std::time::Duration;
 
 use bullpen_core::ids::{Generation, JobId, MailboxKey, RunnerName};
 use bullpen_core::instance::Owner;
+use bullpen_core::limits::{
+    REPORT_BOOT_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES_MAX, SIGNAL_DETAIL_BYTES_MAX,
+    UNREADABLE_CHARS_MAX,
+};
 use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Secret, Signal, SignalKind, Withdrawal,
+    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Report, ReportRead, Secret, Signal,
+    SignalKind, Withdrawal,
 };
 use bullpen_core::ports::{Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
 use futures_util::future::{join, join_all};
 
 use super::{Harness, answered, landed, lost, while_this_happens, while_time_passes, won};
+use crate::model::mailbox::Forgery;
+
+/// A world of mailboxes in which somebody has root on the machines.
+pub trait MailboxHarness: Harness<Port: Mailbox> {
+    /// Writes this over the parts of a report, as whoever can write it with any program can.
+    fn forge_report(&self, key: &MailboxKey, forged: &Forgery) -> impl Future<Output = ()>;
+}
 
 /// One test per case of the mailbox's contract.
 #[macro_export]
@@ -39,6 +51,9 @@ macro_rules! mailbox_contract {
                 an_older_beat_is_dropped,
                 beats_and_signals_leave_each_other_alone,
                 reports_come_in_the_order_they_were_asked_for,
+                what_is_no_report_is_unreadable_for_its_own_machine_alone,
+                a_hostile_machine_reports_for_nobody_else,
+                an_agent_goes_on_beside_what_was_forged,
                 mailboxes_are_apart,
                 a_wait_ends_when_an_order_comes,
                 a_wait_ends_when_a_report_comes,
@@ -100,8 +115,19 @@ async fn inbox(mailbox: &impl Mailbox) -> Option<Inbox> {
     answered(mailbox.inbox(&key(), Read::Consistent).await)
 }
 
-async fn report(mailbox: &impl Mailbox) -> bullpen_core::mailbox::Report {
-    let mut reports = answered(mailbox.reports(&[key()]).await);
+async fn reports_of(mailbox: &impl Mailbox, keys: &[MailboxKey]) -> Vec<Option<Report>> {
+    let found = answered(mailbox.reports(keys).await).into_iter();
+    found
+        .map(|found| match found {
+            ReportRead::Absent => None,
+            ReportRead::Read(report) => Some(report),
+            ReportRead::Unreadable(why) => panic!("an agent's own report is unreadable: {why}"),
+        })
+        .collect()
+}
+
+async fn report(mailbox: &impl Mailbox) -> Report {
+    let mut reports = reports_of(mailbox, &[key()]).await;
     reports.pop().flatten().expect("the report is there")
 }
 
@@ -356,7 +382,7 @@ pub async fn reports_come_in_the_order_they_were_asked_for<H: Harness<Port: Mail
     // An order makes no report.
     won(mailbox.post(&keys[0], &assigned(1)).await);
     let asked: Vec<_> = keys.iter().rev().cloned().collect();
-    let reports = answered(mailbox.reports(&asked).await);
+    let reports = reports_of(mailbox, &asked).await;
     let seqs: Vec<_> = reports
         .iter()
         .map(|report| report.as_ref().and_then(|report| Some(report.beat.as_ref()?.seq)))
@@ -366,6 +392,107 @@ pub async fn reports_come_in_the_order_they_were_asked_for<H: Harness<Port: Mail
     assert_eq!(answered(mailbox.reports(&[]).await), []);
 }
 
+fn forged(beat: Option<&str>, signals: &[(&str, &str)]) -> Forgery {
+    let owned = |(kind, body): &(&str, &str)| ((*kind).to_owned(), (*body).to_owned());
+    let signals = signals.iter().map(owned).collect();
+    Forgery { beat: beat.map(str::to_owned), signals, ill_typed: false }
+}
+
+fn signalled(kind: SignalKind, signal: Signal) -> Report {
+    Report { beat: None, signals: [(kind, signal)].into() }
+}
+
+/// Everything that no agent of ours writes, and what it is called here.
+fn forgeries() -> Vec<(&'static str, Forgery)> {
+    let long = |bytes: usize| "x".repeat(bytes);
+    let detail = |bytes| signalled(SignalKind::Registered, signal(1, &long(bytes)));
+    let boot = long(REPORT_BOOT_BYTES_MAX + 1);
+    let strange = Report { beat: Some(Beat { boot, ..beat(1) }), ..Report::default() };
+    // Each fits, and all of them together do not.
+    let padding = " ".repeat(REPORT_PART_BYTES_MAX / 2);
+    let padded = |kind: &SignalKind| {
+        let Forgery { mut signals, .. } = Forgery::of(&signalled(*kind, signal(1, "")));
+        signals[0].1.push_str(&padding);
+        signals.remove(0)
+    };
+    let many = Forgery { signals: KINDS.iter().map(padded).collect(), ..Forgery::default() };
+    assert!(KINDS.len() * padding.len() > REPORT_BYTES_MAX);
+    vec![
+        ("garbage", forged(None, &[("UD_OK", "\u{1b}[2Jnot JSON")])),
+        ("a beat of garbage", forged(Some("{"), &[])),
+        ("an empty beat", forged(Some(""), &[])),
+        ("a beat of another shape", forged(Some(r#"{"seq":-1,"at":7,"phase":"sleeping"}"#), &[])),
+        ("a generation below none", forged(None, &[("UD_OK", r#"{"generation":-1}"#)])),
+        ("a kind that nobody knows", forged(None, &[("UD_\u{202e}ROOT", "{}")])),
+        ("a detail that is too long", Forgery::of(&detail(SIGNAL_DETAIL_BYTES_MAX + 1))),
+        ("300 KB", Forgery::of(&detail(300 * 1024))),
+        ("a boot that is too long", Forgery::of(&strange)),
+        ("too much together", many),
+        ("no text", Forgery { ill_typed: true, ..Forgery::default() }),
+    ]
+}
+
+/// An unreadable report is told apart from none, with a short reason, and costs no other machine.
+pub async fn what_is_no_report_is_unreadable_for_its_own_machine_alone<H: MailboxHarness>(
+    harness: H,
+) {
+    let mailbox = harness.port();
+    let forgeries = forgeries();
+    let name = |what: &str, number: usize| MailboxKey::new(format!("{what}-{number:02}"));
+    let mut asked = vec![MailboxKey::new("absent")];
+    for (number, (_, forgery)) in forgeries.iter().enumerate() {
+        let (hostile, honest) = (name("hostile", number), name("honest", number));
+        answered(mailbox.beat(&hostile, &beat(1)).await);
+        harness.forge_report(&hostile, forgery).await;
+        answered(mailbox.beat(&honest, &beat(2)).await);
+        asked.extend([hostile, honest]);
+    }
+    let found = answered(mailbox.reports(&asked).await);
+    assert_eq!(found.len(), asked.len());
+    assert_eq!(found[0], ReportRead::Absent);
+    for (pair, (what, _)) in found[1..].chunks(2).zip(&forgeries) {
+        let ReportRead::Unreadable(why) = &pair[0] else { panic!("{what} was read: {pair:?}") };
+        let why = why.to_string();
+        assert!((1..=UNREADABLE_CHARS_MAX).contains(&why.chars().count()), "{what}: {why}");
+        assert!(!why.chars().any(|c| c.is_control() || c == '\u{202e}'), "{what}: {why:?}");
+        let honest = ReportRead::Read(Report { beat: Some(beat(2)), ..Report::default() });
+        assert_eq!(pair[1], honest, "beside {what}");
+    }
+}
+
+/// What can be read is read, however unlikely: the port judges no generation and no clock.
+pub async fn a_hostile_machine_reports_for_nobody_else<H: MailboxHarness>(harness: H) {
+    let mailbox = harness.port();
+    let other = MailboxKey::new("AROA:i-12");
+    answered(mailbox.beat(&other, &beat(1)).await);
+    let at = "9999-12-30T00:00:00Z".parse().expect("it is RFC 3339");
+    let said = Signal { at, ..signal(u64::MAX, "AROA:i-12") };
+    let lies = Report {
+        beat: Some(Beat { seq: u64::MAX, at, phase: Phase::Busy, boot: "b".to_owned() }),
+        ..signalled(SignalKind::Removed, said)
+    };
+    harness.forge_report(&key(), &Forgery::of(&lies)).await;
+    let found = reports_of(mailbox, &[key(), other]).await;
+    assert_eq!(found[0], Some(lies));
+    assert_eq!(found[1], Some(Report { beat: Some(beat(1)), ..Report::default() }));
+}
+
+/// Whatever stands in its report, an agent's own calls are answered, and so are orders to it.
+pub async fn an_agent_goes_on_beside_what_was_forged<H: MailboxHarness>(harness: H) {
+    let mailbox = harness.port();
+    for (number, (what, forgery)) in (0..).zip(forgeries()) {
+        harness.forge_report(&key(), &forgery).await;
+        for call in [
+            mailbox.beat(&key(), &beat(number)).await,
+            mailbox.signal(&key(), SignalKind::Removed, &signal(number, "")).await,
+        ] {
+            assert!(call.is_ok(), "after {what}: {call:?}");
+        }
+        won(mailbox.post(&key(), &assigned(number + 1)).await);
+        assert_eq!(answered(mailbox.reports(&[key()]).await).len(), 1, "{what}");
+    }
+}
+
 /// What is written under one key is seen under no other.
 pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
@@ -373,7 +500,8 @@ pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
     answered(mailbox.beat(&key(), &beat(7)).await);
     let other = MailboxKey::new("AROA:i-12");
     assert_eq!(answered(mailbox.inbox(&other, Read::Consistent).await), None);
-    assert_eq!(answered(mailbox.reports(std::slice::from_ref(&other)).await), [None]);
+    let found = answered(mailbox.reports(std::slice::from_ref(&other)).await);
+    assert_eq!(found, [ReportRead::Absent]);
     won(mailbox.post(&other, &assigned(1)).await);
 }
 

@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bullpen_core::ids::{Generation, InstanceId, MailboxKey};
-use bullpen_core::mailbox::{Beat, Inbox, Order, Report, Signal, SignalKind};
+use bullpen_core::mailbox::{
+    Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind, Unreadable,
+};
 use bullpen_core::ports::{Fault, Mailbox, Read, Written};
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -43,6 +45,8 @@ struct Slot {
     version: u64,
     past: Past<Option<Inbox>>,
     report: Option<Report>,
+    /// What somebody with root on the machine writes over it, again and again.
+    forged: Option<Forgery>,
     pulse: Option<Pulse>,
     /// Beats that were worked out and never sent, of all pulses before this one.
     unsent: u64,
@@ -50,6 +54,50 @@ struct Slot {
     changed: Arc<Notify>,
     /// The inbox changed.
     ordered: Arc<Notify>,
+}
+
+/// What somebody with root on a machine writes over its report. Parts that it leaves out stay the
+/// agent's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forgery {
+    /// Over its beat.
+    pub beat: Option<String>,
+    /// Over its signals: the kind of each, and the signal.
+    pub signals: Vec<(String, String)>,
+    /// Something that is no text stands where a text should.
+    pub ill_typed: bool,
+}
+
+impl Forgery {
+    /// This beat and these signals, as an agent would write them.
+    pub fn of(report: &Report) -> Self {
+        let text = |written: serde_json::Result<String>| written.expect("it has string keys only");
+        let kind = |kind| text(serde_json::to_string(kind)).trim_matches('"').to_owned();
+        let signals = report.signals.iter();
+        Self {
+            beat: report.beat.as_ref().map(|beat| text(serde_json::to_string(beat))),
+            signals: signals
+                .map(|(of, signal)| (kind(of), text(serde_json::to_string(signal))))
+                .collect(),
+            ill_typed: false,
+        }
+    }
+
+    /// What is read where this stands over what the agent wrote.
+    fn over(&self, report: Option<&Report>) -> ReportRead {
+        if self.ill_typed {
+            return ReportRead::Unreadable(Unreadable::because("its beat is no text"));
+        }
+        let signals = self.signals.iter().map(|(kind, body)| (&**kind, &**body)).collect();
+        let raw = RawReport { beat: self.beat.as_deref(), signals };
+        let forged = raw.read().map(|forged| {
+            let mut report = report.cloned().unwrap_or_default();
+            report.beat = forged.beat.or(report.beat);
+            report.signals.extend(forged.signals);
+            report
+        });
+        forged.into()
+    }
 }
 
 /// A process that goes on beating.
@@ -214,6 +262,16 @@ impl MailboxState {
         slot.report.as_ref()
     }
 
+    /// What is read as the report now: whatever was forged stands over what the agent said.
+    fn read_report(&mut self, now: Timestamp, key: &MailboxKey) -> ReportRead {
+        let forged = self.slots.get(key).and_then(|slot| slot.forged.clone());
+        let report = self.report(now, key);
+        match forged {
+            Some(forged) => forged.over(report),
+            None => report.cloned().map_or(ReportRead::Absent, ReportRead::Read),
+        }
+    }
+
     /// Stores a beat, unless it does not follow the one that is there.
     pub fn beat(&mut self, key: &MailboxKey, beat: Beat) {
         if self.slot(key).store(beat) {
@@ -296,6 +354,14 @@ impl MailboxModel {
         locked(&self.state).slot(key).go_on(now);
     }
 
+    /// Somebody with root on the machine under this key writes this over its report, from now on and
+    /// after whatever the agent says; none: no more.
+    pub fn forge_report(&self, key: &MailboxKey, forged: Option<Forgery>) {
+        let mut state = locked(&self.state);
+        state.slot(key).forged = forged;
+        state.wake(key);
+    }
+
     /// Whether a wait only ever times out.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).weak = weak;
@@ -317,7 +383,7 @@ impl MailboxModel {
         locked(&self.state).inbox(key).cloned()
     }
 
-    /// What is stored of an agent, without a trip.
+    /// What an agent said, whatever was forged, without a trip.
     pub fn report_now(&self, key: &MailboxKey) -> Option<Report> {
         let now = self.clock.true_now();
         locked(&self.state).report(now, key).cloned()
@@ -399,10 +465,10 @@ impl Mailbox for MailboxModel {
         Ok(inbox)
     }
 
-    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<Option<Report>>, Fault> {
+    async fn reports(&self, keys: &[MailboxKey]) -> Result<Vec<ReportRead>, Fault> {
         let keys = keys.to_vec();
         let read = move |state: &mut MailboxState, now: Timestamp| {
-            keys.iter().map(|key| state.report(now, key).cloned()).collect()
+            keys.iter().map(|key| state.read_report(now, key)).collect()
         };
         self.trip(read).await.or_unavailable()
     }

@@ -5,6 +5,7 @@
 pub(crate) mod calls;
 pub(crate) mod converging;
 pub(crate) mod crashes;
+pub(crate) mod hostile;
 pub(crate) mod keepers;
 mod leaving;
 mod lifetimes;

@@ -2,7 +2,7 @@
 //!
 //! Not here: the mistakes themselves (`sabotage!` where each is planted), the tests (`tests/pools`).
 
-use crate::pools::{calls, converging, crashes, keepers, replacing, rounds, troubles};
+use crate::pools::{calls, converging, crashes, hostile, keepers, replacing, rounds, troubles};
 
 /// One that a test finds.
 pub(crate) struct Broken {
@@ -16,6 +16,36 @@ pub(crate) struct Broken {
 
 /// Those that tests of pools find.
 pub(crate) const BROKEN: &[Broken] = &[
+    Broken {
+        name: "one-bad-report-fails-the-batch",
+        mistake: "a report that cannot be read is a fault of the store",
+        test: hostile::an_unreadable_machine_ends_by_its_deadline,
+    },
+    Broken {
+        name: "future-generations-acknowledge",
+        mistake: "a removal of a generation that was never assigned counts",
+        test: hostile::a_forged_removal_returns_no_machine,
+    },
+    Broken {
+        name: "removals-deny-assignments",
+        mistake: "a machine that says that its own assignment was removed comes back as never used",
+        test: hostile::a_machine_cannot_deny_whose_it_was,
+    },
+    Broken {
+        name: "beats-extend-the-hard-cap",
+        mistake: "a machine that says that it is busy is kept for as long as it says so",
+        test: hostile::forged_beats_keep_a_machine_no_longer_than_its_cap,
+    },
+    Broken {
+        name: "jobs-fail-warm-ups",
+        mistake: "a machine that was warm is believed that it never was",
+        test: hostile::machines_that_were_warm_do_not_quarantine_their_pool,
+    },
+    Broken {
+        name: "machines-are-asked-before-their-cap",
+        mistake: "a release past its cap waits for what the machine says",
+        test: hostile::a_release_ends_at_its_cap_whatever_the_machine_says,
+    },
     Broken {
         name: "plan-without-safety-filter",
         mistake: "a plan does not ask whether somebody uses a machine",

@@ -255,7 +255,7 @@ fn what_root_left_where_anybody_may_write_goes_if_jobs_may_be_root() {
         let yard = Yard::new();
         let user = User { groups: vec![999], ..other(&yard.leftovers.user) };
         let jobs = Leftovers { user, ..yard.leftovers.clone() };
-        fs::write({ yard.write("/etc/group") }, groups).unwrap();
+        fs::write(yard.write("/etc/group"), groups).unwrap();
         let before = yard.write("/tmp/of-the-warm-up");
         yard.tick();
         jobs.note(false).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::runs_on::{self, Config};
-use crate::ids::{ImageName, PoolName};
+use crate::ids::{Generation, ImageName, PoolName};
 use crate::instance::EndReason;
 use crate::pool::journal::launch_id;
 
@@ -150,12 +150,20 @@ fn a_boot_that_failed_is_remembered_once_and_until_one_succeeds() {
 fn a_boot_that_failed_is_remembered_whoever_ended_the_machine() {
     let gone = |warm_up| {
         let why = EndReason::MachineGone;
-        Standby { warm_up, ..standby("i", State::Terminating { why, since: at(12) }) }
+        let mut gone = standby("i", State::Terminating { why, since: at(12) });
+        // Born at one, and ended before it was of use.
+        (gone.record.generation, gone.record.uses) = (Generation(2), 0);
+        Standby { warm_up, ..gone }
     };
     let remembered = |instance| looked(Journal::default(), vec![instance], 20).failures.len();
     assert_eq!(remembered(gone(WarmUp::Failed)), 1);
     assert_eq!(remembered(gone(WarmUp::Underway)), 0, "nobody knows why");
     assert_eq!(remembered(gone(WarmUp::Complete)), 0);
+    for (generation, uses) in [(3, 0), (2, 1)] {
+        let mut served = gone(WarmUp::Failed);
+        (served.record.generation, served.record.uses) = (Generation(generation), uses);
+        assert_eq!(remembered(served), 0, "it was warm, and its job may have said that");
+    }
     let taken = Standby { interrupted: true, ..gone(WarmUp::Failed) };
     assert_eq!(remembered(taken), 0);
 }

@@ -1,0 +1,155 @@
+//! Reports that no agent wrote: what is read of them, what they prove, what is shown of them.
+//!
+//! Not here: stores that hold them (`bullpen_sim::contract`), or worlds with such machines.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::ids::Generation;
+use crate::instance::Tier;
+use crate::limits::{SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX};
+use crate::mailbox::{
+    Exposed, RawReport, Removal, Report, Signal, SignalKind, Unreadable, prove_unexposed, shown,
+};
+use crate::samples::{
+    LIMITS, assigned, at, beat, claimed, drain, inbox, job_owner, record, request_owner, running,
+    stop,
+};
+
+fn said(kind: SignalKind, generation: u64) -> Report {
+    let generation = Generation(generation);
+    let signal = Signal { generation, owner: None, at: at(12), detail: String::new(), ran: None };
+    Report { beat: None, signals: [(kind, signal)].into() }
+}
+
+/// A withdrawal of generation three is acknowledged by three, and by nothing later.
+#[test]
+fn a_generation_from_the_future_acknowledges_no_removal() {
+    let orders = inbox([assigned(2), drain(3), stop(3)]);
+    for future in [4, 5, 1_000, u64::MAX] {
+        let report = said(SignalKind::Removed, future);
+        let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
+        let (assigned, removed) = (Generation(2), Generation(0));
+        assert_eq!(proof, Err(Exposed::Unacknowledged { assigned, removed }), "{future}");
+    }
+}
+
+/// The job of generation two writes that two is removed: nobody listens, if that is true, but the
+/// machine is not as it was before.
+#[test]
+fn a_machine_does_not_deny_that_it_was_assigned() {
+    let orders = inbox([assigned(2), drain(3)]);
+    let report = said(SignalKind::Removed, 2);
+    let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
+    assert_eq!(proof.map(|proof| proof.removal()), Ok(Removal::Acknowledged));
+}
+
+#[test]
+fn a_generation_that_the_ledger_has_not_reached_says_nothing() {
+    let record = record(running(job_owner()));
+    let reached = record.generation.0;
+    for kind in [
+        SignalKind::Acknowledged,
+        SignalKind::Registered,
+        SignalKind::RegistrationFailed,
+        SignalKind::JobStarted,
+        SignalKind::ListenerEnded,
+        SignalKind::Removed,
+    ] {
+        let believed = |generation| said(kind, generation).believed(&record).signals.len();
+        assert_eq!((believed(reached), believed(reached + 1), believed(u64::MAX)), (1, 0, 0));
+    }
+}
+
+#[test]
+fn a_signal_for_another_owner_counts_for_nothing() {
+    let record = record(claimed(job_owner(), Tier::Hot));
+    let named = |owner| {
+        let mut report = said(SignalKind::Registered, record.generation.0);
+        let signal = report.signals.get_mut(&SignalKind::Registered).expect("it is there");
+        signal.owner = owner;
+        report.believed(&record).signal(SignalKind::Registered, record.generation).is_some()
+    };
+    assert!(named(Some(job_owner())));
+    assert!(named(None), "older agents name nobody");
+    assert!(!named(Some(request_owner())));
+}
+
+#[test]
+fn a_beat_from_the_future_is_no_sign_of_life() {
+    let stale = LIMITS.heartbeat_stale;
+    let future = at(100).after(stale + std::time::Duration::from_millis(1));
+    let report = Report { beat: Some(beat(u64::MAX, future)), ..Report::default() };
+    assert!(!report.is_fresh(at(100), stale, None));
+    assert!(!report.is_fresh(at(100), stale, report.beat.as_ref()), "it does not follow itself");
+}
+
+#[test]
+fn what_is_shown_moves_no_cursor() {
+    assert_eq!(
+        shown("a b\u{1b}[2J\n\u{202e}c\u{200b}", 100),
+        "a b\\u{1b}[2J\\u{a}\\u{202e}c\\u{200b}"
+    );
+    assert_eq!(shown("größer ☃", 100), "größer ☃");
+    assert_eq!(shown(&"x".repeat(1_000), 7), "xxxxxxx");
+}
+
+fn hostile_text() -> impl Strategy<Value = String> {
+    let near = r#"{"generation":2,"owner":null,"at":"2026-01-05T08:00:00Z","detail":"DETAIL"}"#;
+    let beat = r#"{"seq":1,"at":"9999-01-01T00:00:00Z","phase":"busy","boot":"DETAIL"}"#;
+    prop_oneof![
+        any::<String>(),
+        (select(vec![near, beat]), ".{0,80}").prop_map(|(text, put)| text.replace("DETAIL", &put)),
+        (select(vec![near, beat]), 0..2 * SIGNAL_DETAIL_BYTES_MAX)
+            .prop_map(|(text, long)| text.replace("DETAIL", &"x".repeat(long))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    /// Whatever is stored: no panic, a short plain reason, or a report that is bounded and believed
+    /// no further than the ledger has come.
+    #[test]
+    fn whatever_is_stored_is_bounded(
+        beat in proptest::option::of(hostile_text()),
+        signals in vec((select(vec!["UD_OK", "UD_REMOVE_REG_OK", "UD_REG_OK", "UD_\u{1b}"]), hostile_text()), 0..20),
+    ) {
+        let signals = signals.iter().map(|(kind, body)| (*kind, body.as_str())).collect();
+        let record = record(running(job_owner()));
+        match (RawReport { beat: beat.as_deref(), signals }).read() {
+            Ok(report) => {
+                for signal in report.signals.values() {
+                    prop_assert!(signal.detail.len() <= SIGNAL_DETAIL_BYTES_MAX);
+                }
+                let believed = report.believed(&record);
+                prop_assert!(believed.signals.values().all(|it| it.generation <= record.generation));
+            }
+            Err(why) => {
+                let why = why.to_string();
+                prop_assert!(why.chars().count() <= UNREADABLE_CHARS_MAX);
+                prop_assert!(!why.chars().any(char::is_control));
+            }
+        }
+    }
+
+    /// However late it says that something was removed, that proves no more than silence does.
+    #[test]
+    fn a_later_removal_proves_no_more_than_silence(
+        generation in 1_u64..20, ahead in 1_u64..u64::MAX / 2, stopped: bool, first in 1_u64..20,
+    ) {
+        let orders = inbox([assigned(first.min(generation)), stop(generation.max(first))]);
+        let report = said(SignalKind::Removed, generation.saturating_add(ahead));
+        let of = Generation(generation);
+        let loud = prove_unexposed(Some(&orders), Some(&report), of, stopped);
+        prop_assert_eq!(loud, prove_unexposed(Some(&orders), None, of, stopped));
+    }
+
+    #[test]
+    fn a_reason_is_one_short_line(text in any::<String>()) {
+        let why = Unreadable::because(&text).to_string();
+        prop_assert!(why.chars().count() <= UNREADABLE_CHARS_MAX);
+        prop_assert!(!why.chars().any(char::is_control));
+    }
+}

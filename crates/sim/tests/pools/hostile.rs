@@ -1,0 +1,300 @@
+//! Machines whose reports somebody with root writes: they are believed no further than the ledger and
+//! the clock allow, they end by their cap, and nobody else waits for them.
+//!
+//! Not here: what is read of such a report (`core::mailbox`), or from which store (`contract`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_core::class::Usage;
+use bullpen_core::ids::{ClaimId, Generation, MailboxKey, RequestId, RunnerName};
+use bullpen_core::instance::{EndReason, Event, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{Assignment, Beat, Order, Phase, Report, Signal, SignalKind};
+use bullpen_core::ports::{Ledger, Mailbox, Ports, Written};
+use bullpen_core::time::Timestamp;
+use bullpen_engine::reap::reap;
+use bullpen_engine::release::{self, Released};
+use bullpen_engine::{Stack, tell};
+use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::model::mailbox::Forgery;
+use bullpen_sim::stage;
+use bullpen_sim::world::{SimPorts, World};
+use bullpen_sim::yard::Yard;
+
+use super::{LONG, MINUTE, ci, end, fill, two_and_one};
+
+fn garbage() -> Forgery {
+    Forgery { signals: vec![("UD_OK".to_owned(), "{".to_owned())], ..Forgery::default() }
+}
+
+fn huge() -> Forgery {
+    Forgery { beat: Some("x".repeat(300 * 1024)), ..Forgery::default() }
+}
+
+fn signalled(kinds: &[SignalKind], generation: Generation, at: Timestamp) -> Report {
+    let signal = Signal { generation, owner: None, at, detail: "\u{1b}[2J".to_owned(), ran: None };
+    let signals = kinds.iter().map(|kind| (*kind, signal.clone()));
+    Report { beat: None, signals: signals.collect() }
+}
+
+/// Says at once, of a time to come, that everything was done and that everything failed.
+fn contradiction(record: &Record) -> Forgery {
+    let at = "9999-12-30T00:00:00Z".parse().expect("it is RFC 3339");
+    let said = signalled(
+        &[
+            SignalKind::WarmUpFailed,
+            SignalKind::RegistrationFailed,
+            SignalKind::JobStarted,
+            SignalKind::ListenerEnded,
+            SignalKind::Removed,
+        ],
+        Generation(record.generation.0 + 1_000),
+        at,
+    );
+    let beat = Beat { seq: u64::MAX, at, phase: Phase::Busy, boot: "b".to_owned() };
+    Forgery::of(&Report { beat: Some(beat), ..said })
+}
+
+/// Jobs whose machines turn hostile while they run: the pool is refilled, other jobs are served, every
+/// invariant holds, and the machines end with their jobs.
+#[test]
+pub(crate) fn hostile_machines_cost_nobody_else_anything() {
+    for kind in 0..3 {
+        on_virtual_time(one_hostile_machine(kind));
+    }
+}
+
+async fn one_hostile_machine(kind: usize) {
+    let yard = Yard::new(10, &two_and_one()).await;
+    fill(&yard, 2, 1).await;
+    yard.queue("7", "pool=ci", 20 * MINUTE);
+    let running = async || {
+        let mut records = yard.records("ci").await;
+        records.retain(|record| matches!(record.state, State::Running { .. }));
+        records.pop()
+    };
+    let runs = async || running().await.is_some();
+    assert!(yard.until(LONG, runs, yard.serving("one")).await);
+    let hostile = running().await.expect("it was there");
+    let forged = vec![garbage(), huge(), contradiction(&hostile)].swap_remove(kind);
+    yard.world.outside.mailbox().forge_report(&hostile.facts.mailbox, Some(forged));
+    let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
+    assert!(yard.until(LONG, full, yard.serving("two")).await, "{kind}: {:?}", yard.look().await);
+    yard.queue("8", "pool=ci", MINUTE);
+    let over = async || yard.world.jobs.is_over(&"8".into());
+    assert!(yard.until(LONG, over, yard.serving("three")).await, "{kind}: the other job waits");
+    let gone = async || yard.machines().iter().all(|machine| machine.id != hostile.id);
+    let ended = yard.until(3 * LONG, gone, yard.serving("four")).await;
+    assert!(ended, "{kind}: {:?} {:?}", yard.checker.verdict(), yard.machines());
+    end(&yard).await;
+}
+
+/// All of a pool's machines say after they were warm that they never came up, and are gone: that is no
+/// reason to launch no more of them.
+#[test]
+pub(crate) fn machines_that_were_warm_do_not_quarantine_their_pool() {
+    on_virtual_time(async {
+        let yard = Yard::new(10, &ci("{name: always, hot: 3, stopped: 0}", "", "")).await;
+        fill(&yard, 3, 0).await;
+        let at = yard.world.outside.clock().true_now();
+        let lie = Forgery::of(&signalled(&[SignalKind::WarmUpFailed], Generation(0), at));
+        for hostile in yard.idle("ci", Tier::Hot).await {
+            let key = &hostile.facts.mailbox;
+            yard.world.outside.mailbox().forge_report(key, Some(lie.clone()));
+            yard.world.outside.fleet().lose(&hostile.id);
+        }
+        let refilled = async || yard.launched() == 6 && yard.ready("ci").await == (3, 0);
+        let filled = yard.keep("second", 4 * MINUTE, refilled).await;
+        assert!(filled, "{:?} {:?}", yard.notes("ci"), yard.look().await);
+        end(&yard).await;
+    });
+}
+
+/// A machine without an agent, running for an owner, with an assignment in its mailbox: whatever it says,
+/// the test says.
+struct Puppet {
+    world: Arc<World>,
+    stack: Stack<SimPorts>,
+    record: Record,
+    owner: Owner,
+}
+
+impl Puppet {
+    async fn new() -> Self {
+        Self::whose(true).await
+    }
+
+    /// One that its ledger says runs, or one whose runner was not seen yet.
+    async fn whose(is_running: bool) -> Self {
+        let world = stage::calm(7, 5).await;
+        let (_, stack) = world.process("puppet");
+        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let owner = Owner::Request(RequestId::new("r-1"));
+        let (now, claim) = (stack.now(), ClaimId::new("c-1"));
+        let mut record = idle.clone();
+        record.facts.mailbox = MailboxKey::new("nobodys");
+        record = record
+            .on(&Event::Claimed {
+                owner: owner.clone(),
+                claim: claim.clone(),
+                trust: "octo/main".into(),
+                seen: idle.generation,
+                at: now,
+                margin: Duration::ZERO,
+                lease: now.after(MINUTE),
+            })
+            .expect("it is idle");
+        if is_running {
+            let registered = Event::Registered {
+                owner: owner.clone(),
+                generation: record.generation,
+                claim: Some(claim),
+                at: now,
+                deadline: now.after(stack.max_runtime(&owner)),
+                cap: now.after(stack.limits.hard_cap),
+            };
+            record = record.on(&registered).expect("it is claimed");
+        }
+        let replaced = stack.ports.ledger().replace(&idle, &record).await;
+        let Ok(Written::Won(record)) = replaced else { panic!("{replaced:?}") };
+        let order = Order::Assigned(Assignment {
+            generation: record.generation,
+            owner: owner.clone(),
+            runner: RunnerName::new("stack-r-1"),
+            label: "warm-r-1".to_owned(),
+            credential: None,
+            register_by: None,
+            hard_cap: now.after(stack.limits.hard_cap),
+            issued_at: None,
+            own_run: None,
+            ephemeral: true,
+        });
+        let posted = stack.ports.mailbox().post(&record.facts.mailbox, &order).await;
+        assert!(matches!(posted, Ok(Written::Won(_))), "{posted:?}");
+        Self { world, stack, record, owner }
+    }
+
+    fn says(&self, forged: Forgery) {
+        self.world.outside.mailbox().forge_report(&self.record.facts.mailbox, Some(forged));
+    }
+
+    /// A beat of this moment, with a job.
+    fn busy(&self) -> Forgery {
+        let at = self.stack.now();
+        let seq = u64::try_from(at.as_millis()).expect("it is after 1970");
+        let beat = Beat { seq, at, phase: Phase::Busy, boot: "b".to_owned() };
+        Forgery::of(&Report { beat: Some(beat), ..Report::default() })
+    }
+
+    async fn state(&self) -> State {
+        let read = self.stack.ports.ledger().read(&self.record.id).await.expect("calm");
+        read.expect("it has a record").state
+    }
+
+    /// The reaper passes every minute; what the machine says is said before each.
+    async fn reaped_for(&self, time: Duration, says: impl Fn(&Self) -> Forgery) {
+        let until = self.stack.now().after(time);
+        while self.stack.now() < until {
+            self.says(says(self));
+            reap(&self.stack).await.expect("one machine stops no reaper");
+            pass(MINUTE).await;
+        }
+    }
+
+    async fn ended_for(&self) -> Option<EndReason> {
+        match self.state().await {
+            State::Terminating { why, .. } | State::Terminated { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+
+    async fn released(&self) -> Released {
+        let until = self.stack.now().after(MINUTE);
+        release::release(&self.stack, &self.owner, until, &tell::nobody).await.expect("calm")
+    }
+}
+
+/// It keeps its machine by saying so, up to the cap and not a pass longer.
+#[test]
+pub(crate) fn forged_beats_keep_a_machine_no_longer_than_its_cap() {
+    on_virtual_time(async {
+        let puppet = Puppet::new().await;
+        let (cap, skew) = (puppet.stack.limits.hard_cap, puppet.stack.limits.clock_skew);
+        puppet.reaped_for(cap - 5 * MINUTE, Puppet::busy).await;
+        assert!(
+            matches!(puppet.state().await, State::Running { .. }),
+            "{:?}",
+            puppet.state().await
+        );
+        puppet.reaped_for(5 * MINUTE + skew + 3 * MINUTE, Puppet::busy).await;
+        assert_eq!(puppet.ended_for().await, Some(EndReason::DeadlinePassed));
+    });
+}
+
+/// What cannot be read keeps no machine and stops no reaper; a beat from the future neither.
+#[test]
+pub(crate) fn an_unreadable_machine_ends_by_its_deadline() {
+    on_virtual_time(async {
+        for (what, forged) in [("garbage", garbage()), ("300 KB", huge())] {
+            let puppet = Puppet::new().await;
+            let deadline = puppet.stack.max_runtime(&puppet.owner);
+            puppet.reaped_for(deadline + LONG, |_| forged.clone()).await;
+            assert_eq!(puppet.ended_for().await, Some(EndReason::NotAcknowledged), "{what}");
+            assert!(puppet.stack.unreadable_reports.reads() > 0, "it is counted");
+        }
+        let puppet = Puppet::new().await;
+        let deadline = puppet.stack.max_runtime(&puppet.owner);
+        puppet.reaped_for(deadline + LONG, |puppet| contradiction(&puppet.record)).await;
+        assert_eq!(puppet.ended_for().await, Some(EndReason::NotAcknowledged));
+    });
+}
+
+/// A removal that nobody was told to make frees no machine.
+#[test]
+pub(crate) fn a_forged_removal_returns_no_machine() {
+    on_virtual_time(async {
+        let puppet = Puppet::new().await;
+        let (at, ahead) = (puppet.stack.now(), Generation(puppet.record.generation.0 + 50));
+        let forged = Forgery::of(&signalled(&[SignalKind::Removed], ahead, at));
+        puppet.says(forged.clone());
+        let released = puppet.released().await;
+        assert!(released.returned.is_empty(), "{released:?}");
+        puppet.reaped_for(LONG, |_| forged.clone()).await;
+        assert_eq!(puppet.ended_for().await, Some(EndReason::NotAcknowledged));
+    });
+}
+
+/// Whoever was assigned the machine writes that this was removed: it comes back as used by them, and not
+/// as the machine of nobody that it was before.
+#[test]
+pub(crate) fn a_machine_cannot_deny_whose_it_was() {
+    on_virtual_time(async {
+        let puppet = Puppet::whose(false).await;
+        let (at, own) = (puppet.stack.now(), puppet.record.generation);
+        puppet.says(Forgery::of(&signalled(&[SignalKind::Removed], own, at)));
+        let released = puppet.released().await;
+        assert_eq!(released.returned.len(), 1, "{released:?}");
+        let read = puppet.stack.ports.ledger().read(&puppet.record.id).await.expect("calm");
+        let record = read.expect("it has a record");
+        assert_eq!(record.trust, Some("octo/main".into()));
+        assert!(matches!(record.state, State::Idle { tier: Tier::Released, .. }), "{record:?}");
+    });
+}
+
+/// A machine that never acknowledges, on which GitHub says that a job runs, ends at its cap; neither its
+/// report nor its mailbox needs to be read for that.
+#[test]
+pub(crate) fn a_release_ends_at_its_cap_whatever_the_machine_says() {
+    on_virtual_time(async {
+        let puppet = Puppet::new().await;
+        let generation = puppet.record.generation.next();
+        let removed = signalled(&[SignalKind::Removed], generation, puppet.stack.now());
+        let (deadline, cap) =
+            (puppet.stack.max_runtime(&puppet.owner), puppet.stack.limits.hard_cap);
+        puppet.reaped_for(deadline - MINUTE, Puppet::busy).await;
+        pass(cap).await;
+        puppet.says(Forgery::of(&removed));
+        puppet.reaped_for(3 * MINUTE, |_| Forgery::of(&removed)).await;
+        assert_eq!(puppet.ended_for().await, Some(EndReason::DeadlinePassed));
+    });
+}
