@@ -352,9 +352,9 @@ async fn had_a_stranger<P: Ports>(
     }
     let stranger = Stranger { instance: record.id.clone(), ran: ran.clone() };
     // Before the machine ends, so that the run is told whoever carries the release on.
-    match entry::note_stranger(stack, id, &stranger, until).await {
-        Err(CannotBegin::Store(fault)) => return Err(fault),
-        Ok(()) | Err(_) => {}
+    if let Err(CannotBegin::Store(fault)) = entry::note_stranger(stack, id, &stranger, until).await
+    {
+        return Err(fault);
     }
     tracing::warn!(instance_id = %record.id, request = %id, "stranger's job on a machine");
     Ok(true)

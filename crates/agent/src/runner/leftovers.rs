@@ -1,16 +1,9 @@
-//! What jobs left on a machine, and how it is removed before the next owner's jobs.
-//!
-//! | what | which of it goes |
-//! |---|---|
-//! | timetables, lingering sessions | all of the user's |
-//! | containers, networks, volumes, images, build caches | what was not there after the warm-up (`containers`) |
-//! | temporary directories, tools | whatever belongs to the user |
-//! | the home directory | whatever was made or changed after the warm-up |
-//! | the same of root's, if the user may become root | removed or refused (`places`) |
-//!
-//! "After" is told by the change time of the [`stamp`] that the warm-up leaves at its end; a user without
-//! root cannot set that time. A file of the image's that a job changed is removed, not restored. Whatever
-//! cannot be removed is an error, and a machine that cannot be cleaned is not used again.
+//! What jobs left on a machine, and how it is removed before the next owner's: timetables, files of the
+//! user, whatever is new in its home, what is new at the container engine (`containers`), and what root
+//! changed, if the user may become root (`places`). New is what the [`stamp`] of the warm-up's end does not
+//! cover; a user without root cannot set change times. A file of the image's that a job changed is removed,
+//! not restored. Whatever cannot be removed is an error, and a machine that cannot be cleaned is not used
+//! again.
 //!
 //! Not here: ending the user's processes, which goes first (`process`).
 

@@ -1,11 +1,9 @@
 //! Launch templates that labels made: how many there may be, and which go first.
 //!
-//! A class that no configuration names has the template of its labels: each size of a disk is one more,
-//! and whoever can queue a job can think of sizes. Such templates carry a tag. At most
-//! [`LABELLED_MAX`] of them are kept; the least recently used go first, and none that was used a moment
-//! ago. A process knows its own launches, and of others when a template was made: what another process
-//! still wanted costs that one two calls. Launches of several processes at one moment may each make one
-//! too many, until the next refresh.
+//! A class that no configuration names has the template of its labels: each size of a disk is one more.
+//! Such templates carry a tag; at most [`LABELLED_MAX`] are kept. A process knows its own launches, and
+//! of others when a template was made: what another process still wanted costs it three calls. Launches
+//! at one moment may each make one too many, until the next refresh.
 //!
 //! Not here: templates of configured classes ([`super::prepare`]), which are not counted.
 

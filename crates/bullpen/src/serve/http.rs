@@ -151,8 +151,8 @@ pub(super) async fn listen<C: Clock>(
                 continue;
             }
         };
-        let (closer, given_up) = oneshot::channel();
-        closers.insert(seat, closer);
+        let (give_up, given_up) = oneshot::channel();
+        closers.insert(seat, give_up);
         let caller = Caller { seat, crowd: &crowd, now: &now };
         connections.push(converse(stream, caller, given_up, closed.clone(), &answer));
     }

@@ -89,7 +89,7 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
                 Box::pin(self.job(*event)).await
             }
             Verdict::Accepted(Event::Run(event)) => {
-                jobs::hear_run(self.service, &event.fact);
+                jobs::hear_run(self.service, &event.fact, event.installation);
                 done()
             }
             Verdict::Accepted(Event::Ping) => {

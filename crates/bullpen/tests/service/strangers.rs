@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::watch;
 
 use crate::stage::{SECRET, Served, Stage, order};
 use crate::waiting::until;
@@ -148,19 +149,25 @@ async fn bodies_that_nobody_signed_take_bounded_memory() {
     let forged = Webhook::new("workflow_job", "x".repeat(STALLED_BYTES)).signed("another secret");
     let announced = (STALLED_BYTES + 1).to_string();
     let request = forged.header("content-length", &announced).kept_open(&served.webhook);
-    let mut stalled = Vec::new();
-    for _ in 0..CROWD {
-        stalled.push(connect(Ipv4Addr::LOCALHOST, to).await);
-    }
-    // Some are closed for others before they have said it all.
-    let flood = join_all(stalled.iter().map(|stream| write(stream, &request)));
+    let (connected, mut crowded) = watch::channel(0);
+    let stall = async |_| {
+        let stream = connect(Ipv4Addr::LOCALHOST, to).await;
+        connected.send_modify(|count| *count += 1);
+        // Some are closed for others before they have said it all.
+        let _ = write(&stream, &request).await;
+        stream
+    };
     let flood = async {
-        flood.await;
+        let _open = join_all((0..CROWD).map(stall)).await;
         std::future::pending::<()>().await;
+    };
+    let delivery = async {
+        crowded.wait_for(|count| *count > STILL_OPEN).await.expect("the flood goes on");
+        ping().send(&served.webhook).await.status
     };
     let status = tokio::select! {
         () = flood => unreachable!("it never ends"),
-        answer = async { ping().send(&served.webhook).await } => answer.status,
+        status = delivery => status,
     };
     assert_eq!(status, 204);
     let grown = served.process.peak_kib() - before;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bullpen_core::job::{Fact, Job, Provenance, RunFact, Said, UsedMachines, used_machines};
 use bullpen_core::ports::{Fault, JobForge, Ports};
+use bullpen_core::scope::Judged;
 use bullpen_core::time::Timestamp;
 
 use super::Service;
@@ -19,8 +20,15 @@ use crate::patience::patiently;
 const ASKED_FOR: Duration = Duration::from_secs(5);
 
 /// A webhook said where the code of a run comes from. It is remembered by this process alone:
-/// forgetting it costs a question.
-pub fn hear_run<P: Ports, J>(service: &Service<'_, P, J>, fact: &RunFact) {
+/// forgetting it costs a question. What is outside the service's scope is not remembered.
+pub fn hear_run<P: Ports, J>(
+    service: &Service<'_, P, J>,
+    fact: &RunFact,
+    installation: Option<u64>,
+) {
+    if service.settings().scope().judge(&fact.repository, installation) != Judged::Inside {
+        return;
+    }
     service.recall().came_from(&fact.repository, &fact.run, fact.provenance);
 }
 

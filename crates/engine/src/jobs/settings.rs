@@ -189,7 +189,7 @@ impl Settings {
         let request = self.request(job, &launch, built_from, deadline);
         let used = used_machines(&job.known.about, self.code());
         let group = self.group(job, pool.as_ref(), &request.class.name);
-        Wanting::Machine(Box::new(Wanted { request, pool, reuse, used, group }))
+        Wanting::Machine(Box::new(Wanted { request, pool, reuse, group, used }))
     }
 
     /// The runner group of a job's runner.

@@ -261,14 +261,14 @@ fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
 
 /// A `workflow_job` webhook.
 pub(super) fn workflow_job(action: &str, row: &Job, place: Place<'_>) -> Value {
-    framed(action, "workflow_job", job(row, place.base), place)
+    framed(action, "workflow_job", &job(row, place.base), place)
 }
 
 /// A `workflow_run` webhook about the run of this job, as it was when the run was made.
 pub(super) fn workflow_run(row: &Job, place: Place<'_>) -> Value {
     let mut run = run(&[row], place).unwrap_or_default();
     (run["status"], run["conclusion"]) = ("queued".into(), Value::Null);
-    let mut body = framed("requested", "workflow_run", run, place);
+    let mut body = framed("requested", "workflow_run", &run, place);
     body["workflow"] = json!({
         "id": 1, "node_id": "workflow-1", "name": "stand-in", "state": "active",
         "path": ".github/workflows/stand-in.yml", "badge_url": place.base,
@@ -278,7 +278,7 @@ pub(super) fn workflow_run(row: &Job, place: Place<'_>) -> Value {
     body
 }
 
-fn framed(action: &str, name: &str, what: Value, place: Place<'_>) -> Value {
+fn framed(action: &str, name: &str, what: &Value, place: Place<'_>) -> Value {
     let Place { repository, base, .. } = place;
     let (owner, _) = repository.split_once('/').unwrap_or_default();
     let organization = with_urls(

@@ -102,9 +102,11 @@ impl Verdict {
     /// Whether the request was signed with one of the secrets, readable or not.
     pub const fn is_signed(&self) -> bool {
         match self {
-            Self::Accepted(_) => true,
             Self::Refused(Refusal::TooLarge | Refusal::Unsigned) => false,
-            Self::Refused(Refusal::NoEvent | Refusal::NotJson | Refusal::Unreadable { .. }) => true,
+            Self::Accepted(_)
+            | Self::Refused(Refusal::NoEvent | Refusal::NotJson | Refusal::Unreadable { .. }) => {
+                true
+            }
         }
     }
 

@@ -331,5 +331,5 @@ fn hostile(
             origin: if open { Origin::Fork } else { Origin::Own },
         }
     };
-    (0..1 + dice.below(4)).map(one).collect()
+    (0..=dice.below(4)).map(one).collect()
 }

@@ -220,7 +220,7 @@ pub(crate) fn forged_beats_keep_a_machine_no_longer_than_its_cap() {
     on_virtual_time(async {
         let puppet = Puppet::new().await;
         let (cap, skew) = (puppet.stack.limits.hard_cap, puppet.stack.limits.clock_skew);
-        puppet.reaped_for(cap - 5 * MINUTE, Puppet::busy).await;
+        puppet.reaped_for(cap.saturating_sub(5 * MINUTE), Puppet::busy).await;
         assert!(
             matches!(puppet.state().await, State::Running { .. }),
             "{:?}",
@@ -291,7 +291,7 @@ pub(crate) fn a_release_ends_at_its_cap_whatever_the_machine_says() {
         let removed = signalled(&[SignalKind::Removed], generation, puppet.stack.now());
         let (deadline, cap) =
             (puppet.stack.max_runtime(&puppet.owner), puppet.stack.limits.hard_cap);
-        puppet.reaped_for(deadline - MINUTE, Puppet::busy).await;
+        puppet.reaped_for(deadline.saturating_sub(MINUTE), Puppet::busy).await;
         pass(cap).await;
         puppet.says(Forgery::of(&removed));
         puppet.reaped_for(3 * MINUTE, |_| Forgery::of(&removed)).await;
