@@ -64,7 +64,8 @@ fn a_file_that_is_named_is_read_and_its_classes_count() {
     let config = directory.path().join("runs-on.yml");
     std::fs::write(&config, "runners:\n  small:\n    cpu: 2\n").expect("written");
     let config = config.to_str().expect("text");
-    let state = [("BULLPEN_STATE", directory.path().to_str().expect("text"))];
+    let place = directory.path().join("state");
+    let state = [("BULLPEN_STATE", place.to_str().expect("text"))];
     let output = bullpen(&["provision", "--config", config, "--resource-class", "smal"], &state);
     assert_eq!(output.status.code(), Some(64));
     let told = stderr(&output);

@@ -72,7 +72,7 @@ fn queue(world: &World, plan: &Plan) -> Vec<Fact> {
             repository: repository.clone(),
             run: RunAttempt::new(format!("{number}.1")),
             name: format!("job {id}"),
-            labels: vec![format!("runs-on={id}/runner=large")],
+            labels: vec![format!("runs-on={number}/runner=large")],
             commit: "0a1b".to_owned(),
             created_at: None,
             provenance: Provenance::default(),

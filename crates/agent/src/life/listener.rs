@@ -37,6 +37,7 @@ impl Life {
                 self.watched.jobs += 1;
                 self.watched.trouble = None;
                 self.watched.ran = None;
+                self.watched.last_job.clone_from(&name);
                 actions.push(job_started(Some(&to), now, name.clone(), None));
                 self.watched.job = Some(name);
             }
@@ -54,7 +55,8 @@ impl Life {
     /// in that hook, so it is killed before any step of it begins.
     fn job_is_of(&mut self, ran: RanJob, now: Timestamp, actions: &mut Vec<Action>) {
         let Some(to) = self.acted.listener.clone().or_else(|| self.remains.clone()) else { return };
-        let name = self.watched.job.clone().unwrap_or_default();
+        // The word may be heard when the job is over already.
+        let name = self.watched.last_job.clone();
         actions.push(job_started(Some(&to), now, name, Some(ran.clone())));
         self.watched.ran = Some(ran.clone());
         if !to.own_run.as_ref().is_some_and(|own| own.is_stranger(&ran)) {

@@ -172,6 +172,8 @@ enum Stage {
 struct Watched {
     listening: bool,
     job: Option<String>,
+    /// The name of the job that was started last.
+    last_job: String,
     jobs: u32,
     /// Which run the last job is of.
     ran: Option<RanJob>,
@@ -192,6 +194,8 @@ pub struct Life {
     /// A job of another run that GitHub started here. No removal is acknowledged after that, so no
     /// control plane can use the machine again.
     stranger: Option<RanJob>,
+    /// Since when there is no listener.
+    deserted_since: Option<Timestamp>,
     offset: Offset,
 }
 
@@ -206,6 +210,7 @@ impl Life {
             orders: None,
             remains: None,
             stranger: None,
+            deserted_since: None,
             offset: Offset::default(),
         }
     }
@@ -354,7 +359,8 @@ impl Life {
             Found::Nothing => {}
             Found::Alive { assignment, listening, job } => {
                 let jobs = u32::from(job.is_some());
-                self.watched = Watched { listening, job, jobs, ..Watched::default() };
+                let last_job = job.clone().unwrap_or_default();
+                self.watched = Watched { listening, job, last_job, jobs, ..Watched::default() };
                 self.acted.listener = Some(assignment);
             }
             Found::Dead { assignment } => self.remains = Some(assignment),

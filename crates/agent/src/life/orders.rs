@@ -5,7 +5,7 @@
 
 use bullpen_core::ids::Generation;
 use bullpen_core::mailbox::agent::{Reaction, react};
-use bullpen_core::mailbox::{Assignment, Inbox, Order, Signal, SignalKind, Withdrawal};
+use bullpen_core::mailbox::{Assignment, Inbox, Mode, Order, Signal, SignalKind, Withdrawal};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
@@ -31,6 +31,8 @@ impl Life {
     /// Compares what was done with what is wanted. `fresh` says that the orders were read
     /// consistently just now.
     pub(super) fn look(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
+        let since = self.deserted_since.unwrap_or(now);
+        self.deserted_since = self.acted.listener.is_none().then_some(since);
         if let Some(ran) = self.stranger.clone() {
             self.after_a_stranger(ran, fresh, now, actions);
             return;
@@ -88,8 +90,18 @@ impl Life {
     /// When the machine ends because nobody wants it, if that stays so.
     pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
         let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return None };
-        let deserted = self.acted.listener.is_none();
-        deserted.then(|| self.passed(order.idle_deadline))
+        if self.acted.listener.is_some() {
+            return None;
+        }
+        let deadline = self.passed(order.idle_deadline);
+        match order.mode {
+            Mode::Stop => Some(deadline),
+            // A job may have run past the deadline; the release has its time to go on after it.
+            Mode::Drain => {
+                let since = self.deserted_since.unwrap_or(deadline);
+                Some(deadline.max(since.after(self.limits.release_acknowledgement)))
+            }
+        }
     }
 
     /// Acknowledges, and looks once more before anything can appear at GitHub.

@@ -39,7 +39,7 @@ async fn fifty_jobs_take_fifty_idle_machines_and_github_never_refuses() {
 /// All run at once, so that no machine serves two of them.
 async fn crowd(stage: &Stage, gate: &str) {
     let script = stage.gated(gate);
-    let job = |number| stage.job(&format!("bullpen={gate}-{number}/runner=small"), &script);
+    let job = |number| stage.job(&format!("bullpen/runner=small/tag={gate}-{number}"), &script);
     let jobs: Vec<u64> = (0..CROWD).map(job).collect();
     for job in &jobs {
         stage.started(*job).await;

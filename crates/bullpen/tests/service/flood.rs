@@ -20,7 +20,7 @@ async fn two_thousand_webhooks_are_durable_when_they_are_answered() {
     let stage = Stage::new().await;
     let served = stage.serve_with("--roles webhook").await;
     let jobs: Vec<u64> = (0..JOBS)
-        .map(|number| stage.job(&format!("bullpen={number}/runner=small"), "true"))
+        .map(|number| stage.job(&format!("bullpen/runner=small/tag={number}"), "true"))
         .collect();
     within("answers", stage.github.webhooks_sent()).await;
     let peak = served.process.peak_kib();

@@ -150,7 +150,7 @@ async fn doubled_and_reversed_webhooks_change_nothing() {
     let ran = stage.path("ran");
     let jobs: Vec<u64> = (0..4)
         .map(|number| {
-            let label = format!("bullpen={number}/runner=small");
+            let label = format!("bullpen/runner=small/tag={number}");
             stage.github.submit(order(&label, &format!("echo x >> {}", ran.display()))).id
         })
         .collect();

@@ -64,7 +64,7 @@ impl Load {
         for _ in 0..=self.dice.below(BURST_MAX) {
             let number = self.jobs.len();
             let alone = self.dice.chance(500);
-            let head = if alone { format!("bullpen={number}") } else { "bullpen".to_owned() };
+            let head = if alone { format!("bullpen/tag={number}") } else { "bullpen".to_owned() };
             let class = if self.dice.chance(700) { "small" } else { "once" };
             let mut order = order(&format!("{head}/runner={class}"), &script);
             order.env.insert("JOB".to_owned(), number.to_string());

@@ -92,7 +92,7 @@ impl<C: Clock> Yard<C> {
     /// What machines of this class are told.
     fn user_data_of(&self, class: &RunnerClass) -> Result<String, Fault> {
         let isolation = self.isolation()?;
-        if class.scripts.is_empty() && isolation.is_none() || self.user_data.is_empty() {
+        if class.scripts.is_empty() && (isolation.is_none() || self.user_data.is_empty()) {
             return Ok(self.user_data.clone());
         }
         let all = UserData::from_text(&self.user_data).map_err(|error| {

@@ -145,7 +145,11 @@ pub(super) fn run(jobs: &[&Job], place: Place<'_>) -> Option<Value> {
         "rerun_url": format!("{url}/rerun"),
         "previous_attempt_url": null,
         "workflow_url": format!("{api}/actions/workflows/1"),
-        "head_commit": null,
+        "head_commit": {
+            "id": "0a1b2c", "tree_id": "0a1b2c", "message": "stand-in", "timestamp": first.created,
+            "author": {"name": "stand-in", "email": "stand-in@localhost"},
+            "committer": {"name": "stand-in", "email": "stand-in@localhost"},
+        },
         "actor": actor,
         "triggering_actor": actor,
         "repository": repository,

@@ -155,6 +155,8 @@ async fn job(stage: &Stage<'_>, ask: &Ask, label: &str, number: u32, progress: &
         repository: REPOSITORY.to_owned(),
         labels: vec![label.to_owned()],
         name: Some(name.clone()),
+        // A request's machines are for the jobs of its own run.
+        run_id: ask.request.split('.').next().and_then(|run| run.parse().ok()),
         script: JOB.to_owned(),
         env: [("NOTE".to_owned(), note.display().to_string())].into(),
         ..JobOrder::default()
