@@ -151,10 +151,10 @@ pub(super) async fn listen<C: Clock>(
                 continue;
             }
         };
-        let (give_up, given_up) = oneshot::channel();
+        let (give_up, seat_taken) = oneshot::channel();
         closers.insert(seat, give_up);
         let caller = Caller { seat, crowd: &crowd, now: &now };
-        connections.push(converse(stream, caller, given_up, closed.clone(), &answer));
+        connections.push(converse(stream, caller, seat_taken, closed.clone(), &answer));
     }
     tokio::select! {
         biased;
@@ -190,7 +190,7 @@ async fn refuse(stream: TcpStream, clock: &impl Clock) {
 async fn converse(
     stream: TcpStream,
     caller: Caller<'_>,
-    given_up: oneshot::Receiver<()>,
+    seat_taken: oneshot::Receiver<()>,
     mut closing: watch::Receiver<bool>,
     answer: &impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
 ) -> Seat {
@@ -205,7 +205,7 @@ async fn converse(
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
-        Ok(()) = given_up => Ok(()),
+        Ok(()) = seat_taken => Ok(()),
         ended = connection.as_mut() => ended,
         _ = closing.wait_for(|closing| *closing) => {
             connection.as_mut().graceful_shutdown();
