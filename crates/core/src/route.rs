@@ -140,7 +140,10 @@ pub fn route<S: AsRef<str>>(
     let claimant = Claimant { repository, run, env: routing.env, has_dependabot_pool };
     let not_owned = not_owned(labels, &claimant, routing.policy);
     let mut refusals: Vec<Refusal> = not_owned.into_iter().map(Refusal::Ownership).collect();
-    if let Some(route) = dependabot_pool.filter(|_| dependabot && refusals.is_empty()) {
+    // Labels beyond the most that are read were not judged.
+    let all_judged = labels.len() <= labels::LABELS_MAX;
+    if let Some(route) = dependabot_pool.filter(|_| dependabot && all_judged && refusals.is_empty())
+    {
         return route;
     }
     refusals.extend(parsed.errors().cloned().map(Refusal::Label));

@@ -300,7 +300,7 @@ async fn finish_as<P: Ports>(
     }
     let stopped = tier == Tier::Stopped && is_stopped(stack, record).await?;
     if let Ok(proof) = prove_unexposed(Some(&inbox), Some(&report), record.generation, stopped) {
-        if ran_a_forks_code(stack, record, proof, until).await? {
+        if ran_untrusted_code(stack, record, proof, until).await? {
             return end(stack, record, EndReason::Untrusted, until).await;
         }
         let after = match known {
@@ -360,8 +360,8 @@ async fn had_a_stranger<P: Ports>(
     Ok(true)
 }
 
-/// Whether a request's machine ran a fork's code, as GitHub said when the request was released.
-async fn ran_a_forks_code<P: Ports>(
+/// Whether a request's machine ran code that is not trusted, or code that is not known to be.
+async fn ran_untrusted_code<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     proof: Unexposed,
@@ -374,7 +374,7 @@ async fn ran_a_forks_code<P: Ports>(
         return Ok(false);
     }
     let entry = entry_of(stack, id, until).await?;
-    Ok(entry.is_some_and(|entry| entry.from_fork == Some(true)))
+    Ok(entry.is_some_and(|entry| !entry.is_trusted()))
 }
 
 /// A request's entry; none if it is forgotten, or cannot be read any more.

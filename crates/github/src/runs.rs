@@ -65,6 +65,9 @@ pub struct WorkflowRun {
     pub conclusion: Option<String>,
     /// Of which commit.
     pub head_sha: String,
+    /// Of which branch.
+    #[serde(default)]
+    pub head_branch: Option<String>,
     /// What caused it, such as `push`.
     pub event: String,
     /// Whose code it runs; none if that repository was deleted.
@@ -104,6 +107,8 @@ pub struct Actor {
 
 /// The account that proposes changes of dependencies.
 const DEPENDABOT: &str = "dependabot[bot]";
+/// How its branches begin: a person may reopen or re-run what it proposed.
+const DEPENDABOTS_BRANCHES: &str = "dependabot/";
 
 /// Who can see a repository, by what GitHub says of it.
 pub(crate) fn visibility(private: Option<bool>) -> Option<Visibility> {
@@ -118,7 +123,8 @@ impl WorkflowRun {
         let is_own = head.is_some_and(|head| head.eq_ignore_ascii_case(repository.as_str()));
         let actors = [&self.actor, &self.triggering_actor];
         let is_dependabot =
-            actors.into_iter().flatten().any(|actor| actor.login.eq_ignore_ascii_case(DEPENDABOT));
+            actors.into_iter().flatten().any(|actor| actor.login.eq_ignore_ascii_case(DEPENDABOT))
+                || self.head_branch.as_ref().is_some_and(|it| it.starts_with(DEPENDABOTS_BRANCHES));
         let origin = match (is_own, is_dependabot) {
             (false, _) => Origin::Fork,
             (true, true) => Origin::Dependabot,

@@ -395,17 +395,24 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
 /// What `refresh` does, again and again, by one replica or two that know nothing of each other, in
 /// processes that die like all others.
 pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
+    keep_up_beside(world, "upkeep").await
+}
+
+/// The same under this name, where others keep the world up at the same time: each process is judged
+/// by its name.
+pub async fn keep_up_beside(world: &Arc<World>, name: &str) -> std::convert::Infallible {
     let replicas = 1 + Dice::new(world.seed, "replicas").below(2);
-    let first = keep_up_as(world, 1);
+    let first = keep_up_as(world, name, 1);
     if replicas == 1 {
         return first.await;
     }
-    match futures_util::future::select(Box::pin(first), Box::pin(keep_up_as(world, 2))).await {
+    let second = Box::pin(keep_up_as(world, name, 2));
+    match futures_util::future::select(Box::pin(first), second).await {
         Either::Left((never, _)) | Either::Right((never, _)) => never,
     }
 }
 
-async fn keep_up_as(world: &Arc<World>, replica: u64) -> std::convert::Infallible {
+async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert::Infallible {
     let dice = Dice::new(world.seed, &format!("upkeep {replica}"));
     let mut memory = advertise::Memory::default();
     let mut round = 0_u64;
@@ -415,7 +422,7 @@ async fn keep_up_as(world: &Arc<World>, replica: u64) -> std::convert::Infallibl
         round += 1;
         let dies = dice.chance(world.climate().crash / 4);
         let awaits = dice.below(200);
-        let name = format!("upkeep {replica}.{round}");
+        let name = format!("{who} {replica}.{round}");
         let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
             // What a process remembers dies with it.

@@ -5,6 +5,9 @@
 //! matter of the thread.
 
 #[cfg(sabotage)]
+#[path = "jobs/main.rs"]
+mod jobs;
+#[cfg(sabotage)]
 #[path = "pools/main.rs"]
 mod pools;
 #[cfg(sabotage)]

@@ -137,6 +137,22 @@ fn a_later_attempt_of_the_run_is_no_stranger() {
     });
 }
 
+/// Code of which GitHub does not say whose it is counts as a fork's.
+#[test]
+pub(crate) fn machines_of_a_run_of_unknown_origin_end() {
+    on_virtual_time(async {
+        let (world, checker, request, _) = begun(11).await;
+        let forge = world.outside.forge();
+        forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
+        pass(MINUTE).await;
+        forge.set_outage(true);
+        let told = released(&world, &request, None).await.expect("it does not die");
+        forge.set_outage(false);
+        assert_eq!((told.returned.len(), told.ended.len()), (0, 1), "{told:?}");
+        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
+
 /// A run with a fork's code gives nothing back to the pool.
 #[test]
 fn machines_of_a_forks_run_end() {

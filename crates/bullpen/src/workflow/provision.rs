@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bullpen_core::config::Config;
 use bullpen_core::ids::{InstanceId, TrustGroup};
+use bullpen_core::job::OnlyUnused;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_engine::provision::creation::CreationError;
@@ -69,13 +70,16 @@ impl Errand for Wish<'_> {
             house.stack.limits.max_runtime_workflow = max_runtime;
         }
         // What was given is refused before what was not.
-        let request = request(&inputs, &house, config)?;
+        let is_untrusted = has_untrusted_code(environment, config);
+        let only_unused = is_untrusted.then_some(OnlyUnused::UntrustedCode);
+        let request = Request { only_unused, ..request(&inputs, &house, config)? };
         needs_a_runner(&inputs)?;
         may_be_ephemeral(&inputs, &house)?;
         warn_of_a_shared_runner(environment);
         let places = Places::of(environment);
         places.begin(&request.id).map_err(|error| cannot_write(&error))?;
-        let provisioned = Box::pin(carry_out(&house, &request, &places, signals)).await?;
+        let provisioned =
+            Box::pin(carry_out(&house, &request, is_untrusted, &places, signals)).await?;
         let outputs = outputs(&request, &provisioned);
         places.finish(&outputs).map_err(|error| cannot_write(&error))?;
         show(&inputs, &outputs, &provisioned, in_a_workflow(environment));
@@ -143,6 +147,24 @@ fn may_be_ephemeral<P: Ports<Forge = Door>>(
     })
 }
 
+/// Whether this command's workflow runs code that is not trusted. Outside of a workflow a person asks,
+/// and answers for it.
+fn has_untrusted_code(environment: &Environment, config: Option<&Config>) -> bool {
+    if !in_a_workflow(environment) {
+        return false;
+    }
+    let rules = config.map(|config| config.code.clone()).unwrap_or_default();
+    let origin = inputs::origin_of_run(environment, |path| std::fs::read_to_string(path).ok());
+    if origin.is_none() {
+        render::warning(
+            "GitHub's variables do not say whose code this run has: it gets machines that no other \
+             job used, and they end with it",
+            true,
+        );
+    }
+    origin.is_none_or(|origin| !rules.trusts(origin))
+}
+
 fn in_a_workflow(environment: &Environment) -> bool {
     environment.get("GITHUB_ACTIONS").is_some_and(|value| value == "true")
 }
@@ -175,6 +197,7 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 async fn carry_out<P: Ports>(
     house: &House<P>,
     request: &Request,
+    is_untrusted: bool,
     places: &Places,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
@@ -184,7 +207,8 @@ async fn carry_out<P: Ports>(
         Told::Begun { label } => drop(places.begun(label)),
         _ => progress.show(&told),
     };
-    let call = Call { request, repository: house.repository.as_ref(), tell: &tell };
+    let repository = house.repository.as_ref();
+    let call = Call { request, repository, is_untrusted: Some(is_untrusted), tell: &tell };
     let mut cancelled_by = None;
     let cancelled = async { cancelled_by = Some(signals.next().await) };
     let work = Box::pin(fulfil(&house.stack, call, cancelled));

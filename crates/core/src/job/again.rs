@@ -23,7 +23,7 @@ pub enum Bond {
 }
 
 /// What this request is to the job. A label is text that anybody can write, so that only a job of
-/// the request's own run and repository has a claim, and only with the whole label.
+/// the request's own run and repository has a claim, and only with the whole label and no other.
 pub fn bond(entry: &Entry, fact: &Fact) -> Bond {
     let about = &fact.about;
     let run = split(&entry.request.id).and_then(|(run, _)| run.at_github());
@@ -31,8 +31,10 @@ pub fn bond(entry: &Entry, fact: &Fact) -> Bond {
         (Some((run, attempt)), Some((of, later))) => run == of && later >= attempt,
         _ => false,
     };
-    let knows_it = entry.has_label_among(&about.labels);
-    if !knows_it || !is_of_its_run || entry.repository.as_ref() != Some(&about.repository) {
+    if !entry.owns_all(&about.labels)
+        || !is_of_its_run
+        || entry.repository.as_ref() != Some(&about.repository)
+    {
         return Bond::None;
     }
     match entry.stage {
@@ -103,6 +105,9 @@ mod tests {
         let mut guessed = of("77.2", "acme/app");
         guessed.about.labels = vec!["warm-77.1.build".to_owned()];
         assert_eq!(bond(&entry(Stage::Finished), &guessed), Bond::None, "it lacks the bits");
+        let mut greedy = of("77.2", "acme/app");
+        greedy.about.labels.push("prod-deploy".to_owned());
+        assert_eq!(bond(&entry(Stage::Finished), &greedy), Bond::None, "one label too many");
         let old = Entry { secret_label: None, ..entry(Stage::Finished) };
         assert_eq!(bond(&old, &guessed), Bond::Over, "a request that was begun without bits");
         let nobodys = Entry { repository: None, ..entry(Stage::Finished) };

@@ -96,7 +96,8 @@ pub struct RunFact {
 /// Where used machines are offered to jobs whose labels a job of another run may carry too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedLabels {
-    /// In private and internal repositories, where no fork can queue a job.
+    /// In private and internal repositories whose runners no other repository has: no fork can queue a
+    /// job there.
     #[default]
     Private,
     /// In every repository: the operator knows that no untrusted job can be queued.
@@ -110,6 +111,9 @@ pub enum SharedLabels {
 pub struct CodeRules {
     /// Whether pull requests from the repository's own branches are not trusted either.
     pub distrusts_pull_requests: bool,
+    /// Whether runners are registered for every repository of their owner, so that a fork of a public
+    /// one can take the runner of a private one.
+    pub runners_are_the_owners: bool,
     /// Where used machines are offered under shared labels.
     pub shared_labels: SharedLabels,
     /// The same for some repositories. Names in lower case.
@@ -135,6 +139,7 @@ impl CodeRules {
             SharedLabels::Never => Some(false),
             // Branches of a private repository queue pull requests.
             SharedLabels::Private if self.distrusts_pull_requests => Some(false),
+            SharedLabels::Private if self.runners_are_the_owners => Some(false),
             SharedLabels::Private => {
                 about.provenance.visibility.map(|seen| seen == Visibility::Private)
             }

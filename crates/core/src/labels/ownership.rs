@@ -2,8 +2,9 @@
 //!
 //! GitHub gives a job to any runner that has all of its labels. So a runner has all labels of the job
 //! it is made for and no more, and one label that the stack does not own refuses the whole job.
-//! *Owned* are labels with a head and the job's own run id or none, `dependabot` where that pool
-//! exists, and what the operator lists as [`super::policy::Plain`].
+//! *Owned* are labels with a head and the job's own run id, labels with a head and no id that mean this
+//! stack by themselves, `dependabot` where that pool exists, and what the operator lists as
+//! [`super::policy::Plain`].
 //!
 //! Not here: what a label asks for (`policy`), or where the job goes (`route`).
 
@@ -11,10 +12,11 @@
 mod tests;
 
 use super::policy::Policy;
-use super::split::{Form, form};
+use super::split::{Form, form, split};
 use super::value::short;
 use super::{Key, LABELS_MAX};
 use crate::ids::{Repository, RunAttempt};
+use crate::route::ENV_DEFAULT;
 use crate::sabotage;
 
 /// The job whose labels are judged, and what its stack has.
@@ -38,6 +40,14 @@ pub enum NotOwned {
         "label {label:?} has the id of another run; write runs-on=${{{{ github.run_id }}}}/… or runs-on/…"
     )]
     OtherRun {
+        /// The label, shortened.
+        label: String,
+    },
+    /// The label alone would mean another stack, so that a job of that stack may ask for it.
+    #[error(
+        "label {label:?} alone means stack {ENV_DEFAULT}; write env= into each label without a run's id"
+    )]
+    OtherStack {
         /// The label, shortened.
         label: String,
     },
@@ -72,7 +82,9 @@ pub fn not_owned<S: AsRef<str>>(
 fn judge(label: &str, claimant: &Claimant<'_>, policy: &Policy) -> Option<NotOwned> {
     let shown = || short(label);
     let refusal = match form(label) {
-        Form::Packed { id: None | Some(""), .. } | Form::Legacy { .. } => return None,
+        Form::Packed { id: None | Some(""), .. } | Form::Legacy { .. } => {
+            return judge_without_id(label, claimant);
+        }
         Form::Packed { id: Some(id), .. } if is_of_run(id, claimant.run) => return None,
         Form::Packed { .. } if sabotage!("labels-of-other-runs-are-owned") => return None,
         Form::Packed { .. } => NotOwned::OtherRun { label: shown() },
@@ -84,6 +96,24 @@ fn judge(label: &str, claimant: &Claimant<'_>, policy: &Policy) -> Option<NotOwn
     };
     let lists = policy.plain_for(claimant.repository, claimant.env).any(|plain| plain.has(label));
     (!lists).then_some(refusal)
+}
+
+/// A label without an id may be written by every job of its stack, and of no other: one label that
+/// names `env=dev` must not bring along one that means production.
+fn judge_without_id(label: &str, claimant: &Claimant<'_>) -> Option<NotOwned> {
+    let value_of = |key: Key| {
+        let pairs = split(std::iter::once(label)).pairs;
+        pairs.into_iter().find(|pair| Key::parse(pair.key) == Some(key)).map(|pair| pair.value)
+    };
+    let is_other_stack = value_of(Key::Env).unwrap_or(ENV_DEFAULT) != claimant.env;
+    if is_other_stack {
+        return Some(NotOwned::OtherStack { label: short(label) });
+    }
+    // A marker with digits alone is how older workflows write their run's id.
+    let names_other_run = value_of(Key::RunId).is_some_and(|id| {
+        id.bytes().all(|byte| byte.is_ascii_digit()) && id != claimant.run.run_id()
+    });
+    names_other_run.then(|| NotOwned::OtherRun { label: short(label) })
 }
 
 /// Whether this id is the run's own, alone or with a suffix: `42` and `42-docker` of run 42.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Request;
 use super::stranger::{OwnRun, STRANGERS_MAX, Stranger};
 use crate::ids::{ClaimId, Repository, RequestId, RunAttempt};
+use crate::sabotage;
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct Entry {
     /// [`Entry::label`].
     #[serde(default, rename = "label", skip_serializing_if = "Option::is_none")]
     pub secret_label: Option<String>,
-    /// Whether its run has a fork's code, once GitHub has said so.
+    /// Whether its run has code that is not trusted, a fork's or Dependabot's for one, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_fork: Option<bool>,
     /// Jobs of other runs that GitHub started on its machines.
@@ -80,7 +81,7 @@ pub enum Again {
 /// The label of a new incarnation's runners: the request id, so that its label says whose it is, and
 /// bits that make it impossible to guess.
 pub fn fresh_label(id: &RequestId, bits: u128) -> String {
-    if crate::sabotage!("request-labels-are-guessable") {
+    if sabotage!("request-labels-are-guessable") {
         return label_without_bits(id);
     }
     format!("{}.{bits:032x}", label_without_bits(id))
@@ -97,15 +98,33 @@ impl Entry {
         self.secret_label.clone().unwrap_or_else(old)
     }
 
-    /// Whether one of these labels is the whole label of its runners.
-    pub fn has_label_among<S: AsRef<str>>(&self, labels: &[S]) -> bool {
+    /// Whether a runner with these labels is one of its own: each is the whole label of its runners.
+    /// GitHub gives a runner with one label more to every job that asks for that one.
+    pub fn owns_all<S: AsRef<str>>(&self, labels: &[S]) -> bool {
         let own = self.label();
+        let is_own = |label: &S| {
+            own.eq_ignore_ascii_case(label.as_ref())
+                || sabotage!("request-labels-bring-others-along")
+        };
         labels.iter().any(|label| own.eq_ignore_ascii_case(label.as_ref()))
+            && labels.iter().all(is_own)
     }
 
     /// The run whose jobs alone may run on its machines.
     pub fn own_run(&self) -> Option<OwnRun> {
         OwnRun::of_request(&self.request.id, self.repository.as_ref())
+    }
+
+    /// Whether its machines may serve others afterwards, as far as it depends on the code of its run. Of a
+    /// run at GitHub that has to be known; a request that a person made is that person's word.
+    pub fn is_trusted(&self) -> bool {
+        let is_of_github =
+            split(&self.request.id).is_some_and(|(run, _)| run.at_github().is_some());
+        let is_a_persons = self.repository.is_none() || !is_of_github;
+        match self.from_fork {
+            Some(is_untrusted) => !is_untrusted,
+            None => is_a_persons || sabotage!("unknown-runs-are-trusted"),
+        }
     }
 
     /// The entry with one more stranger; none if that one is known, or there are too many.
@@ -232,10 +251,33 @@ mod tests {
     fn only_the_whole_label_is_the_requests() {
         let live = entry(Stage::Live);
         let label = live.label();
-        assert!(live.has_label_among(&[label.to_uppercase()]), "GitHub does not mind case");
+        assert!(live.owns_all(&[label.to_uppercase()]), "GitHub does not mind case");
+        assert!(live.owns_all(&[&label, &label]));
+        assert!(!live.owns_all(&[label.as_str(), "prod-deploy"]), "a label of other jobs");
+        assert!(!live.owns_all::<&str>(&[]));
         let cut = label.rsplit_once('.').unwrap().0;
         for other in [cut, &format!("{cut}.{:032x}", 0xbeef), &label[..label.len() - 1]] {
-            assert!(!live.has_label_among(&[other]), "{other}");
+            assert!(!live.owns_all(&[other]), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_github_is_trusted_once_it_is_known_to_be() {
+        let of = |id: &str, repository: Option<&str>, from_fork| Entry {
+            request: Request { id: RequestId::new(id), ..samples::request() },
+            repository: repository.map(Repository::new),
+            from_fork,
+            ..entry(Stage::Live)
+        };
+        for (id, repository, from_fork, trusted) in [
+            ("77.1.build", Some("acme/app"), None, false),
+            ("77.1.build", Some("acme/app"), Some(false), true),
+            ("77.1.build", Some("acme/app"), Some(true), false),
+            ("77.1.build", None, None, true),
+            ("77.1.build", None, Some(true), false),
+            ("local.1.build", Some("acme/app"), None, true),
+        ] {
+            assert_eq!(of(id, repository, from_fork).is_trusted(), trusted, "{id} {from_fork:?}");
         }
     }
 

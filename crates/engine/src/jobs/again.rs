@@ -51,6 +51,11 @@ pub(super) async fn want<P: Ports>(
     Ok(match find(stack, request, until).await? {
         // It was begun anew, and has runners of its own.
         Some(Entry { stage: Stage::Live, .. }) => Wanting::Unknown,
+        // A row of an older version: its labels were not compared one by one when it was stored.
+        Some(entry) if !entry.owns_all(&job.known.about.labels) => {
+            let why = format!("it has labels beside that of request {request}; leave them out");
+            Wanting::Nothing(Reason::Refused { why: vec![why] })
+        }
         Some(entry) => {
             let built_from = stack.built(&entry.request.class);
             let request = one_more(&entry, job, &built_from, deadline);

@@ -22,6 +22,7 @@ use bullpen_core::job::{
     Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, Step, StepAt, UsedMachines,
     runner_name,
 };
+use bullpen_core::labels::is_bound_to_run;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
 use bullpen_core::request::stranger::OwnRun;
@@ -363,13 +364,19 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         })
     }
 
-    /// A job with a request's label has a runner that is for its run alone; GitHub may give any other
-    /// job's runner to a job of the same labels, and both are exchanged then.
+    /// The run whose jobs alone may run on the machine. A job whose labels are a request's, or name its
+    /// run, has a runner for that run: a job of another run with the same labels is refused, and its
+    /// author wrote them all the same. GitHub may give any other job's runner to a job of the same
+    /// labels; then both exchange machines.
     fn own_run(&self) -> Option<OwnRun> {
         let about = &self.job.known.about;
-        let run = about.run.at_github().map(|(run, _)| run);
         let is_of_a_request = matches!(self.job.lane, Some(Lane::Request(_)));
-        is_of_a_request.then(|| OwnRun { repository: Some(about.repository.clone()), run })
+        let is_bound = is_of_a_request || is_bound_to_run(&about.labels, &about.run);
+        if !is_bound || sabotage!("bound-labels-bind-no-runner") && !is_of_a_request {
+            return None;
+        }
+        let run = about.run.at_github().map(|(run, _)| run);
+        Some(OwnRun { repository: Some(about.repository.clone()), run })
     }
 
     /// What this process minted for it before, or a new one. Minting under the same name again

@@ -21,7 +21,7 @@ use bullpen_core::ports::Ports;
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::route::{Launch, Route, Routing, route};
 use bullpen_core::sabotage;
-use bullpen_core::scope::ServiceScope;
+use bullpen_core::scope::{Served, ServiceScope};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -33,6 +33,7 @@ pub struct Settings {
     env: String,
     region: String,
     config: Config,
+    code: CodeRules,
     is_loaded: bool,
     catalogue: Catalogue,
     pools: BTreeSet<PoolName>,
@@ -80,6 +81,7 @@ impl Settings {
             region: region.to_owned(),
             pools: own.map(|(name, _)| name.clone()).collect(),
             catalogue: config.catalogue(),
+            code: config.code.clone(),
             config,
             is_loaded,
             foundation: Foundation::default(),
@@ -97,7 +99,9 @@ impl Settings {
     /// The same, of a stack that serves only what is in this scope.
     #[must_use]
     pub fn within(self, scope: ServiceScope) -> Self {
-        Self { scope, ..self }
+        let runners_are_the_owners = matches!(scope.served, Served::Owner(_));
+        let code = CodeRules { runners_are_the_owners, ..self.code };
+        Self { scope, code, ..self }
     }
 
     /// Whose jobs are served.
@@ -146,7 +150,7 @@ impl Settings {
 
     /// Whose code may have machines that others used.
     pub(super) const fn code(&self) -> &CodeRules {
-        &self.config.code
+        &self.code
     }
 
     /// How machines of this class serve more than one job, if they do.

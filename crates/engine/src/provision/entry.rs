@@ -58,7 +58,7 @@ pub(crate) struct Begun {
 pub(crate) async fn begin<P: Ports>(
     stack: &Stack<P>,
     wanted: &Request,
-    repository: Option<&Repository>,
+    (repository, is_untrusted): (Option<&Repository>, Option<bool>),
 ) -> Result<Begun, CannotBegin> {
     let worker = stack.ports.ids().claim();
     let bits = stack.ports.ids().label_bits();
@@ -88,14 +88,15 @@ pub(crate) async fn begin<P: Ports>(
             worker: worker.clone(),
             repository: repository.cloned(),
             secret_label: None,
-            from_fork: None,
+            from_fork: is_untrusted,
             strangers: Vec::new(),
         };
         let entry = match (&decision, known) {
             // Its runners have the label that is stored; those of an older version have none.
             (Again::Resume { .. }, Some(known)) => Entry {
                 secret_label: known.secret_label.clone(),
-                from_fork: known.from_fork,
+                // Of two answers the less trusted one stays.
+                from_fork: known.from_fork.max(is_untrusted),
                 strangers: known.strangers.clone(),
                 ..entry
             },

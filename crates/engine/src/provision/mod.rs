@@ -55,6 +55,9 @@ pub struct Call<'a> {
     pub request: &'a Request,
     /// Whose workflow asks, where it is one.
     pub repository: Option<&'a Repository>,
+    /// Whether its workflow runs code that is not trusted, where the command knows. GitHub is asked at
+    /// the release if it does not.
+    pub is_untrusted: Option<bool>,
     /// Who is told.
     pub tell: Tell<'a>,
 }
@@ -62,7 +65,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A request of nobody's workflow, in silence.
     pub fn silent(request: &'a Request) -> Self {
-        Self { request, repository: None, tell: &nobody }
+        Self { request, repository: None, is_untrusted: None, tell: &nobody }
     }
 }
 
@@ -214,7 +217,7 @@ async fn fulfil<P: Ports>(
     let mut timings = Timings::default();
     let credential = credential(stack, call.request);
     let credential = timed(stack, &mut timings.credential, credential).await?;
-    let entered = entry::begin(stack, call.request, call.repository);
+    let entered = entry::begin(stack, call.request, (call.repository, call.is_untrusted));
     let entered = timed(stack, &mut timings.beginning, entered).await?;
     let begun = begun.get_or_init(|| entered);
     // Stored by now, so that whichever process carries the request on has the same one.

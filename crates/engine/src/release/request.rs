@@ -66,8 +66,8 @@ pub async fn release_request<P: Ports>(
     Ok(released)
 }
 
-/// Stores whether the run has a fork's code, before any of its machines can be idle again. Where
-/// GitHub does not say, the run is taken for what it was when it could ask for machines.
+/// Stores whether the run has code that is not trusted, before any of its machines can be idle again.
+/// Where neither the command that began the request nor GitHub says, its machines end.
 async fn ask_for_origin<P: Ports>(stack: &Stack<P>, entry: &Entry) -> Result<(), Fault> {
     let id = &entry.request.id;
     let (Some((run, _)), Some(repository)) = (split(id), &entry.repository) else { return Ok(()) };

@@ -224,6 +224,10 @@ fn a_run_says_whose_code_it_has() {
     again["workflow_run"]["triggering_actor"] = json!({"login": "dependabot[bot]"});
     let Verdict::Accepted(Event::Run(said)) = judged("workflow_run", &again) else { panic!() };
     assert_eq!(said.fact.provenance.origin, Some(Origin::Dependabot));
+    let mut reopened = run("pull_request", Some("acme/app"), "ann");
+    reopened["workflow_run"]["head_branch"] = json!("dependabot/cargo/serde-2");
+    let Verdict::Accepted(Event::Run(said)) = judged("workflow_run", &reopened) else { panic!() };
+    assert_eq!(said.fact.provenance.origin, Some(Origin::Dependabot), "a person reopened it");
 }
 
 #[test]

@@ -23,6 +23,12 @@ pub(super) fn started(ran: &Ran, run: &RunAttempt) -> Result<(), Violation> {
     }
 }
 
+/// Whether jobs of this run alone may begin on a runner: each of its labels names the run.
+pub(super) fn is_bound(runner_has: &str, run: &RunAttempt) -> bool {
+    let names = |label: &str| label.starts_with("runs-on=") && may_have(label, run.run_id());
+    runner_has.split(',').all(names)
+}
+
 fn may_have(label: &str, run: &str) -> bool {
     let Some(rest) = label.strip_prefix("runs-on") else { return false };
     let Some(id) = rest.strip_prefix('=') else { return rest.is_empty() || rest.starts_with('/') };
@@ -44,6 +50,15 @@ mod tests {
             of: None,
         };
         started(&ran, &RunAttempt::new("70.1")).is_ok()
+    }
+
+    #[test]
+    fn a_runner_is_bound_to_a_run_that_each_label_names() {
+        let run = RunAttempt::new("70.1");
+        assert!(is_bound("runs-on=70/pool=ci", &run) && is_bound("runs-on=70,runs-on=70-7", &run));
+        for not in ["runs-on/pool=ci", "runs-on=70,runs-on", "runs-on=71", "warm-70.1.build"] {
+            assert!(!is_bound(not, &run), "{not}");
+        }
     }
 
     #[test]

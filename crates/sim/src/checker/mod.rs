@@ -413,7 +413,14 @@ impl Inner {
             if let Some(job) = made_for.filter(|_| !is_request) {
                 judged = judged.and(labels::started(&ran, &job.known.about.run));
             }
+            let is_strangers = made_for.is_some_and(|job| {
+                let run = &job.known.about.run;
+                labels::is_bound(&ran.runner_has, run)
+                    && ran.of.as_ref().is_some_and(|of| of.run.to_string() != run.run_id())
+            });
             let code = match self.job_forge.by_number(ran.number) {
+                // The agent lets no step of it begin.
+                Some(_) if is_strangers => Some(Code::OfAStranger),
                 Some((.., origin @ (Origin::Fork | Origin::Dependabot))) => {
                     Some(Code::Untrusted(origin))
                 }

@@ -274,8 +274,8 @@ impl ForgeModel {
 
     /// Queues a job whose news are kept until they are taken; returns its number. It goes to no
     /// runner before [`ForgeModel::assign`].
-    pub(super) fn submit_followed(&self, label: &str, lasts: Duration) -> u64 {
-        self.queue(label, lasts, true, None)
+    pub(super) fn submit_followed(&self, label: &str, lasts: Duration, of: Option<RanJob>) -> u64 {
+        self.queue(label, lasts, true, of)
     }
 
     fn queue(&self, label: &str, lasts: Duration, followed: bool, of: Option<RanJob>) -> u64 {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bullpen_core::ids::{InstanceId, JobId, Repository, RunAttempt, RunnerName};
 use bullpen_core::job::{About, Conclusion, Fact, Origin, Provenance, Said, Visibility};
 use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
 use super::forge::{ForgeModel, Happened, READ, WRITE};
@@ -81,6 +82,13 @@ pub struct JobForgeModel {
     wire: Wire,
 }
 
+/// What the runner program's hook is told of a job.
+fn ran(about: &About) -> Option<RanJob> {
+    let (run, attempt) = about.run.at_github()?;
+    let (repository, job) = (about.repository.clone(), about.name.clone());
+    Some(RanJob { repository, run, attempt, job, event: String::from("push") })
+}
+
 impl JobForgeModel {
     /// A GitHub without jobs, whose runners are these.
     pub fn new(wire: Wire, runners: ForgeModel) -> Self {
@@ -100,7 +108,7 @@ impl JobForgeModel {
         let (id, label) = (JobId::new(job), about.labels.join(","));
         let said = Said::Queued { at: Some(now) };
         let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
-        let number = self.runners.submit_followed(&label, lasts);
+        let number = self.runners.submit_followed(&label, lasts, ran(&about));
         let mut state = locked(&self.state);
         state.numbers.insert(number, id.clone());
         state.jobs.insert(id, Job { number, about, said, queued: now, began: None, ended: None });

@@ -92,7 +92,7 @@ fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
 }
 
 #[test]
-fn a_strangers_job_does_not_get_a_requests_machine() {
+pub(crate) fn a_strangers_job_does_not_get_a_requests_machine() {
     on_virtual_time(async {
         let town = Town::new(5).await;
         let (request, label) = provisioned(&town).await;
@@ -101,6 +101,10 @@ fn a_strangers_job_does_not_get_a_requests_machine() {
             let fact = town.submit("7", again(repository, run, &label));
             assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs, "{repository} {run}");
         }
+        let mut greedy = again("acme/app", "77.2", &label);
+        greedy.labels.push("prod-deploy".to_owned());
+        let fact = town.submit("9", greedy);
+        assert_eq!(ingested(&town, &fact).await, Ingested::NotOurs, "one label too many");
         let guessed = town.submit("8", again("acme/app", "77.2", "warm-77.1.build"));
         assert_eq!(ingested(&town, &guessed).await, Ingested::NotOurs, "without the bits");
     });

@@ -4,7 +4,7 @@
 //! Not here: webhooks as bytes (`bullpen-github`), or the row's rules alone (`core::job`).
 
 mod active;
-mod again;
+pub(crate) mod again;
 mod batches;
 mod ends;
 mod explained;
@@ -19,5 +19,5 @@ mod scope;
 mod serving;
 mod stolen;
 mod storm;
-mod strangers;
+pub(crate) mod strangers;
 mod town;

@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::ids::Repository;
+use bullpen_core::ids::{ClassName, Repository};
 use bullpen_core::instance::{State, Tier};
 use bullpen_core::job::{About, How, Origin, Provenance, Step, Visibility};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::scope::{Served, ServiceScope};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage::{self, Furniture};
 
@@ -103,6 +104,43 @@ fn a_fork_that_takes_a_trusted_jobs_runner_finds_a_machine_that_nobody_used() {
         assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("9").await);
         // The checker has seen each start; so has it that the stolen machine serves nobody else.
         assert_eq!(served(&town, "10", about("10")).await, How::Reused, "the one used before");
+        town.end().await;
+    });
+}
+
+/// The attack: run ids are public, so a fork's job names that of a trusted job's run. It is refused, and
+/// stays queued at GitHub, which gives it the runner all the same. No step of it begins there.
+#[test]
+pub(crate) fn a_fork_that_names_a_trusted_run_begins_nothing_on_its_machine() {
+    on_virtual_time(async {
+        let town = with_a_used_machine().await;
+        let hostile = about_in("8", "acme/app", "runs-on=9/runner=large");
+        town.github.from_fork(hostile.run.clone());
+        let fact = town.submit("8", hostile);
+        town.say(&fact).await;
+        let fact = town.submit("9", about("9"));
+        town.say(&fact).await;
+        let done = async || town.is_settled("9").await;
+        assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("9").await);
+        let ran = town.world.outside.forge().completed();
+        assert_eq!(ran, 2, "those of jobs 7 and 9");
+        assert_eq!(town.came_by("9").await, Some(How::Created), "after it lost the used one");
+        let idle = town.world.outside.ledger().idle_in(&ClassName::new("large")).await;
+        assert_eq!(idle.expect("calm").len(), 1, "the stolen one has ended");
+        town.end().await;
+    });
+}
+
+/// Runners of an organisation are one for all of its repositories, public ones among them.
+#[test]
+fn in_a_private_repository_of_an_organisation_it_is_not() {
+    on_virtual_time(async {
+        let mut town = Town::new(5).await.reusing();
+        town.scope = ServiceScope::of(Served::Owner("acme".to_owned()));
+        stage::idle(&town.world, Usage::OnDemand, 1).await;
+        assert_eq!(served(&town, "7", about_in("7", "acme/app", SHARED)).await, How::Reused);
+        assert_eq!(served(&town, "8", about_in("8", "acme/app", SHARED)).await, How::Created);
+        assert_eq!(unfit(&town, "8").await, ["labels-not-bound"]);
         town.end().await;
     });
 }

@@ -19,7 +19,7 @@ use bullpen_engine::jobs::{
 };
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::pass;
-use bullpen_sim::life::keep_up;
+use bullpen_sim::life::keep_up_beside;
 use bullpen_sim::model::JobForgeModel;
 use bullpen_sim::stage;
 use bullpen_sim::wire::Wire;
@@ -163,6 +163,7 @@ impl Town {
         hear: impl Fn(&Fact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> Option<bool> {
+        let upkeep = format!("upkeep of {name}");
         let served = self.process(name, fuse, async |service| {
             tokio::select! {
                 biased;
@@ -171,7 +172,7 @@ impl Town {
                 never = self.webhooks(service, hear) => match never {},
                 never = work(service) => match never {},
                 never = look(service) => match never {},
-                never = keep_up(&self.world) => match never {},
+                never = keep_up_beside(&self.world, &upkeep) => match never {},
             }
         });
         served.await

@@ -67,6 +67,11 @@ fn an_operator_may_know_better_for_all_repositories_or_for_one() {
     let shouted = About { repository: Repository::new("ACME/App"), ..public.clone() };
     assert_eq!(used_machines(&shouted, &one(SharedLabels::Always)), UsedMachines::Offered);
     assert_eq!(used_machines(&private, &one(SharedLabels::Never)), not_bound);
+    // The runner of a private repository is one that a fork of the owner's public ones can take.
+    let owners = CodeRules { runners_are_the_owners: true, ..CodeRules::default() };
+    assert_eq!(used_machines(&private, &owners), not_bound);
+    let knows = CodeRules { shared_labels: SharedLabels::Always, ..owners };
+    assert_eq!(used_machines(&private, &knows), UsedMachines::Offered);
     // Branches of a private repository queue pull requests too.
     let strict = CodeRules { distrusts_pull_requests: true, ..CodeRules::default() };
     assert_eq!(used_machines(&private, &strict), not_bound);

@@ -14,16 +14,38 @@ fn policy() -> Policy {
     Policy { plain: vec![plain], ..Policy::default() }
 }
 
-/// Whether a runner for a job of run 42 may have the label.
-fn is_owned(label: &str) -> bool {
+/// Whether a runner of this stack for a job of run 42 may have the label.
+fn is_owned_by(env: &str, label: &str) -> bool {
     let (repository, run) = (Repository::new("acme/app"), RunAttempt::new("42.3"));
-    let claimant = Claimant {
-        repository: &repository,
-        run: &run,
-        env: "production",
-        has_dependabot_pool: false,
-    };
+    let claimant = Claimant { repository: &repository, run: &run, env, has_dependabot_pool: false };
     not_owned(&[label], &claimant, &policy()).is_empty()
+}
+
+fn is_owned(label: &str) -> bool {
+    is_owned_by("production", label)
+}
+
+#[test]
+fn a_label_without_an_id_is_owned_by_the_stack_that_it_means_by_itself() {
+    for label in ["runs-on/env=dev/cpu=4", "RUNS-ON/ENV=dev", "runs-on-cpu=4-env=dev"] {
+        assert!(is_owned_by("dev", label), "{label}");
+        assert!(!is_owned(label), "{label}");
+    }
+    for label in ["runs-on/cpu=4", "runs-on", "runs-on-cpu=4", "bullpen/env=", "runs-on/env=Dev"] {
+        assert!(!is_owned_by("dev", label), "{label}");
+    }
+    assert!(is_owned("runs-on/env=production"));
+    assert!(is_owned_by("dev", "runs-on=42/cpu=4"), "jobs of one run are one author's");
+}
+
+#[test]
+fn a_marker_with_the_id_of_another_run_is_not_owned() {
+    for label in ["runs-on/run-id=42", "runs-on-cpu=4-run-id=42", "runs-on/run-id=nightly"] {
+        assert!(is_owned(label), "{label}");
+    }
+    for label in ["runs-on/cpu=4/run-id=43", "runs-on-cpu=4-run-id=421", "bullpen,run-id=4"] {
+        assert!(!is_owned(label), "{label}");
+    }
 }
 
 #[test]
