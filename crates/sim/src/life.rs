@@ -347,7 +347,7 @@ fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
 /// As a workflow step makes it.
 fn call(request: &Request) -> Call<'_> {
     static REPOSITORY: LazyLock<Repository> = LazyLock::new(|| Repository::new("octo/main"));
-    Call { repository: Some(&REPOSITORY), ..Call::silent(request) }
+    Call { repository: Some(&REPOSITORY), is_untrusted: Some(false), ..Call::silent(request) }
 }
 
 /// Provisions to the end, for whoever has nothing to be told and nobody to cancel.

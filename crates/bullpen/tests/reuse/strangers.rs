@@ -96,6 +96,32 @@ async fn a_job_of_another_run_runs_no_step_and_its_machine_ends() {
     assert!(fs::exists(stage.machine(&next.id())).expect("it can be looked at"));
 }
 
+/// In a workflow the step's own event says whose code the run has.
+#[tokio::test]
+async fn a_run_of_a_fork_gets_no_used_machine_and_leaves_none() {
+    let stage = Stage::new().await;
+    let ours = provision(&stage, 1).await;
+    ours_runs(&stage, ours.label()).await;
+    release(&stage).await.exits(0);
+    let event = stage.path("event.json");
+    fs::write(&event, r#"{"pull_request":{"head":{"repo":{"full_name":"stranger/app"}}}}"#)
+        .expect("it can be written");
+    let line = format!("provision --count 1 --request {THEIRS}.1.build --json");
+    let theirs = stage
+        .bullpen(&line)
+        .with("GITHUB_ACTIONS", "true")
+        .with("GITHUB_EVENT_NAME", "pull_request_target")
+        .with("GITHUB_REPOSITORY", "acme/app")
+        .with("GITHUB_EVENT_PATH", &event.display().to_string());
+    let theirs = Provisioned(theirs.run().await.json());
+    assert_eq!(theirs.counts(), (0, 1), "the warm machine has run the repository's own code");
+    let released = stage.bullpen(&format!("release --request {THEIRS}.1.build --json")).run().await;
+    assert_eq!(released.json()["ended"], Value::from(vec![theirs.id()]), "{}", released.json());
+    let next = stage.provision(1, "next").await;
+    assert_eq!((next.counts(), next.ids()), ((1, 0), ours.ids()));
+    stage.verify().await;
+}
+
 /// Running a request again, also after the first command was killed, finds the label that its runners
 /// have; a request that is made anew has another one.
 #[tokio::test]

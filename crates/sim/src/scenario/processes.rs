@@ -240,7 +240,9 @@ impl Start {
                 None => std::future::pending().await,
             }
         };
-        let call = Call { repository: Some(&REPOSITORY), ..Call::silent(&request) };
+        // As the command says it of a run whose code is its repository's own.
+        let is_untrusted = Some(false);
+        let call = Call { repository: Some(&REPOSITORY), is_untrusted, ..Call::silent(&request) };
         match provision(stack, call, cancelled).await {
             Ok(Provisioned { runners, .. }) => Ended::Fulfilled(runners),
             Err(ProvisionError::Cancelled(abandoned)) => Ended::Cancelled(abandoned),
