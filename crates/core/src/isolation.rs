@@ -51,6 +51,11 @@ impl UserRange {
         self.first
     }
 
+    /// The last of them.
+    pub const fn last(self) -> u32 {
+        self.last
+    }
+
     /// One that is not taken, begun to look for at a random place: an id comes back late.
     pub fn pick(self, taken: &BTreeSet<u32>, random: u64) -> Option<u32> {
         let size = u64::from(self.last - self.first) + 1;

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bullpen_core::config::stack::{GithubCredential, SecretRef};
+use bullpen_core::config::Stack as StackFile;
+use bullpen_core::config::stack::{GithubCredential, ProcessFleet as Section, SecretRef};
+use bullpen_core::isolation::Wish;
 use bullpen_core::ports::Ids as _;
+use bullpen_core::spec_hash::digest_hex;
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Chosen, Entropy, FleetSettings, IsolationSettings, ProcessFleet, choose,
 };
 use bullpen_embedded::system::{SystemClock, SystemIds};
+use serde_json::json;
 
 use super::{MachineBase, NoHouse, Plans, Told, own_pair, own_program, runner_program, user_data};
 use crate::inputs::GithubInputs;
@@ -19,10 +23,23 @@ use crate::inputs::GithubInputs;
 /// The variables that supervisors, agents and jobs start with, as this command has them.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
 
-/// What such machines are built from.
-pub(super) fn base(github: &GithubInputs) -> MachineBase {
+/// Counts the ways in which jobs of such machines were held, the present one being the last.
+const HELD: u32 = 2;
+/// Digits of the digest that tells what holds jobs.
+const DIGEST_CHARS: usize = 16;
+
+/// What such machines are built from. One whose jobs are held otherwise is another one: how is fixed at
+/// its launch. What the host allows of it is not asked here, by every command.
+pub(super) fn base(github: &GithubInputs, file: &StackFile) -> MachineBase {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
-    MachineBase { image: "process".to_owned(), program }
+    let Section { isolation, users, visible, limits, processes_max, cgroup, .. } =
+        &file.process_fleet;
+    let wish = Wish::ALL.iter().find(|(_, wish)| wish == isolation).map(|(word, _)| *word);
+    let limits = limits.then_some((processes_max, cgroup));
+    let told = json!([HELD, wish, (users.first(), users.last()), visible, limits]);
+    let digest = digest_hex(told.to_string().as_bytes());
+    let digest: String = digest.chars().take(DIGEST_CHARS).collect();
+    MachineBase { image: format!("process:{digest}"), program }
 }
 
 /// How jobs are to be kept from this host.
