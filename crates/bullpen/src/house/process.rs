@@ -18,7 +18,7 @@ use bullpen_embedded::system::{SystemClock, SystemIds};
 use serde_json::json;
 
 use super::{MachineBase, NoHouse, Plans, Told, own_pair, own_program, runner_program, user_data};
-use crate::inputs::GithubInputs;
+use crate::inputs::{AppKey, Credential, GithubInputs};
 
 /// The variables that supervisors, agents and jobs start with, as this command has them.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
@@ -42,9 +42,8 @@ pub(super) fn base(github: &GithubInputs, file: &StackFile) -> MachineBase {
     MachineBase { image: format!("process:{digest}"), program }
 }
 
-/// How jobs are to be kept from this host.
-fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
-    let process = &plans.file.process_fleet;
+/// Files with secrets that this command was told of.
+fn secrets(plans: &Plans<'_>) -> Vec<PathBuf> {
     let file = |secret: &SecretRef| match secret {
         SecretRef::File(path) => Some(PathBuf::from(path)),
         SecretRef::Env(_) | SecretRef::Arn(_) => None,
@@ -57,12 +56,28 @@ fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
     };
     let secrets = credential.into_iter().chain(&plans.file.listeners.admin_token);
     let secrets = secrets.chain(&github.webhook_secrets).chain(github.more_apps.values());
+    let given = match &plans.common.github.credential {
+        Some(Credential::TokenFile(path) | Credential::App { key: AppKey::File(path), .. }) => {
+            Some(path.clone())
+        }
+        Some(Credential::Token(_) | Credential::App { key: AppKey::Text(_), .. }) | None => None,
+    };
+    secrets.filter_map(file).chain(given).collect()
+}
+
+/// How jobs are to be kept from this host.
+fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
+    let process = &plans.file.process_fleet;
+    let inputs = &plans.common.stack;
+    let files = [&inputs.stack, &inputs.config, &plans.common.github.runner_dir];
+    let own = own_program().ok();
     IsolationSettings {
         wish: process.isolation,
         users: process.users,
         state: state.to_owned(),
         home: plans.environment.get("HOME").map(PathBuf::from),
-        secrets: secrets.filter_map(file).collect(),
+        secrets: secrets(plans),
+        fixed: files.into_iter().flatten().cloned().chain(own).collect(),
         visible: process.visible.clone(),
         processes_max: process.limits.then_some(process.processes_max),
         cgroup: process.cgroup.clone(),

@@ -6,11 +6,11 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bullpen_agent::machine::{Isolation, Limits};
-use bullpen_agent::runner::confine::{Confinement, cover_of};
+use bullpen_agent::runner::confine::{Confinement, cover_of, own_groups};
 use bullpen_core::isolation::{
     CONTROLLERS, Decision, Lacking, Means, UserRange, Wish, decide, own_cgroup,
 };
@@ -36,6 +36,8 @@ pub struct IsolationSettings {
     pub home: Option<PathBuf>,
     /// Files with secrets, likewise.
     pub secrets: Vec<PathBuf>,
+    /// What the service and later jobs run or read, and jobs must not write to, likewise.
+    pub fixed: Vec<PathBuf>,
     /// What jobs see of hidden directories.
     pub visible: Vec<PathBuf>,
     /// The most processes of a machine; nothing for no limits at all.
@@ -71,7 +73,8 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let root = geteuid().is_root();
     let means = if settings.wish == Wish::None {
         let untried = || Err("not tried".to_owned());
-        Means { root, user: untried(), namespaces: untried(), own_processes: untried() }
+        let groups = Vec::new();
+        Means { root, user: untried(), namespaces: untried(), own_processes: untried(), groups }
     } else {
         try_all(settings, directory, root)
     };
@@ -102,15 +105,18 @@ pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path
 fn with_paths(told: Isolation, settings: &IsolationSettings) -> Isolation {
     let state = settings.state.canonicalize().unwrap_or_else(|_| settings.state.clone());
     let mut hidden = vec![if told.users { cover_of(&state) } else { state }];
-    let mut secrets = Vec::new();
+    let (mut secrets, mut fixed) = (Vec::new(), Vec::new());
     if !told.users {
         let real = |path: &PathBuf| path.canonicalize().ok();
         hidden.extend(settings.home.iter().filter_map(real).filter(|home| home != Path::new("/")));
         // Who can speak to the user's own systemd can start anything.
         hidden.push(PathBuf::from(format!("/run/user/{}", geteuid().as_raw())));
-        secrets.extend(settings.secrets.iter().filter_map(real));
+        // Where links lead may change, and is looked up when a listener starts.
+        let whole = |path: &PathBuf| path::absolute(path).ok();
+        secrets.extend(settings.secrets.iter().filter_map(whole));
+        fixed.extend(settings.fixed.iter().filter_map(whole));
     }
-    Isolation { hidden, secrets, visible: settings.visible.clone(), ..told }
+    Isolation { hidden, secrets, fixed, visible: settings.visible.clone(), ..told }
 }
 
 fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means {
@@ -131,7 +137,7 @@ fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means 
             .and_then(|()| try_one(&alone, directory))
             .inspect_err(|_| drop(open_way(settings, directory, 0o700))),
     };
-    Means { root, user, namespaces, own_processes }
+    Means { root, user, namespaces, own_processes, groups: own_groups() }
 }
 
 /// Where no namespace has another way to the machines' directories, others may pass through those above;
@@ -163,13 +169,16 @@ fn try_in(isolation: &Isolation, place: &Path) -> io::Result<()> {
     }
     let canary = at("canary");
     fs::write(&canary, "")?;
-    fs::set_permissions(&canary, fs::Permissions::from_mode(0o600))?;
+    // Where it is hidden, its mode does not matter; a user of a machine's own is to see it closed.
+    let mode = if isolation.namespaces { 0o644 } else { 0o600 };
+    fs::set_permissions(&canary, fs::Permissions::from_mode(mode))?;
     let held = Confinement {
         isolation: isolation.clone(),
         root: at("runner"),
         temp: at("temp"),
         state: at("state"),
         programs: Vec::new(),
+        groups: Vec::new(),
     };
     let mut command: Command = held.command(Path::new("/bin/sh"))?;
     let test = "cd \"$2\" || exit 1
@@ -248,7 +257,12 @@ fn ready(cgroup: &Path) -> Result<(), String> {
         fs::write(file(SERVICE).join("cgroup.procs"), own).map_err(told)?;
     }
     let wanted = CONTROLLERS.map(|one| format!("+{one}")).join(" ");
-    fs::write(file("cgroup.subtree_control"), wanted).map_err(told)
+    fs::write(file("cgroup.subtree_control"), wanted).map_err(told)?;
+    let cgroup = file(&format!("trial-{}", std::process::id()));
+    let tried = Limits { cgroup: cgroup.clone(), ..Limits::default() }.make();
+    // One that stays costs nothing.
+    let _ = fs::remove_dir(cgroup);
+    tried.map_err(told)
 }
 
 #[cfg(test)]
