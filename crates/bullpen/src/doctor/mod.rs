@@ -11,6 +11,7 @@ use bullpen_agent::machine::RunnerProgram;
 use bullpen_core::class::Architecture;
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::RunnerGroup;
+use bullpen_core::isolation::SHARED_NETWORK;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
 use bullpen_github::version_of;
 use serde_json::json;
@@ -103,7 +104,7 @@ fn isolation(plans: &Plans<'_>) -> Vec<Check> {
     let held = format!("jobs have {}", chosen.decision.held_by());
     let mut checks: Vec<Check> = Vec::new();
     for lacking in &chosen.decision.lacking {
-        let (what, then) = (lacking.what.clone(), lacking.then);
+        let (what, then) = (lacking.what.clone().into_owned(), lacking.then);
         checks.push(if chosen.refused {
             Check::failed(name, what, then)
         } else {
@@ -122,6 +123,7 @@ fn isolation(plans: &Plans<'_>) -> Vec<Check> {
             )),
         },
     });
+    checks.push(Check::warning("network", SHARED_NETWORK.what, SHARED_NETWORK.then));
     checks
 }
 

@@ -22,6 +22,9 @@ use super::home::{absent_is_fine, private_directory};
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
 /// Where the service's own processes go: a cgroup with others in it has no processes itself.
 const SERVICE: &str = "bullpen-service";
+/// What to do where there are no limits.
+const DELEGATE: &str = "delegate a cgroup of version 2 to the service (Delegate=yes in its unit), or \
+     write limits = false in [process-fleet] of bullpen.toml";
 
 /// What the operator wants of it.
 #[derive(Clone, Debug)]
@@ -55,15 +58,27 @@ pub struct Chosen {
     pub refused: bool,
     /// Where limits are kept, or why they are not.
     pub limits: Result<PathBuf, String>,
+    /// Whether the operator wants limits.
+    pub(super) is_to_be_limited: bool,
     pub(super) told: Isolation,
     pub(super) users: Option<UserRange>,
 }
 
 impl Chosen {
     /// All that is not isolated, in one sentence.
-    pub fn warning(&self) -> Option<String> {
+    pub fn lacking(&self) -> Option<String> {
         let says = |one: &Lacking| format!("{}; {}", one.what, one.then);
         let all: Vec<String> = self.decision.lacking.iter().map(says).collect();
+        (!all.is_empty()).then(|| all.join(". "))
+    }
+
+    /// The same, and what is not limited although the operator did not say so.
+    pub fn warning(&self) -> Option<String> {
+        let unlimited = self.limits.as_ref().err().filter(|_| self.is_to_be_limited);
+        let unlimited = unlimited.map(|why| {
+            format!("jobs' processors, memory and processes are not limited: {why}; {DELEGATE}")
+        });
+        let all: Vec<String> = self.lacking().into_iter().chain(unlimited).collect();
         (!all.is_empty()).then(|| all.join(". "))
     }
 }
@@ -80,22 +95,27 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     };
     let decision = decide(settings.wish, &means);
     let mut told = with_paths(Isolation::of(&decision), settings);
-    let limits = match settings.processes_max.filter(|_| settings.wish != Wish::None) {
+    let processes_max = settings.processes_max.filter(|_| settings.wish != Wish::None);
+    let limits = match processes_max {
         Some(_) => cgroup(settings.cgroup.as_deref()),
         None => Err("limits are switched off".to_owned()),
     };
-    if let (Ok(cgroup), Some(processes_max)) = (&limits, settings.processes_max) {
+    if let (Ok(cgroup), Some(processes_max)) = (&limits, processes_max) {
         let cgroup = cgroup.clone();
         told.limits = Some(Limits { cgroup, processes_max, ..Limits::default() });
     }
     let users = decision.user.then_some(settings.users);
-    Chosen { refused: decision.refuses(settings.wish), decision, limits, told, users }
+    let (refused, is_to_be_limited) = (decision.refuses(settings.wish), processes_max.is_some());
+    Chosen { decision, refused, limits, is_to_be_limited, told, users }
 }
 
 /// The same for launches: from now on the cgroup is used.
 pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let mut chosen = choose(settings, directory);
     if let Err(why) = chosen.limits.clone().and_then(|cgroup| ready(&cgroup)) {
+        if chosen.limits.is_ok() {
+            tracing::warn!(why, "jobs are not limited by a cgroup");
+        }
         chosen.told.limits = None;
         chosen.limits = Err(why);
     }
@@ -288,6 +308,42 @@ mod tests {
         let read = |file: &str| fs::read_to_string(tree.path().join(file)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+cpu +memory +pids");
         assert_eq!(read("bullpen-service/cgroup.procs"), std::process::id().to_string());
+    }
+
+    #[test]
+    fn a_cgroup_that_no_process_can_be_put_into_is_told_of() {
+        let tree = tree("cpu memory pids\n", "");
+        let trial = format!("trial-{}/cgroup.procs", std::process::id());
+        // A file that is closed would not be to root.
+        fs::create_dir_all(tree.path().join(trial)).unwrap();
+        let why = ready(tree.path()).unwrap_err();
+        assert!(why.contains("no process can be put there"), "{why}");
+    }
+
+    fn chosen(wish: Wish, limits: Result<PathBuf, String>) -> Chosen {
+        let means = Means {
+            root: true,
+            user: Ok(()),
+            namespaces: Ok(()),
+            own_processes: Ok(()),
+            groups: Vec::new(),
+        };
+        let decision = decide(wish, &means);
+        let told = Isolation::of(&decision);
+        Chosen { decision, refused: false, limits, is_to_be_limited: true, told, users: None }
+    }
+
+    #[test]
+    fn limits_that_are_lacking_are_in_the_warning_and_refuse_nothing() {
+        let why = Err("this host has no cgroup of version 2".to_owned());
+        let without = chosen(Wish::Required, why.clone());
+        let warning = without.warning().unwrap();
+        assert!(warning.contains("are not limited: this host has no cgroup"), "{warning}");
+        assert_eq!(without.lacking(), None);
+        assert_eq!(Chosen { is_to_be_limited: false, ..without }.warning(), None);
+        assert_eq!(chosen(Wish::Required, Ok("/c".into())).warning(), None);
+        let both = chosen(Wish::None, why).warning().unwrap();
+        assert!(both.contains("isolation is \"none\"") && both.contains("not limited"), "{both}");
     }
 
     #[test]
