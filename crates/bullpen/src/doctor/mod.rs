@@ -76,8 +76,7 @@ fn show(json: bool, checks: &[Check]) {
 async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
     let state = &plans.common.stack.state;
     if !state.exists() {
-        let what = format!("there is none in {}", state.display());
-        return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
+        return vec![no_state(state)];
     }
     let mut checks = vec![runner(plans)];
     checks.extend(isolation(plans));
@@ -95,6 +94,11 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
         }
     }
     checks
+}
+
+fn no_state(state: &Path) -> Check {
+    let what = format!("there is none in {}", state.display());
+    Check::warning("state", what, "`bullpen refresh` makes one")
 }
 
 /// What keeps jobs from the service on this host; nothing if the state cannot be used, which is told.

@@ -318,6 +318,17 @@ async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
     target.stage.user = Some((target.user, own));
 }
 
+#[cfg(feature = "aws")]
+#[tokio::test]
+async fn doctor_tells_of_isolation_too_where_the_stores_are_at_aws() {
+    let stage = Stage::on_aws(CONFIG, &[]).await;
+    stage.run("refresh").await.exits(0);
+    let doctor = stage.run("doctor").await;
+    for check in ["isolation: jobs run as", "limits: ", "network: "] {
+        assert!(doctor.data.contains(check), "{check} is not told: {doctor:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_machine_whose_jobs_were_held_otherwise_serves_no_more() {
     let Some(mut target) = Target::new("none").await.map(Target::run_by_root) else { return };

@@ -96,10 +96,7 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let decision = decide(settings.wish, &means);
     let mut told = with_paths(Isolation::of(&decision), settings);
     let processes_max = settings.processes_max.filter(|_| settings.wish != Wish::None);
-    let limits = match processes_max {
-        Some(_) => cgroup(settings.cgroup.as_deref()),
-        None => Err("limits are switched off".to_owned()),
-    };
+    let limits = limits(settings, &decision);
     if let (Ok(cgroup), Some(processes_max)) = (&limits, processes_max) {
         let cgroup = cgroup.clone();
         told.limits = Some(Limits { cgroup, processes_max, ..Limits::default() });
@@ -107,6 +104,18 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let users = decision.user.then_some(settings.users);
     let (refused, is_to_be_limited) = (decision.refuses(settings.wish), processes_max.is_some());
     Chosen { decision, refused, limits, is_to_be_limited, told, users }
+}
+
+/// The cgroup for limits; else why there are none.
+fn limits(settings: &IsolationSettings, decision: &Decision) -> Result<PathBuf, String> {
+    if settings.processes_max.is_none() || settings.wish == Wish::None {
+        return Err("limits are switched off".to_owned());
+    }
+    // They are kept by what starts held programs.
+    if !decision.user && !decision.namespaces {
+        return Err("nothing holds jobs here".to_owned());
+    }
+    cgroup(settings.cgroup.as_deref())
 }
 
 /// The same for launches: from now on the cgroup is used.
@@ -318,6 +327,28 @@ mod tests {
         fs::create_dir_all(tree.path().join(trial)).unwrap();
         let why = ready(tree.path()).unwrap_err();
         assert!(why.contains("no process can be put there"), "{why}");
+    }
+
+    #[test]
+    fn jobs_that_nothing_holds_are_told_of_as_unlimited() {
+        let tree = tree("cpu memory pids\n", "");
+        let settings = IsolationSettings {
+            wish: Wish::Best,
+            users: UserRange::DEFAULT,
+            state: tree.path().to_owned(),
+            home: None,
+            secrets: Vec::new(),
+            fixed: Vec::new(),
+            visible: Vec::new(),
+            processes_max: Some(1),
+            cgroup: Some(tree.path().to_owned()),
+        };
+        let held = Decision { namespaces: true, ..Decision::default() };
+        assert_eq!(limits(&settings, &held).unwrap(), tree.path());
+        let why = limits(&settings, &Decision::default()).unwrap_err();
+        assert_eq!(why, "nothing holds jobs here");
+        let off = IsolationSettings { processes_max: None, ..settings };
+        assert_eq!(limits(&off, &held).unwrap_err(), "limits are switched off");
     }
 
     fn chosen(wish: Wish, limits: Result<PathBuf, String>) -> Chosen {
