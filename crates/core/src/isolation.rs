@@ -3,6 +3,7 @@
 //!
 //! Not here: asking the host (`bullpen-embedded`), or starting anything (`bullpen-agent`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,11 @@ impl UserRange {
         self.first
     }
 
+    /// The last of them.
+    pub const fn last(self) -> u32 {
+        self.last
+    }
+
     /// One that is not taken, begun to look for at a random place: an id comes back late.
     pub fn pick(self, taken: &BTreeSet<u32>, random: u64) -> Option<u32> {
         let size = u64::from(self.last - self.first) + 1;
@@ -75,7 +81,39 @@ pub struct Means {
     pub namespaces: Result<(), String>,
     /// Whether those can have a `/proc` of their own.
     pub own_processes: Result<(), String>,
+    /// The service's groups besides its own: a user namespace does not take them away.
+    pub groups: Vec<String>,
 }
+
+/// Groups whose members can become root, asked or not: who may use a container engine can mount `/`.
+pub const ROOTS_FRIENDS: &[&str] =
+    &["docker", "lxd", "incus", "podman", "libvirt", "disk", "sudo", "wheel", "admin"];
+
+/// By name, as `/etc/group` has them, those of these groups that say something: every supplementary one,
+/// and the user's own if it is one of [`ROOTS_FRIENDS`].
+pub fn telling_groups(own: u32, supplementary: &[u32], file: &str) -> Vec<String> {
+    let name = |id: u32| {
+        let of = |line: &str| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, number, ..] = fields[..] else { return None };
+            (number.parse() == Ok(id)).then(|| name.to_owned())
+        };
+        file.lines().find_map(of).unwrap_or_else(|| id.to_string())
+    };
+    let others: BTreeSet<u32> = supplementary.iter().copied().filter(|id| *id != own).collect();
+    let own = Some(name(own)).filter(|name| ROOTS_FRIENDS.contains(&&**name));
+    own.into_iter().chain(others.into_iter().map(name)).collect()
+}
+
+/// What no isolation of ours changes, and what to do about it.
+pub const SHARED_NETWORK: Lacking = Lacking {
+    what: Cow::Borrowed(
+        "jobs share this host's network: they reach what listens on loopback, the admin listener \
+         among it, and a cloud's metadata service",
+    ),
+    then: "set admin-token in [listeners] of bullpen.toml, and close the metadata service to this host's \
+           users where it has one",
+};
 
 /// What jobs are held by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +132,7 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lacking {
     /// What jobs can do, and why.
-    pub what: String,
+    pub what: Cow<'static, str>,
     /// What the operator can do about it.
     pub then: &'static str,
 }
@@ -110,12 +148,13 @@ const CHANGE_USER: &str = "install setpriv of util-linux, let the service change
      such as /var/lib/bullpen";
 const UNMASK_PROC: &str = "mount /proc without masked paths (in a container: \
      --security-opt systempaths=unconfined)";
+const LEAVE_GROUPS: &str = "run the service as a user that is in no other group, or as root";
 const ACCEPTED: &str = "set isolation = \"best\" in [process-fleet] of bullpen.toml";
 
 /// What jobs are held by, and what not.
 pub fn decide(wish: Wish, means: &Means) -> Decision {
     let mut decision = Decision::default();
-    let mut lacks = |what: String, then| decision.lacking.push(Lacking { what, then });
+    let mut lacks = |what: String, then| decision.lacking.push(Lacking { what: what.into(), then });
     if wish == Wish::None {
         let what = "jobs run as the service's own user and can read its environment, state and \
                     sockets: isolation is \"none\"";
@@ -146,8 +185,16 @@ pub fn decide(wish: Wish, means: &Means) -> Decision {
             Ok(()) => decision.own_processes = true,
             Err(why) => {
                 let what = format!("jobs see the host's list of processes: {why}");
-                decision.lacking.push(Lacking { what, then: UNMASK_PROC });
+                decision.lacking.push(Lacking { what: what.into(), then: UNMASK_PROC });
             }
+        }
+        if !decision.user && !means.groups.is_empty() {
+            let groups = means.groups.join(", ");
+            let what = format!(
+                "jobs are in the groups of the service's user and may do what those may, which is \
+                 everything in a group such as docker, lxd, disk or sudo: {groups}"
+            );
+            decision.lacking.push(Lacking { what: what.into(), then: LEAVE_GROUPS });
         }
     }
     decision
@@ -210,12 +257,23 @@ pub fn own_cgroup(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     Some(if own.is_empty() { mount.into() } else { Path::new(mount).join(own) })
 }
 
+/// Where cgroups of any version are mounted, by `/proc/self/mountinfo`.
+pub fn cgroup_mounts(mountinfo: &str) -> Vec<PathBuf> {
+    let mount = |line: &str| {
+        let (fields, kind) = line.split_once(" - ")?;
+        let is_one = kind.starts_with("cgroup ") || kind.starts_with("cgroup2 ");
+        fields.split(' ').nth(4).filter(|_| is_one).map(PathBuf::from)
+    };
+    mountinfo.lines().filter_map(mount).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn means(root: bool) -> Means {
-        Means { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()) }
+        let groups = Vec::new();
+        Means { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()), groups }
     }
 
     fn no<T>() -> Result<T, String> {
@@ -243,6 +301,11 @@ mod tests {
                 "namespaces of their own",
                 "the host's list of processes: EPERM",
             ),
+            (
+                Means { groups: vec!["docker".to_owned()], ..means(false) },
+                "namespaces of their own",
+                "docker, lxd, disk or sudo: docker",
+            ),
         ] {
             let decision = decide(Wish::Best, &means);
             assert_eq!(decision.held_by(), held, "{means:?}");
@@ -258,6 +321,17 @@ mod tests {
         assert_eq!(decision.held_by(), "nothing");
         assert!(decision.lacking[0].what.contains("none"), "{decision:?}");
         assert!(!decision.refuses(Wish::None));
+    }
+
+    #[test]
+    fn groups_are_told_where_jobs_have_them() {
+        let file = "root:x:0:\ndocker:x:999:ci\nci:x:1000:\nvideo:x:44:ci\n";
+        assert_eq!(telling_groups(1000, &[1000, 999, 44, 7], file), ["7", "video", "docker"]);
+        assert_eq!(telling_groups(999, &[999], file), ["docker"], "it may be the service's own");
+        assert!(telling_groups(1000, &[], file).is_empty());
+        let groups = vec!["docker".to_owned()];
+        let root = decide(Wish::Required, &Means { groups, ..means(true) });
+        assert!(root.lacking.is_empty(), "a user of a machine's own is in none: {root:?}");
     }
 
     #[test]
@@ -303,5 +377,8 @@ mod tests {
         assert_eq!(own_cgroup("0::/\n", mounts), Some("/sys/fs/cgroup".into()));
         assert_eq!(own_cgroup("8:pids:/x\n", mounts), None);
         assert_eq!(own_cgroup(hybrid, mounts.lines().next().unwrap()), None);
+        let others = format!("{mounts}32 24 0:28 / /sys rw - sysfs sysfs rw\n");
+        let all = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(PathBuf::from);
+        assert_eq!(cgroup_mounts(&others), all);
     }
 }

@@ -1,10 +1,10 @@
 //! The runner's directory of one machine: its own, because the program writes its registration there.
 //!
 //! The files themselves are shared with the configured directory by hard links where the file system
-//! allows, so that a machine costs neither time nor space. Machines of the process fleet belong to
-//! one user, and who can write to one copy can write to the other as well. Where jobs have a user of
-//! their own, it may add files to the directory and change none of the program's: the next owner's
-//! jobs run the same program.
+//! allows, so that a machine costs neither time nor space. Who can write to one copy can write to the
+//! other as well: where jobs are the agent's own user, namespaces make the program's files read-only
+//! (`crate::runner::confine`). Where jobs have a user of their own, it may add files to the directory and
+//! change none of the program's: the next owner's jobs run the same program.
 //!
 //! Not here: downloading the program (`download`).
 
@@ -30,6 +30,7 @@ const NOT_OURS: &[&str] = &[
     ".runner_migrated",
     ".credentials_migrated",
     ".service",
+    "svc.sh",
     "_diag",
     "_work",
 ];
@@ -88,7 +89,8 @@ fn hand_over(directory: &Path, user: &User) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o1775))
 }
 
-/// The same files under another path. What this user could change is copied.
+/// The same files under another path. What this user could change is copied, and where jobs are the
+/// agent's own user, the few files beside the program's directories: the program reads some of them.
 fn share(source: &Path, target: &Path, user: Option<&User>) -> io::Result<()> {
     // A directory that holds the machine would be copied into itself without end.
     if target.starts_with(fs::canonicalize(source)?) {
@@ -111,7 +113,7 @@ fn share(source: &Path, target: &Path, user: Option<&User>) -> io::Result<()> {
             } else if kind.is_symlink() {
                 symlink(fs::read_link(path)?, next)?;
             } else {
-                let theirs = user.is_some_and(|user| is_of(&entry, user));
+                let theirs = user.map_or(from == source, |user| is_of(&entry, user));
                 if theirs || fs::hard_link(&path, &next).is_err() {
                     fs::copy(path, next)?;
                 }
@@ -167,6 +169,8 @@ mod tests {
         let runner = layout.runner();
         assert!(runner.join(PROGRAM).exists() && runner.join(".env").exists());
         assert!(runner.join("bin/link").is_symlink() && !runner.join(".runner").exists());
+        let links = |name: &str| fs::metadata(runner.join(name)).unwrap().nlink();
+        assert_eq!((links(PROGRAM), links(".env")), (2, 1), "a job's `.env` is one machine's");
         fs::write(layout.work().join("x"), "").unwrap();
         assert!(layout.agent("work/x").exists() && !runner.join("_work/leftover").exists());
     }

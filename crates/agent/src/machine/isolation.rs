@@ -24,6 +24,8 @@ pub struct Isolation {
     pub hidden: Vec<PathBuf>,
     /// Files that are empty to jobs there.
     pub secrets: Vec<PathBuf>,
+    /// What they may not write to there.
+    pub fixed: Vec<PathBuf>,
     /// What jobs see below hidden directories all the same.
     pub visible: Vec<PathBuf>,
     /// The most that jobs may use.
@@ -84,10 +86,13 @@ mod tests {
     #[test]
     fn what_is_stored_keeps_parsing() {
         let text = r#"{"users":true,"user":200001,"namespaces":true,"own_processes":true,
-            "hidden":["/s"],"secrets":["/k"],"visible":["/v"],
+            "hidden":["/s"],"secrets":["/k"],"fixed":["/p"],"visible":["/v"],
             "limits":{"cgroup":"/c/i-1","processes_max":7,"files":{"pids.max":"7"}}}"#;
         let isolation: Isolation = serde_json::from_str(text).unwrap();
         assert!(isolation.holds() && isolation.user == Some(200_001));
+        let earlier: Isolation =
+            serde_json::from_str(&text.replace(r#""fixed":["/p"],"#, "")).unwrap();
+        assert_eq!(earlier, Isolation { fixed: Vec::new(), ..isolation });
         assert_eq!(serde_json::from_str::<Isolation>("{}").unwrap(), Isolation::default());
         assert!(!Isolation::default().holds());
     }

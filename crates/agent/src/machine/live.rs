@@ -20,7 +20,7 @@ use super::watchdog::FileWatchdog;
 use super::{Isolation, Layout, RunnerProgram, download, guard, mark};
 use crate::host::Watchdog;
 use crate::notes::FileNotebook;
-use crate::runner::confine::Confinement;
+use crate::runner::confine::{Confinement, own_groups};
 use crate::runner::process::{Patience, Place, ProcessRunner};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
@@ -232,8 +232,10 @@ fn confinement(isolation: Isolation, runner: &RunnerProgram, layout: &Layout) ->
         RunnerProgram::StandIn { command } => command.first().map(PathBuf::from),
         RunnerProgram::Directory(_) | RunnerProgram::Image { .. } => None,
     };
+    let groups = if isolation.user.is_none() { own_groups() } else { Vec::new() };
     Confinement {
         isolation,
+        groups,
         root: layout.runner(),
         temp: layout.temp(),
         state: layout.state(),

@@ -9,27 +9,34 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use bullpen_core::isolation::{ROOTS_FRIENDS, cgroup_mounts, telling_groups};
+use rustix::fs::{Access, access};
+use rustix::process::{getegid, geteuid, getgroups};
 
 use super::leftovers::absent_is_fine;
+use super::program;
 use crate::machine::{Isolation, Limits};
+use mounts::{Mounts, SHARED_MEMORY, TEMPORARY, Wanted};
+
+mod mounts;
 
 const UNSHARE: &str = "/usr/bin/unshare";
 const SETPRIV: &str = "/usr/bin/setpriv";
 const SHELL: &str = "/bin/sh";
-/// Where everybody may write, and jobs get something of their own.
-const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
-const SHARED_MEMORY: &str = "/dev/shm";
-/// The parts of the runner program that jobs of the same user must not change.
-const PROGRAM_PARTS: [&str; 2] = ["bin", "externals"];
-/// The first file that the shell holds open, and how many there can be besides its table.
-const FIRST_FILE: usize = 3;
-const FILES_MAX: usize = 6;
-/// The shell's table of what it binds.
-const TABLE_FILE: usize = 9;
+/// Puts the shell into the cgroup of its first argument; everything that it becomes is there then.
+const ENTER: &str = "echo $$ >\"$0/cgroup.procs\" || exit 1";
+/// In a cgroup namespace of its own a job could mount the cgroup that it is in once more, and it is the
+/// user's whose cgroup that is. A `/proc` that is not the namespaces' own may be closed, which the fleet
+/// finds out and says.
+const NO_CGROUP_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_cgroup_namespaces";
+/// What tells groups' names.
+const GROUPS: &str = "/etc/group";
+/// Where cgroups are on most hosts, of every version.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// How one machine's programs are started.
 #[derive(Clone, Debug)]
@@ -44,26 +51,48 @@ pub struct Confinement {
     pub state: PathBuf,
     /// Programs that they need, wherever those are.
     pub programs: Vec<PathBuf>,
+    /// Groups that say something and that jobs are in, by name.
+    pub groups: Vec<String>,
+}
+
+/// The groups that say something and that jobs are in where they are the agent's own user.
+pub fn own_groups() -> Vec<String> {
+    let all = getgroups().unwrap_or_default();
+    let all: Vec<u32> = all.into_iter().map(rustix::process::Gid::as_raw).collect();
+    let names = fs::read_to_string(GROUPS).unwrap_or_default();
+    telling_groups(getegid().as_raw(), &all, &names)
 }
 
 impl Confinement {
+    /// An error where jobs could have left anything anywhere, and nothing would find it: as members of a container
+    /// engine's group, for example, in its images and caches, or in a place of root's.
+    pub(crate) fn is_cleanable(&self) -> io::Result<()> {
+        match self.groups.iter().find(|name| ROOTS_FRIENDS.contains(&name.as_str())) {
+            Some(name) => Err(io::Error::other(format!(
+                "jobs are in the group {name} and can become root: what they left cannot be found"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// A command that is held.
     pub fn command(&self, program: &Path) -> io::Result<Command> {
         let mut words: Vec<std::ffi::OsString> = Vec::new();
-        if let Some(limits) = &self.isolation.limits {
-            match limits.make() {
-                // Everything that the shell becomes and starts is in there from then on.
-                Ok(()) => {
-                    let enter = "echo $$ >\"$0/cgroup.procs\"; exec \"$@\"";
-                    words.extend([SHELL, "-c", enter].map(Into::into));
-                    words.push(limits.cgroup.clone().into());
-                }
-                Err(error) => tracing::warn!(%error, "jobs are not limited by a cgroup"),
+        let limits = self.isolation.limits.as_ref().filter(|limits| match limits.make() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "jobs are not limited by a cgroup");
+                false
             }
+        });
+        if let Some(limits) = limits {
+            let enter = format!("{ENTER}; exec \"$@\"");
+            words.extend([SHELL, "-c", &enter].map(Into::into));
+            words.push(limits.cgroup.clone().into());
         }
         if self.isolation.namespaces {
-            let script = self.prepare()?;
-            words.extend(unshare(&self.isolation).into_iter().map(Into::into));
+            let script = self.prepare(limits)?;
+            words.extend(unshare(&self.isolation, limits.is_some()).into_iter().map(Into::into));
             words.extend([SHELL, "-c", &script, "sh"].map(Into::into));
         }
         words.extend(setpriv(&self.isolation).into_iter().map(Into::into));
@@ -74,40 +103,74 @@ impl Confinement {
     }
 
     /// Writes the shell's tables; returns its script.
-    fn prepare(&self) -> io::Result<String> {
-        let Isolation { user, hidden, secrets, visible, .. } = &self.isolation;
-        let mut kept: Vec<PathBuf> = vec![self.root.clone(), self.temp.clone()];
-        kept.extend(
-            self.programs.iter().chain(visible).filter_map(|path| path.canonicalize().ok()),
-        );
-        let directories: Vec<PathBuf> =
-            hidden.iter().filter(|path| path.is_dir()).cloned().collect();
-        let secrets: Vec<PathBuf> = secrets.iter().filter(|path| path.is_file()).cloned().collect();
-        let mut plan = Mounts::plan(&directories, &kept, &secrets);
-        if user.is_none() {
-            let parts = PROGRAM_PARTS.iter().map(|part| self.root.join(part));
-            plan.fixed = parts.filter(|part| part.is_dir()).collect();
+    fn prepare(&self, limits: Option<&Limits>) -> io::Result<String> {
+        let mut plan = Mounts::plan(&self.wanted(limits)?, may_change);
+        if self.isolation.user.is_none() {
+            plan.parts = program::parts(&self.root, &self.state)?;
         }
         let (covers, binds) = (self.state.join("covers"), self.state.join("binds"));
         fs::write(&covers, plan.covers())?;
         fs::write(&binds, plan.binds(&self.temp))?;
         let is_file = |path: &Path| path.is_file();
-        Ok(plan.script(&covers, &binds, &self.root, is_file))
+        let script = plan.script(&covers, &binds, &self.root, is_file);
+        Ok(match (self.isolation.user, self.isolation.own_processes) {
+            (Some(_), _) => script,
+            (None, true) => format!("{NO_CGROUP_NAMESPACES} || exit 1\n{script}"),
+            (None, false) => format!("{NO_CGROUP_NAMESPACES} 2>/dev/null || :\n{script}"),
+        })
+    }
+
+    fn wanted(&self, limits: Option<&Limits>) -> io::Result<Wanted> {
+        let Isolation { user, hidden, secrets, fixed, visible, .. } = &self.isolation;
+        // As they are now: a file that a link leads to may be another one than at the launch.
+        let real = |path: &PathBuf| path.canonicalize().ok();
+        let mut kept: Vec<PathBuf> = vec![self.root.clone(), self.temp.clone()];
+        kept.extend(self.programs.iter().chain(visible).filter_map(real));
+        let mut wanted = Wanted {
+            hidden: hidden.iter().filter(|path| path.is_dir()).cloned().collect(),
+            kept,
+            secrets: secrets.iter().filter_map(real).filter(|path| path.is_file()).collect(),
+            fixed: fixed.iter().filter_map(real).collect(),
+            ..Wanted::default()
+        };
+        if user.is_none() {
+            // The service's user owns them, and could lift its limits or end the service there.
+            let mounted = cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
+            let all = mounted.into_iter().chain([PathBuf::from(CGROUPS)]);
+            wanted.cgroups = all.filter(|path| path.is_dir()).collect();
+            wanted.own_cgroup = limits.map(|limits| limits.cgroup.clone());
+        }
+        Ok(wanted)
     }
 }
 
+/// Whether this user could rename what is in a directory; its owner may allow itself to.
+fn may_change(directory: &Path) -> bool {
+    let is_own = |found: fs::Metadata| found.uid() == geteuid().as_raw();
+    access(directory, Access::WRITE_OK).is_ok() || fs::metadata(directory).is_ok_and(is_own)
+}
+
 impl Limits {
-    /// Makes the cgroup as it is to be.
+    /// Makes the cgroup as it is to be, and sees to it that a program can be put there.
     pub fn make(&self) -> io::Result<()> {
         match fs::create_dir(&self.cgroup) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        self.files.iter().try_for_each(|(file, text)| fs::write(self.cgroup.join(file), text))
+        let mut files = self.files.iter();
+        files.try_for_each(|(file, text)| fs::write(self.cgroup.join(file), text))?;
+        let mut tried = Command::new(SHELL);
+        tried.args(["-c", ENTER]).arg(&self.cgroup).env_clear().stdin(Stdio::null());
+        let output = tried.output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("no process can be put there: {}", said.trim())))
     }
 }
 
-fn unshare(isolation: &Isolation) -> Vec<&'static str> {
+fn unshare(isolation: &Isolation, is_limited: bool) -> Vec<&'static str> {
     let mut words = vec![UNSHARE];
     if isolation.user.is_none() {
         words.extend(["--user", "--map-current-user", "--keep-caps"]);
@@ -115,6 +178,10 @@ fn unshare(isolation: &Isolation) -> Vec<&'static str> {
     words.extend(["--mount", "--pid", "--ipc", "--fork", "--kill-child"]);
     if isolation.own_processes {
         words.push("--mount-proc");
+    }
+    if is_limited {
+        // What a program finds at its own cgroup's path are the machine's limits.
+        words.push("--cgroup");
     }
     words
 }
@@ -128,129 +195,6 @@ fn setpriv(isolation: &Isolation) -> Vec<String> {
     let none = ["--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"];
     words.extend(none.map(String::from));
     words
-}
-
-/// What is mounted where.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Mounts {
-    /// Directories that are covered by empty ones, and their options.
-    covered: Vec<(PathBuf, &'static str)>,
-    /// What is bound over those again.
-    kept: Vec<PathBuf>,
-    /// Where the machine's own temporary files are as well.
-    temporary: Vec<PathBuf>,
-    /// Files that are empty.
-    secrets: Vec<PathBuf>,
-    /// What nothing may be written to.
-    fixed: Vec<PathBuf>,
-}
-
-impl Mounts {
-    fn plan(hidden: &[PathBuf], kept: &[PathBuf], secrets: &[PathBuf]) -> Self {
-        let below =
-            |path: &Path, directory: &Path| path != directory && path.starts_with(directory);
-        let mut covered: Vec<(PathBuf, &str)> = vec![(SHARED_MEMORY.into(), "mode=1777")];
-        let mut temporary = Vec::new();
-        for directory in TEMPORARY.map(PathBuf::from) {
-            if kept.iter().any(|one| below(one, &directory)) {
-                covered.push((directory, "mode=1777"));
-            } else {
-                temporary.push(directory);
-            }
-        }
-        covered.extend(hidden.iter().map(|path| (path.clone(), "mode=711,size=1m")));
-        let others = covered.clone();
-        covered.retain(|(path, _)| !others.iter().any(|(other, _)| below(path, other)));
-        covered.sort();
-        covered.dedup_by(|one, other| one.0 == other.0);
-        let is_covered = |path: &Path| covered.iter().any(|(other, _)| path.starts_with(other));
-        let kept: Vec<PathBuf> = kept.iter().filter(|path| is_covered(path)).cloned().collect();
-        let secrets = secrets.iter().filter(|path| !is_covered(path)).cloned().collect();
-        Self { covered, kept, temporary, secrets, fixed: Vec::new() }
-    }
-
-    fn covers(&self) -> String {
-        let line = |(path, options): &(PathBuf, &str)| {
-            format!("bullpen {} tmpfs {options},nosuid,nodev 0 0\n", escaped(path))
-        };
-        self.covered.iter().map(line).collect()
-    }
-
-    fn binds(&self, temp: &Path) -> String {
-        let mut lines: Vec<String> = Vec::new();
-        let mut line = |from: &str, to: &Path, options: &str| {
-            lines.push(format!("{from} {} none {options} 0 0\n", escaped(to)));
-        };
-        for (number, path) in self.files() {
-            line(&format!("/proc/self/fd/{number}"), path, "rbind");
-        }
-        for path in &self.temporary {
-            line(&escaped(temp), path, "rbind");
-        }
-        for path in &self.secrets {
-            line("/dev/null", path, "bind");
-        }
-        for path in &self.fixed {
-            line(&escaped(path), path, "bind,ro,nosuid,nodev");
-        }
-        lines.concat()
-    }
-
-    fn files(&self) -> impl Iterator<Item = (usize, &PathBuf)> {
-        self.kept.iter().take(FILES_MAX).enumerate().map(|(at, path)| (FIRST_FILE + at, path))
-    }
-
-    /// What was opened before it was covered leads out of the namespace: all of it is closed, and the
-    /// way to where the program starts is gone anew.
-    fn script(
-        &self,
-        covers: &Path,
-        binds: &Path,
-        root: &Path,
-        is_file: impl Fn(&Path) -> bool,
-    ) -> String {
-        let mut lines = vec!["set -eu; umask 022".to_owned()];
-        for (number, path) in self.files() {
-            lines.push(format!("exec {number}<{}", quoted(path)));
-        }
-        lines.push(format!("exec {TABLE_FILE}<{}", quoted(binds)));
-        lines.push(format!("/bin/mount -a -c -T {}", quoted(covers)));
-        let (mut made, mut empty) = (Vec::new(), Vec::new());
-        for (_, path) in self.files() {
-            if is_file(path) {
-                made.extend(path.parent().map(quoted));
-                empty.push(format!(": >{}", quoted(path)));
-            } else {
-                made.push(quoted(path));
-            }
-        }
-        lines.push(format!("/bin/mkdir -p {}", made.join(" ")));
-        lines.extend(empty);
-        lines.push(format!("/bin/mount -a -c -T /proc/self/fd/{TABLE_FILE}"));
-        let numbers = self.files().map(|(number, _)| number).chain([TABLE_FILE]);
-        lines.push(format!(
-            "exec {}",
-            numbers.map(|number| format!("{number}<&-")).collect::<Vec<_>>().join(" ")
-        ));
-        lines.push(format!("cd {}", quoted(root)));
-        // A signal to the group is the program's to answer, and the shell waits for it.
-        lines.push("trap : HUP INT QUIT TERM; set +e\n\"$@\"\nexit $?".to_owned());
-        lines.join("\n")
-    }
-}
-
-/// A word of a shell.
-fn quoted(path: impl AsRef<Path>) -> String {
-    format!("'{}'", path.as_ref().to_string_lossy().replace('\'', r"'\''"))
-}
-
-/// A word of a table of mounts.
-fn escaped(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
-    let bytes = path.as_os_str().as_bytes().iter();
-    bytes
-        .map(|byte| if plain(*byte) { char::from(*byte).into() } else { format!("\\{byte:03o}") })
-        .collect()
 }
 
 /// The directory to hide so that another user can reach what is bound below it: the state itself, or
@@ -302,63 +246,17 @@ pub(crate) fn remove_left(isolation: &Isolation, root: &Path) -> io::Result<()> 
 mod tests {
     use super::*;
 
-    fn paths(all: &[&str]) -> Vec<PathBuf> {
-        all.iter().map(PathBuf::from).collect()
-    }
-
-    #[test]
-    fn what_is_needed_below_a_hidden_directory_is_bound_again() {
-        let kept = paths(&["/s/m/runner", "/s/m/temp", "/usr/bin/bullpen"]);
-        let plan = Mounts::plan(
-            &paths(&["/s", "/home/ci", "/home/ci/x"]),
-            &kept,
-            &paths(&["/s/k", "/etc/k"]),
-        );
-        let covered: Vec<&Path> = plan.covered.iter().map(|(path, _)| &**path).collect();
-        assert_eq!(covered, paths(&["/dev/shm", "/home/ci", "/s"]));
-        assert_eq!(plan.kept, kept[..2]);
-        assert_eq!(plan.temporary, paths(&["/tmp", "/var/tmp"]));
-        assert_eq!(plan.secrets, paths(&["/etc/k"]), "what is covered needs nothing else");
-        let binds = plan.binds(Path::new("/s/m/temp"));
-        assert!(binds.starts_with("/proc/self/fd/3 /s/m/runner none rbind 0 0\n"), "{binds}");
-        assert!(binds.contains("/s/m/temp /tmp none rbind") && binds.contains("/dev/null /etc/k"));
-    }
-
-    #[test]
-    fn a_state_below_tmp_is_found_in_an_empty_tmp() {
-        let plan = Mounts::plan(&paths(&["/tmp/a"]), &paths(&["/tmp/a/runner"]), &[]);
-        let covered: Vec<&Path> = plan.covered.iter().map(|(path, _)| &**path).collect();
-        assert_eq!(covered, paths(&["/dev/shm", "/tmp"]));
-        assert_eq!(plan.temporary, paths(&["/var/tmp"]));
-    }
-
-    #[test]
-    fn nothing_that_leads_out_stays_open() {
-        let plan = Mounts::plan(&paths(&["/s"]), &paths(&["/s/runner", "/s/it's"]), &[]);
-        let no_file = |_: &Path| false;
-        let script =
-            plan.script(Path::new("/s/c"), Path::new("/s/b"), Path::new("/s/runner"), no_file);
-        let at = |text: &str| script.find(text).unwrap_or_else(|| panic!("no {text} in {script}"));
-        assert!(at("exec 3<'/s/runner'") < at("mount -a -c -T '/s/c'"));
-        assert!(script.contains(r"exec 4<'/s/it'\''s'"), "{script}");
-        assert!(at("fd/9") < at("exec 3<&- 4<&- 9<&-") && at("9<&-") < at("cd '/s/runner'"));
-        assert!(at("cd '/s/runner'") < at("\"$@\""));
-    }
-
-    #[test]
-    fn names_with_spaces_are_one_word() {
-        assert_eq!(escaped(Path::new("/my dir/#1")), r"/my\040dir/\0431");
-    }
-
     #[test]
     fn jobs_get_no_rights() {
         let own = Isolation { user: Some(7), namespaces: true, ..Isolation::default() };
         assert!(
             setpriv(&own).join(" ").contains("--reuid=7 --regid=7 --clear-groups --no-new-privs")
         );
-        assert!(!unshare(&own).contains(&"--user") && !unshare(&own).contains(&"--mount-proc"));
+        let words = unshare(&own, false);
+        assert!(!["--user", "--mount-proc", "--cgroup"].iter().any(|word| words.contains(word)));
         let shared = Isolation { namespaces: true, own_processes: true, ..Isolation::default() };
-        assert!(unshare(&shared).contains(&"--user") && unshare(&shared).contains(&"--mount-proc"));
+        let words = unshare(&shared, true);
+        assert!(["--user", "--mount-proc", "--cgroup"].iter().all(|word| words.contains(word)));
         assert!(setpriv(&shared).iter().any(|word| word == "--bounding-set=-all"));
     }
 
@@ -373,5 +271,15 @@ mod tests {
         let read = |file: &str| fs::read_to_string(tree.path().join("i-1").join(file)).unwrap();
         assert_eq!((read("cpu.max"), read("pids.max")), ("200000 100000".into(), "9".into()));
         assert_eq!(read("memory.max"), "1048576");
+    }
+
+    #[test]
+    fn a_cgroup_that_nothing_can_be_put_into_limits_nothing() {
+        let tree = tempfile::tempdir().unwrap();
+        let limits = Limits { cgroup: tree.path().join("i-1"), ..Limits::default() };
+        // A file of that name could not be closed to root.
+        fs::create_dir_all(limits.cgroup.join("cgroup.procs")).unwrap();
+        let error = limits.make().unwrap_err().to_string();
+        assert!(error.starts_with("no process can be put there: "), "{error}");
     }
 }

@@ -24,7 +24,7 @@ use super::process::Place;
 /// How the runner program is told of it; also in its `.env`.
 pub(super) const VARIABLE: &str = "ACTIONS_RUNNER_HOOK_JOB_STARTED";
 /// The script, in the runner's directory.
-const SCRIPT: &str = "bullpen-job-started.sh";
+pub(super) const SCRIPT: &str = "bullpen-job-started.sh";
 /// What the script has said, in the runner's directory.
 const SAID: &str = ".bullpen-job";
 /// The file in the state that remembers the image's own hook; an empty one that it has none.

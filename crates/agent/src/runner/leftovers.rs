@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use bullpen_core::isolation::ROOTS_FRIENDS;
 use serde::{Deserialize, Serialize};
 
 use super::user::User;
@@ -28,8 +29,6 @@ const PER_USER: &[&str] =
     &["/var/spool/cron/crontabs", "/var/spool/cron", "/var/lib/systemd/linger"];
 /// Jobs for later, which are files of their users.
 const LATER: &[&str] = &["/var/spool/cron/atjobs", "/var/spool/at"];
-/// Groups whose members can become root, asked or not: who may use a container engine can mount `/`.
-const ROOTS_FRIENDS: &[&str] = &["docker", "lxd", "incus", "sudo", "wheel", "admin"];
 /// The file beside the stamp that tells what was there after the warm-up.
 const NOTED: &str = "noted";
 

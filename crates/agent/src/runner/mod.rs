@@ -17,6 +17,7 @@ pub(crate) mod leftovers;
 mod looks;
 pub mod markers;
 pub mod process;
+mod program;
 pub mod state;
 pub mod tree;
 pub mod user;

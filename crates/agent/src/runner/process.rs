@@ -28,6 +28,7 @@ use super::hook;
 use super::leftovers::{Leftovers, absent_is_fine};
 use super::looks::Looks;
 use super::markers::{meaning, refusal};
+use super::program;
 use super::state::Listener;
 use super::tree::{self, Identity, MARK};
 use super::user::User;
@@ -46,7 +47,7 @@ const HOME_STAMP: &str = "home.stamp";
 /// The file in the state that tells of a listener, until all of it is cleaned away.
 pub(crate) const LISTENER: &str = "listener.json";
 /// The files of a registration, in the program's directory.
-const REGISTRATION: &[&str] = &[
+pub(super) const REGISTRATION: &[&str] = &[
     ".runner",
     ".credentials",
     ".credentials_rsaparams",
@@ -152,6 +153,9 @@ impl<C: Clock> ProcessRunner<C> {
     }
 
     fn command(&self, arguments: &[&str], output: File) -> io::Result<Command> {
+        if self.place.confinement.is_some() && self.place.user.is_none() {
+            program::note(&self.place.root, &self.place.state)?;
+        }
         let program = self.place.root.join("bin/Runner.Listener");
         let user = self.place.user.as_ref();
         let mut command = match (&self.place.confinement, user) {
@@ -414,6 +418,11 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             leftovers.stop_what_comes_again()?;
         }
         self.sweep().await?;
+        if let Some(confinement) = &self.place.confinement
+            && self.state_file().exists()
+        {
+            confinement.is_cleanable()?;
+        }
         self.forget()?;
         let (place, state_file) = (self.place.clone(), self.state_file());
         let work = move || -> io::Result<()> {
@@ -425,6 +434,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             if let Some(confinement) = &place.confinement {
                 remove_left(&confinement.isolation, root)?;
             }
+            program::restore(root, state)?;
             place.make(work)?;
             place.make(temp)?;
             for log in ["listener.log", "command.log"] {

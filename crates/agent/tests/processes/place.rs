@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bullpen_agent::host::{Host, Watchdog};
 use bullpen_agent::notes::FileNotebook;
+use bullpen_agent::runner::confine::Confinement;
 use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
 use bullpen_agent::runner::tree;
 use bullpen_agent::runner::user::User;
@@ -82,6 +83,8 @@ pub(crate) struct Instance {
     pub(crate) patience: Patience,
     /// Who the runner is, if not who the test is.
     pub(crate) user: Option<User>,
+    /// What holds the runner, if anything does.
+    pub(crate) confinement: Option<Confinement>,
     /// Where programs are looked for before the usual places.
     pub(crate) programs: Option<PathBuf>,
     pub(crate) shortened: Arc<Mutex<Vec<Timestamp>>>,
@@ -110,6 +113,7 @@ impl Instance {
             limits: Limits::DEFAULT,
             patience: Patience::DEFAULT,
             user: None,
+            confinement: None,
             programs: None,
             shortened: Arc::default(),
         }
@@ -131,14 +135,17 @@ impl Instance {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    pub(crate) fn agent(&self) -> impl Future<Output = Ending> {
+    fn environment(&self) -> BTreeMap<String, String> {
         let programs = self.programs.iter().map(|path| path.to_string_lossy().into_owned());
         let programs: Vec<String> = programs.chain(["/usr/bin:/bin".to_owned()]).collect();
         let home = self.user.iter().map(|user| ("HOME", user.home.to_string_lossy().into_owned()));
-        let environment: BTreeMap<String, String> = home
-            .chain([("PATH", programs.join(":"))])
+        home.chain([("PATH", programs.join(":"))])
             .map(|(name, value)| (name.to_owned(), value))
-            .collect();
+            .collect()
+    }
+
+    /// The runner program that lies there.
+    pub(crate) fn runner(&self) -> ProcessRunner<SimClock> {
         let place = Place {
             root: self.path("runner"),
             work: self.path("runner/_work"),
@@ -147,15 +154,19 @@ impl Instance {
             mark: self.mark(),
             boot: String::from("boot-1"),
             url: String::from("https://github.example/octo/main"),
-            environment: environment.clone(),
+            environment: self.environment(),
             user: self.user.clone(),
-            confinement: None,
+            confinement: self.confinement.clone(),
         };
-        let state = self.path("state");
+        ProcessRunner::new(self.clock.clone(), place, self.patience)
+    }
+
+    pub(crate) fn agent(&self) -> impl Future<Output = Ending> {
+        let (state, environment) = (self.path("state"), self.environment());
         let scripts =
             ProcessScripts::new(self.clock.clone(), state.clone(), &self.mark(), environment);
         let machine = Machine {
-            runner: ProcessRunner::new(self.clock.clone(), place, self.patience),
+            runner: self.runner(),
             scripts,
             notebook: FileNotebook::new(state.join("notes.json")),
             shortened: Arc::clone(&self.shortened),

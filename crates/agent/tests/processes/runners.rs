@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bullpen_agent::machine::Isolation;
+use bullpen_agent::runner::Runner as _;
+use bullpen_agent::runner::confine::Confinement;
 use bullpen_agent::runner::process::Patience;
 use bullpen_agent::runner::tree;
 use bullpen_core::mailbox::{Beat, Credential, Phase, SYSTEMIC, Secret, SignalKind};
@@ -87,6 +90,30 @@ async fn a_runner_registers_runs_a_job_stops_and_is_cleaned_away() {
     for file in ["runner/.runner", "state/listener.json", "state/listener.log"] {
         assert!(!instance.path(file).exists(), "{file}");
     }
+}
+
+#[tokio::test]
+async fn a_machine_whose_jobs_could_become_root_is_not_clean_after_one() {
+    let (directory, _control) = laid_out();
+    let mut instance = Instance::at(directory.path());
+    let held = |groups: &[&str]| Confinement {
+        isolation: Isolation { namespaces: true, ..Isolation::default() },
+        root: instance.path("runner"),
+        temp: instance.path("temp"),
+        state: instance.path("state"),
+        programs: Vec::new(),
+        groups: groups.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let (docker, video) = (held(&["video", "docker"]), held(&["video"]));
+    instance.confinement = Some(docker);
+    instance.runner().clean().await.expect("no job ran yet");
+    let listener = instance.path("state/listener.json");
+    fs::write(&listener, "").expect("it can be written");
+    let error = instance.runner().clean().await.expect_err("an image may be left").to_string();
+    assert!(error.contains("group docker") && listener.exists(), "{error}");
+    instance.confinement = Some(video);
+    instance.runner().clean().await.expect("nothing is left");
+    assert!(!listener.exists());
 }
 
 #[tokio::test]

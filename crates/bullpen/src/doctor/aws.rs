@@ -12,7 +12,7 @@ use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
-use super::{Examining, named_groups, runner};
+use super::{Examining, isolation, named_groups, no_state, runner};
 use crate::house::aws::Site;
 use crate::house::{self, Door, Errand, House, NoHouse, Plans};
 use crate::workflow::Failure;
@@ -36,6 +36,9 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
     let mut checks = who(&site).await;
     if is_here {
         checks.push(runner(plans));
+        // Looking makes no directory.
+        let state = &plans.common.stack.state;
+        checks.extend(if state.exists() { isolation(plans) } else { vec![no_state(state)] });
     }
     if let Err(error) = setup::verify(&site.config, &site.name).await {
         checks.push(Check::failed("tables", error.to_string(), REFRESH));

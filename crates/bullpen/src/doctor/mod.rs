@@ -11,6 +11,7 @@ use bullpen_agent::machine::RunnerProgram;
 use bullpen_core::class::Architecture;
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::RunnerGroup;
+use bullpen_core::isolation::SHARED_NETWORK;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
 use bullpen_github::version_of;
 use serde_json::json;
@@ -75,8 +76,7 @@ fn show(json: bool, checks: &[Check]) {
 async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
     let state = &plans.common.stack.state;
     if !state.exists() {
-        let what = format!("there is none in {}", state.display());
-        return vec![Check::warning("state", what, "`bullpen refresh` makes one")];
+        return vec![no_state(state)];
     }
     let mut checks = vec![runner(plans)];
     checks.extend(isolation(plans));
@@ -96,6 +96,11 @@ async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
     checks
 }
 
+fn no_state(state: &Path) -> Check {
+    let what = format!("there is none in {}", state.display());
+    Check::warning("state", what, "`bullpen refresh` makes one")
+}
+
 /// What keeps jobs from the service on this host; nothing if the state cannot be used, which is told.
 fn isolation(plans: &Plans<'_>) -> Vec<Check> {
     let Ok(chosen) = house::isolated(plans) else { return Vec::new() };
@@ -103,7 +108,7 @@ fn isolation(plans: &Plans<'_>) -> Vec<Check> {
     let held = format!("jobs have {}", chosen.decision.held_by());
     let mut checks: Vec<Check> = Vec::new();
     for lacking in &chosen.decision.lacking {
-        let (what, then) = (lacking.what.clone(), lacking.then);
+        let (what, then) = (lacking.what.clone().into_owned(), lacking.then);
         checks.push(if chosen.refused {
             Check::failed(name, what, then)
         } else {
@@ -122,6 +127,7 @@ fn isolation(plans: &Plans<'_>) -> Vec<Check> {
             )),
         },
     });
+    checks.push(Check::warning("network", SHARED_NETWORK.what, SHARED_NETWORK.then));
     checks
 }
 

@@ -101,7 +101,7 @@ pub(crate) async fn build(
     let agents_have = agents_have.map(super::own_pair).collect();
     let clock = Arc::clone(&site.clock);
     let fleet = |told: Told<'_>| process::fleet(plans, &state, &told, agents_have, clock);
-    let base = process::base(&plans.common.github);
+    let base = process::base(&plans.common.github, plans.file);
     let clock = Arc::clone(&site.clock);
     let house =
         put_together(plans, site.stores(None), clock, (base, missing.into()), fleet).await?;

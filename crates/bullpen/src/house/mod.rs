@@ -260,7 +260,7 @@ pub(crate) async fn build(plans: &Plans<'_>) -> Result<House, NoHouse> {
     let path = state.join("mailbox.db");
     let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock))?;
     let stores = Stores { ledger, queues, mailbox, place: MailboxPlace::File(path) };
-    let base = process::base(&plans.common.github);
+    let base = process::base(&plans.common.github, plans.file);
     let own = Arc::clone(&clock);
     let fleet = |told: Told<'_>| process::fleet(plans, &state, &told, BTreeMap::new(), own);
     put_together(plans, stores, clock, (base, Reading::Kept), fleet).await

@@ -6,28 +6,44 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bullpen_core::config::stack::{GithubCredential, SecretRef};
+use bullpen_core::config::Stack as StackFile;
+use bullpen_core::config::stack::{GithubCredential, ProcessFleet as Section, SecretRef};
+use bullpen_core::isolation::Wish;
 use bullpen_core::ports::Ids as _;
+use bullpen_core::spec_hash::digest_hex;
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Chosen, Entropy, FleetSettings, IsolationSettings, ProcessFleet, choose,
 };
 use bullpen_embedded::system::{SystemClock, SystemIds};
+use serde_json::json;
 
 use super::{MachineBase, NoHouse, Plans, Told, own_pair, own_program, runner_program, user_data};
-use crate::inputs::GithubInputs;
+use crate::inputs::{AppKey, Credential, GithubInputs};
 
 /// The variables that supervisors, agents and jobs start with, as this command has them.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "USER"];
 
-/// What such machines are built from.
-pub(super) fn base(github: &GithubInputs) -> MachineBase {
+/// Counts the ways in which jobs of such machines were held, the present one being the last.
+const HELD: u32 = 2;
+/// Digits of the digest that tells what holds jobs.
+const DIGEST_CHARS: usize = 16;
+
+/// What such machines are built from. One whose jobs are held otherwise is another one: how is fixed at
+/// its launch. What the host allows of it is not asked here, by every command.
+pub(super) fn base(github: &GithubInputs, file: &StackFile) -> MachineBase {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
-    MachineBase { image: "process".to_owned(), program }
+    let Section { isolation, users, visible, limits, processes_max, cgroup, .. } =
+        &file.process_fleet;
+    let wish = Wish::ALL.iter().find(|(_, wish)| wish == isolation).map(|(word, _)| *word);
+    let limits = limits.then_some((processes_max, cgroup));
+    let told = json!([HELD, wish, (users.first(), users.last()), visible, limits]);
+    let digest = digest_hex(told.to_string().as_bytes());
+    let digest: String = digest.chars().take(DIGEST_CHARS).collect();
+    MachineBase { image: format!("process:{digest}"), program }
 }
 
-/// How jobs are to be kept from this host.
-fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
-    let process = &plans.file.process_fleet;
+/// Files with secrets that this command was told of.
+fn secrets(plans: &Plans<'_>) -> Vec<PathBuf> {
     let file = |secret: &SecretRef| match secret {
         SecretRef::File(path) => Some(PathBuf::from(path)),
         SecretRef::Env(_) | SecretRef::Arn(_) => None,
@@ -40,12 +56,28 @@ fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
     };
     let secrets = credential.into_iter().chain(&plans.file.listeners.admin_token);
     let secrets = secrets.chain(&github.webhook_secrets).chain(github.more_apps.values());
+    let given = match &plans.common.github.credential {
+        Some(Credential::TokenFile(path) | Credential::App { key: AppKey::File(path), .. }) => {
+            Some(path.clone())
+        }
+        Some(Credential::Token(_) | Credential::App { key: AppKey::Text(_), .. }) | None => None,
+    };
+    secrets.filter_map(file).chain(given).collect()
+}
+
+/// How jobs are to be kept from this host.
+fn isolation(plans: &Plans<'_>, state: &Path) -> IsolationSettings {
+    let process = &plans.file.process_fleet;
+    let inputs = &plans.common.stack;
+    let files = [&inputs.stack, &inputs.config, &plans.common.github.runner_dir];
+    let own = own_program().ok();
     IsolationSettings {
         wish: process.isolation,
         users: process.users,
         state: state.to_owned(),
         home: plans.environment.get("HOME").map(PathBuf::from),
-        secrets: secrets.filter_map(file).collect(),
+        secrets: secrets(plans),
+        fixed: files.into_iter().flatten().cloned().chain(own).collect(),
         visible: process.visible.clone(),
         processes_max: process.limits.then_some(process.processes_max),
         cgroup: process.cgroup.clone(),

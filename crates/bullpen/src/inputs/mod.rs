@@ -29,7 +29,7 @@ pub(crate) use classes::runner_classes;
 #[cfg(any(feature = "aws", test))]
 pub(crate) use common::Fleet;
 pub(crate) use common::{CommonArgs, CommonInputs, Engine, StackArgs, StackInputs};
-pub(crate) use github::{Credential, GithubArgs, GithubInputs, Scope};
+pub(crate) use github::{AppKey, Credential, GithubArgs, GithubInputs, Scope};
 pub(crate) use identity::IdentityArgs;
 pub(crate) use origin::origin_of_run;
 pub(crate) use outputs::{Places, Provisioned, masks};

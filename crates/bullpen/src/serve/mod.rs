@@ -15,6 +15,7 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::config::stack::Network;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::isolation::{Lacking, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
@@ -119,12 +120,15 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
 /// One line about what jobs could do to this service, if they could; an end if that must not be.
 fn tell_isolation(plans: &Plans<'_>) -> Result<(), Failure> {
     let chosen = house::isolated(plans)?;
-    let Some(lacking) = chosen.warning() else { return Ok(()) };
     if chosen.refused {
-        let what = format!("isolation is required, and {lacking}");
+        let what = format!("isolation is required, and {}", chosen.lacking().unwrap_or_default());
         return Err(UsageError::new(what).into());
     }
-    tracing::warn!(lacking, "jobs are not isolated from the service");
+    if let Some(lacking) = chosen.warning() {
+        tracing::warn!(lacking, "jobs are not fully isolated");
+    }
+    let Lacking { what, then } = SHARED_NETWORK;
+    tracing::info!(%what, then, "jobs share the network");
     Ok(())
 }
 

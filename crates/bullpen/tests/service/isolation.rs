@@ -4,13 +4,16 @@
 //! Not here: how jobs are held (`bullpen_agent::runner::confine`).
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_github::stand_in::protocol::Conclusion;
+use rustix::process::geteuid;
 
+use crate::setup::CONFIG;
 use crate::stage::{APP_KEY, Stage};
 use crate::waiting::until;
 
@@ -19,7 +22,9 @@ const ATTACKS: &str = r#"
 set +e
 tell() { echo "$1" >>found.new; }
 : >found.new
-reads() { cat "$1" >/dev/null 2>&1; }
+reads() { grep -qa '' "$1" 2>/dev/null; }
+writes() { { : >>"$1"; } 2>/dev/null; }
+moves() { mv "$1" "$1.moved" 2>/dev/null && mv "$1.moved" "$1"; }
 grep -qa 'it is a secret' "/proc/$PID/environ" 2>/dev/null && tell environ
 reads "$STATE/ledger.db" && tell ledger
 reads "$STATE/mailbox.db" && tell mailbox
@@ -47,7 +52,27 @@ kill -0 "$PID" 2>/dev/null && grep -qa serve "/proc/$PID/cmdline" && tell signal
 word=--web
 grep -qa -e "${word}hook" /proc/[0-9]*/cmdline 2>/dev/null && tell processes
 grep -qa JITCONFIG /proc/1/environ 2>/dev/null && tell 'first process'
-: 2>/dev/null >>../bin/Runner.Listener && tell program
+
+reads "$PLACE/secrets/app.pem" && tell credential
+reads "$PLACE/home/.netrc" && tell home
+reads "$RUN/secret" && tell 'run directory'
+for file in bin/Runner.Listener run.sh .env; do
+    writes "../$file" && tell program
+    writes "$PLACE/tools/runner/$file" && tell 'runner directory'
+done
+moves ../.env && tell 'program moved'
+moves "$PLACE/tools" && tell 'runner directory moved'
+moves "$PLACE/bullpen" && tell service
+for file in bullpen.toml runs-on.yml; do
+    { writes "$PLACE/$file" || moves "$PLACE/$file"; } && tell configuration
+done
+[ -e ../.path ] && tell 'left in the program'
+echo /evil 2>/dev/null >../.path
+echo "exit" 2>/dev/null >>../bullpen-job-started.sh && tell hook
+writes "$CGROUP/cgroup.procs" && tell cgroup
+unshare --user --map-root-user --mount --cgroup sh -c '
+    mount -t cgroup2 none /mnt && : >>"/mnt/$0/cgroup.procs"
+    ' "${CGROUP##*/}" >/dev/null 2>&1 && tell 'cgroup mounted anew'
 echo left >"/tmp/bullpen-left-$PID"
 mv found.new found
 until [ -e go ]; do sleep 0.05; done
@@ -62,88 +87,266 @@ fn below(directory: &Path, name: &str) -> Option<PathBuf> {
     here.or_else(|| entries.iter().filter(is_real).find_map(|path| below(path, name)))
 }
 
-/// Serves two jobs that attack, one after the other on the same machine, and says what worked.
-async fn attacked(stage: &Stage) -> Vec<String> {
-    let served = stage.serve().await;
-    let pid = served.process.child.id();
-    let hidden = stage.state();
-    let script = format!("PID={pid}\nSTATE={}\n{ATTACKS}", hidden.display());
-    let mut found = Vec::new();
-    for _ in 0..2 {
-        let job = stage.job("bullpen/runner=small", &script);
-        let path =
-            until("end of the attacks", async || below(&hidden.join("machines"), "found")).await;
-        let text = fs::read_to_string(&path).expect("the job wrote it");
-        found.extend(text.lines().map(str::to_owned));
-        fs::write(path.with_file_name("go"), "").expect("the test is root");
-        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-        if stage.on_files {
-            assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+/// A world that jobs attack, with what a service may have on its host.
+struct Target {
+    stage: Stage,
+    /// A user that is no account.
+    user: u32,
+    /// What its session would have.
+    run: PathBuf,
+    /// One that is the service's, where this host has cgroups of version 2.
+    cgroup: Option<PathBuf>,
+}
+
+impl Target {
+    /// Nothing if the test is not root: it gives files away, and becomes another user.
+    async fn new(isolation: &str) -> Option<Self> {
+        static TARGETS: AtomicU32 = AtomicU32::new(0);
+        if !geteuid().is_root() {
+            return None;
         }
-        assert_eq!(stage.quiet().await.len(), 1, "the machine is cleaned and serves again");
+        let number = TARGETS.fetch_add(1, Ordering::Relaxed);
+        // Not below /tmp, which is covered whatever else is.
+        let mut stage = Stage::configured_in(Path::new("/var/lib"), CONFIG, &[]).await;
+        let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
+        stage.environment.insert(name, isolation.to_owned());
+        let user = 3_000_000 + 10 * std::process::id() + number;
+        let run = PathBuf::from(format!("/run/user/{user}"));
+        let cgroup = cgroup_of_version_two().map(|at| at.join(format!("bullpen-test-{user}")));
+        let target = Self { stage, user, run, cgroup };
+        target.furnish();
+        Some(target)
     }
-    let left = PathBuf::from(format!("/tmp/bullpen-left-{pid}"));
-    if left.exists() {
-        fs::remove_file(left).expect("the test is root");
-        found.push("left in /tmp".to_owned());
+
+    fn furnish(&self) {
+        let path = |name: &str| self.stage.path(name);
+        for directory in ["home", "secrets", "tools/runner/bin"] {
+            fs::create_dir_all(path(directory)).expect("a directory");
+        }
+        fs::create_dir_all(&self.run).expect("a directory");
+        self.cgroup.iter().for_each(|at| fs::create_dir(at).expect("the test is root"));
+        // Written by another process, so that no thread's child holds it open.
+        for (from, to) in [(env!("CARGO_BIN_EXE_bullpen"), "bullpen"), (APP_KEY, "secrets/app.pem")]
+        {
+            let copied = Command::new("cp").arg(from).arg(path(to)).status();
+            assert!(copied.expect("cp is there").success());
+        }
+        let own = path("bullpen");
+        let listener = format!("#!/bin/sh\nexec {} stand-in-runner \"$@\"\n", own.display());
+        for (file, text, mode) in [
+            (path("tools/runner/bin/Runner.Listener"), &*listener, 0o755),
+            (path("tools/runner/run.sh"), "#!/bin/sh\n", 0o755),
+            (path("tools/runner/.env"), "LANG=C\n", 0o644),
+            (path("home/.netrc"), "password", 0o600),
+            (self.run.join("secret"), "secret", 0o600),
+        ] {
+            fs::write(&file, text).expect("it can be written");
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("it is ours");
+        }
+        for (name, mode) in [("", 0o755), ("home", 0o700), ("secrets/app.pem", 0o600)] {
+            fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).expect("it is ours");
+        }
     }
-    found
+
+    /// With the copy of the program that is in its place, as root.
+    fn run_by_root(mut self) -> Self {
+        self.tell_where(0);
+        self
+    }
+
+    /// Becomes an ordinary user.
+    fn run_by_an_ordinary_user(mut self) -> Self {
+        let places = [self.stage.path(""), self.run.clone()];
+        let owned = Command::new("chown")
+            .arg("-R")
+            .arg(format!("{0}:{0}", self.user))
+            .args(places.iter().chain(&self.cgroup))
+            .status();
+        assert!(owned.expect("chown is there").success());
+        // The test is root, and another user's ledger is not for root to open.
+        self.stage.on_files = false;
+        self.tell_where(self.user);
+        self
+    }
+
+    fn tell_where(&mut self, user: u32) {
+        let path = |name: &str| self.stage.path(name).display().to_string();
+        let told = [
+            ("INPUT_APP_KEY", path("secrets/app.pem")),
+            ("INPUT_RUNNER_DIR", path("tools/runner")),
+        ];
+        self.stage.user = Some((user, self.stage.path("bullpen")));
+        self.stage.environment.extend(told.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    fn script(&self, pid: u32) -> String {
+        let Self { stage, run, cgroup, .. } = self;
+        let (place, state) = (stage.path(""), stage.state());
+        let cgroup = cgroup.clone().unwrap_or_else(|| PathBuf::from("/nonexistent"));
+        let variables = [
+            ("PLACE", place.display().to_string()),
+            ("STATE", state.display().to_string()),
+            ("RUN", run.display().to_string()),
+            ("CGROUP", cgroup.display().to_string()),
+            ("PID", pid.to_string()),
+        ];
+        let lines = variables.map(|(name, value)| format!("{name}={value}\n"));
+        format!("{}{ATTACKS}", lines.concat())
+    }
+
+    /// Serves two jobs that attack, one after the other on the same machine, and says what worked.
+    async fn attacked(&self) -> Vec<String> {
+        let stage = &self.stage;
+        let served = stage.serve().await;
+        let pid = served.process.child.id();
+        let script = self.script(pid);
+        let machines = stage.state().join("machines");
+        let mut found = Vec::new();
+        for _ in 0..2 {
+            let job = stage.job("bullpen/runner=small", &script);
+            let path = until("end of the attacks", async || below(&machines, "found")).await;
+            let text = fs::read_to_string(&path).expect("the job wrote it");
+            found.extend(text.lines().map(str::to_owned));
+            fs::write(path.with_file_name("go"), "").expect("the test is root");
+            assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
+            if stage.on_files {
+                assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+            }
+            assert_eq!(stage.quiet().await.len(), 1, "the machine is cleaned and serves again");
+        }
+        let left = PathBuf::from(format!("/tmp/bullpen-left-{pid}"));
+        if left.exists() {
+            fs::remove_file(left).expect("the test is root");
+            found.push("left in /tmp".to_owned());
+        }
+        found
+    }
 }
 
-fn with_isolation(mut stage: Stage, isolation: &str) -> Stage {
-    let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
-    stage.environment.insert(name, isolation.to_owned());
-    stage
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.run);
+        self.cgroup.iter().for_each(|at| drop(fs::remove_dir(at)));
+    }
 }
 
-/// Becomes an ordinary user, with a copy of the program that it can reach.
-fn as_ordinary_user(mut stage: Stage) -> Stage {
-    let user = 3_000_000 + std::process::id();
-    let (program, key) = (stage.path("bullpen"), stage.path("app.pem"));
-    // Written by another process, so that no thread's child holds it open.
-    for (from, to) in [(env!("CARGO_BIN_EXE_bullpen"), &program), (APP_KEY, &key)] {
-        let copied = Command::new("cp").arg(from).arg(to).status();
-        assert!(copied.expect("cp is there").success());
-    }
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("the test is root");
-    stage.environment.insert("INPUT_APP_KEY".to_owned(), key.display().to_string());
-    chown(stage.path(""), Some(user), Some(user)).expect("the test is root");
-    stage.user = Some((user, program));
-    // The test is root, and another user's ledger is not for root to open.
-    stage.on_files = false;
-    stage
+/// Where this host has them, and lets the test make one.
+fn cgroup_of_version_two() -> Option<PathBuf> {
+    let at = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+    let at = at.into_iter().find(|at| at.join("cgroup.procs").exists())?;
+    let probe = at.join(format!("bullpen-probe-{}", std::process::id()));
+    // Another test may be at it.
+    let _ = fs::create_dir(&probe);
+    let is_there = probe.join("cgroup.procs").exists();
+    let _ = fs::remove_dir(probe);
+    is_there.then_some(at)
 }
 
 #[tokio::test]
 async fn without_isolation_every_attack_succeeds_and_the_service_says_so() {
-    let stage = with_isolation(Stage::new().await, "none");
-    let found = attacked(&stage).await;
-    for attack in ["environ", "ledger", "mailbox", "sockets", "signal", "processes", "program"] {
+    let Some(target) = Target::new("none").await.map(Target::run_by_root) else { return };
+    let found = target.attacked().await;
+    let cgroup = target.cgroup.iter().map(|_| "cgroup");
+    for attack in [
+        "environ",
+        "ledger",
+        "ledger from below",
+        "mailbox",
+        "sockets",
+        "signal",
+        "processes",
+        "credential",
+        "home",
+        "run directory",
+        "program",
+        "program moved",
+        "runner directory",
+        "runner directory moved",
+        "service",
+        "configuration",
+        "hook",
+    ]
+    .into_iter()
+    .chain(cgroup)
+    {
         assert!(found.iter().any(|one| one == attack), "{attack} is none: {found:?}");
     }
-    assert!(found.iter().any(|one| one == "ledger from below"), "{found:?}");
-    let doctor = stage.run("doctor").await;
+    let doctor = target.stage.run("doctor").await;
     assert!(doctor.data.contains("warning  isolation: jobs run as"), "{doctor:?}");
 }
 
 #[tokio::test]
 async fn a_job_of_a_service_that_is_root_reaches_nothing_of_it() {
-    let stage = with_isolation(Stage::new().await, "required");
-    assert_eq!(attacked(&stage).await, [""; 0]);
-    let doctor = stage.run("doctor").await;
+    let Some(target) = Target::new("required").await.map(Target::run_by_root) else { return };
+    assert_eq!(target.attacked().await, [""; 0]);
+    let doctor = target.stage.run("doctor").await;
     let held = "isolation: jobs have a user and namespaces of their own";
     assert!(doctor.data.contains(held), "{doctor:?}");
+    assert!(doctor.data.contains("warning  network: jobs share this host's network"), "{doctor:?}");
 }
 
 #[tokio::test]
 async fn a_job_of_a_service_that_is_an_ordinary_user_reaches_nothing_of_it() {
-    let stage = as_ordinary_user(with_isolation(Stage::new().await, "required"));
-    assert_eq!(attacked(&stage).await, [""; 0]);
-    let doctor = stage.run("doctor").await;
+    let target = Target::new("required").await.map(Target::run_by_an_ordinary_user);
+    let Some(target) = target else { return };
+    assert_eq!(target.attacked().await, [""; 0]);
+    let doctor = target.stage.run("doctor").await;
     assert!(doctor.data.contains("isolation: jobs have namespaces of their own"), "{doctor:?}");
 }
 
-/// What must be isolated and cannot be is refused; a state that others can read is, too.
+/// A host without `unshare`, to the service alone.
+#[tokio::test]
+async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
+    let target = Target::new("required").await.map(Target::run_by_an_ordinary_user);
+    let Some(mut target) = target else { return };
+    let (own, without) = (target.stage.path("bullpen"), target.stage.path("without"));
+    let text = format!(
+        "#!/bin/sh\nexec /usr/bin/unshare --user --map-current-user --keep-caps --mount /bin/sh -c \
+         'mount --bind /bin/false /usr/bin/unshare && exec \"$@\"' sh {} \"$@\"\n",
+        own.display()
+    );
+    let write = "echo \"$1\" >\"$0\"; chmod 755 \"$0\"";
+    let written = Command::new("/bin/sh").args(["-c", write]).arg(&without).arg(text).status();
+    assert!(written.expect("there is a shell").success());
+    target.stage.user = Some((target.user, without));
+    let refused = target.stage.run("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0").await;
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    let why = "isolation is required, and jobs run as the service's own user";
+    assert!(refused.talk.contains(why), "{refused:?}");
+    let doctor = target.stage.run("doctor").await;
+    assert!(doctor.data.contains("FAILED   isolation: jobs run as"), "{doctor:?}");
+    target.stage.user = Some((target.user, own));
+}
+
+#[cfg(feature = "aws")]
+#[tokio::test]
+async fn doctor_tells_of_isolation_too_where_the_stores_are_at_aws() {
+    let stage = Stage::on_aws(CONFIG, &[]).await;
+    stage.run("refresh").await.exits(0);
+    let doctor = stage.run("doctor").await;
+    for check in ["isolation: jobs run as", "limits: ", "network: "] {
+        assert!(doctor.data.contains(check), "{check} is not told: {doctor:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_whose_jobs_were_held_otherwise_serves_no_more() {
+    let Some(mut target) = Target::new("none").await.map(Target::run_by_root) else { return };
+    let mut machines = Vec::new();
+    for isolation in ["none", "required"] {
+        let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
+        target.stage.environment.insert(name, isolation.to_owned());
+        let served = target.stage.serve().await;
+        let job = target.stage.job("bullpen/runner=small", "exit 0");
+        assert_eq!(target.stage.over(job).await.conclusion, Some(Conclusion::Success));
+        target.stage.settled(job).await;
+        machines.push(target.stage.quiet().await);
+        served.kill().await;
+    }
+    assert_eq!(machines[0].len(), 1, "it was to be used again: {machines:?}");
+    assert!(machines[1].difference(&machines[0]).count() == 1, "one is new: {machines:?}");
+}
+
 #[tokio::test]
 async fn a_state_that_others_can_read_is_refused_with_the_command_that_mends_it() {
     let stage = Stage::new().await;

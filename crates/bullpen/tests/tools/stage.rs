@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bullpen_agent::runner::tree;
@@ -91,7 +91,16 @@ pub(crate) struct Stage {
 impl Stage {
     /// With this `runs-on.yml`, and with these limits in its `bullpen.toml`.
     pub(crate) async fn configured(config: &str, limits: &[(&str, &str)]) -> Self {
-        let place = tempfile::Builder::new().prefix("bp").tempdir().expect("a directory");
+        Self::configured_in(&std::env::temp_dir(), config, limits).await
+    }
+
+    /// The same in a directory of its own in `parent`.
+    pub(crate) async fn configured_in(
+        parent: &Path,
+        config: &str,
+        limits: &[(&str, &str)],
+    ) -> Self {
+        let place = tempfile::Builder::new().prefix("bp").tempdir_in(parent).expect("a directory");
         let address = "127.0.0.1:0".parse().expect("it is an address");
         let github = StandIn::start(address, options(), Arc::new(SystemClock::new())).await;
         let github = github.expect("some port is free");

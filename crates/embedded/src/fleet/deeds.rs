@@ -107,7 +107,7 @@ impl<C: Clock> Yard<C> {
     fn isolation(&self) -> Result<Option<Isolation>, Fault> {
         let Some(chosen) = self.chosen() else { return Ok(None) };
         if chosen.refused {
-            let why = chosen.warning().unwrap_or_default();
+            let why = chosen.lacking().unwrap_or_default();
             return Err(Fault::Denied(format!("isolation is required, and {why}")));
         }
         Ok((chosen.decision.held_by() != "nothing").then(|| chosen.told.clone()))

@@ -6,11 +6,11 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bullpen_agent::machine::{Isolation, Limits};
-use bullpen_agent::runner::confine::{Confinement, cover_of};
+use bullpen_agent::runner::confine::{Confinement, cover_of, own_groups};
 use bullpen_core::isolation::{
     CONTROLLERS, Decision, Lacking, Means, UserRange, Wish, decide, own_cgroup,
 };
@@ -22,6 +22,9 @@ use super::home::{absent_is_fine, private_directory};
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
 /// Where the service's own processes go: a cgroup with others in it has no processes itself.
 const SERVICE: &str = "bullpen-service";
+/// What to do where there are no limits.
+const DELEGATE: &str = "delegate a cgroup of version 2 to the service (Delegate=yes in its unit), or \
+     write limits = false in [process-fleet] of bullpen.toml";
 
 /// What the operator wants of it.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct IsolationSettings {
     pub home: Option<PathBuf>,
     /// Files with secrets, likewise.
     pub secrets: Vec<PathBuf>,
+    /// What the service and later jobs run or read, and jobs must not write to, likewise.
+    pub fixed: Vec<PathBuf>,
     /// What jobs see of hidden directories.
     pub visible: Vec<PathBuf>,
     /// The most processes of a machine; nothing for no limits at all.
@@ -53,15 +58,27 @@ pub struct Chosen {
     pub refused: bool,
     /// Where limits are kept, or why they are not.
     pub limits: Result<PathBuf, String>,
+    /// Whether the operator wants limits.
+    pub(super) is_to_be_limited: bool,
     pub(super) told: Isolation,
     pub(super) users: Option<UserRange>,
 }
 
 impl Chosen {
     /// All that is not isolated, in one sentence.
-    pub fn warning(&self) -> Option<String> {
+    pub fn lacking(&self) -> Option<String> {
         let says = |one: &Lacking| format!("{}; {}", one.what, one.then);
         let all: Vec<String> = self.decision.lacking.iter().map(says).collect();
+        (!all.is_empty()).then(|| all.join(". "))
+    }
+
+    /// The same, and what is not limited although the operator did not say so.
+    pub fn warning(&self) -> Option<String> {
+        let unlimited = self.limits.as_ref().err().filter(|_| self.is_to_be_limited);
+        let unlimited = unlimited.map(|why| {
+            format!("jobs' processors, memory and processes are not limited: {why}; {DELEGATE}")
+        });
+        let all: Vec<String> = self.lacking().into_iter().chain(unlimited).collect();
         (!all.is_empty()).then(|| all.join(". "))
     }
 }
@@ -71,28 +88,43 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let root = geteuid().is_root();
     let means = if settings.wish == Wish::None {
         let untried = || Err("not tried".to_owned());
-        Means { root, user: untried(), namespaces: untried(), own_processes: untried() }
+        let groups = Vec::new();
+        Means { root, user: untried(), namespaces: untried(), own_processes: untried(), groups }
     } else {
         try_all(settings, directory, root)
     };
     let decision = decide(settings.wish, &means);
     let mut told = with_paths(Isolation::of(&decision), settings);
-    let limits = match settings.processes_max.filter(|_| settings.wish != Wish::None) {
-        Some(_) => cgroup(settings.cgroup.as_deref()),
-        None => Err("limits are switched off".to_owned()),
-    };
-    if let (Ok(cgroup), Some(processes_max)) = (&limits, settings.processes_max) {
+    let processes_max = settings.processes_max.filter(|_| settings.wish != Wish::None);
+    let limits = limits(settings, &decision);
+    if let (Ok(cgroup), Some(processes_max)) = (&limits, processes_max) {
         let cgroup = cgroup.clone();
         told.limits = Some(Limits { cgroup, processes_max, ..Limits::default() });
     }
     let users = decision.user.then_some(settings.users);
-    Chosen { refused: decision.refuses(settings.wish), decision, limits, told, users }
+    let (refused, is_to_be_limited) = (decision.refuses(settings.wish), processes_max.is_some());
+    Chosen { decision, refused, limits, is_to_be_limited, told, users }
+}
+
+/// The cgroup for limits; else why there are none.
+fn limits(settings: &IsolationSettings, decision: &Decision) -> Result<PathBuf, String> {
+    if settings.processes_max.is_none() || settings.wish == Wish::None {
+        return Err("limits are switched off".to_owned());
+    }
+    // They are kept by what starts held programs.
+    if !decision.user && !decision.namespaces {
+        return Err("nothing holds jobs here".to_owned());
+    }
+    cgroup(settings.cgroup.as_deref())
 }
 
 /// The same for launches: from now on the cgroup is used.
 pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path) -> Chosen {
     let mut chosen = choose(settings, directory);
     if let Err(why) = chosen.limits.clone().and_then(|cgroup| ready(&cgroup)) {
+        if chosen.limits.is_ok() {
+            tracing::warn!(why, "jobs are not limited by a cgroup");
+        }
         chosen.told.limits = None;
         chosen.limits = Err(why);
     }
@@ -102,15 +134,18 @@ pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path
 fn with_paths(told: Isolation, settings: &IsolationSettings) -> Isolation {
     let state = settings.state.canonicalize().unwrap_or_else(|_| settings.state.clone());
     let mut hidden = vec![if told.users { cover_of(&state) } else { state }];
-    let mut secrets = Vec::new();
+    let (mut secrets, mut fixed) = (Vec::new(), Vec::new());
     if !told.users {
         let real = |path: &PathBuf| path.canonicalize().ok();
         hidden.extend(settings.home.iter().filter_map(real).filter(|home| home != Path::new("/")));
         // Who can speak to the user's own systemd can start anything.
         hidden.push(PathBuf::from(format!("/run/user/{}", geteuid().as_raw())));
-        secrets.extend(settings.secrets.iter().filter_map(real));
+        // Where links lead may change, and is looked up when a listener starts.
+        let whole = |path: &PathBuf| path::absolute(path).ok();
+        secrets.extend(settings.secrets.iter().filter_map(whole));
+        fixed.extend(settings.fixed.iter().filter_map(whole));
     }
-    Isolation { hidden, secrets, visible: settings.visible.clone(), ..told }
+    Isolation { hidden, secrets, fixed, visible: settings.visible.clone(), ..told }
 }
 
 fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means {
@@ -131,7 +166,7 @@ fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means 
             .and_then(|()| try_one(&alone, directory))
             .inspect_err(|_| drop(open_way(settings, directory, 0o700))),
     };
-    Means { root, user, namespaces, own_processes }
+    Means { root, user, namespaces, own_processes, groups: own_groups() }
 }
 
 /// Where no namespace has another way to the machines' directories, others may pass through those above;
@@ -163,13 +198,16 @@ fn try_in(isolation: &Isolation, place: &Path) -> io::Result<()> {
     }
     let canary = at("canary");
     fs::write(&canary, "")?;
-    fs::set_permissions(&canary, fs::Permissions::from_mode(0o600))?;
+    // Where it is hidden, its mode does not matter; a user of a machine's own is to see it closed.
+    let mode = if isolation.namespaces { 0o644 } else { 0o600 };
+    fs::set_permissions(&canary, fs::Permissions::from_mode(mode))?;
     let held = Confinement {
         isolation: isolation.clone(),
         root: at("runner"),
         temp: at("temp"),
         state: at("state"),
         programs: Vec::new(),
+        groups: Vec::new(),
     };
     let mut command: Command = held.command(Path::new("/bin/sh"))?;
     let test = "cd \"$2\" || exit 1
@@ -248,7 +286,12 @@ fn ready(cgroup: &Path) -> Result<(), String> {
         fs::write(file(SERVICE).join("cgroup.procs"), own).map_err(told)?;
     }
     let wanted = CONTROLLERS.map(|one| format!("+{one}")).join(" ");
-    fs::write(file("cgroup.subtree_control"), wanted).map_err(told)
+    fs::write(file("cgroup.subtree_control"), wanted).map_err(told)?;
+    let cgroup = file(&format!("trial-{}", std::process::id()));
+    let tried = Limits { cgroup: cgroup.clone(), ..Limits::default() }.make();
+    // One that stays costs nothing.
+    let _ = fs::remove_dir(cgroup);
+    tried.map_err(told)
 }
 
 #[cfg(test)]
@@ -274,6 +317,64 @@ mod tests {
         let read = |file: &str| fs::read_to_string(tree.path().join(file)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+cpu +memory +pids");
         assert_eq!(read("bullpen-service/cgroup.procs"), std::process::id().to_string());
+    }
+
+    #[test]
+    fn a_cgroup_that_no_process_can_be_put_into_is_told_of() {
+        let tree = tree("cpu memory pids\n", "");
+        let trial = format!("trial-{}/cgroup.procs", std::process::id());
+        // A file that is closed would not be to root.
+        fs::create_dir_all(tree.path().join(trial)).unwrap();
+        let why = ready(tree.path()).unwrap_err();
+        assert!(why.contains("no process can be put there"), "{why}");
+    }
+
+    #[test]
+    fn jobs_that_nothing_holds_are_told_of_as_unlimited() {
+        let tree = tree("cpu memory pids\n", "");
+        let settings = IsolationSettings {
+            wish: Wish::Best,
+            users: UserRange::DEFAULT,
+            state: tree.path().to_owned(),
+            home: None,
+            secrets: Vec::new(),
+            fixed: Vec::new(),
+            visible: Vec::new(),
+            processes_max: Some(1),
+            cgroup: Some(tree.path().to_owned()),
+        };
+        let held = Decision { namespaces: true, ..Decision::default() };
+        assert_eq!(limits(&settings, &held).unwrap(), tree.path());
+        let why = limits(&settings, &Decision::default()).unwrap_err();
+        assert_eq!(why, "nothing holds jobs here");
+        let off = IsolationSettings { processes_max: None, ..settings };
+        assert_eq!(limits(&off, &held).unwrap_err(), "limits are switched off");
+    }
+
+    fn chosen(wish: Wish, limits: Result<PathBuf, String>) -> Chosen {
+        let means = Means {
+            root: true,
+            user: Ok(()),
+            namespaces: Ok(()),
+            own_processes: Ok(()),
+            groups: Vec::new(),
+        };
+        let decision = decide(wish, &means);
+        let told = Isolation::of(&decision);
+        Chosen { decision, refused: false, limits, is_to_be_limited: true, told, users: None }
+    }
+
+    #[test]
+    fn limits_that_are_lacking_are_in_the_warning_and_refuse_nothing() {
+        let why = Err("this host has no cgroup of version 2".to_owned());
+        let without = chosen(Wish::Required, why.clone());
+        let warning = without.warning().unwrap();
+        assert!(warning.contains("are not limited: this host has no cgroup"), "{warning}");
+        assert_eq!(without.lacking(), None);
+        assert_eq!(Chosen { is_to_be_limited: false, ..without }.warning(), None);
+        assert_eq!(chosen(Wish::Required, Ok("/c".into())).warning(), None);
+        let both = chosen(Wish::None, why).warning().unwrap();
+        assert!(both.contains("isolation is \"none\"") && both.contains("not limited"), "{both}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bullpen_agent::runner::tree;
 use bullpen_core::class::{RunnerClass, Scripts, Usage};
 use bullpen_core::ids::{IntentId, SpecHash};
+use bullpen_core::isolation::{UserRange, Wish};
 use bullpen_core::ports::{MachineState, Tags};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::ManualClock;
@@ -36,6 +37,14 @@ impl Ground {
     }
 
     fn fleet_that_tells(&self, user_data: &str) -> ProcessFleet<ManualClock> {
+        self.fleet_with(user_data, None)
+    }
+
+    fn fleet_with(
+        &self,
+        user_data: &str,
+        isolation: Option<IsolationSettings>,
+    ) -> ProcessFleet<ManualClock> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let settings = FleetSettings {
             directory: self.directory.path().to_owned(),
@@ -48,7 +57,7 @@ impl Ground {
             capacity: Capacity::default(),
             catalogue: Catalogue::built_in(),
             entropy: Entropy::new(|| NEXT.fetch_add(1, Ordering::Relaxed)),
-            isolation: None,
+            isolation,
         };
         ProcessFleet::open(settings, Arc::clone(&self.clock)).unwrap()
     }
@@ -274,6 +283,29 @@ fn what_version_1_wrote_is_read_and_a_newer_one_is_left_alone() {
     let Fault::Unreadable(why) = &refused else { panic!("{refused}") };
     assert!(why.contains("machine.json") && why.contains("version 2"), "{why}");
     assert_eq!(yard.machines(None).unwrap_err(), refused, "it is still there");
+}
+
+#[test]
+fn nothing_is_launched_where_jobs_must_be_held_and_cannot_be() {
+    let ground = Ground::new();
+    let settings = IsolationSettings {
+        wish: Wish::None,
+        users: UserRange::DEFAULT,
+        state: ground.directory.path().to_owned(),
+        home: None,
+        secrets: Vec::new(),
+        fixed: Vec::new(),
+        visible: Vec::new(),
+        processes_max: None,
+        cgroup: None,
+    };
+    let fleet = ground.fleet_with("", Some(settings.clone()));
+    let held = Chosen { refused: true, ..choose(&settings, ground.directory.path()) };
+    fleet.yard.chosen.set(held).unwrap();
+    let refused = fleet.yard.launch(&request("one", 1)).unwrap_err();
+    let Fault::Denied(why) = refused else { panic!("{refused}") };
+    assert!(why.starts_with("isolation is required, and jobs run as"), "{why}");
+    assert_eq!(fleet.yard.machines(None).unwrap(), []);
 }
 
 #[test]

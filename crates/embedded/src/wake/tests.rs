@@ -39,6 +39,19 @@ async fn rung(watch: &Watch) {
 }
 
 #[tokio::test]
+async fn the_directory_of_the_sockets_is_closed_whatever_it_was_before() {
+    for before in [None, Some(0o755)] {
+        let World { listener, wake, .. } = &world();
+        if let Some(mode) = before {
+            fs::create_dir(wake).unwrap();
+            fs::set_permissions(wake, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let _watch = listener.watch(Topic::new("queue", "one")).unwrap();
+        assert_eq!(fs::metadata(wake).unwrap().mode() & 0o777, 0o700, "{before:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_ring_before_the_wait_is_kept_and_others_are_left_alone() {
     let World { ringer, listener, .. } = &world();
     let (one, two) = (Topic::new("queue", "one"), Topic::new("queue", "two"));
