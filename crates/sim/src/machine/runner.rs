@@ -267,7 +267,10 @@ impl Runner for Program {
                 let done = match &to.credential {
                     // Whoever minted it has made it known.
                     Some(Credential::Jit(_)) => Ok(()),
-                    _ => program.forge.register(&to.runner, &to.label, &program.machine),
+                    _ => {
+                        program.forge.join(&to.runner, to.group.as_ref());
+                        program.forge.register(&to.runner, &to.label, &program.machine)
+                    }
                 };
                 program.state().registered = Some(to.runner);
                 // Its agent may be dead.

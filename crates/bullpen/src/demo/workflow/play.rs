@@ -101,7 +101,8 @@ async fn serve(stage: &Stage<'_>, run: &Run, ask: &Ask) -> Result<Row, Failure> 
     let inputs = ProvisionInputs::read(&args(stage, ask), &Environment::new(), "")?;
     let request = request(&inputs, house, None)?;
     let began = stage.clock.monotonic();
-    let call = Call { request: &request, repository: house.repository.as_ref(), tell: &tell };
+    let repository = house.repository.as_ref();
+    let call = Call { repository, tell: &tell, ..Call::silent(&request) };
     let provisioned = Box::pin(provision(&house.stack, call, pending())).await;
     let provisioned = provisioned.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let counts = outputs(&request, &provisioned);
