@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Entry: 9. Webhooks, checks and points at GitHub itself
-# Does: As a GitHub App: delivers a webhook again and compares its GUID; makes two check runs of one name on
-#   one commit; asks for one file with the tag that another token got; asks just below 900 points a minute for
-#   ten minutes.
+# Does: As a GitHub App: delivers a webhook again and compares its GUID; asks what strangers see of the App;
+#   makes two check runs of one name on one commit; asks for one file with the tag that another token got; asks
+#   just below 900 points a minute for ten minutes.
 # Tools: gh openssl curl
 # Variables: BULLPEN_VERIFY_REPO BULLPEN_VERIFY_APP_ID BULLPEN_VERIFY_APP_KEY
 # Optional: BULLPEN_VERIFY_POINTS
@@ -28,7 +28,12 @@ app_token() {
     $((now - 30)) $((now + 300)) "$BULLPEN_VERIFY_APP_ID" | base64url)"
   printf '%s.%s' "$text" "$(printf '%s' "$text" | openssl dgst -sha256 -sign "$BULLPEN_VERIFY_APP_KEY" -binary | base64url)"
 }
-as_app() { GH_TOKEN=$(app_token) ask -H "Authorization: Bearer $(app_token)" "$@"; }
+# Asks as the App itself: options of curl, then a path. The token goes in by stdin.
+as_app() {
+  hear "$(printf 'header = "Authorization: Bearer %s"\n' "$(app_token)" |
+    curl --proto '=https' --tlsv1.2 -sS --include -K - -H 'Accept: application/vnd.github+json' \
+      "${@:1:$#-1}" "https://api.github.com/${*: -1}" | tr -d '\r' || true)"
+}
 
 # A new token of the App's installation in the test repository.
 installation_token() {
@@ -116,7 +121,24 @@ points() {
   verdict agrees "848 points a minute were not too many for ten minutes"
 }
 
+# What GitHub says of the App to a caller without a credential.
+public_app() {
+  local slug said
+  as_app app
+  slug=$(jq -r .slug <<<"$answer")
+  as_app "app/installations?per_page=100"
+  observed installations "$(jq -c '[.[].account.login]' <<<"$answer")"
+  said=$(curl --proto '=https' --tlsv1.2 -sS -o /dev/null -w '%{http_code}' "https://api.github.com/apps/$slug")
+  observed app_without_credential "$said"
+  if [[ $said == 200 || $said == 404 ]]; then
+    verdict undecided "for a reader: 404 if the App is private, 200 if it is public"
+  else
+    verdict differs "neither 200 nor 404 for an App, asked without a credential: $said"
+  fi
+}
+
 part "a delivery, again" redelivery
+part "the App, to strangers" public_app
 part "two check runs of one name" checks
 part "a tag and another token" tags
 part "points" points

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Entry: 10. The service with GitHub itself
 # Does: With the official runner and JIT configurations: whether a runner is listed after its job, whether it
-#   takes a second job, whether a configuration that is six minutes old still works; then what has to be seen
-#   with `bullpen serve` on a public address.
+#   takes a second job, whether a configuration that is six minutes old still works, whether a step runs after a
+#   job-started hook that fails; then what has to be seen with `bullpen serve` on a public address.
 # Tools: gh timeout
 # Variables: BULLPEN_VERIFY_REPO BULLPEN_VERIFY_RUNNER_DIR
-# Touches: A branch, two runs and a few runners of the test repository with names of this run, removed.
+# Touches: A branch, three runs and a few runners of the test repository with names of this run, removed.
 # Costs: Nothing; a few GitHub API calls.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -57,6 +57,32 @@ old_configuration() {
   expect "a configuration that is six minutes old" "$seen" refused
 }
 
+# A hook that lets no job begin.
+failing_hook() {
+  local commit id steps
+  printf '#!/bin/sh\necho "the hook was here"\nexit 1\n' >"$work/hook.sh"
+  chmod 700 "$work/hook.sh"
+  commit=$(
+    workflow -hook <<WORKFLOW
+jobs:
+  hooked:
+    runs-on: $run-hook
+    steps:
+      - {name: first, run: "echo a step ran"}
+      - {name: always, if: always(), run: "echo an always step ran"}
+WORKFLOW
+  )
+  within 120 has_run "$commit"
+  id=$(run_of "$commit")
+  later gh api -X POST "repos/$REPO/actions/runs/$id/force-cancel"
+  runner 300 "$(jit hook "$run-hook" | jq -r .encoded_jit_config)" \
+    "ACTIONS_RUNNER_HOOK_JOB_STARTED=$work/hook.sh"
+  steps=$(gh api "repos/$REPO/actions/runs/$id/jobs" --jq '[.jobs[0].steps[] | {name, conclusion}]')
+  observed hooked_steps "$steps"
+  expect "a step after a hook that failed" "$(jq -r '.[] | select(.name == "first") | .conclusion' <<<"$steps")" skipped
+  expect "an always() step after it" "$(jq -r '.[] | select(.name == "always") | .conclusion' <<<"$steps")" skipped
+}
+
 by_hand() {
   say "1. an App on a test organisation, its webhook at the address of \`bullpen serve\` (docs/service.md)"
   say "2. a class with \`reuse\`, and fifty jobs at once on it"
@@ -73,4 +99,5 @@ by_hand() {
 
 part "one runner, two jobs" one_job
 part "an old configuration" old_configuration
+part "a hook that fails" failing_hook
 part "the service on a public address" by_hand

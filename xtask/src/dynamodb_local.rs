@@ -42,7 +42,7 @@ pub(crate) fn program(place: &Place) -> Result<Option<PathBuf>> {
     let library =
         answers(Command::new(COMPILER).arg("--version")).then(|| root.join("loopback.so"));
     let launcher = root.join("dynamodb-local");
-    if !is_ready(&root, &launcher, library.as_deref()) {
+    if !is_ready(&place.root.join(SOURCE), &root, &launcher, library.as_deref()) {
         install(place, &root, &launcher, library.as_deref())?;
     }
     Ok(Some(launcher))
@@ -79,9 +79,12 @@ fn compilation(place: &Place, library: &Path) -> Command {
     compiler
 }
 
-/// Whether the launcher is the one that would be written now.
-fn is_ready(root: &Path, launcher: &Path, library: Option<&Path>) -> bool {
-    let Some(home) = home(root) else { return false };
+/// Whether what is there was installed by the lock file of this tree, and the launcher, which is
+/// written last, is the one that would be written now.
+fn is_ready(source: &Path, root: &Path, launcher: &Path, library: Option<&Path>) -> bool {
+    let Some(home) = home(root).filter(|_| crate::npm::is_locked_alike(source, root)) else {
+        return false;
+    };
     std::fs::read_to_string(launcher).is_ok_and(|text| text == script(&home, library))
 }
 
@@ -171,7 +174,24 @@ mod tests {
     fn what_was_not_installed_is_not_ready() {
         let root = Path::new("/no/such/directory");
         assert_eq!(home(root), None);
-        assert!(!is_ready(root, &root.join("dynamodb-local"), None));
+        assert!(!is_ready(root, root, &root.join("dynamodb-local"), None));
+    }
+
+    #[test]
+    fn what_another_lock_file_installed_is_not_ready() {
+        let (source, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (source, root) = (source.path(), root.path());
+        let home = root.join("node_modules").join(PACKAGE).join("lib/it");
+        std::fs::create_dir_all(&home).unwrap();
+        std::fs::write(home.join("DynamoDBLocal.jar"), "").unwrap();
+        let launcher = root.join("dynamodb-local");
+        std::fs::write(&launcher, script(&home, None)).unwrap();
+        std::fs::write(source.join("package-lock.json"), "new").unwrap();
+        assert!(!is_ready(source, root, &launcher, None), "installed before there was a lock");
+        std::fs::write(root.join("package-lock.json"), "old").unwrap();
+        assert!(!is_ready(source, root, &launcher, None));
+        std::fs::write(root.join("package-lock.json"), "new").unwrap();
+        assert!(is_ready(source, root, &launcher, None));
     }
 
     #[test]

@@ -72,6 +72,12 @@ pub(crate) fn install_locked(place: &Place, source: &Path, root: &Path) -> Resul
     succeed(&mut clean_install(place, root))
 }
 
+/// Whether `root` was installed by the lock file in `source`.
+pub(crate) fn is_locked_alike(source: &Path, root: &Path) -> bool {
+    let installed = std::fs::read(root.join(LOCK)).ok();
+    installed.is_some() && installed == std::fs::read(source.join(LOCK)).ok()
+}
+
 /// `ci`: what the lock file says, or nothing. No package runs anything while it is installed.
 fn clean_install(place: &Place, root: &Path) -> Command {
     let mut npm = place.command("npm");

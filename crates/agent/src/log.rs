@@ -24,9 +24,31 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
+/// The same for events that are JSON: what they say stays what it is.
+#[derive(Debug)]
+pub struct JsonLine<W>(pub W);
+
+impl<W: Write> Write for JsonLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        self.0.write_all(printable::json(&String::from_utf8_lossy(event)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_in_json_steers_no_terminal() {
+        let mut written = Vec::new();
+        JsonLine(&mut written).write_all("{\"name\":\"x\u{9b}2J\u{202e}\"}\n".as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "{\"name\":\"x\\u009b2J\\u202e\"}\n");
+    }
 
     #[test]
     fn an_event_is_one_line_whatever_is_in_it() {

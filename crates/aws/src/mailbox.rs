@@ -311,6 +311,7 @@ mod tests {
             hard_cap: at(),
             issued_at: None,
             own_run: None,
+            group: None,
             ephemeral: false,
         };
         let inbox = Inbox { assigned: Generation(7), order: Order::Assigned(assignment) };

@@ -6,7 +6,7 @@
 //!
 //! Not here: what people are told (`render`).
 
-use bullpen_agent::log::OneLine;
+use bullpen_agent::log::{JsonLine, OneLine};
 use tracing::level_filters::LevelFilter;
 
 use crate::inputs::Environment;
@@ -27,8 +27,7 @@ pub(crate) fn begin(environment: &Environment, unless_said: LevelFilter) {
     let lines = tracing_subscriber::fmt().with_max_level(level);
     let lines = lines.with_ansi(false).with_target(false);
     let begun = if environment.get(FORMAT).is_some_and(|format| format == "json") {
-        // JSON has escapes of its own.
-        lines.json().flatten_event(true).with_writer(std::io::stderr).try_init()
+        lines.json().flatten_event(true).with_writer(|| JsonLine(std::io::stderr())).try_init()
     } else {
         lines.with_writer(|| OneLine(std::io::stderr())).try_init()
     };

@@ -20,9 +20,9 @@ pub(crate) fn page(text: &str) {
     let _ = writeln!(io::stdout(), "{}", printable::page(text));
 }
 
-/// Data for programs, as it is: JSON has escapes of its own.
+/// Data for programs: what it says stays what it is, and a person may look at it too.
 pub(crate) fn json(text: &str) {
-    let _ = writeln!(io::stdout(), "{text}");
+    let _ = writeln!(io::stdout(), "{}", printable::json(text));
 }
 
 /// A line of talk.

@@ -105,6 +105,7 @@ fn assignment(generation: u64) -> Assignment {
         hard_cap: at(86_400),
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! A character that would is written as an escape, such as `\n` or `\u{1b}`.
 //!
-//! Not here: JSON, which has escapes of its own, and what is stored, which stays as it came.
+//! Not here: how JSON is made, and what is stored, which stays as it came.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// On one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
@@ -25,6 +26,27 @@ pub fn markdown(text: &str) -> String {
     // Without the spaces a text that begins or ends with ` would lengthen the fence.
     let space = if run > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{space}{text}{space}{fence}")
+}
+
+/// JSON that says the same, with an escape for every character that would do something where it is
+/// shown: a JSON writer escapes the first 32 only. Line breaks between its parts stay.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| c != '\n' && !is_shown(c);
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) {
+            // Outside of strings JSON has no such character, and in strings each has this escape.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -90,6 +112,18 @@ mod tests {
             assert_eq!(one_line(name), shown);
         }
         assert_eq!(page("a\n\u{1b}b\r"), "a\n\\u{1b}b\\r");
+    }
+
+    #[test]
+    fn json_says_the_same_and_steers_nothing() {
+        let name = "a\u{7f}\u{9b}31m\u{202e}\u{e0041}\u{feff}ä构 \\ \" 👩‍💻";
+        let text = serde_json::to_string_pretty(&serde_json::json!({ "name": name })).unwrap();
+        assert!(text.contains('\u{9b}'), "its writer leaves it as it is");
+        let shown = json(&text);
+        assert!(shown.contains(r"a\u007f\u009b31m\u202e\udb40\udc41\ufeffä构"), "{shown}");
+        assert!(shown.chars().all(|c| c == '\n' || is_shown(c)), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap()["name"], name);
+        assert!(matches!(json("{\n  \"a\": 1\n}"), Cow::Borrowed(_)));
     }
 
     #[test]

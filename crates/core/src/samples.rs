@@ -129,6 +129,7 @@ pub(crate) fn assignment(generation: u64) -> Assignment {
         hard_cap: at(86_400),
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     }
 }

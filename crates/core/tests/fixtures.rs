@@ -9,7 +9,7 @@
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
     ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, Repository, RequestId,
-    RunnerName, SpecHash, TrustGroup,
+    RunnerGroup, RunnerName, SpecHash, TrustGroup,
 };
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::wire::{self, WireError};
@@ -93,6 +93,7 @@ fn assignment() -> Assignment {
         hard_cap: time("2026-01-02T12:00:00Z"),
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     }
 }
@@ -101,7 +102,7 @@ fn inbox(order: Order) -> Inbox {
     Inbox { assigned: Generation(5), order }
 }
 
-fn inboxes() -> [(&'static str, Inbox); 4] {
+fn inboxes() -> [(&'static str, Inbox); 5] {
     let token = Assignment {
         owner: Owner::Request(RequestId::new("77.1.build")),
         runner: RunnerName::new("bullpen-77-1"),
@@ -113,6 +114,7 @@ fn inboxes() -> [(&'static str, Inbox); 4] {
     let repository = Some(Repository::new("acme/app"));
     let of_a_run =
         Assignment { own_run: Some(OwnRun { repository, run: Some(77) }), ..token.clone() };
+    let of_a_group = Assignment { group: Some(RunnerGroup::new("ci")), ..token.clone() };
     let withdrawal = Withdrawal {
         generation: Generation(6),
         mode: Mode::Stop,
@@ -124,6 +126,7 @@ fn inboxes() -> [(&'static str, Inbox); 4] {
         (fixture!("mailbox/inbox-assigned-v1.json"), inbox(Order::Assigned(assignment()))),
         (fixture!("mailbox/inbox-assigned-token-v1.json"), inbox(Order::Assigned(token))),
         (fixture!("mailbox/inbox-assigned-run-v1.json"), inbox(Order::Assigned(of_a_run))),
+        (fixture!("mailbox/inbox-assigned-group-v1.json"), inbox(Order::Assigned(of_a_group))),
         (fixture!("mailbox/inbox-withdrawn-v1.json"), inbox(Order::Withdrawn(withdrawal))),
     ]
 }

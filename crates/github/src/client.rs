@@ -19,6 +19,15 @@ use crate::runners::Token;
 use crate::settings::{BadSettings, Login, Scope, Settings};
 use crate::wire::{Answer, Call, Wire};
 
+/// Where our Apps are installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The installations.
+    pub ids: BTreeSet<u64>,
+    /// Whether every App could be asked.
+    pub is_complete: bool,
+}
+
 /// GitHub, for one scope and one credential. Share it: it keeps connections and tokens.
 pub struct GitHub<C> {
     pub(crate) wire: Wire<C>,
@@ -78,19 +87,28 @@ impl<C: Clock> GitHub<C> {
         self.first().call_as_app(&self.wire, call).await
     }
 
-    /// The installations of our Apps for the scope; none if we have a token instead.
-    pub async fn installations(&self) -> Result<Option<BTreeSet<u64>>, Fault> {
-        self.in_time(async {
-            let mut all = BTreeSet::new();
-            for account in &self.accounts {
-                match account.installation(&self.wire).await? {
-                    Some(id) => all.insert(id),
-                    None => return Ok(None),
-                };
+    /// The installations of our Apps for the scope, as GitHub says now; none if we have a token
+    /// instead. The first App has the webhooks, and has to be known; another that cannot be asked is
+    /// left out.
+    pub async fn installations(&self) -> Result<Option<Installed>, Fault> {
+        let first = self.in_time(self.first().installation(&self.wire)).await?;
+        let Some(first) = first else { return Ok(None) };
+        let mut installed = Installed { ids: [first].into(), is_complete: true };
+        for account in self.accounts.iter().skip(1) {
+            match self.in_time(account.installation(&self.wire)).await {
+                Ok(id) => installed.ids.extend(id),
+                Err(fault) => {
+                    tracing::warn!(%fault, "one App's installation unknown; served without it");
+                    installed.is_complete = false;
+                }
             }
-            Ok(Some(all))
-        })
-        .await
+        }
+        Ok(Some(installed))
+    }
+
+    /// As whom we can ask, at least one; the first has the webhooks.
+    pub(crate) fn accounts(&self) -> &[Account] {
+        &self.accounts
     }
 
     /// Whether we are an App, and not somebody with a token.

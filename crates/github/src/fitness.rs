@@ -10,8 +10,9 @@ use serde::Deserialize;
 
 use crate::client::GitHub;
 use crate::fault::Absent;
-use crate::limits::PER_PAGE;
-use crate::settings::Scope;
+use crate::limits::{PAGES_MAX, PER_PAGE};
+use crate::login::Account;
+use crate::settings::{Scope, is_name};
 use crate::wire::Call;
 
 /// What every App of ours needs, and how much of it.
@@ -46,6 +47,23 @@ struct AccountJson {
 }
 
 #[derive(Deserialize)]
+struct AppJson {
+    #[serde(default)]
+    slug: String,
+}
+
+/// What GitHub says of one App of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppStanding {
+    /// What it is called in addresses.
+    pub slug: String,
+    /// Whether strangers can install it, where GitHub says.
+    pub is_public: Option<bool>,
+    /// The accounts that it is installed on; an enterprise has no name.
+    pub accounts: Vec<String>,
+}
+
+#[derive(Deserialize)]
 struct HookJson {
     id: u64,
     #[serde(default)]
@@ -70,16 +88,54 @@ impl<C: Clock> GitHub<C> {
         Ok(Some(lacking(&has.permissions, is_organisation)))
     }
 
-    /// The accounts that the App is installed on, or none if we have a token instead. GitHub does not
-    /// say whether an App is public; a private one can be installed on its owner's account alone.
-    pub async fn installed_on(&self) -> Result<Option<Vec<String>>, Fault> {
-        let call = Call::get(format!("/app/installations?per_page={PER_PAGE}")).housekeeping();
-        let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
-        let all: Vec<InstalledJson> =
-            answer.accepted(Absent::Scope)?.read("list of installations")?;
-        // An installation of an enterprise has another kind of name, and is none of the scope's.
-        let name = |one: InstalledJson| one.account.and_then(|account| account.login);
-        Ok(Some(all.into_iter().map(|one| name(one).unwrap_or_default()).collect()))
+    /// What GitHub says of each of our Apps; nothing if we have a token instead. A private App can be
+    /// installed on its owner's account alone.
+    pub async fn apps(&self) -> Result<Vec<AppStanding>, Fault> {
+        let mut all = Vec::new();
+        for account in self.accounts() {
+            let me = Call::get("/app".to_owned()).housekeeping();
+            let asked = account.call_as_app(&self.wire, &me);
+            let Some(answer) = self.in_time(asked).await? else { continue };
+            let AppJson { slug } = answer.accepted(Absent::Scope)?.read("App")?;
+            let is_public = self.is_public(&slug).await?;
+            all.push(AppStanding { slug, is_public, accounts: self.installed_on(account).await? });
+        }
+        Ok(all)
+    }
+
+    /// GitHub shows public Apps to everybody, and a private one to nobody without a credential.
+    async fn is_public(&self, slug: &str) -> Result<Option<bool>, Fault> {
+        if !is_name(slug) {
+            return Ok(None);
+        }
+        let call = Call::get(format!("/apps/{slug}")).housekeeping();
+        let answer = self.in_time(self.wire.send_unnamed(&call)).await?;
+        Ok(match answer.status {
+            200 => Some(true),
+            404 => Some(false),
+            // A server that shows nothing to strangers, or has been asked too often.
+            _ => None,
+        })
+    }
+
+    /// The accounts that this App is installed on.
+    async fn installed_on(&self, account: &Account) -> Result<Vec<String>, Fault> {
+        let mut accounts = Vec::new();
+        let mut next = Some(format!("/app/installations?per_page={PER_PAGE}"));
+        for _ in 0..PAGES_MAX {
+            let Some(path) = next else { return Ok(accounts) };
+            let call = Call::get(path).housekeeping();
+            let asked = account.call_as_app(&self.wire, &call);
+            let Some(answer) = self.in_time(asked).await? else { return Ok(accounts) };
+            let answer = answer.accepted(Absent::Scope)?;
+            let page: Vec<InstalledJson> = answer.read("list of installations")?;
+            // An installation of an enterprise has another kind of name, and is none of the scope's.
+            let name = |one: InstalledJson| one.account.and_then(|account| account.login);
+            accounts.extend(page.into_iter().map(|one| name(one).unwrap_or_default()));
+            next = answer.next;
+        }
+        // Foreign accounts among so many are enough to judge by.
+        Ok(accounts)
     }
 
     /// The account whose runners these are.
@@ -94,25 +150,27 @@ impl<C: Clock> GitHub<C> {
     /// organisation's scope, and where GitHub does not say.
     pub async fn wider_hooks(&self) -> Result<Vec<String>, Fault> {
         let Scope::Repository { owner, .. } = &self.scope else { return Ok(Vec::new()) };
+        let mut wider = Vec::new();
         let call = Call::get(format!("{}/installation", self.scope.path()));
         if let Some(answer) = self.in_time(self.call_as_app(&call)).await? {
             let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
             let is_wide = has.repository_selection.as_deref() == Some("all");
             let what = format!("the App is installed on all repositories of {owner}");
-            return Ok(is_wide.then_some(what).into_iter().collect());
+            wider.extend(is_wide.then_some(what));
         }
         let call = Call::get(format!("/orgs/{owner}/hooks?per_page={PER_PAGE}")).housekeeping();
         let answer = self.in_time(self.call(&call)).await?;
-        // Most tokens may not ask, and a person has no such hooks.
+        // Most tokens and Apps may not ask, and a person has no such hooks.
         if answer.status != 200 {
-            return Ok(Vec::new());
+            return Ok(wider);
         }
         let all: Vec<HookJson> = answer.read("list of webhooks")?;
         let tells = |hook: &&HookJson| {
             hook.active && hook.events.iter().any(|event| event == "workflow_job" || event == "*")
         };
         let name = |hook: &HookJson| format!("webhook {} of the organisation {owner}", hook.id);
-        Ok(all.iter().filter(tells).map(name).collect())
+        wider.extend(all.iter().filter(tells).map(name));
+        Ok(wider)
     }
 
     /// The version of the runner program that GitHub offers for Linux on these machines.

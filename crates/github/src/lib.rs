@@ -36,8 +36,8 @@ pub mod webhook;
 mod wire;
 
 pub use app::{AppKey, BadKey};
-pub use client::GitHub;
-pub use fitness::version_of;
+pub use client::{GitHub, Installed};
+pub use fitness::{AppStanding, version_of};
 pub use runners::{Jit, Listed, Token};
 pub use runs::{HeadRepository, Status, WorkflowJob, WorkflowRun};
 pub use settings::{App, BadSettings, GITHUB_API, Login, Scope, Settings};

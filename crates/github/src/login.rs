@@ -145,15 +145,18 @@ impl AppSession {
         jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))
     }
 
-    /// Where the App is installed for the scope; asked for once.
+    /// Where the App is installed for the scope, as GitHub says now: one that was installed anew has
+    /// another id, and its tokens are others.
     async fn installation<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<u64, Fault> {
-        let mut known = self.known.lock().await;
-        if let Some(id) = known.installation {
+        if let Some(id) = self.app.installation {
             return Ok(id);
         }
+        let mut known = self.known.lock().await;
         let jwt = self.jwt(wire.clock().now())?;
         let id = self.find_installation(wire, meter, &jwt).await?;
-        known.installation = Some(id);
+        if known.installation != Some(id) {
+            *known = Known { installation: Some(id), token: None };
+        }
         Ok(id)
     }
 

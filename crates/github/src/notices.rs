@@ -16,6 +16,8 @@ use crate::wire::{Answer, Call};
 
 /// What the check run, or the status, is called.
 const NAME: &str = "bullpen";
+/// The longest job's name in a status, which has room for 140 characters: enough to tell jobs apart.
+const NAME_CHARS_MAX: usize = 40;
 
 #[derive(Deserialize)]
 struct ChecksJson {
@@ -48,7 +50,7 @@ impl<C: Clock> GitHub<C> {
             return Ok(());
         }
         // Strangers name jobs and pools, and GitHub reads the summary as Markdown.
-        let (job, reason) = (&notice.name, markdown(&notice.reason.to_string()));
+        let (job, reason) = (&notice.name, markdown(&notice.reason.in_public()));
         let advice = notice.reason.advice();
         let body = json!({
             "name": NAME,
@@ -76,33 +78,73 @@ impl<C: Clock> GitHub<C> {
 
     /// The same again changes nothing: of one name only the latest is shown.
     async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
-        let text = format!("{}: {}; {}", notice.name, notice.reason, notice.reason.advice());
-        let body =
-            json!({"state": "error", "context": NAME, "description": shortened(&one_line(&text))});
+        let body = json!({"state": "error", "context": NAME, "description": described(notice)});
         let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
         self.call(&call).await?.accepted(Absent::Scope).map(drop)
     }
 }
 
-/// As much of it as GitHub takes.
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= DESCRIPTION_CHARS_MAX {
+/// What a status says. The author chose the job's name, and it must leave room for the reason.
+fn described(notice: &Notice) -> String {
+    let name = shortened(&one_line(&notice.name), NAME_CHARS_MAX);
+    let text = format!("{name}: {}; {}", notice.reason.in_public(), notice.reason.advice());
+    shortened(&one_line(&text), DESCRIPTION_CHARS_MAX)
+}
+
+/// As much of it as there is room for.
+fn shortened(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
         return text.to_owned();
     }
-    text.chars().take(DESCRIPTION_CHARS_MAX - 1).chain(['…']).collect()
+    text.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use bullpen_core::ids::{JobId, PoolName};
+    use bullpen_core::job::{Reason, Setback};
+
     use super::*;
+
+    fn about(name: &str, reason: Reason) -> Notice {
+        Notice {
+            job: JobId::new("1"),
+            name: name.to_owned(),
+            repository: "acme/app".into(),
+            commit: "0a1b2c".to_owned(),
+            reason,
+        }
+    }
 
     #[test]
     fn a_description_is_as_long_as_github_takes() {
-        assert_eq!(shortened("short"), "short");
+        let short = |text: &str| shortened(text, DESCRIPTION_CHARS_MAX);
+        assert_eq!(short("short"), "short");
         let exact = "ä".repeat(DESCRIPTION_CHARS_MAX);
-        assert_eq!(shortened(&exact), exact);
-        let long = shortened(&"ä".repeat(DESCRIPTION_CHARS_MAX + 1));
+        assert_eq!(short(&exact), exact);
+        let long = short(&"ä".repeat(DESCRIPTION_CHARS_MAX + 1));
         assert_eq!(long.chars().count(), DESCRIPTION_CHARS_MAX);
         assert!(long.ends_with("ä…"), "{long}");
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_reason() {
+        let pool = || Reason::UnknownPool { pool: PoolName::new("ci1"), suggestions: vec![] };
+        let said = described(&about(&"build ".repeat(100), pool()));
+        assert!(said.starts_with("build build "), "{said}");
+        assert!(said.contains("…: there is no pool `ci1`; name a pool"), "{said}");
+        // Each of these is written as eight characters.
+        let said = described(&about(&"\u{202e}".repeat(100), pool()));
+        assert!(said.contains("there is no pool `ci1`"), "{said}");
+        let said = described(&about("build", pool()));
+        assert!(said.starts_with("build: there is no pool `ci1`; name a pool"), "{said}");
+    }
+
+    #[test]
+    fn a_status_says_nothing_that_a_store_said() {
+        let last = Setback::Forge { said: "there is no runner group builders".to_owned() };
+        let said = described(&about("build", Reason::OutOfAttempts { attempts: 5, last }));
+        assert!(said.starts_with("build: no runner after 5 attempts: GitHub refused"), "{said}");
+        assert!(!said.contains("builders"), "{said}");
     }
 }

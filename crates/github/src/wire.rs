@@ -162,6 +162,20 @@ impl<C: Clock> Wire<C> {
         bearer: &Secret,
         meter: &Meter,
     ) -> Result<Answer, Fault> {
+        self.carry(call, Some(bearer), meter).await
+    }
+
+    /// A call without a credential, of which GitHub allows few.
+    pub(crate) async fn send_unnamed(&self, call: &Call) -> Result<Answer, Fault> {
+        self.carry(call, None, &Meter::new()).await
+    }
+
+    async fn carry(
+        &self,
+        call: &Call,
+        bearer: Option<&Secret>,
+        meter: &Meter,
+    ) -> Result<Answer, Fault> {
         let request = self.request(call, bearer)?;
         let _under_way = meter.turn(&*self.clock, call).await?;
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
@@ -185,15 +199,19 @@ impl<C: Clock> Wire<C> {
         Ok(answer)
     }
 
-    fn request(&self, call: &Call, bearer: &Secret) -> Result<Request<Full<Bytes>>, Fault> {
+    fn request(&self, call: &Call, bearer: Option<&Secret>) -> Result<Request<Full<Bytes>>, Fault> {
         let unsendable = || Fault::Unclassified("a request that cannot be sent".to_owned());
         let uri = self.base.at(&call.path).ok_or_else(unsendable)?;
-        let bearer = HeaderValue::try_from(format!("Bearer {}", bearer.reveal()));
-        let mut bearer = bearer.map_err(|_| unsendable())?;
-        bearer.set_sensitive(true);
+        let sensitive = |bearer: &Secret| {
+            let mut bearer = HeaderValue::try_from(format!("Bearer {}", bearer.reveal()))
+                .map_err(|_| unsendable())?;
+            bearer.set_sensitive(true);
+            Ok(bearer)
+        };
+        let bearer = bearer.map(sensitive).transpose()?;
         let mut request = Request::builder().method(&call.method).uri(uri);
         if let Some(headers) = request.headers_mut() {
-            headers.insert(AUTHORIZATION, bearer);
+            headers.extend(bearer.map(|bearer| (AUTHORIZATION, bearer)));
             headers.insert(ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
             headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
             headers.insert("x-github-api-version", HeaderValue::from_static(API_VERSION));

@@ -7,8 +7,11 @@ REPO=${BULLPEN_VERIFY_REPO:-}
 
 # Asks GitHub. `status` is the HTTP status, `headers` and `answer` what came with it.
 ask() {
-  local said
-  said=$(gh api --include "$@" 2>/dev/null | tr -d '\r' || true)
+  hear "$(gh api --include "$@" 2>/dev/null | tr -d '\r' || true)"
+}
+# Takes an answer apart, with its headers before it.
+hear() {
+  local said=$1
   status=$(sed -n '1s/^[^ ]* \([0-9]*\).*/\1/p' <<<"$said")
   headers=$(sed '/^$/,$d' <<<"$said")
   answer=$(sed '1,/^$/d' <<<"$said")
@@ -66,6 +69,7 @@ runner() {
   copy=$(mktemp -d "$work/runner.XXXXXX")
   cp -R "$BULLPEN_VERIFY_RUNNER_DIR/." "$copy"
   output="$copy.out" exit_code=0
-  (cd "$copy" && env RUNNER_ALLOW_RUNASROOT=1 "${@:3}" timeout --signal=INT --kill-after=20 "$1" \
-    ./run.sh --jitconfig "$2") >"$output" 2>&1 || exit_code=$?
+  # By environment, and not through env: every user of the machine can read arguments.
+  (cd "$copy" && ACTIONS_RUNNER_INPUT_JITCONFIG=$2 env RUNNER_ALLOW_RUNASROOT=1 "${@:3}" \
+    timeout --signal=INT --kill-after=20 "$1" ./run.sh) >"$output" 2>&1 || exit_code=$?
 }

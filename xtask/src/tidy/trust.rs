@@ -47,6 +47,9 @@ fn wrong(path: &str, line: &str) -> Option<&'static str> {
     if names_secret && path != CHANGELOG {
         return Some("takes a secret as an argument; name --github-token-file or a variable");
     }
+    if line.to_lowercase().contains("bearer $") || line.contains("--jitconfig") {
+        return Some("a secret as an argument, which every user can read; use stdin or a variable");
+    }
     if fetches(path, line) && !line.contains("--proto") {
         return Some("curl without --proto follows an answer out of https; add --proto '=https'");
     }
@@ -100,6 +103,24 @@ mod tests {
         }
         assert_eq!(count("docs/a.md", "bullpen serve --github-token-file /run/token"), 0);
         assert_eq!(count("CHANGELOG.md", "`--github-token` is refused"), 0);
+    }
+
+    #[test]
+    fn a_secret_in_a_header_or_an_option_of_a_program_is_found() {
+        for line in [
+            "curl --proto '=https' -H \"Authorization: Bearer $token\" https://x",
+            "gh api -H \"Authorization: bearer $(app_token)\" app",
+            "./run.sh --jitconfig \"$2\"",
+        ] {
+            assert_eq!(count("scripts/a.sh", line), 1, "{line}");
+        }
+        for line in [
+            "printf 'header = \"Authorization: Bearer %s\"\\n' \"$token\" | curl --proto '=https' -K - https://x",
+            "gh api -X POST repos/x/actions/runners/generate-jitconfig",
+            "ACTIONS_RUNNER_INPUT_JITCONFIG=$2 ./run.sh",
+        ] {
+            assert_eq!(count("scripts/a.sh", line), 0, "{line}");
+        }
     }
 
     #[test]

@@ -160,6 +160,7 @@ mod tests {
             hard_cap: now.after(Duration::from_secs(86_400)),
             issued_at: Some(now),
             own_run: None,
+            group: None,
             ephemeral: false,
         };
         let inbox = Inbox::accept(None, Order::Assigned(to)).unwrap();

@@ -242,6 +242,7 @@ mod tests {
             hard_cap: Timestamp::EPOCH,
             issued_at: None,
             own_run: Some(own_run),
+            group: None,
             ephemeral: false,
         };
         install(&place, &to).unwrap()

@@ -329,6 +329,8 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             ("WORK", &*work),
             ("TOKEN", token.reveal()),
         ];
+        let group = to.group.as_ref().map(|group| ("RUNNERGROUP", group.as_str()));
+        let input: Vec<_> = input.into_iter().chain(group).collect();
         self.run(&flags, &input).await
     }
 

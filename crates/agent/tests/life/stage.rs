@@ -302,6 +302,7 @@ impl Stage {
             hard_cap: self.now().after(Duration::from_secs(24 * 3_600)),
             issued_at: Some(self.now()),
             own_run: None,
+            group: None,
             ephemeral: false,
         }
     }

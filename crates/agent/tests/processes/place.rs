@@ -17,7 +17,7 @@ use bullpen_agent::runner::user::User;
 use bullpen_agent::scripts::ProcessScripts;
 use bullpen_agent::warm_up::Step;
 use bullpen_agent::{Agent, Ending, Orientation};
-use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerName};
+use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerGroup, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{
@@ -201,6 +201,7 @@ impl Instance {
             hard_cap: self.clock.now().after(Duration::from_secs(3_600)),
             issued_at: None,
             own_run: None,
+            group: Some(RunnerGroup::new("ci")),
             ephemeral: false,
         });
         self.post(order).await;

@@ -78,7 +78,7 @@ async fn a_runner_registers_runs_a_job_stops_and_is_cleaned_away() {
             instance.signal(SignalKind::Removed, 2).await;
         })
         .await;
-    let given = "configure name=bp-i-1-1 labels=warm-1.1.a token=17\nrun jit=0\n";
+    let given = "configure name=bp-i-1-1 labels=warm-1.1.a group=ci token=17\nrun jit=0\n";
     assert_eq!(instance.text("runner/given"), given);
     assert_eq!(instance.text("job.done"), "done\n");
     assert!(!instance.text("job.env").contains(SECRET) && !instance.text("job.env").is_empty());

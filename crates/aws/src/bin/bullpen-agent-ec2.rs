@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use bullpen_agent::log::OneLine;
 use bullpen_agent::system::SystemClock;
 use bullpen_aws::instance;
+use bullpen_core::printable;
 
 /// The arguments are off.
 const USAGE: u8 = 64;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-            eprintln!("error: {error}{cause}");
+            eprintln!("{}", printable::one_line(&format!("error: {error}{cause}")));
             ExitCode::FAILURE
         }
     }

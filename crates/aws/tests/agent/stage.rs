@@ -122,6 +122,7 @@ impl Stage {
             hard_cap: now.after(Duration::from_secs(3_600)),
             issued_at: Some(now),
             own_run: None,
+            group: None,
             ephemeral: false,
         }))
         .await;

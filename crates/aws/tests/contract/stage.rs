@@ -86,6 +86,7 @@ pub(crate) fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order
         hard_cap,
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     })
 }

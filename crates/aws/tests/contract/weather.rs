@@ -138,6 +138,7 @@ async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Faul
             hard_cap: ground.clock.now(),
             issued_at: None,
             own_run: None,
+            group: None,
             ephemeral: false,
         };
         (MailboxKey::new(key), Order::Assigned(assignment))

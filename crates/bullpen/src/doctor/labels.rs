@@ -3,26 +3,48 @@
 //! Not here: the policy itself (`bullpen_core::labels::policy`).
 
 use bullpen_core::ids::Repository;
+use bullpen_core::job::{CodeRules, SharedLabels};
 use bullpen_core::labels::Key;
 use bullpen_core::labels::policy::{Family, Policy};
 
-use super::verdict::Check;
+use super::verdict::{Check, Verdict};
 
 const NAME: &str = "label policy";
 
-/// Whether the policy opens what costs trust to every repository; one that is named in it is the
-/// operator's choice.
-pub(super) fn policy(policy: &Policy) -> Check {
+/// Whether the policy opens what costs trust or much money to every repository; one that is named in
+/// it is the operator's choice. Without a configuration there is nothing to judge: the service reads
+/// one from a repository.
+pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
+    let Some((policy, code)) = config else {
+        let what = "no configuration was given; the service reads runs-on.yml from a repository: give \
+                    a copy of it as --config";
+        return Check { name: NAME.to_owned(), verdict: Verdict::Unknown(what.to_owned()) };
+    };
     let mut opens = Vec::new();
     // No repository has this name, so that only what holds for all is left.
-    let rules = policy.rules(&Repository::new(""));
-    for key in [Key::Ami, Key::Ssh, Key::Sticky] {
+    let nobodys = Repository::new("");
+    let (rules, safe) = (policy.rules(&nobodys), Policy::default().rules(&nobodys));
+    for key in [Key::Ami, Key::Ssh, Key::Debug, Key::Sticky, Key::NestedVirt] {
         if rules.allow.as_ref().is_none_or(|allow| allow.contains(&key)) {
             opens.push(format!("the key {key}"));
         }
     }
-    if rules.families.is_none_or(|families| families.contains(&Family::new("*"))) {
+    let families = rules.families.as_deref();
+    if families.is_none_or(|families| families.contains(&Family::new("*"))) {
         opens.push("every machine family".to_owned());
+    }
+    let maxima = [
+        ("cpu", rules.cpu_milli_max, safe.cpu_milli_max),
+        ("ram", rules.ram_milli_max, safe.ram_milli_max),
+        ("volume", rules.volume_gb_max, safe.volume_gb_max),
+        ("throughput", rules.volume_mibps_max, safe.volume_mibps_max),
+        ("iops", rules.volume_iops_max, safe.volume_iops_max),
+    ];
+    for (name, _, _) in maxima.into_iter().filter(|(_, set, usual)| set > usual) {
+        opens.push(format!("more than the usual {name}"));
+    }
+    if code.shared_labels == SharedLabels::Always {
+        opens.push("machines that others used, under shared labels".to_owned());
     }
     for plain in policy.plain.iter().filter(|plain| plain.repositories.is_none()) {
         opens.push(format!("the labels {}", plain.labels.join(", ")));
@@ -42,17 +64,28 @@ mod tests {
 
     #[test]
     fn what_is_open_to_every_repository_is_named() {
-        let (word, ..) = policy(&Policy::default()).verdict.parts();
+        let (none, private) = (Policy::default(), CodeRules::default());
+        let (word, ..) = policy(Some((&none, &private))).verdict.parts();
         assert_eq!(word, "ok");
+        let untold = policy(None);
+        let (word, what, _) = untold.verdict.parts();
+        assert_ne!(word, "ok", "the policy of the service is in another file: {what}");
         let plain = Plain { labels: vec!["linux".to_owned()], ..Plain::default() };
+        let allow = Some([Key::Ami, Key::Debug, Key::NestedVirt].into());
+        let cpu_milli_max = Some(96_000);
         let open = Policy {
-            all: Rules { allow: Some([Key::Ami].into()), ..Rules::default() },
+            all: Rules { allow, cpu_milli_max, ram_milli_max: Some(1_000), ..Rules::default() },
             plain: vec![plain],
             ..Policy::default()
         };
-        let check = policy(&open);
+        let always = CodeRules { shared_labels: SharedLabels::Always, ..CodeRules::default() };
+        let check = policy(Some((&open, &always)));
         let (word, what, _) = check.verdict.parts();
         assert_eq!(word, "warning");
-        assert_eq!(what, "opens to every repository: the key ami; the labels linux");
+        assert_eq!(
+            what,
+            "opens to every repository: the key ami; the key debug; the key nested-virt; more than \
+             the usual cpu; machines that others used, under shared labels; the labels linux"
+        );
     }
 }

@@ -47,8 +47,7 @@ async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failu
         #[cfg(feature = "aws")]
         Engine::Aws => aws::checks(&plans).await?,
     };
-    let policy = config.as_ref().map(|config| config.labels.clone()).unwrap_or_default();
-    checks.push(labels::policy(&policy));
+    checks.push(labels::policy(config.as_ref().map(|config| (&config.labels, &config.code))));
     show(common.stack.json, &checks);
     Ok(worst(&checks))
 }
@@ -231,15 +230,16 @@ async fn permissions<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> 
     }
 }
 
-/// Whether the App is installed on accounts that are not served: then it is public, and strangers
+/// Whether one of the Apps is public, or is installed on accounts that are not served: then strangers
 /// have GitHub sign webhooks for us.
 async fn installed<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
     let name = "App installations";
     let github = house.stack.ports.forge().manager()?;
-    match github.installed_on().await.transpose()? {
-        Ok(accounts) => Some(Check {
+    match github.apps().await {
+        Ok(apps) if apps.is_empty() => None,
+        Ok(apps) => Some(Check {
             name: name.to_owned(),
-            verdict: verdict::installed(github.owner(), &accounts),
+            verdict: verdict::installed(github.owner(), &apps),
         }),
         Err(fault) => Some(Check::failed(name, fault.to_string(), "check the App's id and key")),
     }

@@ -5,6 +5,8 @@
 #[cfg(feature = "aws")]
 use std::time::Duration;
 
+use bullpen_github::AppStanding;
+
 use crate::exit::Exit;
 
 /// A clock that is this far off makes leases and signatures fail before long.
@@ -74,21 +76,41 @@ pub(super) fn worst(checks: &[Check]) -> Exit {
     if failed { Exit::Failed } else { Exit::Done }
 }
 
-/// Whether an App that is installed on these accounts is the owner's alone. An account without a name
-/// is an enterprise's.
-pub(super) fn installed(owner: &str, accounts: &[String]) -> Verdict {
+/// Whether each App is the owner's alone. An account without a name is an enterprise's.
+pub(super) fn installed(owner: &str, apps: &[AppStanding]) -> Verdict {
     let is_other = |name: &&String| !name.eq_ignore_ascii_case(owner);
-    let others: Vec<&str> = accounts.iter().filter(is_other).map(String::as_str).collect();
-    if others.is_empty() {
-        return Verdict::Fine(format!("on {owner} alone"));
+    let others: Vec<&str> = apps
+        .iter()
+        .flat_map(|app| app.accounts.iter().filter(is_other))
+        .map(|name| if name.is_empty() { "an enterprise" } else { name })
+        .collect();
+    if !others.is_empty() {
+        return Verdict::Failed(
+            format!("the App is public: it is also installed on {}", others.join(", ")),
+            "make it private in its settings at GitHub, and remove these installations: their \
+             webhooks are signed with your secret"
+                .to_owned(),
+        );
     }
-    let others = others.iter().map(|name| if name.is_empty() { "an enterprise" } else { name });
-    Verdict::Failed(
-        format!("the App is public: it is also installed on {}", others.collect::<Vec<_>>().join(", ")),
-        "make it private in its settings at GitHub, and remove these installations: their webhooks \
-         are signed with your secret"
-            .to_owned(),
-    )
+    let named = |is_public: Option<bool>| {
+        let those = apps.iter().filter(|app| app.is_public == is_public);
+        those.map(|app| app.slug.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let (public, untold) = (named(Some(true)), named(None));
+    if !public.is_empty() {
+        return Verdict::Failed(
+            format!("public, so that any account can install it: {public}"),
+            "make it private in its settings at GitHub: webhooks of every installation are signed \
+             with your secret"
+                .to_owned(),
+        );
+    }
+    if !untold.is_empty() {
+        let what =
+            format!("on {owner} alone; GitHub does not say here whether it is public: {untold}");
+        return Verdict::Unknown(what);
+    }
+    Verdict::Fine(format!("on {owner} alone, and private"))
 }
 
 /// How far behind the runner program is, by what GitHub offers.
@@ -185,11 +207,18 @@ mod tests {
 
     #[test]
     fn an_app_that_strangers_have_installed_is_refused() {
-        let on = |accounts: &[&str]| {
-            let accounts: Vec<String> = accounts.iter().map(|&name| name.to_owned()).collect();
-            installed("acme", &accounts)
+        let app = |slug: &str, is_public, accounts: &[&str]| AppStanding {
+            slug: slug.to_owned(),
+            is_public,
+            accounts: accounts.iter().map(|&name| name.to_owned()).collect(),
         };
+        let own = || app("own", Some(false), &["Acme"]);
+        let on =
+            |accounts: &[&str]| installed("acme", &[own(), app("more", Some(false), accounts)]);
         assert!(matches!(on(&["Acme"]), Verdict::Fine(_)));
+        let and = |is_public| installed("acme", &[own(), app("more", is_public, &["acme"])]);
+        assert!(matches!(and(Some(true)), Verdict::Failed(what, _) if what.ends_with(": more")));
+        assert!(matches!(and(None), Verdict::Unknown(what) if what.ends_with(": more")));
         assert!(matches!(on(&["acme", "evil", ""]), Verdict::Failed(what, then)
             if what.contains("evil, an enterprise") && then.contains("private")));
     }

@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::config::stack::Network;
@@ -19,7 +20,7 @@ use bullpen_core::isolation::{Lacking, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
-use bullpen_core::scope::{Installations, Served, ServiceScope};
+use bullpen_core::scope::{Installations, Outside, Served, ServiceScope};
 use bullpen_embedded::system::SystemClock;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
@@ -64,6 +65,9 @@ const UNPROVEN_MAX: usize = 128;
 /// Connections for the operator and what watches the service.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
 
+/// Looks at the configuration between two questions where the Apps are installed: a minute, where it is
+/// looked at every 30 seconds. Strangers can have GitHub announce what raises the doubt.
+const LOOKS_BETWEEN_ASKING: u32 = 2;
 /// The region of a stack whose machines are processes.
 const LOCAL: &str = "local";
 /// Where the secrets are if `bullpen.toml` does not say.
@@ -290,8 +294,15 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
     learn(house).await?;
     let metrics = Metrics::new();
-    let note = |noted: &Noted| metrics.note(noted);
-    let configured = Configured::new(file, house, served(common)?);
+    // An own repository was announced by another installation: the App may have been installed anew.
+    let doubt = AtomicBool::new(false);
+    let note = |noted: &Noted| {
+        if matches!(noted, Noted::Foreign(Outside::Installation)) {
+            doubt.store(true, Ordering::Relaxed);
+        }
+        metrics.note(noted);
+    };
+    let configured = Configured::new(file, house, served(common)?, &doubt);
     configured.learn_installations(github).await;
     let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
@@ -371,18 +382,28 @@ struct Configured<'a> {
     region: &'a str,
     classes: RefCell<Vec<RunnerClass>>,
     scope: RefCell<ServiceScope>,
+    /// Whether the installations that are known may not be all.
+    doubt: &'a AtomicBool,
+    /// How often the configuration was looked at since GitHub was asked where its Apps are installed.
+    looks: Cell<u32>,
     /// What was read last, if anything.
     config: RefCell<Option<Config>>,
 }
 
 impl<'a> Configured<'a> {
-    fn new<P>(file: &'a StackFile, house: &'a House<P>, served: Served) -> Self {
+    fn new<P>(
+        file: &'a StackFile,
+        house: &'a House<P>,
+        served: Served,
+        doubt: &'a AtomicBool,
+    ) -> Self {
         let House { parameters, foundation, region, .. } = house;
         let region = region.as_deref().or(file.aws.region.as_deref()).unwrap_or(LOCAL);
         let classes = RefCell::new(house::classes(None, parameters));
         let scope = ServiceScope { served, installations: Installations::NotAsked };
         let (scope, config) = (RefCell::new(scope), RefCell::default());
-        Self { file, parameters, foundation, region, classes, scope, config }
+        let looks = Cell::default();
+        Self { file, parameters, foundation, region, classes, scope, doubt, looks, config }
     }
 
     fn settings(&self, config: Option<Config>) -> Settings {
@@ -403,21 +424,40 @@ impl<'a> Configured<'a> {
         classes
     }
 
-    /// Asks GitHub where its Apps are installed, if that is not known; says whether it is news.
+    /// Asks GitHub where its Apps are installed, if that is not known, or if it is doubted and was not
+    /// asked lately; says whether it is news.
     async fn learn_installations(&self, github: &GitHub<SystemClock>) -> bool {
-        if self.scope.borrow().installations != Installations::NotAsked {
+        let known = self.scope.borrow().installations.clone();
+        self.looks.set(self.looks.get().saturating_add(1));
+        let is_due = match known {
+            Installations::NotAsked => true,
+            Installations::Known(_) => {
+                self.doubt.load(Ordering::Relaxed) && self.looks.get() >= LOOKS_BETWEEN_ASKING
+            }
+            Installations::Any => false,
+        };
+        if !is_due {
             return false;
         }
+        self.looks.set(0);
+        self.doubt.store(false, Ordering::Relaxed);
         let installations = match github.installations().await {
-            Ok(Some(all)) => Installations::Known(all),
+            Ok(Some(installed)) => {
+                if !installed.is_complete {
+                    self.doubt.store(true, Ordering::Relaxed);
+                }
+                Installations::Known(installed.ids)
+            }
             Ok(None) => Installations::Any,
             Err(fault) => {
-                tracing::warn!(%fault, "App installation unknown; webhooks wait for it");
+                tracing::warn!(%fault, "App installation unknown");
+                self.doubt.store(true, Ordering::Relaxed);
                 return false;
             }
         };
+        let is_news = installations != known;
         self.scope.borrow_mut().installations = installations;
-        true
+        is_news
     }
 
     /// Tells the service what is configured now.

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use bullpen_core::config::Config;
-use bullpen_core::ids::{InstanceId, TrustGroup};
+use bullpen_core::ids::{ClassName, InstanceId, Repository, RunnerGroup, TrustGroup};
 use bullpen_core::job::OnlyUnused;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
@@ -75,11 +75,17 @@ impl Errand for Wish<'_> {
         let request = Request { only_unused, ..request(&inputs, &house, config)? };
         needs_a_runner(&inputs)?;
         may_be_ephemeral(&inputs, &house)?;
+        let workflow = environment.get("GITHUB_REPOSITORY").map(String::as_str);
+        let scope = inputs.common.github.scope.as_ref();
+        let group = config.map(|config| group(scope, workflow, &request.class.name, config));
+        let group = group.transpose()?.flatten();
         warn_of_a_shared_runner(environment);
         let places = Places::of(environment);
         places.begin(&request.id).map_err(|error| cannot_write(&error))?;
-        let provisioned =
-            Box::pin(carry_out(&house, &request, is_untrusted, &places, signals)).await?;
+        let repository = house.repository.as_ref();
+        let is_untrusted = Some(is_untrusted);
+        let call = Call { repository, is_untrusted, group, ..Call::silent(&request) };
+        let provisioned = Box::pin(carry_out(&house, call, &places, signals)).await?;
         let outputs = outputs(&request, &provisioned);
         places.finish(&outputs).map_err(|error| cannot_write(&error))?;
         show(&inputs, &outputs, &provisioned, in_a_workflow(environment));
@@ -111,6 +117,29 @@ pub(crate) fn request<P: Ports>(
         ephemeral: inputs.ephemeral,
         only_unused: None,
     })
+}
+
+/// The runner group that is configured for the repository of the workflow, else for the class, else for
+/// all.
+fn group<'c>(
+    scope: Option<&Scope>,
+    workflow: Option<&str>,
+    class: &ClassName,
+    config: &'c Config,
+) -> Result<Option<&'c RunnerGroup>, UsageError> {
+    let repository = match scope {
+        Some(Scope::Repository(repository)) => repository.clone(),
+        Some(Scope::Organisation(_)) | None => Repository::new(workflow.unwrap_or_default()),
+    };
+    let of_class = config.runners.get(class).and_then(|runner| runner.group.as_ref());
+    let group = config.labels.groups.of(&repository, None, of_class);
+    match (scope, group) {
+        (Some(Scope::Repository(_)), Some(group)) => Err(UsageError::new(format!(
+            "--repository: a repository has no runner groups, and `group: {group}` is configured; give \
+             an organisation, or leave the group out"
+        ))),
+        _ => Ok(group),
+    }
 }
 
 /// Machines cannot be launched without a runner program, and idle ones may not be enough.
@@ -196,19 +225,18 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 
 async fn carry_out<P: Ports>(
     house: &House<P>,
-    request: &Request,
-    is_untrusted: bool,
+    call: Call<'_>,
     places: &Places,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
+    let request = call.request;
     let progress = Progress::new(usize::try_from(request.count).unwrap_or(usize::MAX));
     let tell = |told| match &told {
         // What cannot be written now is written, or fails, with all other outputs.
         Told::Begun { label } => drop(places.begun(label)),
         _ => progress.show(&told),
     };
-    let repository = house.repository.as_ref();
-    let call = Call { request, repository, is_untrusted: Some(is_untrusted), tell: &tell };
+    let call = Call { tell: &tell, ..call };
     let mut cancelled_by = None;
     let cancelled = async { cancelled_by = Some(signals.next().await) };
     let work = Box::pin(fulfil(&house.stack, call, cancelled));
@@ -353,4 +381,32 @@ fn show(
         })
         .to_string(),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use bullpen_core::config::runs_on;
+
+    use super::*;
+
+    #[test]
+    fn a_requests_runners_join_the_group_of_their_repository_or_class() {
+        let text = "runners:\n  large: {cpu: 2}\n  small: {cpu: 1}\nx-bullpen:\n  labels:\n    \
+                    group: all\n    repositories:\n      acme/app: {group: own}\n  runners:\n    \
+                    large: {group: builders}\n";
+        let config = runs_on::read(text.as_bytes()).value().expect("it is good").clone();
+        let acme = Scope::Organisation("acme".to_owned());
+        let of = |workflow, class: &str| {
+            let group = group(Some(&acme), workflow, &ClassName::new(class), &config);
+            group.expect("an organisation has groups").map(RunnerGroup::as_str)
+        };
+        assert_eq!(of(Some("Acme/App"), "large"), Some("own"));
+        assert_eq!(of(Some("acme/other"), "large"), Some("builders"));
+        assert_eq!(of(None, "small"), Some("all"));
+        let repository = Scope::Repository(Repository::new("acme/other"));
+        let large = ClassName::new("large");
+        let refused = group(Some(&repository), None, &large, &config).expect_err("it has none");
+        assert!(refused.to_string().contains("group: builders"), "{refused}");
+        assert_eq!(group(Some(&repository), None, &large, &Config::default()), Ok(None));
+    }
 }

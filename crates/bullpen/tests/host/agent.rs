@@ -40,6 +40,7 @@ async fn an_assigned_machine_runs_a_job_and_is_clean_after_the_release() {
     names.retain(|name| !name.starts_with("GITHUB_") && !name.starts_with("RUNNER_"));
     names.sort_unstable();
     let expected = [
+        "ACTIONS_RUNNER_HOOK_JOB_STARTED",
         "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE",
         "BULLPEN_LISTENER_OF",
         "CI",

@@ -120,6 +120,7 @@ impl Machine {
             hard_cap: self.clock.now().after(HOUR),
             issued_at: None,
             own_run: None,
+            group: None,
             ephemeral: false,
         };
         self.post(Order::Assigned(assignment)).await;

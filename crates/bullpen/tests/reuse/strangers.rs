@@ -137,6 +137,30 @@ async fn a_label_survives_a_resume_and_dies_with_its_incarnation() {
     release(&stage).await.exits(0);
 }
 
+/// A job with the credential, on a runner that others' jobs may share, is warned before it does anything;
+/// and a token that is read from a file is masked first.
+#[tokio::test]
+async fn a_control_job_on_a_self_hosted_runner_is_warned() {
+    let stage = Stage::new().await;
+    stage.refresh().await;
+    let file = stage.path("token");
+    fs::write(&file, "ghs_of-the-workflow\n").expect("it can be written");
+    let line = format!("provision --ephemeral --github-token-file {} --json", file.display());
+    for (actions, runner, warned) in [
+        ("true", "self-hosted", true),
+        ("true", "github-hosted", false),
+        ("false", "self-hosted", false),
+    ] {
+        let call = stage.bullpen(&line).without("INPUT_GITHUB_TOKEN");
+        let call = call.with("GITHUB_ACTIONS", actions).with("RUNNER_ENVIRONMENT", runner);
+        let talk = call.run().await.talk;
+        let says = talk.contains("::warning::this job has the credential that registers runners");
+        assert_eq!(says, warned, "{actions} {runner}: {talk}");
+        let masked = talk.lines().next() == Some("::add-mask::ghs_of-the-workflow");
+        assert_eq!(masked, actions == "true", "{talk}");
+    }
+}
+
 #[tokio::test]
 async fn runners_of_one_job_need_a_credential_that_outlives_the_step() {
     let stage = Stage::new().await;

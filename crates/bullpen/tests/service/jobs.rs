@@ -109,8 +109,8 @@ async fn a_cancelled_job_gives_its_machine_back() {
     assert_eq!(stage.over(runs).await.conclusion, Some(Conclusion::Cancelled));
     assert_eq!(stage.settled(runs).await, End::Cancelled);
     stage.quiet().await;
-    // Nothing has so many processors.
-    let waits = stage.job("bullpen/cpu=96/family=c6i", "true");
+    // No machine has so many processors, and no fewer.
+    let waits = stage.job("bullpen/cpu=60/family=c6i", "true");
     until("row", async || stage.row(waits).await.filter(|row| row.attempts > 0)).await;
     assert!(stage.github.cancel(waits));
     assert_eq!(stage.settled(waits).await, End::Cancelled);

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use crate::setup::CONFIG;
 use crate::stage::{SECRET, Served, Stage, order};
 use crate::waiting::until;
 use crate::webhook::Webhook;
@@ -190,6 +191,24 @@ fn delivery(job: u64, repository: &str, installation: u64) -> Webhook {
     Webhook::new("workflow_job", body.to_string()).signed(SECRET)
 }
 
+/// An App that was removed and installed anew has another installation: the service asks again when one
+/// announces an own repository, and serves it without a restart.
+#[tokio::test]
+async fn an_app_that_was_installed_anew_is_served_again() {
+    let stage = Stage::configured(CONFIG, &[("configuration", "100ms")]).await;
+    let served = stage.serve().await;
+    assert_eq!(delivery(900_011, "acme/app", 7).send(&served.webhook).await.status, 204);
+    stage.github.pull(|levers| levers.installed_anew = Some(9));
+    until("the new installation to be served", async || {
+        let answer = delivery(900_012, "acme/app", 9).send(&served.webhook).await;
+        assert_eq!(answer.status, 204);
+        stage.row(900_012).await
+    })
+    .await;
+    assert_eq!(delivery(900_013, "acme/app", 7).send(&served.webhook).await.status, 204);
+    assert_eq!(stage.row(900_013).await, None, "the old one is nobody's now");
+}
+
 /// Signed, labelled for us, and of a repository or an installation that is not ours: counted, answered
 /// well, and nothing else.
 #[tokio::test]
@@ -222,6 +241,17 @@ async fn a_signed_delivery_of_a_stranger_leaves_no_row_and_launches_nothing() {
     let checks = told["checks"].as_array().expect("a list");
     let check = |name: &str| checks.iter().find(|check| check["check"] == name);
     assert_eq!(check("App installations").expect("it is an App")["verdict"], "ok", "{told}");
+    stage.github.pull(|levers| (levers.public_apps, levers.organization_hooks) = (true, true));
+    let warned = stage.run("doctor --json").await;
+    warned.exits(1);
+    let warned: Value = serde_json::from_str(&warned.data).expect("it is JSON");
+    let of = |name: &str| {
+        let checks = warned["checks"].as_array().expect("a list");
+        checks.iter().find(|check| check["check"] == name).expect("it is an App").clone()
+    };
+    assert_eq!(of("App installations")["verdict"], "FAILED", "{warned}");
+    assert!(of("App installations").to_string().contains("public"), "{warned}");
+    assert!(of("webhook scope").to_string().contains("webhook 1 of the organisation"), "{warned}");
     let scope = check("webhook scope").expect("the App is everywhere");
     assert_eq!(scope["verdict"], "warning", "{told}");
 }

@@ -16,13 +16,13 @@ const WORKFLOW: &str = r#"
 on: push
 jobs:
   build:
-    runs-on: [bullpen, runner=small]
+    runs-on: bullpen/runner=small
     steps:
       - id: first
         run: echo "word=hello of $RUNNER_NAME" >> "$GITHUB_OUTPUT"
       - run: echo "${{ steps.first.outputs.word }}" > "$STAGE/said"
   fail:
-    runs-on: [bullpen, runner=small]
+    runs-on: bullpen/runner=small
     steps:
       - run: exit 3
       - run: touch "$STAGE/went-on"
@@ -33,7 +33,7 @@ fn order(stage: &Stage, name: &str) -> JobOrder {
     let act = act().display().to_string();
     JobOrder {
         repository: REPOSITORY.to_owned(),
-        labels: ["bullpen", "runner=small"].map(str::to_owned).to_vec(),
+        labels: vec!["bullpen/runner=small".to_owned()],
         name: Some(name.to_owned()),
         workflow: Some(WORKFLOW.to_owned()),
         env: [("STAGE", directory), ("BULLPEN_ACT", act)]

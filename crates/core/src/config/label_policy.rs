@@ -125,15 +125,15 @@ fn families(node: &Node, findings: &mut Findings) -> Vec<Family> {
     for item in items(node, "families", "a list of machine families", findings).unwrap_or_default()
     {
         let Some(family) = text(&item, "families", findings) else { continue };
-        let is_family = family == "*"
-            || family.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        let is_family = family == "*" || family.bytes().all(is_part);
         if is_family && !family.is_empty() {
             families.push(Family::new(family));
         } else {
             let message = format!("{} is no beginning of a machine family", shown(family));
             findings
                 .error(item.mark, "bad-value", message)
-                .instead("write how it begins, such as `c`, `c7` or `c7a`, or `*` for all");
+                .instead("write how it begins, such as `c`, `c7` or `c7g.metal`, or `*` for all");
         }
     }
     families

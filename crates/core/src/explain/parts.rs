@@ -108,7 +108,7 @@ impl PartCode {
                 Setback::RaceLost => "because another job was faster",
                 Setback::PoolEmpty => "because its pool had nothing",
                 Setback::RunnerTaken => "because GitHub gave its runner to another job",
-                Setback::WorkerLost => "because whoever worked on it went away",
+                Setback::WorkerLost => "because the worker that had it went away",
                 Setback::NoCapacity => "for capacity in the cloud",
                 Setback::Ceiling => "for a ceiling of this stack",
                 Setback::LaunchFailed { .. } => "because a machine could not be launched",

@@ -1,6 +1,7 @@
 //! Why an attempt to serve a job came to nothing, and why a job is given up.
 //!
-//! Both are stored and shown: a [`Reason`] is what its author reads at the commit, with what to do.
+//! Both are stored. An operator reads them whole; a job's author reads at the commit what strangers may,
+//! with what to do.
 //!
 //! Not here: deciding which it is (`transition::after_setback`).
 
@@ -102,26 +103,43 @@ impl Setback {
     }
 }
 
+impl Setback {
+    /// In words that a stranger may read: nothing of what a machine, a script or a store said.
+    pub const fn in_public(&self) -> &'static str {
+        match self {
+            Self::RaceLost => "another job was faster",
+            Self::PoolEmpty => "its pool had nothing for it: it may have a new machine",
+            Self::RunnerTaken => "GitHub gave its runner to another job",
+            Self::WorkerLost => "the worker that had it went away",
+            Self::NoCapacity => "no machine of its class could be had",
+            Self::Ceiling => "as many machines run as are allowed",
+            Self::LaunchFailed { .. } => "a machine could not be launched",
+            Self::NotStarted => "a stopped machine could not be started for it",
+            Self::MachineLost => "its machine ended before the job began",
+            Self::NeverRegistered => "its runner never registered at GitHub",
+            Self::ListenerEnded => "its runner stopped listening before the job began",
+            Self::Outage { .. } => "GitHub or the service's store did not answer",
+            Self::RateLimited => "GitHub's limits left no room for its runner",
+            Self::Forge { .. } => "GitHub refused a runner for it",
+        }
+    }
+
+    /// What was said, which may name what only an operator may read.
+    const fn said(&self) -> Option<&String> {
+        match self {
+            Self::LaunchFailed { said } | Self::Outage { said } | Self::Forge { said } => {
+                Some(said)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// For operators and logs: a job's author reads [`Setback::in_public`].
 impl fmt::Display for Setback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RaceLost => f.write_str("another job was faster"),
-            Self::PoolEmpty => {
-                f.write_str("its pool had nothing for it: it may have a new machine")
-            }
-            Self::RunnerTaken => f.write_str("GitHub gave its runner to another job"),
-            Self::WorkerLost => f.write_str("whoever worked on it went away"),
-            Self::NoCapacity => f.write_str("no machine of its class could be had"),
-            Self::Ceiling => f.write_str("as many machines run as are allowed"),
-            Self::LaunchFailed { said } => write!(f, "a machine could not be launched: {said}"),
-            Self::NotStarted => f.write_str("a stopped machine could not be started for it"),
-            Self::MachineLost => f.write_str("its machine ended before the job began"),
-            Self::NeverRegistered => f.write_str("its runner never registered at GitHub"),
-            Self::ListenerEnded => f.write_str("its runner stopped listening before the job began"),
-            Self::Outage { said } => write!(f, "somebody did not answer: {said}"),
-            Self::RateLimited => f.write_str("GitHub's limits left no room for its runner"),
-            Self::Forge { said } => write!(f, "GitHub refused a runner for it: {said}"),
-        }
+        f.write_str(self.in_public())?;
+        self.said().map_or(Ok(()), |said| write!(f, ": {said}"))
     }
 }
 
@@ -232,27 +250,72 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Reason {
+    /// In words that a stranger may read: the check of a public repository is public. What the
+    /// author wrote, and what is configured for it, but nothing that a machine or a store said.
+    pub fn in_public(&self) -> String {
+        self.told(|setback| setback.in_public().to_owned())
+    }
+
+    fn told(&self, last: impl Fn(&Setback) -> String) -> String {
         match self {
             Self::UnknownPool { pool, suggestions } if suggestions.is_empty() => {
-                write!(f, "there is no pool `{pool}`")
+                format!("there is no pool `{pool}`")
             }
             Self::UnknownPool { pool, suggestions } => {
-                write!(f, "there is no pool `{pool}`; did you mean {}?", suggestions.join(" or "))
+                format!("there is no pool `{pool}`; did you mean {}?", suggestions.join(" or "))
             }
-            Self::Refused { why } => f.write_str(&why.join("; ")),
-            Self::OutOfAttempts { attempts, last } => {
-                write!(f, "no runner after {attempts} attempts: {last}")
+            Self::Refused { why } => why.join("; "),
+            Self::OutOfAttempts { attempts, last: setback } => {
+                format!("no runner after {attempts} attempts: {}", last(setback))
             }
-            Self::DeadlinePassed { last: Some(last) } => {
-                write!(f, "no runner before the job's deadline: {last}")
+            Self::DeadlinePassed { last: Some(setback) } => {
+                format!("no runner before the job's deadline: {}", last(setback))
             }
-            Self::DeadlinePassed { last: None } => {
-                f.write_str("no runner before the job's deadline")
-            }
-            Self::Vanished => f.write_str("GitHub does not know the job any more"),
-            Self::Operator => f.write_str("an operator gave the job up"),
+            Self::DeadlinePassed { last: None } => "no runner before the job's deadline".to_owned(),
+            Self::Vanished => "GitHub does not know the job any more".to_owned(),
+            Self::Operator => "an operator gave the job up".to_owned(),
         }
+    }
+}
+
+/// For operators and logs: a job's author reads [`Reason::in_public`].
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(ToString::to_string))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_told_nothing_that_a_machine_or_a_store_said() {
+        let said = || "there is no runner group builders; /srv/secret: exit 3".to_owned();
+        let setbacks = [
+            Setback::LaunchFailed { said: said() },
+            Setback::Outage { said: said() },
+            Setback::Forge { said: said() },
+        ];
+        for setback in setbacks {
+            assert!(setback.to_string().ends_with(&format!(": {}", said())), "{setback}");
+            let reasons = [
+                Reason::OutOfAttempts { attempts: 5, last: setback.clone() },
+                Reason::DeadlinePassed { last: Some(setback.clone()) },
+            ];
+            for reason in reasons {
+                assert!(reason.to_string().contains(&said()), "the operator reads it: {reason}");
+                let public = reason.in_public();
+                assert!(!public.contains("builders") && !public.contains("secret"), "{public}");
+                assert!(public.ends_with(setback.in_public()), "{public}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_full() {
+        let reason = Reason::Refused { why: vec!["family: p5 may not".to_owned()] };
+        assert_eq!(reason.in_public(), reason.to_string());
     }
 }

@@ -46,8 +46,11 @@ pub const VOLUME_GB_MAX_DEFAULT: u32 = 500;
 pub const VOLUME_MIBPS_MAX_DEFAULT: u32 = 1_000;
 /// All that a `gp3` volume gives.
 pub const VOLUME_IOPS_MAX_DEFAULT: u32 = 16_000;
-/// Burstable, compute, general and memory machines; no accelerators, no metal hosts, no giants.
+/// Burstable, compute, general and memory machines; no accelerators and no giants. Metal hosts of these
+/// families need more ([`Family`]).
 pub const FAMILIES_DEFAULT: &[&str] = &["a", "c", "m", "r", "t"];
+/// What the size of a metal host has in its name.
+const METAL: &str = "metal";
 
 /// Rules, each of which may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,8 @@ pub struct Rules {
 }
 
 /// Machine families by how their names begin: `c` covers `c7a` and `c*` but not `cat1`, `c7` covers
-/// `c7a.large`, `*` covers everything.
+/// `c7a.large`, `*` covers everything. A metal host costs as much as its family's largest machine, so that
+/// only a family that names it, such as `c7g.metal`, or the key `nested-virt` opens it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family(String);
 
@@ -90,6 +94,10 @@ impl Family {
         };
         let is_series = self.0.bytes().all(|byte| byte.is_ascii_alphabetic());
         !(is_series && rest.starts_with(|c: char| c.is_ascii_alphabetic()))
+    }
+
+    fn names_metal(&self) -> bool {
+        self.0.contains(METAL)
     }
 }
 
@@ -185,6 +193,30 @@ pub enum PolicyRefusal {
         /// By which repository.
         repository: Repository,
     },
+    /// A type with more vCPUs than may be asked for.
+    #[error(
+        "family: {family} has {vcpus} vCPUs, more than {repository} may ask for; the most is {most}"
+    )]
+    Size {
+        /// Which, as it was read.
+        family: String,
+        /// How many it has, by its size.
+        vcpus: u32,
+        /// The maximum.
+        most: String,
+        /// By which repository.
+        repository: Repository,
+    },
+    /// A metal host, which its family alone does not open.
+    #[error(
+        "family: {family} is a metal host, which {repository} may not ask for; ask for another size"
+    )]
+    Metal {
+        /// Which, as it was read.
+        family: String,
+        /// By which repository.
+        repository: Repository,
+    },
     /// More than may be asked for.
     #[error("{key}: {asked} is more than {repository} may ask for; the most is {most}")]
     TooMuch {
@@ -265,7 +297,10 @@ impl Policy {
         }
         let rules = self.rules(repository);
         let mut found = refused_keys(&rules, spec, repository);
-        found.extend(refused_families(&rules, spec, repository));
+        let family = refused_families(&rules, spec, repository)
+            .or_else(|| refused_metal(&rules, spec, repository))
+            .or_else(|| refused_size(&rules, spec, repository));
+        found.extend(family);
         for (key, asked, most) in amounts(spec, cpu, &rules) {
             if let Some((asked, most)) = asked.zip(most).filter(|(asked, most)| asked > most) {
                 let text = |milli| Amounts { min_milli: milli, max_milli: milli }.to_string();
@@ -297,6 +332,52 @@ fn refused_families(
     Some(PolicyRefusal::Family {
         family: family.as_str().to_owned(),
         allowed: allowed.join(", "),
+        repository: repository.clone(),
+    })
+}
+
+/// A type that is named as a whole, and has more vCPUs than may be asked for: nothing with fewer
+/// would be that type.
+fn refused_size(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Option<PolicyRefusal> {
+    let most = rules.cpu_milli_max?;
+    let large = |pattern: &&TypePattern| {
+        vcpus(pattern).is_some_and(|count| count.saturating_mul(1_000) > most)
+    };
+    let family = spec.families.iter().find(large)?;
+    Some(PolicyRefusal::Size {
+        family: family.as_str().to_owned(),
+        vcpus: vcpus(family).unwrap_or_default(),
+        most: Amounts { min_milli: most, max_milli: most }.to_string(),
+        repository: repository.clone(),
+    })
+}
+
+/// How many vCPUs a type has by its size: 2 if large, 4 if xlarge, four times N if Nxlarge. None if it
+/// names no size, or one that says nothing of it. Some types of old generations have a few more.
+fn vcpus(pattern: &TypePattern) -> Option<u32> {
+    let (_, size) = pattern.as_str().split_once('.')?;
+    let size = size.strip_prefix("metal-").unwrap_or(size);
+    match size.strip_suffix("large").or_else(|| size.strip_suffix('l'))? {
+        "" => Some(2),
+        "x" => Some(4),
+        count => Some(4_u32.saturating_mul(count.strip_suffix('x')?.parse().ok()?)),
+    }
+}
+
+fn refused_metal(
+    rules: &Rules,
+    spec: &LabelSpec,
+    repository: &Repository,
+) -> Option<PolicyRefusal> {
+    let families = rules.families.as_deref().unwrap_or_default();
+    let names = |pattern: &TypePattern| {
+        families.iter().any(|family| family.names_metal() && family.covers(pattern))
+    };
+    let is_metal = |pattern: &&TypePattern| pattern.as_str().contains(METAL);
+    let unnamed = spec.families.iter().filter(is_metal).find(|pattern| !names(pattern))?;
+    let is_open = rules.allow.as_ref().is_some_and(|allow| allow.contains(&Key::NestedVirt));
+    (!is_open).then(|| PolicyRefusal::Metal {
+        family: unnamed.as_str().to_owned(),
         repository: repository.clone(),
     })
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Generation, RunnerName};
+use crate::ids::{Generation, RunnerGroup, RunnerName};
 use crate::instance::Owner;
 use crate::request::stranger::{OwnRun, RanJob};
 use crate::time::Timestamp;
@@ -86,6 +86,10 @@ pub struct Assignment {
     /// Whether a runner that registers by token serves one job only. Older agents do not look.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
+    /// The group that a runner which registers by token joins; GitHub's default group if absent. A JIT
+    /// configuration has its own. Older agents do not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<RunnerGroup>,
 }
 
 /// How far a withdrawal goes.

@@ -210,8 +210,16 @@ fn what_may_not_be_is_refused_with_its_reason() {
             ),
             // The operator's own word.
             (&["runs-on/runner=16xlarge"], "launch 16xlarge"),
-            // A type with more than the maximum is outside the range, and so is never launched.
-            (&["runs-on/family=c7a.48xlarge"], "launch 1-16 anonymous"),
+            // With the range of the others it would never be launched, and its author never told.
+            (
+                &["runs-on/family=c7a.48xlarge"],
+                "family: c7a.48xlarge has 192 vCPUs, more than acme/app may ask for; the most is 16",
+            ),
+            (&["runs-on/family=c7a.4xlarge"], "launch 1-16 anonymous"),
+            (
+                &["runs-on/family=c7g.metal"],
+                "family: c7g.metal is a metal host, which acme/app may not ask for; ask for another size",
+            ),
             (&["runs-on/runner=lrage"], "there is no runner \"lrage\"; did you mean \"large\"?"),
         ],
     );

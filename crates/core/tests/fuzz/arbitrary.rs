@@ -5,7 +5,7 @@
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
     ClassName, Generation, InstanceId, InstanceType, JobId, PoolName, Repository, RequestId,
-    RunnerName, SpecHash, TrustGroup,
+    RunnerGroup, RunnerName, SpecHash, TrustGroup,
 };
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::{
@@ -94,10 +94,11 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         let secret = Secret::new(&secret);
         if jit { Credential::Jit(secret) } else { Credential::RegistrationToken(secret) }
     });
-    let times = (option::of(time()), time(), option::of(time()), option::of(own_run()));
+    let group = option::of(text());
+    let times = (option::of(time()), time(), option::of(time()), option::of(own_run()), group);
     (generation(), owner(), text(), text(), option::of(credential), times).prop_map(
         |(generation, owner, runner, label, credential, rest)| {
-            let (register_by, hard_cap, issued_at, own_run) = rest;
+            let (register_by, hard_cap, issued_at, own_run, group) = rest;
             Assignment {
                 generation,
                 owner,
@@ -108,6 +109,7 @@ fn assignment() -> impl Strategy<Value = Assignment> {
                 hard_cap,
                 issued_at,
                 own_run,
+                group: group.map(RunnerGroup::new),
                 ephemeral: false,
             }
         },

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bullpen_agent::machine;
+use bullpen_core::printable;
 use bullpen_embedded::machine::InFile;
 use bullpen_embedded::system::SystemClock;
 
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let source = std::error::Error::source(&error);
             let cause = source.map(|source| format!(": {source}")).unwrap_or_default();
-            eprintln!("error: {error}{cause}");
+            eprintln!("{}", printable::one_line(&format!("error: {error}{cause}")));
             ExitCode::FAILURE
         }
     }

@@ -41,6 +41,7 @@ fn assigned(generation: u64) -> Order {
         hard_cap: START.after(secs(86_400)),
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     })
 }

@@ -4,13 +4,13 @@
 
 use bullpen_core::ids::RequestId;
 use bullpen_core::job::again::{Bond, bond, one_more};
-use bullpen_core::job::{CodeRules, Fact, Job, Reason, Said, used_machines};
+use bullpen_core::job::{Fact, Job, Reason, Said, used_machines};
 use bullpen_core::labels;
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::request::entry::{Entry, Stage};
 use bullpen_core::time::Timestamp;
 
-use super::settings::{Wanted, Wanting};
+use super::settings::{Settings, Wanted, Wanting};
 use crate::Stack;
 use crate::provision::entry::{self, CannotBegin};
 
@@ -43,7 +43,7 @@ async fn find<P: Ports>(
 /// What a job of a request that is over wants until `deadline`.
 pub(super) async fn want<P: Ports>(
     stack: &Stack<P>,
-    (job, rules): (&Job, &CodeRules),
+    (job, settings): (&Job, &Settings),
     request: &RequestId,
     deadline: Timestamp,
     until: Timestamp,
@@ -59,14 +59,9 @@ pub(super) async fn want<P: Ports>(
         Some(entry) => {
             let built_from = stack.built(&entry.request.class);
             let request = one_more(&entry, job, &built_from, deadline);
-            let used = used_machines(&job.known.about, rules);
-            Wanting::Machine(Box::new(Wanted {
-                request,
-                pool: None,
-                reuse: true,
-                used,
-                group: None,
-            }))
+            let used = used_machines(&job.known.about, settings.code());
+            let (pool, group) = (None, settings.group(job, None, &request.class.name));
+            Wanting::Machine(Box::new(Wanted { request, pool, reuse: true, used, group }))
         }
         None => {
             let why = format!("its label belongs to request {request}, which nobody remembers");

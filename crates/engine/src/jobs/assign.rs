@@ -93,7 +93,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     let wanting = match &seen.job.lane {
         Some(Lane::Request(request)) => {
             let (settings, patience) = (service.settings(), service.patience());
-            again::want(stack, (&seen.job, settings.code()), request, until, patience).await?
+            again::want(stack, (&seen.job, &settings), request, until, patience).await?
         }
         _ => service.settings().want(&seen.job, stack, until),
     };
@@ -355,6 +355,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             runner: Some(spec.name),
             label: spec.labels.join(","),
             own_run: self.own_run(),
+            // Its JIT configuration says it.
+            group: None,
             credential,
             postman: &self.postman,
             lookout: &self.lookout,

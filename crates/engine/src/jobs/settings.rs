@@ -197,7 +197,12 @@ impl Settings {
     }
 
     /// The runner group of a job's runner.
-    fn group(&self, job: &Job, pool: Option<&PoolName>, class: &ClassName) -> Option<RunnerGroup> {
+    pub(super) fn group(
+        &self,
+        job: &Job,
+        pool: Option<&PoolName>,
+        class: &ClassName,
+    ) -> Option<RunnerGroup> {
         let of_pool = pool.and_then(|pool| self.config.pools.get(pool)?.group.as_ref());
         let of_class = self.config.runners.get(class).and_then(|runner| runner.group.as_ref());
         self.config.labels.groups.of(job.repository(), of_pool, of_class).cloned()

@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bullpen_core::creation::CeilingReached;
-use bullpen_core::ids::{Repository, RunnerName};
+use bullpen_core::ids::{Repository, RunnerGroup, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ports, RunnerSpec};
@@ -58,6 +58,8 @@ pub struct Call<'a> {
     /// Whether its workflow runs code that is not trusted, where the command knows. GitHub is asked at
     /// the release if it does not.
     pub is_untrusted: Option<bool>,
+    /// The group that its runners join at GitHub; GitHub's default group if absent.
+    pub group: Option<&'a RunnerGroup>,
     /// Who is told.
     pub tell: Tell<'a>,
 }
@@ -65,7 +67,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A request of nobody's workflow, in silence.
     pub fn silent(request: &'a Request) -> Self {
-        Self { request, repository: None, is_untrusted: None, tell: &nobody }
+        Self { request, repository: None, is_untrusted: None, group: None, tell: &nobody }
     }
 }
 
@@ -233,6 +235,7 @@ async fn fulfil<P: Ports>(
         runner: None,
         label,
         own_run: begun.own_run.clone(),
+        group: call.group.cloned(),
         credential,
         postman,
         lookout,
@@ -252,7 +255,7 @@ async fn credential<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
 ) -> Result<Credential, ProvisionError> {
-    // A registration token is for any runner; each gets its label with its assignment.
+    // A registration token is for any runner; each gets its label and group with its assignment.
     let spec = RunnerSpec {
         name: RunnerName::new(format!("{}-{}", stack.name, request.id)),
         labels: Vec::new(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bullpen_core::claim::{
     AfterRemoval, CheckFailure, Next, Outcome, Step, Watched, after_removal, next,
 };
-use bullpen_core::ids::{ClaimId, Generation, InstanceId, RunnerName};
+use bullpen_core::ids::{ClaimId, Generation, InstanceId, RunnerGroup, RunnerName};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
 use bullpen_core::message::Advert;
@@ -88,6 +88,8 @@ pub struct Terms<'s> {
     pub label: String,
     /// The run whose jobs alone may run on its machines.
     pub own_run: Option<OwnRun>,
+    /// The group that its runners join at GitHub, if they register by token.
+    pub group: Option<RunnerGroup>,
     /// As this process works on it; a job's row says that of a job.
     pub(crate) begun: Option<&'s Begun>,
     /// What its one runner is called; those of a request are called after their machines.
@@ -285,6 +287,7 @@ pub async fn assign<P: Ports>(
         hard_cap: stack.now().after(stack.limits.hard_cap),
         issued_at: Some(stack.now()),
         own_run: terms.own_run.clone(),
+        group: terms.group.clone(),
         ephemeral: terms.request.ephemeral,
     });
     let key = &record.facts.mailbox;

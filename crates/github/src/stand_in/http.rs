@@ -136,6 +136,13 @@ impl Reply {
         reply
     }
 
+    /// The same of a listing that is nothing but an array.
+    pub(super) fn array(ask: &Ask, items: Vec<Value>) -> Self {
+        let mut reply = Self::page(ask, "items", items);
+        reply.body = reply.body.map(|mut body| body["items"].take());
+        reply
+    }
+
     pub(super) fn response(self) -> Response<Full<Bytes>> {
         let body = self.body.map(|body| body.to_string()).unwrap_or_default();
         let mut response = Response::builder().status(self.status);

@@ -228,6 +228,33 @@ pub(super) fn installation(id: u64, login: &str, base: &str, now: Timestamp) -> 
     })
 }
 
+/// What an App is called in addresses.
+pub(super) fn slug(id: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    id.chars().map(plain).collect()
+}
+
+/// The schema `integration`.
+pub(super) fn integration(id: &str, base: &str, now: Timestamp) -> Value {
+    let slug = slug(id);
+    json!({
+        "id": 1, "slug": slug, "node_id": "app-1", "client_id": id, "name": slug,
+        "owner": account("stand-in", base), "description": null, "external_url": base,
+        "html_url": format!("{base}/apps/{slug}"), "created_at": now, "updated_at": now,
+        "permissions": permissions(), "events": ["workflow_job"],
+    })
+}
+
+/// The schema `org-hook`.
+pub(super) fn organization_hook(organization: &str, host: &str, now: Timestamp) -> Value {
+    let url = format!("http://{host}/orgs/{organization}/hooks/1");
+    json!({
+        "id": 1, "url": url, "ping_url": format!("{url}/pings"), "name": "web", "events": ["*"],
+        "active": true, "config": {"url": "https://hooks.example"}, "updated_at": now,
+        "created_at": now, "type": "Organization",
+    })
+}
+
 /// An array of the schema `runner-application`.
 pub(super) fn downloads() -> Value {
     let one = |architecture: &str| {

@@ -20,6 +20,12 @@ pub struct Levers {
     pub points_per_minute: Option<u32>,
     /// Repositories that everybody can see; all others are private.
     pub public_repositories: Vec<String>,
+    /// Its Apps are public.
+    pub public_apps: bool,
+    /// Every organisation has a webhook of its own about everything.
+    pub organization_hooks: bool,
+    /// Its Apps were removed and installed anew, under this id.
+    pub installed_anew: Option<u64>,
     /// What happens to webhooks.
     pub webhooks: WebhookLevers,
     /// Every answer takes this long.

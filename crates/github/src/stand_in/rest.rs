@@ -32,6 +32,9 @@ pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Times
     {
         return Reply::refusal(400, &format!("API version {version} is not supported"));
     }
+    if let (["apps", slug], None) = (&*ask.segments(), &ask.bearer) {
+        return public_app(ask, slug, state, options, now);
+    }
     let who = match caller(ask, state, options, now) {
         Ok(who) => who,
         Err(refusal) => return refusal,
@@ -134,11 +137,17 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
         ["app", "installations", id, "access_tokens"] if ask.method == Method::POST => {
             become_installation(id, state, options, who, now)
         }
+        ["app"] => app(options, who).map_or_else(Reply::not_found, |app| {
+            Reply::json(200, json::integration(&app.id, &format!("http://{}", ask.host), now))
+        }),
+        ["orgs", owner, "hooks"] if who.may_see(owner) && state.levers.organization_hooks => {
+            Reply::json(200, json!([json::organization_hook(owner, &ask.host, now)]))
+        }
         ["app", "installations"] if matches!(who, Caller::App(_)) => {
             installations(ask, options, who, now)
         }
         ["orgs", owner, "installation"] | ["repos", owner, _, "installation"] => {
-            installation(ask, owner, options, who, now)
+            installation(ask, owner, (state, options), who, now)
         }
         ["orgs", owner, "actions", "runners", ref rest @ ..] if who.may_see(owner) => {
             runners(ask, rest, &Scope::Organization(owner.to_owned()), state, now)
@@ -179,7 +188,13 @@ fn become_installation(
 ) -> Reply {
     let app = app(options, who);
     let id = id.parse::<u64>().ok();
-    let account = id.and_then(|id| app.and_then(|app| app.installations.get(&id)));
+    let account = match (state.levers.installed_anew, id) {
+        (Some(anew), Some(id)) if anew == id => {
+            app.and_then(|app| app.installations.values().next())
+        }
+        (Some(_), _) => None,
+        (None, id) => id.and_then(|id| app.and_then(|app| app.installations.get(&id))),
+    };
     let Some(account) = account else { return Reply::not_found() };
     let scope = Scope::Organization(account.clone());
     let (token, expires_at) = state.mint(Kind::Installation, scope, now);
@@ -196,17 +211,34 @@ fn installations(ask: &Ask, options: &Options, who: &Caller, now: Timestamp) -> 
     let base = format!("http://{}", ask.host);
     let all = app(options, who).into_iter().flat_map(|app| &app.installations);
     let all = all.map(|(id, account)| json::installation(*id, account, &base, now));
-    Reply::json(200, all.collect::<Vec<_>>())
+    Reply::array(ask, all.collect())
 }
 
-fn installation(ask: &Ask, owner: &str, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+/// What GitHub says of an App to a caller without a credential: private ones are not there.
+fn public_app(ask: &Ask, slug: &str, state: &State, options: &Options, now: Timestamp) -> Reply {
+    let known = options.app.iter().chain(&options.more_apps);
+    let app = known.into_iter().find(|app| json::slug(&app.id) == slug);
+    let base = format!("http://{}", ask.host);
+    app.filter(|_| state.levers.public_apps).map_or_else(Reply::not_found, |app| {
+        Reply::json(200, json::integration(&app.id, &base, now))
+    })
+}
+
+fn installation(
+    ask: &Ask,
+    owner: &str,
+    (state, options): (&State, &Options),
+    who: &Caller,
+    now: Timestamp,
+) -> Reply {
     let app = app(options, who);
     let found = app.and_then(|app| {
         app.installations.iter().find(|(_, account)| account.eq_ignore_ascii_case(owner))
     });
     let base = format!("http://{}", ask.host);
     found.map_or_else(Reply::not_found, |(id, account)| {
-        Reply::json(200, json::installation(*id, account, &base, now))
+        let id = state.levers.installed_anew.unwrap_or(*id);
+        Reply::json(200, json::installation(id, account, &base, now))
     })
 }
 

@@ -9,7 +9,7 @@ use bullpen_core::claim::Deletion;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Fault, Forge as _, RunnerSpec};
 use bullpen_github::stand_in::protocol::{Conclusion, Register};
-use bullpen_github::{App, BadSettings, GitHub, Login, Settings, Status};
+use bullpen_github::{App, BadSettings, GitHub, Installed, Login, Settings, Status};
 use bullpen_sim::clock::ManualClock;
 use futures_util::future::join_all;
 
@@ -19,6 +19,57 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn denied(fault: &Fault, hint: &str) {
     assert!(matches!(fault, Fault::Denied(text) if text.contains(hint)), "{fault}");
+}
+
+#[tokio::test]
+async fn the_installations_are_those_of_the_apps_that_answer_and_are_asked_for_anew() {
+    let world = World::new().await;
+    let settings = world.settings("acme", app());
+    let stranger = App { id: "Iv1.other".to_owned(), key: key(), installation: None };
+    let more = Settings { more_apps: vec![stranger.clone()], ..settings };
+    let github = GitHub::new(&more, Arc::clone(&world.clock)).unwrap();
+    let known = |id: u64, is_complete| Ok(Some(Installed { ids: [id].into(), is_complete }));
+    assert_eq!(github.installations().await, known(7, false), "one App cannot be asked");
+    let alone = world.client("acme", app());
+    assert_eq!(alone.installations().await, known(7, true));
+    alone.list().await.unwrap();
+    world.stand_in.pull(|levers| levers.installed_anew = Some(9));
+    assert_eq!(alone.installations().await, known(9, true));
+    alone.list().await.unwrap();
+    assert_eq!(world.client("acme", pat()).installations().await, Ok(None));
+    let first = world.client("acme", Login::App(stranger));
+    assert!(first.installations().await.is_err(), "the first App has the webhooks");
+}
+
+/// GitHub shows a public App to everybody, and a private one to nobody without a credential.
+#[tokio::test]
+async fn each_app_is_known_as_public_or_private_with_all_its_accounts() {
+    let world = World::with(|options| {
+        let app = options.app.as_mut().expect("it knows one");
+        let many = (100..250).map(|id| (id, format!("account-{id}")));
+        app.installations.extend(many);
+    })
+    .await;
+    let github = world.client("acme", app());
+    let standing = github.apps().await.unwrap();
+    let [one] = &standing[..] else { panic!("{standing:?}") };
+    assert_eq!((one.slug.as_str(), one.is_public), ("iv1-stand-in", Some(false)));
+    assert_eq!(one.accounts.len(), 151, "those of the second page too");
+    world.stand_in.pull(|levers| levers.public_apps = true);
+    assert_eq!(github.apps().await.unwrap()[0].is_public, Some(true));
+    assert_eq!(world.client("acme", pat()).apps().await, Ok(vec![]));
+}
+
+/// An App that serves one repository may stand beside a webhook of the whole organisation.
+#[tokio::test]
+async fn an_organisations_webhook_is_named_beside_an_app() {
+    let world = World::new().await;
+    let github = world.client("acme/app", app());
+    let of_app = "the App is installed on all repositories of acme".to_owned();
+    assert_eq!(github.wider_hooks().await, Ok(vec![of_app.clone()]));
+    world.stand_in.pull(|levers| levers.organization_hooks = true);
+    let hook = "webhook 1 of the organisation acme".to_owned();
+    assert_eq!(github.wider_hooks().await, Ok(vec![of_app, hook]));
 }
 
 #[tokio::test]

@@ -78,7 +78,8 @@ async fn a_name_is_shown_as_it_is_and_does_nothing_at_github() {
     let said = world.stand_in.notices();
     assert_eq!(said[0].title, format!("No runner for {shown}"));
     assert!(said[0].text.starts_with(&format!("`` {shown} ``: ")), "{}", said[0].text);
-    assert!(said[1].text.starts_with(&format!("{shown}: ")), "{}", said[1].text);
+    let begun: String = shown.chars().take(39).collect();
+    assert!(said[1].text.starts_with(&format!("{begun}…: ")), "{}", said[1].text);
 }
 
 #[tokio::test]
@@ -90,6 +91,7 @@ async fn a_token_says_it_by_a_status() {
     github.tell(&long).await.unwrap();
     let said = world.stand_in.notices();
     assert!(!said[0].is_check && said[0].outcome == "error" && said[0].name == "bullpen");
+    assert!(said[0].text.contains("x…: there is no pool `c1`"), "{}", said[0].text);
     let path = Notice { commit: "../../x".to_owned(), ..notice("1") };
     assert!(matches!(github.tell(&path).await, Err(Fault::Denied(_))));
 }

@@ -82,6 +82,7 @@ fn assignment(generation: u64) -> Assignment {
         hard_cap: start().after(Duration::from_secs(86_400)),
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     }
 }

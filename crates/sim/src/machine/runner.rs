@@ -264,10 +264,12 @@ impl Runner for Program {
         detach(async move {
             pass(takes).await;
             if program.is_now(era) {
-                let done = match &to.credential {
-                    // Whoever minted it has made it known.
-                    Some(Credential::Jit(_)) => Ok(()),
-                    _ => program.forge.register(&to.runner, &to.label, &program.machine),
+                // Whoever minted a JIT configuration has made its runner known.
+                let done = if let Some(Credential::Jit(_)) = &to.credential {
+                    Ok(())
+                } else {
+                    program.forge.join(&to.runner, to.group.as_ref());
+                    program.forge.register(&to.runner, &to.label, &program.machine)
                 };
                 program.state().registered = Some(to.runner);
                 // Its agent may be dead.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
-use bullpen_core::ids::{InstanceId, Repository, RequestId, RunAttempt, RunnerName};
+use bullpen_core::ids::{InstanceId, Repository, RequestId, RunAttempt, RunnerGroup, RunnerName};
 use bullpen_core::labels::request_of;
 use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::ports::{Fault, Forge, Runner, RunnerSpec, RunnerTokens};
@@ -191,6 +191,8 @@ pub struct ForgeState {
     forks: BTreeSet<RunAttempt>,
     /// Machines that may be without a listener through nobody's fault.
     left: Vec<InstanceId>,
+    /// The group that each runner joined, where one was named.
+    groups: BTreeMap<RunnerName, RunnerGroup>,
     /// How many points all callers together may spend in a minute, and what they spent lately.
     points_a_minute: Option<u32>,
     spent: VecDeque<(tokio::time::Instant, u32)>,
@@ -380,6 +382,17 @@ impl ForgeModel {
         let entry = Entry { label, machine, online: false, ephemeral: false, job: None, ear: None };
         state.runners.insert(name.clone(), entry);
         Ok(())
+    }
+
+    /// A runner that registers names its group.
+    pub fn join(&self, name: &RunnerName, group: Option<&RunnerGroup>) {
+        let named = group.map(|group| (name.clone(), group.clone()));
+        self.state().groups.extend(named);
+    }
+
+    /// The groups that runners joined, in the order of the runners' names.
+    pub fn groups(&self) -> Vec<RunnerGroup> {
+        self.state().groups.values().cloned().collect()
     }
 
     /// A known runner's listener connects from a machine, and takes jobs from now on. Says whether it
@@ -621,7 +634,9 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
         job: None,
         ear: None,
     };
-    locked(state).runners.insert(spec.name.clone(), entry);
+    let mut state = locked(state);
+    state.runners.insert(spec.name.clone(), entry);
+    state.groups.extend(spec.group.clone().map(|group| (spec.name.clone(), group)));
     Ok(Credential::Jit(Secret::new(&format!("jit-for-{}", spec.name))))
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use bullpen_core::ids::{Repository, RunAttempt};
+use bullpen_core::ids::{Repository, RunAttempt, RunnerGroup};
 use bullpen_core::job::{About, Fact, How, Step};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::request::Request;
@@ -25,7 +25,8 @@ async fn provisioned(town: &Town) -> (Request, String) {
     let request = stage::request("77.1.build", 1, town.world.outside.clock().true_now());
     let (_, stack) = town.world.process("provision");
     let repository = Repository::new("acme/app");
-    let call = Call { repository: Some(&repository), ..Call::silent(&request) };
+    let group = town.config.labels.groups.all.as_ref();
+    let call = Call { repository: Some(&repository), group, ..Call::silent(&request) };
     let provisioned = provision(&stack, call, std::future::pending()).await;
     let label = provisioned.expect("the stage is calm").label;
     (request, label)
@@ -87,6 +88,26 @@ fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
         is_served(&town, How::Created).await;
         assert_eq!(town.launched(), 2);
+        town.end().await;
+    });
+}
+
+#[test]
+fn the_runners_of_a_request_and_of_its_jobs_join_the_group_that_is_configured() {
+    on_virtual_time(async {
+        let mut town = Town::new(5).await;
+        let groups = &mut town.config.labels.groups;
+        groups.all = Some(RunnerGroup::new("all"));
+        groups.repositories.insert(Repository::new("acme/app"), RunnerGroup::new("own"));
+        let (request, label) = provisioned(&town).await;
+        let joined = || town.world.outside.forge().groups();
+        assert_eq!(joined(), [RunnerGroup::new("all")], "its agent registers by token");
+        released(&town, &request).await;
+        let fact = town.submit("7", again("acme/app", "77.2", &label));
+        assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
+        is_served(&town, How::Reused).await;
+        let own = RunnerGroup::new("own");
+        assert!(joined().contains(&own), "the job's own runner: {:?}", joined());
         town.end().await;
     });
 }

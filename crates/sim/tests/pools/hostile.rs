@@ -167,6 +167,7 @@ impl Puppet {
             hard_cap: now.after(stack.limits.hard_cap),
             issued_at: None,
             own_run: None,
+            group: None,
             ephemeral: true,
         });
         let posted = stack.ports.mailbox().post(&record.facts.mailbox, &order).await;

@@ -101,12 +101,8 @@ async fn serve(stage: &Stage<'_>, run: &Run, ask: &Ask) -> Result<Row, Failure> 
     let inputs = ProvisionInputs::read(&args(stage, ask), &Environment::new(), "")?;
     let request = request(&inputs, house, None)?;
     let began = stage.clock.monotonic();
-    let call = Call {
-        request: &request,
-        repository: house.repository.as_ref(),
-        is_untrusted: Some(false),
-        tell: &tell,
-    };
+    let (repository, is_untrusted) = (house.repository.as_ref(), Some(false));
+    let call = Call { repository, is_untrusted, tell: &tell, ..Call::silent(&request) };
     let provisioned = Box::pin(provision(&house.stack, call, pending())).await;
     let provisioned = provisioned.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let counts = outputs(&request, &provisioned);

@@ -43,6 +43,72 @@ fn what_costs_trust_or_much_money_is_refused_by_default() {
 }
 
 #[test]
+fn a_metal_host_is_opened_by_its_name_or_by_nested_virt() {
+    let metal = "runs-on/family=c7a.large+c7g.metal";
+    for label in [
+        metal,
+        "runs-on/family=a1.metal",
+        "runs-on/family=m7i.metal-24xl",
+        "runs-on/family=c*.metal",
+    ] {
+        let said = refused(&Policy::default(), label);
+        assert!(said.iter().any(|why| why.contains("is a metal host")), "{label}: {said:?}");
+    }
+    let of = |rules: Rules| Policy { all: rules, ..Policy::default() };
+    let families = |names: &[&str]| {
+        let families = names.iter().map(|name| Family::new(name)).collect();
+        of(Rules { families: Some(families), ..Rules::default() })
+    };
+    for (open, is_open) in [
+        (families(&["c"]), false),
+        (families(&["*"]), false),
+        (families(&["c", "m7i.metal"]), false),
+        (families(&["c", "c7g.metal"]), true),
+        (of(Rules { allow: Some([Key::Family].into()), ..Rules::default() }), false),
+        (
+            of(Rules { allow: Some([Key::Family, Key::NestedVirt].into()), ..Rules::default() }),
+            true,
+        ),
+    ] {
+        assert_eq!(refused(&open, metal).is_empty(), is_open, "{open:?}");
+    }
+}
+
+#[test]
+fn a_type_larger_than_the_maximum_is_refused() {
+    let said = |label| refused(&Policy::default(), label);
+    for label in ["runs-on/family=c7a.16xlarge", "runs-on/family=c7a", "runs-on/family=t3.nano"] {
+        assert_eq!(said(label), [""; 0], "{label}");
+    }
+    for label in ["runs-on/family=m7a.large+c7a.48xlarge", "runs-on/family=c7a.48xlarge/cpu=2"] {
+        assert_eq!(
+            said(label),
+            ["family: c7a.48xlarge has 192 vCPUs, more than acme/app may ask for; the most is 64"]
+        );
+    }
+    let rules = Rules { cpu_milli_max: Some(192_000), ..Rules::default() };
+    let more = Policy { all: rules, ..Policy::default() };
+    assert_eq!(refused(&more, "runs-on/family=c7a.48xlarge"), [""; 0]);
+}
+
+#[test]
+fn a_size_says_how_many_vcpus_a_type_has() {
+    for (pattern, count) in [
+        ("c7a.large", Some(2)),
+        ("c7a.xlarge", Some(4)),
+        ("m*.48xlarge", Some(192)),
+        ("c7i.metal-48xl", Some(192)),
+        ("c7i.99999999999xlarge", None),
+        ("c7g.metal", None),
+        ("t3.nano", None),
+        ("c7a*", None),
+        ("c7a.*xlarge", None),
+    ] {
+        assert_eq!(vcpus(&TypePattern::new(pattern)), count, "{pattern}");
+    }
+}
+
+#[test]
 fn a_family_is_covered_by_how_its_name_begins() {
     let covers =
         |family: &str, pattern: &str| Family::new(family).covers(&TypePattern::new(pattern));

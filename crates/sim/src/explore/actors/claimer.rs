@@ -224,6 +224,7 @@ fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
         // All of this world shares one clock.
         issued_at: None,
         own_run: None,
+        group: None,
         ephemeral: false,
     });
     let mut next = world.clone();
