@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{self, Ipv4Addr, SocketAddr};
 
+use bullpen_core::ports::Ledger as _;
 use futures_util::future::join_all;
 use rustix::net::sockopt::set_tcp_quickack;
 use rustix::process::Signal;
@@ -164,6 +165,93 @@ fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> i
         }
         rounds.send_modify(|rounds| *rounds += streams.len());
     }
+}
+
+/// A connection for which there is no seat hears so, and when to come again.
+#[tokio::test]
+async fn what_is_refused_is_told_when_to_come_again() {
+    let stage = Stage::new().await;
+    let served = served_directly(&stage).await;
+    let (to, _) = place(&served.webhook);
+    let mut address = 0;
+    let said = until("refusal", async || {
+        // Whoever takes more than a second to come gives seats up, and nothing is refused.
+        address += 1;
+        let mut crowd = Vec::new();
+        for _ in 0..ONE_ADDRESS_MAX {
+            crowd.push(connect(Ipv4Addr::new(127, 0, 4, address), to).await);
+        }
+        let late = connect(Ipv4Addr::new(127, 0, 4, address), to).await;
+        tokio::select! {
+            biased;
+            said = read(&late) => Some(said),
+            // It has a seat, and another had to go.
+            () = any_closes(&crowd) => None,
+        }
+    })
+    .await;
+    let said = String::from_utf8(said).expect("it is text");
+    let (head, body) = said.split_once("\r\n\r\n").expect("a head");
+    let mut lines = head.split("\r\n");
+    assert_eq!(lines.next(), Some("HTTP/1.1 503 Service Unavailable"));
+    let headers: Vec<&str> = lines.collect();
+    let length = format!("content-length: {}", body.len());
+    for header in ["retry-after: 10", "connection: close", &length] {
+        assert!(headers.contains(&header), "{header} in {said}");
+    }
+}
+
+async fn any_closes(crowd: &[TcpStream]) {
+    until("connection that was closed", async || crowd.iter().any(is_closed).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_in_the_end() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let stalls = Webhook::new("workflow_job", "{").header("content-length", "5000").signed(SECRET);
+    let answer = within("answer", stalls.send(&served.webhook)).await;
+    assert_eq!((answer.status, answer.body.trim()), (408, "the body took too long"));
+}
+
+/// A report that no agent wrote is counted, and shown wherever its machine is.
+#[tokio::test]
+async fn an_unreadable_report_is_counted_and_shown() {
+    let stage = Stage::new().await;
+    let served = stage.serve().await;
+    let job = stage.job("bullpen/runner=small", &stage.gated("go"));
+    stage.started(job).await;
+    let live = stage.ledger().live(None).await.expect("it is readable").items;
+    let [record] = &live[..] else { panic!("{live:?}") };
+    let forged = "INSERT INTO signals (key, kind, generation, body) \
+                  VALUES (?1, '\"UD_ROOT\"', 1, '\u{1b}[2J')";
+    let mailbox =
+        rusqlite::Connection::open(stage.state().join("mailbox.db")).expect("it is there");
+    let key = record.facts.mailbox.as_str();
+    until("forged report", async || mailbox.execute(forged, [key]).ok()).await;
+
+    let counted = async || {
+        let metrics = served.ask("/metrics").await.body;
+        let line =
+            metrics.lines().find(|line| line.starts_with("bullpen_reports_unreadable_total"));
+        let (_, count) = line.expect("it is there from the beginning").rsplit_once(' ')?;
+        (count != "0").then_some(())
+    };
+    until("count", counted).await;
+    let id = record.id.as_str();
+    let told = stage.run("status").await.exits(0).data.clone();
+    let line = told.lines().find(|line| line.contains("unreadable")).expect("a line");
+    assert!(line.starts_with(id) && line.contains("UD_ROOT"), "{line}");
+    let told = stage.status().await;
+    let shown = told["instances"][0]["unreadable_report"].as_str().expect("a reason").to_owned();
+    assert!(shown.contains("UD_ROOT"), "{shown}");
+    let told = stage.run(&format!("explain {job}")).await.exits(0).data.clone();
+    assert!(told.contains(&format!("what {id} reports is unreadable")), "{told}");
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+    let told = stage.run(&format!("explain {job} --json")).await.json();
+    assert_eq!(told["machine"]["unreadable_report"], shown);
+    stage.open("go");
+    stage.over(job).await;
 }
 
 /// Every connection that one address may have, each with requests waiting at any time: a delivery from
