@@ -82,10 +82,10 @@ pub fn render(plan: &BootPlan) -> Result<String, TooLarge> {
     }
 }
 
-/// Without what is for readers of the template only; an empty line is, too.
+/// Without what is for readers of the template only: comments, empty lines, indentation.
 fn without_comments(script: &str) -> impl Iterator<Item = &str> {
-    let is_comment = |line: &str| line.is_empty() || line.starts_with("# ");
-    script.lines().filter(move |line| !is_comment(line.trim_start()))
+    let is_comment = |line: &&str| line.is_empty() || line.starts_with("# ");
+    script.lines().map(str::trim_start).filter(move |line| !is_comment(line))
 }
 
 /// The plan as the script's variables.

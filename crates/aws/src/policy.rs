@@ -100,6 +100,8 @@ enum If {
     OfLaunchServices,
     /// The item is one of the tokens that `refresh` keeps.
     KeptToken,
+    /// The item is an order to an instance, which may hold a credential.
+    Order,
     /// The item is the caller's own of this kind.
     OwnItem(&'static str),
 }
@@ -116,7 +118,8 @@ struct Row {
 }
 
 use If::{
-    Always, BecomesOurs, ForEc2, KeptToken, MadeOurs, OfLaunchServices, Ours, OursRetagged, OwnItem,
+    Always, BecomesOurs, ForEc2, KeptToken, MadeOurs, OfLaunchServices, Order, Ours, OursRetagged,
+    OwnItem,
 };
 use Party::{ControlPlane, Instance, Workflow};
 use Why::{Called, For};
@@ -231,6 +234,17 @@ const TABLE: &[Row] = &[
             ],
             On::StateTable,
             KeptToken,
+            STEP,
+        )
+    },
+    // A step settles an order of its own by `GetItem`, and reads reports in batches.
+    Row {
+        denies: true,
+        ..row(
+            "OrdersOneByOne",
+            &[("dynamodb:BatchGetItem", Called), ("dynamodb:Query", Called)],
+            On::MailboxTable,
+            Order,
             STEP,
         )
     },
@@ -444,6 +458,8 @@ impl PolicySettings {
             KeptToken => json!({ "ForAnyValue:StringEquals": {
                 "dynamodb:LeadingKeys": [format!("d#{}", parameters::TOKENS)],
             } }),
+            // As above.
+            Order => json!({ "ForAnyValue:StringLike": { "dynamodb:LeadingKeys": ["in#*"] } }),
             // A request without a leading key would pass "all of none are".
             OwnItem(kind) => json!({
                 "ForAllValues:StringEquals": {

@@ -5,6 +5,7 @@
 use bullpen_core::explain::{Explanation, Subject, explain as explained};
 use bullpen_core::ids::JobId;
 use bullpen_core::job::Job;
+use bullpen_core::mailbox::ReportRead;
 use bullpen_core::ports::{Fault, JobRow, Ledger as _, Ports};
 use bullpen_engine::{Stack, reports};
 
@@ -117,16 +118,22 @@ pub(crate) async fn look<P: Ports>(
         Some(held) => stack.ports.ledger().read(&held.instance).await?,
         None => None,
     };
-    let report = match &record {
-        Some(record) => reports::of(stack, record, stack.now()).await?,
-        None => None,
+    let found = match &record {
+        Some(record) => reports::found(stack, record, stack.now()).await?,
+        None => ReportRead::Absent,
+    };
+    let (report, unreadable) = match &found {
+        ReportRead::Absent => (None, None),
+        ReportRead::Unreadable(why) => (None, Some(why)),
+        ReportRead::Read(report) => (Some(report), None),
     };
     let explanation = explained(&Subject {
         job: &job,
         next_look: row.next_look,
         forget_at: row.forget_at,
         record: record.as_ref(),
-        report: report.as_ref(),
+        report,
+        unreadable,
         now: stack.now(),
         limits: &stack.limits,
     });

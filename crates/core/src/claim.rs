@@ -3,7 +3,8 @@
 //! A claim is *claim → assign → (start) → check*. [`next`] says what follows an outcome, [`check`]
 //! judges an agent's report against the deadlines, and [`after_removal`] decides what a failed
 //! check costs: a machine that misbehaved ends, a machine that runs a job is counted, and a cause
-//! that lies elsewhere never ends a machine.
+//! that lies elsewhere never ends a machine. A machine that jobs ran on is not believed that it lies
+//! elsewhere.
 //!
 //! Not here: making the calls (`bullpen-engine`), or choosing a candidate (`pickup`).
 
@@ -44,6 +45,8 @@ pub enum Outcome {
     Failed(CheckFailure),
     /// What failed is not this machine: GitHub, a credential, a rate limit. The text is for people.
     Systemic(String),
+    /// The same, and only a machine says so that jobs ran on.
+    Excused(String),
 }
 
 /// What follows.
@@ -62,6 +65,9 @@ pub enum Next {
     /// Give this one back unharmed and end the attempt, for this cause: the next would fail the
     /// same way.
     CloseAttempt(String),
+    /// End the attempt for this cause all the same, and the machine as if it had failed by itself: a
+    /// job may have left something on it that names such a cause at every assignment.
+    RemoveAndClose(String),
 }
 
 /// What follows `outcome` of `step` on a machine of this tier.
@@ -79,6 +85,7 @@ pub fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
         (_, Outcome::StartFailed) => Next::Remove(CheckFailure::NotStarted),
         (_, Outcome::Failed(failure)) => Next::Remove(failure),
         (_, Outcome::Systemic(why)) => Next::CloseAttempt(why),
+        (_, Outcome::Excused(why)) => Next::RemoveAndClose(why),
     }
 }
 
@@ -99,6 +106,8 @@ pub enum CheckFailure {
     RegistrationFailed,
     /// It stopped beating.
     Silent,
+    /// It reported that registration failed for a cause elsewhere, and jobs ran on it before.
+    Excused,
 }
 
 impl CheckFailure {
@@ -112,6 +121,7 @@ impl CheckFailure {
             Self::NotRegistered => "its listener did not register in time",
             Self::RegistrationFailed => "its listener could not register",
             Self::Silent => "its agent stopped beating",
+            Self::Excused => "its listener could not register, wherever the cause lies",
         }
     }
 
@@ -119,7 +129,7 @@ impl CheckFailure {
     pub fn told(self, report: Option<&Report>) -> String {
         let kind = match self {
             Self::WarmUpFailed => SignalKind::WarmUpFailed,
-            Self::RegistrationFailed => SignalKind::RegistrationFailed,
+            Self::RegistrationFailed | Self::Excused => SignalKind::RegistrationFailed,
             Self::NotStarted
             | Self::NotWarm
             | Self::NotAcknowledged
@@ -145,7 +155,8 @@ impl CheckFailure {
             | Self::NotAcknowledged
             | Self::NotRegistered
             | Self::RegistrationFailed
-            | Self::Silent => true,
+            | Self::Silent
+            | Self::Excused => true,
         }
     }
 }
@@ -306,6 +317,16 @@ pub fn after_removal(
         },
         Deletion::Busy => AfterRemoval::Running,
         Deletion::Unavailable => AfterRemoval::GiveBack,
+    }
+}
+
+/// What it comes to that a machine names a cause elsewhere. Until a job ran on it, it is believed: what
+/// GitHub fails to do ends no new machine.
+pub fn excuse(why: String, uses: u32) -> Outcome {
+    if uses == 0 || sabotage!("used-machines-are-excused") {
+        Outcome::Systemic(why)
+    } else {
+        Outcome::Excused(why)
     }
 }
 

@@ -47,6 +47,9 @@ pub const REPORT_PART_BYTES_MAX: usize = 8 * SIGNAL_DETAIL_BYTES_MAX;
 pub const REPORT_BYTES_MAX: usize = 4 * REPORT_PART_BYTES_MAX;
 /// Signals in one report: there are nine kinds, and room for a few more.
 pub const REPORT_SIGNALS_MAX: usize = 16;
+/// Bytes of each word that an agent says of a job that was started: it writes 200 characters. Sixteen
+/// such jobs are remembered in one document, and `DynamoDB` allows 400 KB.
+pub const REPORT_WORD_BYTES_MAX: usize = 800;
 /// Bytes of what an agent calls its boot: Linux has 36.
 pub const REPORT_BOOT_BYTES_MAX: usize = 128;
 /// Characters that are shown of why a report is unreadable: a line.

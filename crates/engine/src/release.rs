@@ -351,10 +351,14 @@ async fn had_a_stranger<P: Ports>(
         return Ok(false);
     }
     let stranger = Stranger { instance: record.id.clone(), ran: ran.clone() };
-    // Before the machine ends, so that the run is told whoever carries the release on.
-    if let Err(CannotBegin::Store(fault)) = entry::note_stranger(stack, id, &stranger, until).await
-    {
-        return Err(fault);
+    // Before the machine ends, so that the run is told whichever process carries the release on; what
+    // cannot be stored for good keeps no machine.
+    match entry::note_stranger(stack, id, &stranger, until).await {
+        Err(CannotBegin::Store(fault)) if fault.is_transient() => return Err(fault),
+        Err(error) => {
+            tracing::warn!(request = %id, %error, "a stranger's job was not written down");
+        }
+        Ok(()) => {}
     }
     tracing::warn!(instance_id = %record.id, request = %id, "stranger's job on a machine");
     Ok(true)

@@ -73,6 +73,20 @@ pub async fn of<P: Ports>(
     Ok(of_each(stack, &[record], until).await?.pop().flatten())
 }
 
+/// The same for those who show it: what is no report is told apart from none.
+pub async fn found<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    until: Timestamp,
+) -> Result<ReportRead, Fault> {
+    let key = [record.facts.mailbox.clone()];
+    let found = patiently(stack, until, || stack.ports.mailbox().reports(&key)).await?.pop();
+    Ok(match found.unwrap_or(ReportRead::Absent) {
+        ReportRead::Read(report) => ReportRead::Read(report.believed(record)),
+        other => other,
+    })
+}
+
 /// What is believed of what one machine's agent wrote.
 pub(crate) fn believed<P: Ports>(
     stack: &Stack<P>,

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The first boot of an instance, run once by cloud-init as root. Later boots have the units alone.
-# Comments are left out of what is rendered, and three lines are replaced: @plan@, @fetch@ and @payload@.
+# Comments and indentation are left out of what is rendered, and three lines are replaced: @plan@, @fetch@
+# and @payload@.
 set -euo pipefail
 exec > >(tee -a /var/log/bullpen-boot.log) 2>&1
 
@@ -46,17 +47,25 @@ run bullpen-watchdog.timer
 
 @fetch@
 
-# By number: a name would have to be escaped.
+# Without sudo the user is in no group that can become root, and nothing else of the image's may let it:
+# such a machine would be taken for one whose jobs cannot. By number: a name would have to be escaped.
 if [[ $user ]]; then
   id -u "$user" &>/dev/null || useradd -m -s /bin/bash "$user"
-  if [[ $docker ]]; then
-    if getent group docker >/dev/null; then usermod -aG docker "$user"; fi
-  elif [[ " $(id -nG "$user") " == *" docker "* ]]; then
-    gpasswd -d "$user" docker
+  leaves=
+  if [[ ! $docker ]]; then
+    leaves=docker
+  elif getent group docker >/dev/null; then
+    usermod -aG docker "$user"
   fi
+  [[ $sudo ]] || leaves+=" admin incus lxd sudo wheel"
+  for group in $leaves; do
+    if [[ " $(id -nG "$user") " == *" $group "* ]]; then gpasswd -d "$user" "$group"; fi
+  done
   rm -f /etc/sudoers.d/bullpen
   if [[ $sudo ]]; then
     install -Dm 440 /dev/stdin /etc/sudoers.d/bullpen <<<"#$(id -u "$user") ALL=(ALL) NOPASSWD: ALL"
+  elif runuser -u "$user" -- sudo -n true &>/dev/null; then
+    die "the image lets $user become root, and sudo is off"
   fi
 fi
 

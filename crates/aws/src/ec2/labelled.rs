@@ -66,14 +66,15 @@ impl<C: Clock> Ec2Fleet<C> {
         }
         let wanted = lock(&self.asked.templates).as_ref().map(|(_, names)| names.clone());
         let last_used = self.last_used(&there, &wanted.unwrap_or_default());
-        let gone = evicted(&last_used, self.clock.now(), LABELLED_MAX - 1).ok_or_else(|| {
-            Fault::Unavailable(format!(
+        let gone = evicted(&last_used, self.clock.now(), LABELLED_MAX - 1);
+        if !gone.is_enough {
+            return Err(Fault::Unavailable(format!(
                 "labels made {LABELLED_MAX} launch templates within the last {} minutes, as many as \
                  there may be; jobs with other disks or images wait until one of them is left alone",
                 IN_USE.as_secs() / 60
-            ))
-        })?;
-        for name in gone {
+            )));
+        }
+        for name in gone.names {
             match self.remove_template(&name).await {
                 // A step of a workflow may remove none; the service does at its next refresh.
                 Err(Fault::Denied(why)) => {
@@ -108,12 +109,20 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 }
 
-/// Which go, so that `most` are left; the least recently used first. Nothing if too many are in use.
+/// Which go, so that `most` are left, or as few more as may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Evicted {
+    /// The least recently used first, and none that is in use.
+    pub(super) names: Vec<String>,
+    /// Whether no more than `most` are left.
+    pub(super) is_enough: bool,
+}
+
 pub(super) fn evicted(
     last_used: &BTreeMap<String, Timestamp>,
     now: Timestamp,
     most: usize,
-) -> Option<Vec<String>> {
+) -> Evicted {
     let excess = last_used.len().saturating_sub(most);
     let mut idle: Vec<(Timestamp, &String)> = last_used
         .iter()
@@ -121,8 +130,9 @@ pub(super) fn evicted(
         .map(|(name, at)| (*at, name))
         .collect();
     idle.sort();
-    (idle.len() >= excess)
-        .then(|| idle.into_iter().take(excess).map(|(_, name)| name.clone()).collect())
+    let is_enough = idle.len() >= excess;
+    let names = idle.into_iter().take(excess).map(|(_, name)| name.clone()).collect();
+    Evicted { names, is_enough }
 }
 
 #[cfg(test)]
@@ -138,10 +148,13 @@ mod tests {
     fn the_least_recently_used_go_first_and_none_that_is_in_use() {
         let now = Timestamp::EPOCH.after(Duration::from_secs(60 * 60));
         let all = used(&[("a", 30), ("b", 10), ("c", 55), ("d", 20)]);
-        let go = |most| evicted(&all, now, most);
-        assert_eq!(go(4), Some(Vec::new()));
-        assert_eq!(go(3), Some(vec!["b".to_owned()]));
-        assert_eq!(go(1), Some(vec!["b".to_owned(), "d".to_owned(), "a".to_owned()]));
-        assert_eq!(go(0), None, "one was used five minutes ago");
+        let go = |most| {
+            let gone = evicted(&all, now, most);
+            (gone.names.join(" "), gone.is_enough)
+        };
+        assert_eq!(go(4), (String::new(), true));
+        assert_eq!(go(3), ("b".to_owned(), true));
+        assert_eq!(go(1), ("b d a".to_owned(), true));
+        assert_eq!(go(0), ("b d a".to_owned(), false), "one was used five minutes ago");
     }
 }

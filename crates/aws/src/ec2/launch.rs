@@ -156,7 +156,7 @@ fn requirements(
     let wanted = InstanceRequirementsRequest::builder()
         .v_cpu_count(vcpu)
         .memory_mib(memory)
-        .bare_metal(if patterns.iter().any(|pattern| pattern.as_str().contains(METAL)) {
+        .bare_metal(if is_metal_meant(patterns) {
             BareMetal::Included
         } else {
             BareMetal::Excluded
@@ -196,20 +196,32 @@ fn is_whole(pattern: &TypePattern) -> bool {
     !pattern.as_str().contains('*')
 }
 
-/// Whether these types were chosen for what they are: they cost what they cost. Compared with the
-/// cheapest machine of their size they would not come at all.
+fn is_metal(pattern: &TypePattern) -> bool {
+    pattern.as_str().contains(METAL)
+}
+
+/// Whether a machine without a hypervisor may come: it would for every pattern of the list, so there is
+/// none beside those that name metal that could mean another one's.
+fn is_metal_meant(patterns: &[TypePattern]) -> bool {
+    patterns.iter().any(is_metal) && patterns.iter().all(|one| is_metal(one) || is_whole(one))
+}
+
+/// Whether these types, all of them, were chosen for what they are: they cost what they cost. Compared
+/// with the cheapest machine of their size they would not come at all.
 fn are_chosen(patterns: &[TypePattern]) -> bool {
-    let is_metal = |pattern: &TypePattern| pattern.as_str().contains(METAL);
-    patterns.iter().all(is_whole) || patterns.iter().any(is_metal) || names(patterns, &ACCELERATED)
+    let is_chosen = |one| is_whole(one) || is_metal(one) || is_of(one, &ACCELERATED);
+    patterns.iter().all(is_chosen)
 }
 
 /// Whether a pattern names one of these families, and does not merely allow it.
 fn names(patterns: &[TypePattern], families: &[&str]) -> bool {
-    patterns.iter().any(|pattern| {
-        let letters = pattern.as_str().chars().take_while(char::is_ascii_alphabetic);
-        let letters: String = letters.collect();
-        families.contains(&letters.as_str())
-    })
+    patterns.iter().any(|pattern| is_of(pattern, families))
+}
+
+fn is_of(pattern: &TypePattern, families: &[&str]) -> bool {
+    let letters = pattern.as_str().chars().take_while(char::is_ascii_alphabetic);
+    let letters: String = letters.collect();
+    families.contains(&letters.as_str())
 }
 
 /// What may be launched in a zone; nothing if nothing may.

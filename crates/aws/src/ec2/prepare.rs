@@ -253,7 +253,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let now = self.clock.now();
         let labelled = self.last_used(there, wanted);
         // Where too many are in use now, the next refresh finds fewer of them so.
-        let evicted = labelled::evicted(&labelled, now, LABELLED_MAX).unwrap_or_default();
+        let evicted = labelled::evicted(&labelled, now, LABELLED_MAX).names;
         let mut done = Vec::new();
         for (name, template) in there.iter().filter(|(name, _)| !wanted.contains(*name)) {
             let made = template.create_time().and_then(|at| at.to_millis().ok());

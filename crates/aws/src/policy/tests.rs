@@ -115,7 +115,7 @@ fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
         let statements = document(Workflow, settings)["Statement"].as_array().unwrap().clone();
         statements.into_iter().filter(|one| one["Effect"] == "Deny").collect()
     };
-    let [deny] = &denies(&settings())[..] else { panic!("one statement") };
+    let [deny, of_orders] = &denies(&settings())[..] else { panic!("two statements") };
     assert_eq!(
         deny["Condition"],
         json!({ "ForAnyValue:StringEquals": { "dynamodb:LeadingKeys": ["d#tokens"] } })
@@ -131,7 +131,26 @@ fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
         assert_eq!(is_denied, on_items, "{action}");
     }
     let needed = PolicySettings { kept_tokens: true, ..settings() };
-    assert_eq!(denies(&needed), Vec::<Value>::new());
+    assert_eq!(denies(&needed), [of_orders.clone()]);
+}
+
+/// Orders hold what runners register with. A step settles one that it wrote, and needs no others.
+#[test]
+fn a_workflow_reads_no_orders_at_once() {
+    let statements = statements(Workflow);
+    let deny = statements.iter().find(|one| one["Sid"] == "OrdersOneByOne").expect("a statement");
+    assert_eq!(deny["Effect"], "Deny");
+    assert_eq!(deny["Action"], json!(["dynamodb:BatchGetItem", "dynamodb:Query"]));
+    assert_eq!(
+        deny["Resource"],
+        json!(["arn:aws:dynamodb:eu-west-1:123456789012:table/prod-mailbox"])
+    );
+    assert_eq!(
+        deny["Condition"],
+        json!({ "ForAnyValue:StringLike": { "dynamodb:LeadingKeys": ["in#*"] } })
+    );
+    let of_service = document(ControlPlane, &settings()).to_string();
+    assert!(!of_service.contains("OrdersOneByOne"));
 }
 
 /// IAM takes managed policies of up to 6,144 characters, white space apart.

@@ -46,6 +46,7 @@ fn the_watchdog_is_armed_first_and_the_agents_end_is_the_machines() {
             "call systemctl restart bullpen-watchdog.timer",
             "bullpen-watchdog.timer armed: 3600 s",
             "call useradd -m -s /bin/bash worker",
+            "call runuser -u worker -- sudo -n true",
             "call systemctl enable bullpen-agent.service",
             "call systemctl restart bullpen-agent.service",
             "bullpen-agent.service started",
@@ -157,9 +158,49 @@ fn the_jobs_user_may_become_root_only_if_told_so() {
     assert_eq!(machine.path(SUDOERS).metadata().unwrap().mode() & 0o777, 0o440);
 
     // Also if the image was made of a machine that had it.
-    let machine = Machine::with_agent(DONE).with_file(SUDOERS, "#0 ALL=(ALL) NOPASSWD: ALL\n");
+    let machine = Machine::with_agent(DONE).with_file(SUDOERS, "worker ALL=(ALL) NOPASSWD: ALL\n");
     machine.boot(&BootPlan { user, sudo: false, ..plan() });
     assert!(!machine.path(SUDOERS).exists());
+    assert_eq!(machine.journal().last().unwrap(), "off: bullpen-agent.service is done");
+}
+
+/// An image with a user of its own, in its groups, with a rule for one of them or for itself.
+fn image_with_a_user(rule: &str) -> Machine {
+    Machine::with_agent(DONE)
+        .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")
+        .with_file(
+            "etc/group",
+            "root:x:0:\nsudo:x:27:worker\nlxd:x:30:other,worker\nvideo:x:44:worker\n",
+        )
+        .with_file("etc/sudoers.d/90-cloud-init-users", rule)
+}
+
+#[test]
+fn without_sudo_a_user_of_the_images_leaves_the_groups_that_become_root() {
+    let rule = "%sudo ALL=(ALL) NOPASSWD: ALL\n";
+    let user = Some("worker".to_owned());
+    let machine = image_with_a_user(rule);
+    machine.boot(&BootPlan { user: user.clone(), ..plan() });
+    assert_eq!(
+        machine.text("etc/group"),
+        "root:x:0:\nsudo:x:27:\nlxd:x:30:other\nvideo:x:44:worker\n"
+    );
+    assert_eq!(machine.journal().last().unwrap(), "off: bullpen-agent.service is done");
+
+    let machine = image_with_a_user(rule);
+    machine.boot(&BootPlan { user, sudo: true, ..plan() });
+    assert!(machine.text("etc/group").contains("sudo:x:27:worker\n"), "with sudo it stays");
+}
+
+/// What cannot be taken back is not taken for isolation.
+#[test]
+fn without_sudo_an_image_that_lets_its_user_become_root_takes_no_jobs() {
+    let machine = image_with_a_user("worker ALL=(ALL) NOPASSWD: ALL\n");
+    let console = machine.boot(&BootPlan { user: Some("worker".to_owned()), ..plan() });
+    assert!(console.contains("the image lets worker become root, and sudo is off"), "{console}");
+    let journal = machine.journal();
+    assert!(!journal.iter().any(|line| line.contains("bullpen-agent.service")), "{journal:?}");
+    assert_eq!(journal.last().unwrap(), "off: systemctl");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-"""What the stand-in programs do: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`, `gpasswd`.
+"""What the stand-in programs do: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`, `gpasswd`,
+`runuser`.
 
 Each takes its arguments and gives its exit status. What is not played is refused, never ignored.
 """
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .init import Init
 
 PASSWD, GROUP, HOMES = (pathlib.Path(path) for path in ("/etc/passwd", "/etc/group", "/home"))
+SUDOERS = pathlib.Path("/etc/sudoers.d")
 # Nobody on the host has these: a job's user is to own what it made, and nothing else.
 FIRST_ID = 23_000
 # Options that make no difference here.
@@ -126,6 +128,21 @@ def gpasswd(_: Init, arguments: list[str]) -> int:
     return 0
 
 
+def runuser(_: Init, arguments: list[str]) -> int:
+    """Only the question whether a user may become root without a password; there is no sudo here."""
+    match arguments:
+        case ["-u", name, "--", "sudo", "-n", "true"] if name in _names(PASSWD):
+            pass
+        case _:
+            raise Unknown(f"{arguments} is not played, or names nobody")
+    lines = (line.split(":") for line in GROUP.read_text().splitlines())
+    groups = {group for group, _, _, members in lines if name in members.split(",")}
+    texts = [path.read_text() for path in SUDOERS.glob("*")]
+    rules = (line.split() for text in texts for line in text.splitlines())
+    who = {name, *(f"%{group}" for group in groups)}
+    return 0 if any(rule[0] in who and "NOPASSWD:" in rule for rule in rules if rule) else 1
+
+
 def _without_member(line: str, group: str, name: str) -> str:
     head, _, members = line.rpartition(":")
     if not line.startswith(f"{group}:"):
@@ -156,4 +173,5 @@ ALL: dict[str, Callable[[Init, list[str]], int]] = {
     "useradd": useradd,
     "usermod": usermod,
     "gpasswd": gpasswd,
+    "runuser": runuser,
 }

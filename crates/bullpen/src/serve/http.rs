@@ -1,6 +1,9 @@
 //! The accept loop that every listener has: connections, for how long, and their end.
 //!
-//! Connections are futures of one task: none outlives the listener, and there is nothing to abort.
+//! Connections are futures of one task: none outlives the listener, and there is nothing to abort. They
+//! share that task with the other listener, the jobs and the signals, so what strangers send is kept from
+//! taking the whole of its turn: tokio lets a task do so many operations a turn, and what connections do
+//! does not count.
 //!
 //! Not here: what is answered (`webhook`, `admin`), or who keeps a seat when they are short (`crowd`).
 
@@ -8,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -22,6 +26,8 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
+use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 
 use super::crowd::{Arrival, Bounds, Crowd, Seat};
 
@@ -32,6 +38,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// How long nothing is accepted after the system refused to: most likely it is out of descriptors.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+/// How many connections are accepted before the rest of the process has its turn.
+const ACCEPTED_AT_ONCE: usize = 16;
 
 /// The largest head: GitHub's have two thousand bytes, and proxies add some. It is also what a
 /// connection may hold of a body that nobody reads yet.
@@ -40,6 +48,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const REFUSALS_MAX: usize = 32;
 /// How long a refusal waits until it is read. One that is closed sooner may not be.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
+/// How much is read of one that was refused: a delivery, and no more than the process has time for.
+const REFUSED_BYTES_MAX: usize = 64 * 1024;
 /// What a connection is told for which there is no room.
 const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 10\r\nconnection: close\r\n\
                        content-type: text/plain; charset=utf-8\r\ncontent-length: 50\r\n\r\n\
@@ -108,21 +118,25 @@ pub(super) async fn listen<C: Clock>(
 ) {
     let crowd = RefCell::new(Crowd::new(bounds));
     let now = || clock.monotonic();
-    let mut closers: BTreeMap<Seat, oneshot::Sender<()>> = BTreeMap::new();
+    let mut closers = BTreeMap::new();
     let mut connections = FuturesUnordered::new();
     let mut refusals = FuturesUnordered::new();
+    let mut not_before = Duration::ZERO;
+    let mut accepted_at_once = 0;
     let closed = closing.clone();
     let mut closing = pin!(async move { drop(closing.wait_for(|closing| *closing).await) });
     loop {
-        let accepts_in = crowd.borrow_mut().accepts_at(now()).saturating_sub(now());
+        let accepts_at = crowd.borrow_mut().accepts_at(now()).max(not_before);
+        let accepts_in = accepts_at.saturating_sub(now());
         let accepted = tokio::select! {
             biased;
             () = &mut closing => break,
-            Some(seat) = connections.next(), if !connections.is_empty() => {
+            // One look at each connection ends, and each look does: what is pipelined waits its turn.
+            Some(seat) = unconstrained(connections.next()), if !connections.is_empty() => {
                 closers.remove(&seat);
                 continue;
             }
-            Some(()) = refusals.next(), if !refusals.is_empty() => continue,
+            Some(()) = unconstrained(refusals.next()), if !refusals.is_empty() => continue,
             accepted = listener.accept(), if accepts_in.is_zero() => accepted,
             () = clock.sleep(accepts_in), if !accepts_in.is_zero() => continue,
         };
@@ -130,50 +144,66 @@ pub(super) async fn listen<C: Clock>(
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                clock.sleep(AFTER_REFUSAL).await;
+                not_before = now() + AFTER_REFUSAL;
                 continue;
             }
         };
-        let arrival = crowd.borrow_mut().arrives(peer.ip(), now());
-        let seat = match arrival {
-            Arrival::Seated(seat) => seat,
-            Arrival::Instead { seat, closes } => {
-                tracing::debug!(%peer, "idle connection closed for another");
-                // One that is over has nothing to close.
-                let _ = closers.remove(&closes).map(|closer| closer.send(()));
-                seat
-            }
-            Arrival::Refused => {
-                tracing::debug!(%peer, "connection refused");
-                if refusals.len() < REFUSALS_MAX {
-                    refusals.push(refuse(stream, clock));
-                }
-                continue;
-            }
-        };
-        let (give_up, seat_taken) = oneshot::channel();
-        closers.insert(seat, give_up);
-        let caller = Caller { seat, crowd: &crowd, now: &now };
-        connections.push(converse(stream, caller, seat_taken, closed.clone(), &answer));
+        if let Some(seat) = seat(&crowd, &mut closers, peer, now()) {
+            let (give_up, seat_taken) = oneshot::channel();
+            closers.insert(seat, give_up);
+            let caller = Caller { seat, crowd: &crowd, now: &now };
+            connections.push(converse(stream, caller, seat_taken, closed.clone(), &answer));
+        } else if refusals.len() < REFUSALS_MAX {
+            refusals.push(refuse(stream, clock));
+        }
+        accepted_at_once = (accepted_at_once + 1) % ACCEPTED_AT_ONCE;
+        if accepted_at_once == 0 {
+            yield_now().await;
+        }
     }
     tokio::select! {
         biased;
-        () = async { while connections.next().await.is_some() {} } => {}
+        () = unconstrained(async { while connections.next().await.is_some() {} }) => {}
         () = clock.sleep(CLOSE_WITHIN) => tracing::info!(left = connections.len(), "cut off"),
     }
 }
 
-/// Tells a connection that there is no room, and reads what it says until it has heard that: a
-/// connection that is closed with something unread is cut off.
+/// The seat of a connection that has just come, if there is one for it; the connection that had it is
+/// told to close.
+fn seat(
+    crowd: &RefCell<Crowd>,
+    closers: &mut BTreeMap<Seat, oneshot::Sender<()>>,
+    peer: SocketAddr,
+    now: Duration,
+) -> Option<Seat> {
+    let arrival = crowd.borrow_mut().arrives(peer.ip(), now);
+    match arrival {
+        Arrival::Seated(seat) => Some(seat),
+        Arrival::Instead { seat, closes } => {
+            tracing::debug!(%peer, "idle connection closed for another");
+            // One that is over has nothing to close.
+            let _ = closers.remove(&closes).map(|closer| closer.send(()));
+            Some(seat)
+        }
+        Arrival::Refused => {
+            tracing::debug!(%peer, "connection refused");
+            None
+        }
+    }
+}
+
+/// Tells a connection that there is no room, and reads what it says until it has heard that, within
+/// bounds: a connection that is closed with something unread is cut off.
 async fn refuse(stream: TcpStream, clock: &impl Clock) {
     // A new connection takes so few bytes at once, or is broken.
     let _ = stream.try_write(NO_ROOM.as_bytes());
     let heard = async {
         let mut unread = [0; 1024];
-        while stream.readable().await.is_ok() {
+        let mut left = REFUSED_BYTES_MAX;
+        while left > 0 && stream.readable().await.is_ok() {
             match stream.try_read(&mut unread) {
                 Ok(0) => break,
-                Ok(_) => {}
+                Ok(count) => left = left.saturating_sub(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
             }
@@ -216,4 +246,70 @@ async fn converse(
         tracing::debug!(%error, "a connection ended early");
     }
     caller.seat
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::io::Write as _;
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::os::fd::OwnedFd;
+
+    use bullpen_core::time::Timestamp;
+    use futures_util::poll;
+
+    use super::*;
+
+    /// Time stands still: what waits for it waits for ever.
+    struct Standing;
+
+    impl Clock for Standing {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        async fn sleep(&self, _wait: Duration) {
+            pending().await
+        }
+    }
+
+    /// A listener whose every accept fails.
+    async fn broken() -> TcpListener {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+        socket.set_nonblocking(true).expect("it can be");
+        let itself = socket.local_addr().expect("it has one");
+        socket.send_to(b"is readable, as if a connection had come", itself).expect("it is there");
+        let listener = TcpListener::from_std(OwnedFd::from(socket).into()).expect("on a runtime");
+        listener.accept().await.expect_err("it is no listener");
+        listener
+    }
+
+    #[tokio::test]
+    async fn a_failing_accept_keeps_nothing_else_waiting() {
+        let listener = broken().await;
+        let (close, closing) = watch::channel(false);
+        let bounds = Bounds { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
+        let answer = async |_: Request<Incoming>, _: &Caller<'_>| text(StatusCode::OK, "");
+        let mut listening = pin!(listen(&listener, &Standing, closing, bounds, answer));
+        assert!(poll!(listening.as_mut()).is_pending());
+        close.send_replace(true);
+        assert!(poll!(listening.as_mut()).is_ready(), "it listens to more than its accepts");
+    }
+
+    #[tokio::test]
+    async fn little_is_read_of_a_connection_that_was_refused() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let to = listener.local_addr().expect("it has one");
+        let mut sender = std::net::TcpStream::connect(to).expect("it listens");
+        let (stream, _) = listener.accept().await.expect("it came");
+        let talk = [b'x'; REFUSED_BYTES_MAX];
+        // Far more than what waits unread in the system.
+        let talks = std::thread::spawn(move || (0..4096).all(|_| sender.write_all(&talk).is_ok()));
+        refuse(stream, &Standing).await;
+        assert!(!talks.join().expect("it does not panic"), "it was cut off before it had said all");
+    }
 }

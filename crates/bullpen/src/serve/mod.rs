@@ -228,10 +228,11 @@ impl Errand for Serving<'_> {
             stop.send_replace(true);
             told.set(Some(signals.next().await));
         };
+        // Signals first: however much there is to do, the operator is heard.
         tokio::select! {
             biased;
-            served = Box::pin(serve_in(&house, opening, announce, stopped)) => served?,
             () = listening => {}
+            served = Box::pin(serve_in(&house, opening, announce, stopped)) => served?,
         }
         Ok(told.get().map_or(Exit::Done, Ending::exit))
     }
@@ -315,10 +316,11 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
         close.send_replace(true);
     };
     let listening = doors.answer(&service, &metrics, place, closing);
+    // What does little comes first, because tokio bounds what all of them do in one turn.
     tokio::select! {
         biased;
-        ((), ()) = join(Box::pin(work), Box::pin(listening)) => {}
         () = watching(&service, &configured, configuration, github) => {}
+        ((), ()) = join(Box::pin(listening), Box::pin(work)) => {}
     }
     Ok(())
 }
@@ -544,7 +546,7 @@ impl Doors {
             }
         };
         let all = bounds(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
-        join(webhooks, http::listen(&self.admin, clock, closing.clone(), all, admin)).await;
+        join(http::listen(&self.admin, clock, closing.clone(), all, admin), webhooks).await;
     }
 }
 

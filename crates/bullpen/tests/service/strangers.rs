@@ -4,13 +4,18 @@
 //! Not here: who gives a seat up (`serve::crowd`), or scope under faults (`bullpen-sim`).
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, Read as _, Write as _};
+use std::net::{self, Ipv4Addr, SocketAddr};
 
+use bullpen_core::ports::Ledger as _;
 use futures_util::future::join_all;
+use rustix::net::sockopt::set_tcp_quickack;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use crate::process::within;
 use crate::setup::CONFIG;
 use crate::stage::{SECRET, Served, Stage, order};
 use crate::waiting::until;
@@ -25,6 +30,18 @@ const ONE_ADDRESS: usize = 200;
 const GROWN_KIB_MAX: u64 = 64 * 1024;
 /// Less than was once read at once of every connection.
 const STALLED_BYTES: usize = 255 * 1024;
+/// What one address may have without a signed delivery, and all that it has.
+const ONE_ADDRESS_MAX: usize = 128;
+/// How many requests a connection sends at once. Twice as many wait at most, fewer than the server
+/// answers before it lets others have their turn by itself.
+const PIPELINED: usize = 7;
+/// Deliveries beside such a flood, and as many questions of the operator's.
+const DELIVERIES: usize = 10;
+/// How often the flood may be answered meanwhile: ten times what it takes on a busy machine, and a
+/// fraction of what it takes if a connection is accepted only when the flood happens to pause.
+const ROUNDS_MAX: usize = 50_000;
+/// How many connections one thread asks over in turn.
+const SWEPT: usize = 16;
 /// Of a crowd only so many as give their seats up are closed: the others wait for no time-out.
 const STILL_OPEN: usize = 600;
 
@@ -54,7 +71,7 @@ fn is_closed(stream: &TcpStream) -> bool {
         match stream.try_read(&mut part) {
             Ok(0) => return true,
             Ok(_) => {}
-            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }
@@ -119,6 +136,163 @@ async fn one_address_cannot_have_every_seat() {
     assert!(closed < ONE_ADDRESS, "some of them have seats");
     write(&signed, &request).await.expect("it signed, and is still open");
     assert_eq!(ping().send(&served.webhook).await.status, 204);
+}
+
+/// Asks over each of these again and again for what anybody may ask for, until the service is gone, and
+/// counts how often each of them was answered.
+fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> io::Result<()> {
+    let requests = "GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(PIPELINED);
+    let mut part = [0; 4096];
+    let mut streams: Vec<_> = streams.into_iter().map(|stream| (stream, 0)).collect();
+    for (stream, _) in &mut streams {
+        stream.write_all(requests.as_bytes())?;
+    }
+    loop {
+        for (stream, _) in &mut streams {
+            stream.write_all(requests.as_bytes())?;
+        }
+        for (stream, answers) in &mut streams {
+            while *answers < PIPELINED {
+                // Answers that are acknowledged late are sent late.
+                set_tcp_quickack(&*stream, true)?;
+                let count = stream.read(&mut part)?;
+                if count == 0 {
+                    return Ok(());
+                }
+                // One to an answer: that of HTTP.
+                *answers += part[..count].iter().filter(|byte| **byte == b'P').count();
+            }
+            *answers -= PIPELINED;
+        }
+        rounds.send_modify(|rounds| *rounds += streams.len());
+    }
+}
+
+/// A connection for which there is no seat hears so, and when to come again.
+#[tokio::test]
+async fn what_is_refused_is_told_when_to_come_again() {
+    let stage = Stage::new().await;
+    let served = served_directly(&stage).await;
+    let (to, _) = place(&served.webhook);
+    let mut address = 0;
+    let said = until("refusal", async || {
+        // Whoever takes more than a second to come gives seats up, and nothing is refused.
+        address += 1;
+        let mut crowd = Vec::new();
+        for _ in 0..ONE_ADDRESS_MAX {
+            crowd.push(connect(Ipv4Addr::new(127, 0, 4, address), to).await);
+        }
+        let late = connect(Ipv4Addr::new(127, 0, 4, address), to).await;
+        tokio::select! {
+            biased;
+            said = read(&late) => Some(said),
+            // It has a seat, and another had to go.
+            () = any_closes(&crowd) => None,
+        }
+    })
+    .await;
+    let said = String::from_utf8(said).expect("it is text");
+    let (head, body) = said.split_once("\r\n\r\n").expect("a head");
+    let mut lines = head.split("\r\n");
+    assert_eq!(lines.next(), Some("HTTP/1.1 503 Service Unavailable"));
+    let headers: Vec<&str> = lines.collect();
+    let length = format!("content-length: {}", body.len());
+    for header in ["retry-after: 10", "connection: close", &length] {
+        assert!(headers.contains(&header), "{header} in {said}");
+    }
+}
+
+async fn any_closes(crowd: &[TcpStream]) {
+    until("connection that was closed", async || crowd.iter().any(is_closed).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_in_the_end() {
+    let stage = Stage::new().await;
+    let served = stage.serve_with("--roles webhook").await;
+    let stalls = Webhook::new("workflow_job", "{").header("content-length", "5000").signed(SECRET);
+    let answer = within("answer", stalls.send(&served.webhook)).await;
+    assert_eq!((answer.status, answer.body.trim()), (408, "the body took too long"));
+}
+
+/// A report that no agent wrote is counted, and shown wherever its machine is.
+#[tokio::test]
+async fn an_unreadable_report_is_counted_and_shown() {
+    let stage = Stage::new().await;
+    let served = stage.serve().await;
+    let job = stage.job("bullpen/runner=small", &stage.gated("go"));
+    stage.started(job).await;
+    let live = stage.ledger().live(None).await.expect("it is readable").items;
+    let [record] = &live[..] else { panic!("{live:?}") };
+    let forged = "INSERT INTO signals (key, kind, generation, body) \
+                  VALUES (?1, '\"UD_ROOT\"', 1, '\u{1b}[2J')";
+    let mailbox =
+        rusqlite::Connection::open(stage.state().join("mailbox.db")).expect("it is there");
+    let key = record.facts.mailbox.as_str();
+    until("forged report", async || mailbox.execute(forged, [key]).ok()).await;
+
+    let counted = async || {
+        let metrics = served.ask("/metrics").await.body;
+        let line =
+            metrics.lines().find(|line| line.starts_with("bullpen_reports_unreadable_total"));
+        let (_, count) = line.expect("it is there from the beginning").rsplit_once(' ')?;
+        (count != "0").then_some(())
+    };
+    until("count", counted).await;
+    let id = record.id.as_str();
+    let told = stage.run("status").await.exits(0).data.clone();
+    let line = told.lines().find(|line| line.contains("unreadable")).expect("a line");
+    assert!(line.starts_with(id) && line.contains("UD_ROOT"), "{line}");
+    let told = stage.status().await;
+    let shown = told["instances"][0]["unreadable_report"].as_str().expect("a reason").to_owned();
+    assert!(shown.contains("UD_ROOT"), "{shown}");
+    let told = stage.run(&format!("explain {job}")).await.exits(0).data.clone();
+    assert!(told.contains(&format!("what {id} reports is unreadable")), "{told}");
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+    let told = stage.run(&format!("explain {job} --json")).await.json();
+    assert_eq!(told["machine"]["unreadable_report"], shown);
+    stage.open("go");
+    stage.over(job).await;
+}
+
+/// Every connection that one address may have, each with requests waiting at any time: a delivery from
+/// elsewhere, the operator's listener and the operator's signal have their turn beside them.
+#[tokio::test]
+async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
+    let stage = Stage::new().await;
+    let served = served_directly(&stage).await;
+    let (to, _) = place(&served.webhook);
+    let (round, mut rounds) = watch::channel(0);
+    let mut floods = Vec::new();
+    for _ in 0..ONE_ADDRESS_MAX / SWEPT {
+        let mut streams = Vec::new();
+        for _ in 0..SWEPT {
+            let stream = connect(Ipv4Addr::new(127, 0, 3, 1), to).await.into_std();
+            let stream = stream.expect("it is open");
+            stream.set_nonblocking(false).expect("it can be");
+            streams.push(stream);
+        }
+        let round = round.clone();
+        // On threads of their own, because they take less time to ask than the service to answer.
+        floods.push(std::thread::spawn(move || keep_asking(streams, &round)));
+    }
+    // Every one of them has more to ask by then.
+    let all = rounds.wait_for(|rounds| *rounds >= 2 * ONE_ADDRESS_MAX);
+    let before = *within("flood", all).await.expect("it goes on");
+    for _ in 0..DELIVERIES {
+        let delivered = ping();
+        let delivered = within("answer to a delivery", delivered.send(&served.webhook)).await;
+        assert_eq!(delivered.status, 204);
+        assert_eq!(within("answer to the operator", served.ask("/healthz")).await.status, 200);
+    }
+    let rounds = *rounds.borrow() - before;
+    assert!(rounds < ROUNDS_MAX, "{rounds} answers to the flood before {DELIVERIES} deliveries");
+    served.process.signal(Signal::TERM);
+    served.process.ends().await.exits(143);
+    for flood in floods {
+        // Cut off or told so: it had answers for as long as the service was there.
+        let _ = flood.join().expect("it does not panic");
+    }
 }
 
 #[tokio::test]

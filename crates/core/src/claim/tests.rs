@@ -67,6 +67,17 @@ fn each_failure_leads_to_the_same_from_every_step() {
     }
 }
 
+/// A job may have left something that says so at every assignment, for as long as it is given back.
+#[test]
+fn a_machine_that_jobs_ran_on_is_not_excused() {
+    let why = || String::from("GitHub is down");
+    for tier in TIERS {
+        let follows = |uses| next(Step::Check, tier, excuse(why(), uses));
+        assert_eq!(follows(0), Next::CloseAttempt(why()), "{tier:?}");
+        assert_eq!(follows(1), Next::RemoveAndClose(why()), "{tier:?}");
+    }
+}
+
 /// For each kind of machine: when the acknowledgement and when the registration is overdue.
 fn deadlines() -> [(Watched, u64, u64); 3] {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::instance::{Record, State};
 use crate::job::Job;
 use crate::limits::Limits;
-use crate::mailbox::Report;
+use crate::mailbox::{Report, Unreadable};
 use crate::time::Timestamp;
 
 mod outlook;
@@ -42,6 +42,8 @@ pub struct Subject<'a> {
     pub record: Option<&'a Record>,
     /// What that machine's agent said last.
     pub report: Option<&'a Report>,
+    /// Why what it said is no report.
+    pub unreadable: Option<&'a Unreadable>,
     /// Now.
     pub now: Timestamp,
     /// The stack's numbers.
@@ -110,16 +112,20 @@ pub struct Machine {
     pub instance_type: String,
     /// How many owners it has served.
     pub uses: u32,
+    /// Why what it reported is no report, if it is none: then nothing of it is told here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable_report: Option<String>,
 }
 
 impl Machine {
-    fn of(record: &Record) -> Self {
+    fn of(record: &Record, unreadable: Option<&Unreadable>) -> Self {
         Self {
             id: record.id.to_string(),
             state: record.state.name().as_str(),
             class: record.facts.class.to_string(),
             instance_type: record.facts.instance_type.to_string(),
             uses: record.uses,
+            unreadable_report: unreadable.map(Unreadable::to_string),
         }
     }
 }
@@ -149,7 +155,7 @@ pub fn explain(subject: &Subject<'_>) -> Explanation {
         timeline: timeline::entries(&story),
         now: outlook::now(subject),
         next: outlook::next(subject),
-        machine: subject.record.map(Machine::of),
+        machine: subject.record.map(|record| Machine::of(record, subject.unreadable)),
     }
 }
 

@@ -119,6 +119,15 @@ impl Explanation {
         if let Some(at) = self.next.at {
             let _ = write!(page, ", by {at}");
         }
+        if let Some(machine) = &self.machine
+            && let Some(why) = &machine.unreadable_report
+        {
+            let (id, why) = (one_line(&machine.id), one_line(why));
+            let _ = write!(
+                page,
+                "\nreport: what {id} reports is unreadable, and counts as none: {why}"
+            );
+        }
         if let Some(helped) = &self.helped {
             let _ = write!(page, "\nfaster: {}", one_line(helped));
         }

@@ -297,6 +297,14 @@ pub struct Signal {
     pub ran: Option<RanJob>,
 }
 
+impl Signal {
+    /// When it happened, by a machine's word that puts nothing off: of a time to come it happened as
+    /// early as it can have.
+    pub fn happened(&self, earliest: Timestamp, now: Timestamp, skew: Duration) -> Timestamp {
+        if self.at > now.after(skew) { earliest } else { self.at }
+    }
+}
+
 /// The record the agent writes, attribute by attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {

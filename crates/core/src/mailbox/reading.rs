@@ -15,8 +15,9 @@ use super::{Beat, Report, Signal, SignalKind};
 use crate::instance::{Record, State};
 use crate::limits::{
     REPORT_BOOT_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES_MAX, REPORT_SIGNALS_MAX,
-    SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX,
+    REPORT_WORD_BYTES_MAX, SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX,
 };
+use crate::request::stranger::RanJob;
 use crate::sabotage;
 
 /// What was found where one agent reports.
@@ -144,6 +145,15 @@ fn read_signal(name: &str, body: &str) -> Result<(SignalKind, Signal), Unreadabl
         .map_err(|_| Unreadable::because(format_args!("it knows no signal {name:?}")))?;
     let signal: Signal = part(name, body)?;
     within("a signal's detail", &signal.detail, SIGNAL_DETAIL_BYTES_MAX)?;
+    if let Some(RanJob { repository, job, event, run: _, attempt: _ }) = &signal.ran {
+        for (what, word) in [
+            ("a job's repository", repository.as_str()),
+            ("a job's name", job),
+            ("a job's event", event),
+        ] {
+            within(what, word, REPORT_WORD_BYTES_MAX)?;
+        }
+    }
     Ok((kind, signal))
 }
 

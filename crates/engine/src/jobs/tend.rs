@@ -189,7 +189,9 @@ async fn listening<P: Ports, J: JobForge>(
         let setback = if started.is_some() { Setback::RunnerTaken } else { Setback::ListenerEnded };
         return free(service, job, held, setback).await;
     }
-    if started.is_some_and(|started| stack.now() >= started.at.after(stolen_after(stack))) {
+    let skew = stack.limits.clock_skew;
+    let begun = started.map(|started| started.happened(since, stack.now(), skew));
+    if begun.is_some_and(|begun| stack.now() >= begun.after(stolen_after(stack))) {
         return free(service, job, held, Setback::RunnerTaken).await;
     }
     Ok(Attended::Again { at: stack.now().after(stack.limits.row_look_again) })

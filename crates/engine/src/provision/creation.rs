@@ -350,6 +350,10 @@ pub(super) async fn validate<P: Ports>(
             }
         }
         // Left as it is: the request's failure, or the reaper, takes it back.
-        Outcome::Lost | Outcome::StartRefused | Outcome::StartFailed | Outcome::Systemic(_) => None,
+        Outcome::Lost
+        | Outcome::StartRefused
+        | Outcome::StartFailed
+        | Outcome::Systemic(_)
+        | Outcome::Excused(_) => None,
     }
 }

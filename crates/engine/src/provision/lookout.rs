@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::claim::{Check, Outcome, Watch, Watched, check};
+use bullpen_core::claim::{Check, Outcome, Watch, Watched, check, excuse};
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::instance::Record;
 use bullpen_core::mailbox::ReportRead;
@@ -122,7 +122,7 @@ impl Lookout {
             }
             let outcome = match check(&watching.watch, report.as_ref(), &stack.limits, now) {
                 Check::Passed => Outcome::Done,
-                Check::Systemic(why) => Outcome::Systemic(why),
+                Check::Systemic(why) => excuse(why, watching.record.uses),
                 Check::Failed(failure) => Outcome::Failed(failure),
                 Check::Pending => continue,
             };

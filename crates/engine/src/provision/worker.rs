@@ -2,7 +2,8 @@
 //!
 //! Losing the race for a machine is ordinary. A machine that does not do its part is withdrawn,
 //! its runner deleted, and only then ended; one whose failure has a cause elsewhere goes back
-//! unharmed. The success path calls neither the cloud nor GitHub.
+//! unharmed, unless it alone says so and jobs ran on it. The success path calls neither the cloud nor
+//! GitHub.
 //!
 //! Not here: choosing candidates ([`super::pickup`]), the protocol's rules (`core::claim`).
 
@@ -241,6 +242,12 @@ pub(crate) async fn prepare<P: Ports>(
             Next::Remove(failure) => {
                 return remove(stack, terms, held, register_by, failure).await;
             }
+            Next::RemoveAndClose(why) => {
+                return match remove(stack, terms, held, register_by, CheckFailure::Excused).await {
+                    Attempt::TryAnother => Attempt::Closed(Fault::Unavailable(why)),
+                    other => other,
+                };
+            }
         }
     }
 }
@@ -367,7 +374,11 @@ pub async fn remove<P: Ports>(
                 stack.ports.clock().sleep(wait).await;
             }
             AfterRemoval::End => {
-                condemn(stack, &terms.owner, record, EndReason::FailedChecks).await;
+                let why = match failure {
+                    CheckFailure::Excused => EndReason::Untrusted,
+                    _ => EndReason::FailedChecks,
+                };
+                condemn(stack, &terms.owner, record, why).await;
                 return Attempt::TryAnother;
             }
             AfterRemoval::Running => return Attempt::Ready(ready(stack, terms, held)),

@@ -4,17 +4,18 @@
 
 use std::time::Duration;
 
-use bullpen_core::ids::{Generation, JobId, MailboxKey, RunnerName};
+use bullpen_core::ids::{Generation, JobId, MailboxKey, Repository, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::limits::{
-    REPORT_BOOT_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES_MAX, SIGNAL_DETAIL_BYTES_MAX,
-    UNREADABLE_CHARS_MAX,
+    REPORT_BOOT_BYTES_MAX, REPORT_BYTES_MAX, REPORT_PART_BYTES_MAX, REPORT_WORD_BYTES_MAX,
+    SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX,
 };
 use bullpen_core::mailbox::{
     Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Report, ReportRead, Secret, Signal,
     SignalKind, Withdrawal,
 };
 use bullpen_core::ports::{Mailbox, Read, Written};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 use futures_util::future::{join, join_all};
 
@@ -409,6 +410,12 @@ fn forgeries() -> Vec<(&'static str, Forgery)> {
     let detail = |bytes| signalled(SignalKind::Registered, signal(1, &long(bytes)));
     let boot = long(REPORT_BOOT_BYTES_MAX + 1);
     let strange = Report { beat: Some(Beat { boot, ..beat(1) }), ..Report::default() };
+    let ran = |repository: &str, job: &str, event: &str| {
+        let (repository, job, event) = (Repository::new(repository), job.into(), event.into());
+        let ran = Some(RanJob { repository, run: 1, attempt: 1, job, event });
+        Forgery::of(&signalled(SignalKind::JobStarted, Signal { ran, ..signal(1, "") }))
+    };
+    let word = long(REPORT_WORD_BYTES_MAX + 1);
     // Each fits, and all of them together do not.
     let padding = " ".repeat(REPORT_PART_BYTES_MAX / 2);
     let padded = |kind: &SignalKind| {
@@ -428,6 +435,9 @@ fn forgeries() -> Vec<(&'static str, Forgery)> {
         ("a detail that is too long", Forgery::of(&detail(SIGNAL_DETAIL_BYTES_MAX + 1))),
         ("300 KB", Forgery::of(&detail(300 * 1024))),
         ("a boot that is too long", Forgery::of(&strange)),
+        ("a repository that is too long", ran(&word, "test", "push")),
+        ("a job that is too long", ran("octo/main", &word, "push")),
+        ("an event that is too long", ran("octo/main", "test", &word)),
         ("too much together", many),
         ("no text", Forgery { ill_typed: true, ..Forgery::default() }),
     ]

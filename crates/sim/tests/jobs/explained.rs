@@ -26,6 +26,7 @@ async fn explained(town: &Town, job: &str) -> Explanation {
         forget_at: row.forget_at,
         record: None,
         report: None,
+        unreadable: None,
         now: town.world.outside.clock().true_now(),
         limits: &town.world.limits,
     });

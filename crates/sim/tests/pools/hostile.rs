@@ -7,12 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::ids::{ClaimId, Generation, MailboxKey, RequestId, RunnerName};
+use bullpen_core::ids::{
+    ClaimId, Generation, MailboxKey, Repository, RequestId, Revision, RunAttempt, RunnerName,
+};
 use bullpen_core::instance::{EndReason, Event, Owner, Record, State, Tier};
-use bullpen_core::mailbox::{Assignment, Beat, Order, Phase, Report, Signal, SignalKind};
-use bullpen_core::ports::{Ledger, Mailbox, Ports, Written};
+use bullpen_core::mailbox::{Assignment, Beat, Order, Phase, Report, SYSTEMIC, Signal, SignalKind};
+use bullpen_core::ports::{Document, Ledger, Mailbox, Ports, Written};
+use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
+use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::reap::reap;
+use bullpen_engine::release::request::release_request;
 use bullpen_engine::release::{self, Released};
 use bullpen_engine::{Stack, tell};
 use bullpen_sim::clock::{on_virtual_time, pass};
@@ -121,15 +126,15 @@ struct Puppet {
 
 impl Puppet {
     async fn new() -> Self {
-        Self::whose(true).await
+        Self::whose("r-1", true).await
     }
 
-    /// One that its ledger says runs, or one whose runner was not seen yet.
-    async fn whose(is_running: bool) -> Self {
+    /// This request's: one that its ledger says runs, or one whose runner was not seen yet.
+    async fn whose(request: &str, is_running: bool) -> Self {
         let world = stage::calm(7, 5).await;
         let (_, stack) = world.process("puppet");
         let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
-        let owner = Owner::Request(RequestId::new("r-1"));
+        let owner = Owner::Request(RequestId::new(request));
         let (now, claim) = (stack.now(), ClaimId::new("c-1"));
         let mut record = idle.clone();
         record.facts.mailbox = MailboxKey::new("nobodys");
@@ -270,7 +275,7 @@ pub(crate) fn a_forged_removal_returns_no_machine() {
 #[test]
 pub(crate) fn a_machine_cannot_deny_whose_it_was() {
     on_virtual_time(async {
-        let puppet = Puppet::whose(false).await;
+        let puppet = Puppet::whose("r-1", false).await;
         let (at, own) = (puppet.stack.now(), puppet.record.generation);
         puppet.says(Forgery::of(&signalled(&[SignalKind::Removed], own, at)));
         let released = puppet.released().await;
@@ -297,5 +302,84 @@ pub(crate) fn a_release_ends_at_its_cap_whatever_the_machine_says() {
         puppet.says(Forgery::of(&removed));
         puppet.reaped_for(3 * MINUTE, |_| Forgery::of(&removed)).await;
         assert_eq!(puppet.ended_for().await, Some(EndReason::DeadlinePassed));
+    });
+}
+
+/// A job of another run, on a machine whose request's entry nobody can write any more: the machine ends
+/// all the same.
+#[test]
+fn a_stranger_that_cannot_be_written_down_keeps_no_machine() {
+    on_virtual_time(async {
+        let puppet = Puppet::whose("77.1.build", true).await;
+        let entry = Document {
+            collection: RunAttempt::new("77.1").collection(),
+            name: "build".to_owned(),
+            revision: Revision::default(),
+            body: "no entry of ours".to_owned(),
+            forget_at: None,
+        };
+        let written = puppet.stack.ports.ledger().write_document(None, &entry).await;
+        assert!(matches!(written, Ok(Written::Won(_))), "{written:?}");
+        let mut report =
+            signalled(&[SignalKind::JobStarted], puppet.record.generation, puppet.stack.now());
+        let ran = RanJob {
+            repository: Repository::new("evil/app"),
+            run: 666,
+            attempt: 1,
+            job: "test".to_owned(),
+            event: "push".to_owned(),
+        };
+        report.signals.values_mut().for_each(|signal| signal.ran = Some(ran.clone()));
+        puppet.says(Forgery::of(&report));
+        let _ = puppet.released().await;
+        assert_eq!(puppet.ended_for().await, Some(EndReason::Untrusted));
+    });
+}
+
+/// What a job left on it answers every assignment with a failure of GitHub's: it closes one attempt, and
+/// the next is served.
+#[test]
+pub(crate) fn a_used_machine_excuses_itself_once() {
+    on_virtual_time(async {
+        let world = stage::calm(7, 5).await;
+        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let served = async |name: &str| {
+            let request = stage::request(name, 1, world.outside.clock().true_now());
+            let provisioned = world
+                .run(name, None, async |stack| {
+                    let call = Call::silent(&request);
+                    Box::pin(provision(stack, call, std::future::pending())).await
+                })
+                .await
+                .expect("it does not die");
+            let until = world.outside.clock().true_now().after(10 * MINUTE);
+            let given_back = format!("release {name}");
+            let released = world.run(&given_back, None, async |stack| {
+                release_request(stack, &request.id, until, &tell::nobody).await
+            });
+            released.await.expect("it does not die").expect("calm");
+            provisioned
+        };
+        let (_, reader) = world.process("reader");
+        let read = async || {
+            let read = reader.ports.ledger().read(&idle.id).await.expect("calm");
+            read.expect("it has a record")
+        };
+        served("7.1.first").await.expect("calm");
+        let used = read().await;
+        assert!(matches!(used.state, State::Idle { tier: Tier::Released, .. }), "{used:?}");
+        let next = used.generation.next();
+        let at = world.outside.clock().true_now();
+        let mut lie = signalled(&[SignalKind::RegistrationFailed], next, at);
+        let systemic = format!("{SYSTEMIC} GitHub is down");
+        lie.signals.values_mut().for_each(|signal| signal.detail = systemic.clone());
+        let mailbox = world.outside.mailbox();
+        mailbox.forge_report(&used.facts.mailbox, Some(Forgery::of(&lie)));
+        let _ = served("8.1.second").await;
+        let State::Terminating { why, .. } = read().await.state else {
+            panic!("{:?}", read().await)
+        };
+        assert_eq!(why, EndReason::Untrusted);
+        served("9.1.third").await.expect("it needs no other's machine");
     });
 }

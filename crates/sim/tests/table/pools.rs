@@ -19,7 +19,7 @@ pub(crate) const BROKEN: &[Broken] = &[
     Broken {
         name: "one-bad-report-fails-the-batch",
         mistake: "a report that cannot be read is a fault of the store",
-        test: hostile::an_unreadable_machine_ends_by_its_deadline,
+        test: hostile::hostile_machines_cost_nobody_else_anything,
     },
     Broken {
         name: "future-generations-acknowledge",
@@ -30,6 +30,11 @@ pub(crate) const BROKEN: &[Broken] = &[
         name: "removals-deny-assignments",
         mistake: "a machine that says that its own assignment was removed comes back as never used",
         test: hostile::a_machine_cannot_deny_whose_it_was,
+    },
+    Broken {
+        name: "used-machines-are-excused",
+        mistake: "a machine that jobs ran on is given back as often as it names a cause elsewhere",
+        test: hostile::a_used_machine_excuses_itself_once,
     },
     Broken {
         name: "beats-extend-the-hard-cap",

@@ -95,6 +95,9 @@ fn prices_are_protected_unless_the_types_were_chosen() {
         (&["c7i.48xlarge", "m7i.48xlarge"], 999_999),
         (&["g5*"], 999_999),
         (&["m7i.metal*"], 999_999),
+        (&["m7i.metal*", "g5*", "c7i.large"], 999_999),
+        (&["c*", "r*", "c7g.metal"], 100),
+        (&["c*", "g5*"], 100),
     ] {
         let wanted = asked(&request(patterns)).remove(0).1;
         let (spot, on_demand) = (
@@ -102,6 +105,21 @@ fn prices_are_protected_unless_the_types_were_chosen() {
             wanted.on_demand_max_price_percentage_over_lowest_price(),
         );
         assert_eq!((spot, on_demand), (Some(percent), Some(percent)), "{patterns:?}");
+    }
+}
+
+/// One pattern that names metal does not let the others of its list have theirs.
+#[test]
+fn metal_comes_only_where_nothing_else_is_left_open() {
+    for (patterns, metal) in [
+        (&["c*"][..], false),
+        (&["m7i.metal*"], true),
+        (&["m7i.metal-24xl", "m7i.24xlarge"], true),
+        (&["c*", "r*", "c7g.metal"], false),
+    ] {
+        let wanted = asked(&request(patterns)).remove(0).1;
+        let is_included = wanted.bare_metal() == Some(&BareMetal::Included);
+        assert_eq!(is_included, metal, "{patterns:?}");
     }
 }
 

@@ -109,6 +109,7 @@ impl Told {
             forget_at: ms(now).after(LIMITS.job_row_ttl),
             record,
             report: None,
+            unreadable: None,
             now: ms(now),
             limits: &LIMITS,
         });

@@ -16,6 +16,7 @@ use crate::samples::{
     LIMITS, assigned, at, beat, claimed, drain, inbox, job_owner, record, request_owner, running,
     stop,
 };
+use crate::time::Timestamp;
 
 fn said(kind: SignalKind, generation: u64) -> Report {
     let generation = Generation(generation);
@@ -43,6 +44,26 @@ fn a_machine_does_not_deny_that_it_was_assigned() {
     let report = said(SignalKind::Removed, 2);
     let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
     assert_eq!(proof.map(|proof| proof.removal()), Ok(Removal::Acknowledged));
+}
+
+#[test]
+fn what_is_said_to_happen_later_puts_nothing_off() {
+    let (since, now, skew) = (at(1_000), at(500_000), LIMITS.clock_skew);
+    let happened = |said: Timestamp| {
+        let signal = Signal {
+            generation: Generation(1),
+            owner: None,
+            at: said,
+            detail: String::new(),
+            ran: None,
+        };
+        signal.happened(since, now, skew)
+    };
+    assert_eq!(happened(at(400_000)), at(400_000));
+    assert_eq!(happened(now.after(skew)), now.after(skew), "a clock may be ahead");
+    for later in [now.after(skew + skew), "9999-12-30T00:00:00Z".parse().unwrap()] {
+        assert_eq!(happened(later), since, "{later}");
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! Not here: choosing a candidate (there is one machine).
 
 use bullpen_core::claim::{
-    AfterRemoval, Check, Next, Outcome, Step, Watch, Watched, after_removal, check, next,
+    AfterRemoval, Check, CheckFailure, Next, Outcome, Step, Watch, Watched, after_removal, check,
+    excuse, next,
 };
 use bullpen_core::ids::{ClaimId, Generation, TrustGroup};
 use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
@@ -261,6 +262,7 @@ fn follow(world: &mut World, index: usize, step: Step, outcome: Outcome) {
         Next::TryAnother => return *claimer = Claimer::default(),
         Next::GiveBack | Next::CloseAttempt(_) => Doing::GiveBack,
         Next::Remove(failure) => Doing::Look(failure.may_register()),
+        Next::RemoveAndClose(_) => Doing::Look(CheckFailure::Excused.may_register()),
     };
     claimer.doing = doing;
 }
@@ -287,7 +289,7 @@ fn look_at_report(world: &World, config: &Config, index: usize, steps: &mut Step
     let outcome = match check(&watch, Some(&world.report), &limits(config), world.now()) {
         Check::Pending => return,
         Check::Passed => Outcome::Done,
-        Check::Systemic(why) => Outcome::Systemic(why),
+        Check::Systemic(why) => excuse(why, world.record.0.uses),
         Check::Failed(failure) => Outcome::Failed(failure),
     };
     let label = format!("{} looks at the report: {outcome:?}", name(index)).to_lowercase();

@@ -110,6 +110,7 @@ fn row(burst: usize, order: &Order) -> Row {
         forget_at: at(0),
         record: None,
         report: None,
+        unreadable: None,
         now: at(1_000),
         limits: &Limits::DEFAULT,
     });
