@@ -131,7 +131,7 @@ fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
         assert_eq!(is_denied, on_items, "{action}");
     }
     let needed = PolicySettings { kept_tokens: true, ..settings() };
-    assert_eq!(denies(&needed), [of_orders.clone()]);
+    assert_eq!(denies(&needed), std::slice::from_ref(of_orders));
 }
 
 /// Orders hold what runners register with. A step settles one that it wrote, and needs no others.

@@ -273,7 +273,7 @@ mod tests {
         }
 
         async fn sleep(&self, _wait: Duration) {
-            pending().await
+            pending::<()>().await;
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
         let to = listener.local_addr().expect("it has one");
         let mut sender = std::net::TcpStream::connect(to).expect("it listens");
         let (stream, _) = listener.accept().await.expect("it came");
-        let talk = [b'x'; REFUSED_BYTES_MAX];
+        let talk = vec![b'x'; REFUSED_BYTES_MAX];
         // Far more than what waits unread in the system.
         let talks = std::thread::spawn(move || (0..4096).all(|_| sender.write_all(&talk).is_ok()));
         refuse(stream, &Standing).await;

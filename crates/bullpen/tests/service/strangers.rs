@@ -160,7 +160,7 @@ fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> i
                     return Ok(());
                 }
                 // One to an answer: that of HTTP.
-                *answers += part[..count].iter().filter(|byte| **byte == b'P').count();
+                *answers += part[..count].split(|byte| *byte == b'P').count() - 1;
             }
             *answers -= PIPELINED;
         }
@@ -233,16 +233,15 @@ async fn an_unreadable_report_is_counted_and_shown() {
 
     let counted = async || {
         let metrics = served.ask("/metrics").await.body;
-        let line =
-            metrics.lines().find(|line| line.starts_with("bullpen_reports_unreadable_total"));
-        let (_, count) = line.expect("it is there from the beginning").rsplit_once(' ')?;
+        let counter = metrics.lines().find(|it| it.starts_with("bullpen_reports_unreadable_total"));
+        let (_, count) = counter.expect("it is there from the beginning").rsplit_once(' ')?;
         (count != "0").then_some(())
     };
     until("count", counted).await;
     let id = record.id.as_str();
     let told = stage.run("status").await.exits(0).data.clone();
-    let line = told.lines().find(|line| line.contains("unreadable")).expect("a line");
-    assert!(line.starts_with(id) && line.contains("UD_ROOT"), "{line}");
+    let row = told.lines().find(|row| row.contains("unreadable")).expect("a line");
+    assert!(row.starts_with(id) && row.contains("UD_ROOT"), "{row}");
     let told = stage.status().await;
     let shown = told["instances"][0]["unreadable_report"].as_str().expect("a reason").to_owned();
     assert!(shown.contains("UD_ROOT"), "{shown}");
