@@ -8,6 +8,7 @@ use std::fs;
 use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 
+use crate::setup::CONFIG;
 use crate::stage::{REPOSITORY, Stage};
 use crate::tool::act;
 
@@ -16,13 +17,13 @@ const WORKFLOW: &str = r#"
 on: push
 jobs:
   build:
-    runs-on: bullpen/runner=small
+    runs-on: bullpen
     steps:
       - id: first
         run: echo "word=hello of $RUNNER_NAME" >> "$GITHUB_OUTPUT"
       - run: echo "${{ steps.first.outputs.word }}" > "$STAGE/said"
   fail:
-    runs-on: bullpen/runner=small
+    runs-on: bullpen
     steps:
       - run: exit 3
       - run: touch "$STAGE/went-on"
@@ -33,7 +34,7 @@ fn order(stage: &Stage, name: &str) -> JobOrder {
     let act = act().display().to_string();
     JobOrder {
         repository: REPOSITORY.to_owned(),
-        labels: vec!["bullpen/runner=small".to_owned()],
+        labels: vec!["bullpen".to_owned()],
         name: Some(name.to_owned()),
         workflow: Some(WORKFLOW.to_owned()),
         env: [("STAGE", directory), ("BULLPEN_ACT", act)]
@@ -45,7 +46,9 @@ fn order(stage: &Stage, name: &str) -> JobOrder {
 
 #[tokio::test]
 async fn a_workflow_is_run_by_act_and_its_result_is_the_jobs() {
-    let stage = Stage::new().await;
+    // A label without `=`, which act cannot be told of, means the default pool.
+    let config = CONFIG.replace("x-bullpen:\n", "x-bullpen:\n  default-pool: builders\n");
+    let stage = Stage::configured(&config, &[]).await;
     let _served = stage.serve().await;
     let good = stage.github.submit(order(&stage, "build")).id;
     let over = stage.over(good).await;
