@@ -35,7 +35,7 @@ pub async fn strangers<P: Ports>(
     let mut found = BTreeMap::new();
     for (record, report) in used.into_iter().zip(reports) {
         let report = report.report();
-        if let Some(ran) = report.as_ref().and_then(last_job)
+        if let Some(ran) = report.as_ref().and_then(|report| last_job(record, report))
             && is_stranger(stack, record, ran).await
         {
             found.insert(record.id.clone(), ran.clone());
@@ -44,9 +44,16 @@ pub async fn strangers<P: Ports>(
     Ok(found)
 }
 
-/// The job that was started last on a machine.
-fn last_job(report: &Report) -> Option<&RanJob> {
-    report.signals.get(&SignalKind::JobStarted)?.ran.as_ref()
+/// The job that was started last on a machine for the request that has it. The machine also reports
+/// the last job of its owner before, until the next one starts.
+fn last_job<'r>(record: &Record, report: &'r Report) -> Option<&'r RanJob> {
+    let started = report.signals.get(&SignalKind::JobStarted)?;
+    let is_of_this_owner = match record.state {
+        // A release raises the generation by one.
+        State::Releasing { .. } => started.generation.next() == record.generation,
+        _ => started.generation == record.generation,
+    };
+    started.ran.as_ref().filter(|_| is_of_this_owner)
 }
 
 async fn is_stranger<P: Ports>(stack: &Stack<P>, record: &Record, ran: &RanJob) -> bool {

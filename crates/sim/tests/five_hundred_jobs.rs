@@ -10,7 +10,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::{ClassName, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Fact, How, Job, Life, Provenance, Step};
+use bullpen_core::job::{About, Fact, How, Job, Life, Origin, Provenance, Step, Visibility};
 use bullpen_core::ports::Ports;
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{self, Duties, ingest};
@@ -75,7 +75,11 @@ fn queue(world: &World, plan: &Plan) -> Vec<Fact> {
             labels: vec![format!("runs-on={number}/runner=large")],
             commit: "0a1b".to_owned(),
             created_at: None,
-            provenance: Provenance::default(),
+            // As the `workflow_run` webhooks of their runs said it: otherwise each run costs a question.
+            provenance: Provenance {
+                origin: Some(Origin::Own),
+                visibility: Some(Visibility::Private),
+            },
         };
         world.jobs.queue(&id, about, Duration::from_secs(3_600), now)
     });

@@ -12,12 +12,14 @@ use bullpen_core::instance::Owner;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::RanJob;
+use bullpen_engine::advertise::Memory;
 use bullpen_engine::provision::{Call, Provisioned, provision};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::tell::nobody;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::life::upkeep;
 use bullpen_sim::stage;
 use bullpen_sim::world::World;
 
@@ -133,6 +135,32 @@ fn a_later_attempt_of_the_run_is_no_stranger() {
         let (next, second) = provisioned(&world, &checker, "9.1.build").await;
         assert_eq!(ids(&first), ids(&second));
         released(&world, &next, None).await;
+        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
+
+/// The job of the owner before is in the machine's report until the next one starts.
+#[test]
+fn the_job_of_another_run_before_is_no_stranger() {
+    on_virtual_time(async {
+        let (world, checker, request, first) = begun(11).await;
+        let forge = world.outside.forge();
+        let label = forge.label_of(&request.id).expect("its runner listens");
+        forge.submit_of(&label, Duration::from_secs(5), of_run(7));
+        pass(MINUTE).await;
+        assert_eq!(
+            released(&world, &request, None).await.expect("it does not die").returned.len(),
+            1
+        );
+        let (next, second) = provisioned(&world, &checker, "9.1.build").await;
+        assert_eq!(ids(&first), ids(&second));
+        let mut memory = Memory::default();
+        world.run("refresh", None, async |stack| upkeep(stack, &mut memory).await).await;
+        let label = forge.label_of(&next.id).expect("its runner still listens");
+        forge.submit_of(&label, Duration::from_secs(5), of_run(9));
+        pass(MINUTE).await;
+        assert_eq!(forge.completed(), 2);
+        assert_eq!(released(&world, &next, None).await.expect("it does not die").returned.len(), 1);
         stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }

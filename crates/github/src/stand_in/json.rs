@@ -147,8 +147,8 @@ pub(super) fn run(jobs: &[&Job], place: Place<'_>) -> Option<Value> {
         "workflow_url": format!("{api}/actions/workflows/1"),
         "head_commit": {
             "id": "0a1b2c", "tree_id": "0a1b2c", "message": "stand-in", "timestamp": first.created,
-            "author": {"name": "stand-in", "email": "stand-in@localhost"},
-            "committer": {"name": "stand-in", "email": "stand-in@localhost"},
+            "author": {"name": "stand-in", "email": "stand-in@runs.localhost"},
+            "committer": {"name": "stand-in", "email": "stand-in@runs.localhost"},
         },
         "actor": actor,
         "triggering_actor": actor,
