@@ -286,14 +286,14 @@ async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[
         repository: String::from("owner/name"),
         labels: vec![label.to_owned()],
         run_id: Some(1),
-        script: format!("echo \"$RUNNER_NAME\" > {}", stage.path("of-the-job").display()),
+        // What it writes elsewhere, nothing outside of its machine sees.
+        script: String::from("test \"$RUNNER_NAME\""),
         ..JobOrder::default()
     };
     let job = stand_in.submit(order).id;
     let job = tokio::time::timeout(PATIENCE, stand_in.over(job)).await.expect("the job runs");
     assert_eq!(job.conclusion, Some(Conclusion::Success));
     let runner = job.runner.expect("it had one");
-    assert_eq!(stage.recorded("of-the-job").trim(), runner);
     assert!(instances.iter().any(|id| runner.contains(id.as_str())), "{runner} {instances:?}");
     std::fs::write(stage.path("job-is-over"), "").expect("a file");
 }
@@ -338,5 +338,8 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let theirs = (json!("running"), json!("1.1.again"));
     assert_eq!(kept.machines(), [theirs.clone(), theirs]);
     assert!(!said.contains(TOKEN), "{said}");
+    // act shows every output; GitHub shows none.
+    let said: Vec<&str> = said.lines().filter(|line| !line.contains("::set-output::")).collect();
+    let said = said.join("\n");
     assert!(!said.contains(label), "all who can read the repository read its logs: {said}");
 }
