@@ -286,14 +286,14 @@ async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[
         repository: String::from("owner/name"),
         labels: vec![label.to_owned()],
         run_id: Some(1),
-        // What it writes elsewhere, nothing outside of its machine sees.
-        script: String::from("test \"$RUNNER_NAME\""),
+        script: format!("echo \"$RUNNER_NAME\" > {}", stage.path("of-the-job").display()),
         ..JobOrder::default()
     };
     let job = stand_in.submit(order).id;
     let job = tokio::time::timeout(PATIENCE, stand_in.over(job)).await.expect("the job runs");
     assert_eq!(job.conclusion, Some(Conclusion::Success));
     let runner = job.runner.expect("it had one");
+    assert_eq!(stage.recorded("of-the-job").trim(), runner);
     assert!(instances.iter().any(|id| runner.contains(id.as_str())), "{runner} {instances:?}");
     std::fs::write(stage.path("job-is-over"), "").expect("a file");
 }
@@ -306,9 +306,13 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let stand_in = stand_in.await.expect("a free port");
     let stage = Arc::new(Stage::real("real-commands.yml"));
     let kept = State(stage.path("state"));
+    // The job writes to the test's directory, and the program may be in one that is its user's alone.
+    let numbers = stage.path("bullpen.toml");
+    std::fs::write(&numbers, "[process-fleet]\nisolation = \"none\"\n").expect("a file");
     let workflow = tokio::task::spawn_blocking({
-        let (stage, url, path) = (Arc::clone(&stage), stand_in.url(), kept.0.clone());
-        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &path.to_string_lossy())])
+        let (stage, url) = (Arc::clone(&stage), stand_in.url());
+        let [state, numbers] = [&kept.0, &numbers].map(|path| path.display().to_string());
+        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &state), ("STACK", &numbers)])
     });
 
     let outputs: Value =

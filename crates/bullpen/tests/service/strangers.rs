@@ -231,13 +231,6 @@ async fn an_unreadable_report_is_counted_and_shown() {
     let key = record.facts.mailbox.as_str();
     until("forged report", async || mailbox.execute(forged, [key]).ok()).await;
 
-    let counted = async || {
-        let metrics = served.ask("/metrics").await.body;
-        let counter = metrics.lines().find(|it| it.starts_with("bullpen_reports_unreadable_total"));
-        let (_, count) = counter.expect("it is there from the beginning").rsplit_once(' ')?;
-        (count != "0").then_some(())
-    };
-    until("count", counted).await;
     let id = record.id.as_str();
     let told = stage.run("status").await.exits(0).data.clone();
     let row = told.lines().find(|row| row.contains("unreadable")).expect("a line");
@@ -250,8 +243,16 @@ async fn an_unreadable_report_is_counted_and_shown() {
     assert!(!told.contains('\u{1b}'), "{told:?}");
     let told = stage.run(&format!("explain {job} --json")).await.json();
     assert_eq!(told["machine"]["unreadable_report"], shown);
+    // The service looks at what the machine reports when it takes it back.
     stage.open("go");
     stage.over(job).await;
+    let counted = async || {
+        let metrics = served.ask("/metrics").await.body;
+        let counter = metrics.lines().find(|it| it.starts_with("bullpen_reports_unreadable_total"));
+        let (_, count) = counter.expect("it is there from the beginning").rsplit_once(' ')?;
+        (count != "0").then_some(())
+    };
+    until("count", counted).await;
 }
 
 /// Every connection that one address may have, each with requests waiting at any time: a delivery from
