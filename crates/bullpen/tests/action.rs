@@ -311,8 +311,8 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     std::fs::write(&numbers, "[process-fleet]\nisolation = \"none\"\n").expect("a file");
     let workflow = tokio::task::spawn_blocking({
         let (stage, url) = (Arc::clone(&stage), stand_in.url());
-        let [state, numbers] = [&kept.0, &numbers].map(|path| path.display().to_string());
-        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &state), ("STACK", &numbers)])
+        let [place, numbers] = [&kept.0, &numbers].map(|path| path.display().to_string());
+        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &place), ("STACK", &numbers)])
     });
 
     let outputs: Value =
