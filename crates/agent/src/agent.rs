@@ -1,4 +1,4 @@
-//! The agent itself: gathers events, asks its [`Life`], and does what it says.
+//! The agent itself: gathers events, asks its [`AgentLife`], and does what it says.
 //!
 //! Everything runs in one loop of one task: effects, sending, reading and beating are *lanes*, each
 //! with at most one thing under way. A beat is sent by the same loop that acts on orders, so an
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::{Beat, Inbox, Phase, Signal, SignalKind};
-use bullpen_core::ports::{Clock, Fault, Mailbox, Read};
+use bullpen_core::mailbox::{AgentPhase, Beat, Inbox, Signal, SignalKind};
+use bullpen_core::ports::{Clock, Consistency, Fault, Mailbox};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use crate::agent_life::{Action, AgentLife, Effect, EffectOutcome, Event, SelfEndReason};
 use crate::host::{Host, Notebook, Watchdog};
-use crate::life::{Action, Done, Effect, Ending, Event, Life};
 use crate::notes::{BEATS_RESERVED, Notes};
 use crate::outbox::Outbox;
-use crate::runner::{Ended, Observed, Runner};
+use crate::runner::{EndOutcome, Observed, Runner};
 use crate::warm_up::{Step, warm_up};
 
 /// How often the inbox is read where no wake-up comes.
@@ -41,7 +41,7 @@ const INTERRUPTIONS_MAX: usize = 8;
 
 /// Who an agent is and what it has to do.
 #[derive(Clone, Debug)]
-pub struct Orientation {
+pub struct AgentTask {
     /// Where its mailbox is.
     pub key: MailboxKey,
     /// Which boot of its machine this is.
@@ -70,7 +70,7 @@ pub struct Agent<M, C, H> {
     mailbox: M,
     clock: C,
     host: H,
-    orientation: Orientation,
+    orientation: AgentTask,
     poll: Duration,
     interruptions: mpsc::Receiver<String>,
 }
@@ -97,18 +97,18 @@ struct Alarm {
 /// What came out of a lane.
 enum Turn {
     Event(Event),
-    Read(Read, Result<Option<Inbox>, Fault>),
+    Read(Consistency, Result<Option<Inbox>, Fault>),
     Sent(SignalKind, Signal, Result<(), Fault>),
 }
 
 /// What the loop itself remembers.
 struct Course {
-    life: Life,
+    life: AgentLife,
     outbox: Outbox,
     notes: Notes,
     seq: u64,
     next_beat: Duration,
-    said: Option<Phase>,
+    said: Option<AgentPhase>,
     /// The next read must be consistent.
     consistent: bool,
     /// The next read must not wait.
@@ -119,7 +119,7 @@ struct Course {
 
 impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     /// An agent, and how to interrupt it.
-    pub fn new(mailbox: M, clock: C, host: H, orientation: Orientation) -> (Self, Interrupter) {
+    pub fn new(mailbox: M, clock: C, host: H, orientation: AgentTask) -> (Self, Interrupter) {
         let (sender, interruptions) = mpsc::channel(INTERRUPTIONS_MAX);
         let poll = POLL;
         (Self { mailbox, clock, host, orientation, poll, interruptions }, Interrupter(sender))
@@ -133,7 +133,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
 
     /// Lives until the machine is to end; the watchdog is shortened by then. Dropping the future is
     /// the agent's death, and leaves its listener alive.
-    pub async fn live(mut self) -> Ending {
+    pub async fn live(mut self) -> SelfEndReason {
         let mut interruptions = std::mem::replace(&mut self.interruptions, mpsc::channel(1).1);
         let this = &self;
         let mut course = this.begin();
@@ -162,7 +162,8 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         let notes = self.host.notebook().load().unwrap_or_default();
         let notes = notes.for_boot(&self.orientation.boot);
         Course {
-            life: Life::new(self.orientation.limits.clone()).with_clock_ahead(notes.clock_ahead),
+            life: AgentLife::new(self.orientation.limits.clone())
+                .with_clock_ahead(notes.clock_ahead),
             outbox: Outbox::default(),
             seq: notes.beats,
             notes,
@@ -181,7 +182,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         turn: Turn,
         course: &mut Course,
         lanes: &mut Lanes<'a>,
-    ) -> Option<Ending> {
+    ) -> Option<SelfEndReason> {
         let event = match turn {
             Turn::Event(event) => event,
             Turn::Read(read, Ok(inbox)) => {
@@ -241,7 +242,8 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     /// Starts what is due in every lane that is free.
     fn fill<'a>(&'a self, course: &mut Course, lanes: &mut Lanes<'a>) {
         if lanes.read.is_none() && course.life.takes_orders() {
-            let read = if course.consistent { Read::Consistent } else { Read::Eventual };
+            let read =
+                if course.consistent { Consistency::Consistent } else { Consistency::Eventual };
             let at_once = std::mem::take(&mut course.at_once);
             let wait = if at_once && course.read_retry.is_zero() {
                 Duration::ZERO
@@ -290,7 +292,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         });
     }
 
-    async fn read(&self, read: Read, wait: Duration) -> Turn {
+    async fn read(&self, read: Consistency, wait: Duration) -> Turn {
         let key = &self.orientation.key;
         if !wait.is_zero() {
             self.mailbox.wait(key, wait).await;
@@ -309,7 +311,7 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     fn beat<'a>(
         &'a self,
         course: &mut Course,
-        phase: Phase,
+        phase: AgentPhase,
     ) -> impl Future<Output = Turn> + Send + use<'a, M, C, H> {
         course.seq += 1;
         if course.seq > course.notes.beats {
@@ -339,38 +341,42 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
     }
 
     /// Does one effect. What must be done in the end is tried until it is.
-    async fn perform(&self, effect: Effect, notes: Notes) -> Done {
+    async fn perform(&self, effect: Effect, notes: Notes) -> EffectOutcome {
         let runner = self.host.runner();
         match effect {
-            Effect::Find => Done::Found(self.insist(|| runner.find()).await),
+            Effect::Find => EffectOutcome::Found(self.insist(|| runner.find()).await),
             Effect::WarmUp => {
                 let outside = (self.host.scripts(), self.host.notebook(), &self.clock);
                 let within = self.orientation.limits.warm_up;
-                Done::WarmedUp(warm_up(&self.orientation.steps, within, notes, outside).await)
+                EffectOutcome::WarmedUp(
+                    warm_up(&self.orientation.steps, within, notes, outside).await,
+                )
             }
-            Effect::Register(to) => Done::Registered(runner.register(&to).await),
-            Effect::Listen(to) => Done::Launched(runner.listen(&to).await),
+            Effect::Register(to) => EffectOutcome::Registered(runner.register(&to).await),
+            Effect::Listen(to) => EffectOutcome::Launched(runner.listen(&to).await),
             Effect::Adopt(to) => {
                 self.insist(|| runner.adopt(&to)).await;
-                Done::Adopted
+                EffectOutcome::Adopted
             }
             Effect::End => {
                 let unless_busy = !sabotage!("agent-stops-under-a-job");
-                Done::Ended(self.insist(|| runner.end(unless_busy)).await)
+                EffectOutcome::Ended(self.insist(|| runner.end(unless_busy)).await)
             }
             Effect::Kill => {
                 self.insist(|| runner.kill()).await;
-                Done::Ended(Ended::Gone)
+                EffectOutcome::Ended(EndOutcome::Gone)
             }
-            Effect::Deregister(token) => Done::Deregistered(runner.deregister(&token).await),
+            Effect::Deregister(token) => {
+                EffectOutcome::Deregistered(runner.deregister(&token).await)
+            }
             Effect::Clean => {
                 self.insist(|| runner.clean()).await;
-                Done::Cleaned
+                EffectOutcome::Cleaned
             }
             Effect::Leave => {
                 self.shorten(LEAVE_WITHIN).await;
                 self.insist(|| runner.end(false)).await;
-                Done::Left
+                EffectOutcome::Left
             }
         }
     }

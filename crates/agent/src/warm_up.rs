@@ -15,7 +15,7 @@ use crate::notes::Notes;
 
 /// How often a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Often {
+pub enum Frequency {
     /// Once in the machine's life, however often it boots.
     OncePerMachine,
     /// Once in every boot.
@@ -32,14 +32,14 @@ pub struct Step {
     /// Its arguments.
     pub arguments: Vec<String>,
     /// How often.
-    pub often: Often,
+    pub often: Frequency,
 }
 
 impl Step {
     /// A script of a user's, in bash that stops at the first command that fails, in a pipe too, and
     /// at the first variable that is not set: a script that goes on after a failure would be called
     /// a success.
-    pub fn bash(name: &str, script: &std::path::Path, often: Often) -> Self {
+    pub fn bash(name: &str, script: &std::path::Path, often: Frequency) -> Self {
         let arguments = ["-e", "-u", "-o", "pipefail"].map(String::from);
         let script = script.to_string_lossy().into_owned();
         Self {
@@ -74,7 +74,7 @@ pub(crate) async fn warm_up<S: Scripts, N: Notebook, C: Clock>(
     }
     let until = clock.monotonic() + within;
     for step in steps {
-        let once = step.often == Often::OncePerMachine;
+        let once = step.often == Frequency::OncePerMachine;
         if once && notes.installed.contains(&step.name) {
             continue;
         }

@@ -25,7 +25,7 @@ const ROUNDS_MAX: u32 = 2;
 const ALONE_AT_ONCE: usize = 10;
 
 /// A write, and what is stored once it has landed: a transaction returns nothing.
-pub(crate) struct Part<T> {
+pub(crate) struct TransactionPart<T> {
     pub(crate) write: TransactWriteItem,
     pub(crate) stores: T,
 }
@@ -45,7 +45,7 @@ enum Fate {
 /// Writes all that have a part together, and the others by `alone`; one answer for each.
 pub(crate) async fn write<T, F>(
     table: &Table,
-    parts: Vec<Option<Part<T>>>,
+    parts: Vec<Option<TransactionPart<T>>>,
     alone: impl Fn(usize) -> F + Send + Sync,
 ) -> Vec<Result<Written<T>, Fault>>
 where

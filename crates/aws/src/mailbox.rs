@@ -27,11 +27,12 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem, Up
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::limits::{Limits, MAILBOX_BYTES_MAX};
 use bullpen_core::mailbox::{
-    Assignment, Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind, Unreadable,
+    Assignment, Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind,
+    UnreadableReport,
 };
-use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
+use bullpen_core::ports::{Clock, Consistency, Fault, Mailbox, Written};
 
-use crate::batch::{self, Part};
+use crate::batch::{self, TransactionPart};
 use crate::fault::{Verdict, judge};
 use crate::names::StackName;
 use crate::table::{ITEM_VERSION, Item, Key, Stored, Table, json, n, s, seconds};
@@ -95,11 +96,11 @@ impl<C: Clock> DynamoMailbox<C> {
     }
 
     /// An assignment as a part of many; none for a withdrawal.
-    fn assigning(&self, key: &MailboxKey, order: &Order) -> Option<Part<Inbox>> {
+    fn assigning(&self, key: &MailboxKey, order: &Order) -> Option<TransactionPart<Inbox>> {
         let Order::Assigned(_) = order else { return None };
         // An accepted assignment is the whole inbox, whatever was there.
         let stores = Inbox::accept(None, order.clone()).ok()?;
-        Some(Part { write: self.posting(key, order).part(&self.table), stores })
+        Some(TransactionPart { write: self.posting(key, order).part(&self.table), stores })
     }
 }
 
@@ -191,8 +192,8 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         send_or_drop(update.alone(&self.table)).await
     }
 
-    async fn inbox(&self, key: &MailboxKey, read: Read) -> Result<Option<Inbox>, Fault> {
-        let found = self.table.get(&inbox_key(key), read == Read::Consistent).await?;
+    async fn inbox(&self, key: &MailboxKey, read: Consistency) -> Result<Option<Inbox>, Fault> {
+        let found = self.table.get(&inbox_key(key), read == Consistency::Consistent).await?;
         found.as_ref().map(stored_inbox).transpose()
     }
 
@@ -259,22 +260,23 @@ fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
 }
 
 /// What an agent wrote, or whoever has root on its instance: any attribute, of any type and length.
-fn read_report(item: Item) -> Result<Report, Unreadable> {
+fn read_report(item: Item) -> Result<Report, UnreadableReport> {
     let stored = Stored::new(item).map_err(|fault| match fault {
-        Fault::Unreadable(why) => Unreadable::because(why),
-        other => Unreadable::because(other),
+        Fault::Unreadable(why) => UnreadableReport::because(why),
+        other => UnreadableReport::because(other),
     })?;
     stored_report(&stored)
 }
 
-fn stored_report(stored: &Stored) -> Result<Report, Unreadable> {
+fn stored_report(stored: &Stored) -> Result<Report, UnreadableReport> {
     const BEAT: &str = "beat_doc";
     let beat = stored.maybe(BEAT);
     if beat.is_none() && stored.has(BEAT) {
-        return Err(Unreadable::because("its beat is no text"));
+        return Err(UnreadableReport::because("its beat is no text"));
     }
     let signals = stored.texts_beginning("signal_");
-    let signals = signals.ok_or_else(|| Unreadable::because("one of its signals is no text"))?;
+    let signals =
+        signals.ok_or_else(|| UnreadableReport::because("one of its signals is no text"))?;
     RawReport { beat, signals: signals.into_iter().collect() }.read()
 }
 
@@ -289,7 +291,7 @@ fn kind_name(kind: SignalKind) -> String {
 #[cfg(test)]
 mod tests {
     use bullpen_core::instance::Owner;
-    use bullpen_core::mailbox::{Credential, Phase, Secret};
+    use bullpen_core::mailbox::{AgentPhase, Credential, Secret};
     use bullpen_core::time::Timestamp;
 
     use super::*;
@@ -321,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_report_is_as_it_always_was() {
-        let beat = Beat { seq: 9, at: at(), phase: Phase::Busy, boot: "boot-1".to_owned() };
+        let beat = Beat { seq: 9, at: at(), phase: AgentPhase::Busy, boot: "boot-1".to_owned() };
         let signal = Signal {
             generation: Generation(7),
             owner: None,

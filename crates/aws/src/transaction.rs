@@ -26,12 +26,12 @@ pub(crate) enum Transacted {
     Done,
     /// Nothing was, because these parts' conditions did not hold: for each part none if its own did,
     /// else the item as it was, if there was one.
-    Failed(Vec<Option<Failed>>),
+    Failed(Vec<Option<FailedPart>>),
 }
 
 /// A part whose condition did not hold.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedPart {
     /// What was there instead, if the part asked to be told.
     #[cfg_attr(not(feature = "ledger"), expect(dead_code, reason = "only the ledger asks"))]
     pub(crate) stored: Option<Stored>,
@@ -99,7 +99,7 @@ fn failed(reasons: &[CancellationReason]) -> Result<Transacted, Verdict> {
         let lost = reason.code().is_some_and(|code| by_code(code, "", 400) == Verdict::Lost);
         lost.then(|| {
             let stored = reason.item().filter(|item| !item.is_empty()).cloned();
-            stored.map(Stored::new).transpose().map(|stored| Failed { stored })
+            stored.map(Stored::new).transpose().map(|stored| FailedPart { stored })
         })
         .transpose()
     };

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use bullpen_agent::Ending;
+use bullpen_agent::SelfEndReason;
 use bullpen_agent::machine::{self, LiveError};
 use bullpen_embedded::machine::InFile;
 use bullpen_embedded::system::SystemClock;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
 }
 
 /// By the way that leads to this machine's mailboxes.
-fn live(args: &AgentArgs) -> Result<Ending, LiveError> {
+fn live(args: &AgentArgs) -> Result<SelfEndReason, LiveError> {
     let clock = SystemClock::new();
     #[cfg(feature = "aws")]
     if let machine::MailboxPlace::DynamoDb { .. } = machine::mailbox_place(&args.machine)? {

@@ -2,7 +2,7 @@
 //!
 //! Not here: finding the reasons (`bullpen_core::explain`), or recording them (`core::job`).
 
-use bullpen_core::explain::{Explanation, Subject, explain as explained};
+use bullpen_core::explain::{ExplainInput, Explanation, explain as explained};
 use bullpen_core::ids::JobId;
 use bullpen_core::job::Job;
 use bullpen_core::mailbox::ReportRead;
@@ -10,9 +10,9 @@ use bullpen_core::ports::{Fault, JobRow, Ledger as _, Ports};
 use bullpen_engine::{Stack, reports};
 
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
+use crate::runtime::{Command, GithubAccess, Runtime};
 use crate::workflow::{Failure, look_in, told};
 
 /// Which job, and where its row is.
@@ -69,10 +69,10 @@ struct Explaining {
     json: bool,
 }
 
-impl Errand for Explaining {
+impl Command for Explaining {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let explanation = look(&house.stack, &self.job).await;
         let explanation =
             explanation.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
@@ -127,7 +127,7 @@ pub(crate) async fn look<P: Ports>(
         ReportRead::Unreadable(why) => (None, Some(why)),
         ReportRead::Read(report) => (Some(report), None),
     };
-    let explanation = explained(&Subject {
+    let explanation = explained(&ExplainInput {
         job: &job,
         next_look: row.next_look,
         forget_at: row.forget_at,

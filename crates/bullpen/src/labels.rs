@@ -11,8 +11,8 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::Repository;
 use bullpen_core::labels::class::{Catalogue, ClassRef, ResolveError, Resolved, resolve};
-use bullpen_core::labels::value::Amounts;
-use bullpen_core::labels::{self, Key, LabelSpec, Parsed};
+use bullpen_core::labels::value::AmountRange;
+use bullpen_core::labels::{self, LabelKey, LabelSpec, Parsed};
 use bullpen_core::printable::one_line;
 use bullpen_core::severity::Severity;
 use serde_json::{Map, Value, json};
@@ -204,20 +204,22 @@ fn class_json(class: &ClassRef) -> Value {
 /// What was said, each key under its own name; amounts as numbers, lists as lists.
 fn spec_json(spec: &LabelSpec) -> Value {
     let mut map = Map::new();
-    let mut put = |key: Key, value: Value| {
+    let mut put = |key: LabelKey, value: Value| {
         if !value.is_null() {
             map.insert(key.as_str().to_owned(), value);
         }
     };
-    put(Key::Pool, json!(spec.pool));
-    put(Key::Env, json!(spec.env));
-    put(Key::Region, json!(spec.region));
+    put(LabelKey::Pool, json!(spec.pool));
+    put(LabelKey::Env, json!(spec.env));
+    put(LabelKey::Region, json!(spec.region));
     for (key, value) in spec.pairs() {
         let value = match key {
-            Key::Cpu => amounts_json(spec.cpu),
-            Key::Ram => amounts_json(spec.ram),
-            Key::Family | Key::Extras => value.split('+').collect(),
-            Key::Ssh | Key::Private | Key::Debug | Key::NestedVirt => Value::Bool(value == "true"),
+            LabelKey::Cpu => amounts_json(spec.cpu),
+            LabelKey::Ram => amounts_json(spec.ram),
+            LabelKey::Family | LabelKey::Extras => value.split('+').collect(),
+            LabelKey::Ssh | LabelKey::Private | LabelKey::Debug | LabelKey::NestedVirt => {
+                Value::Bool(value == "true")
+            }
             _ => Value::String(value),
         };
         put(key, value);
@@ -225,7 +227,7 @@ fn spec_json(spec: &LabelSpec) -> Value {
     Value::Object(map)
 }
 
-fn amounts_json(amounts: Option<Amounts>) -> Value {
+fn amounts_json(amounts: Option<AmountRange>) -> Value {
     let number = |milli: u32| {
         let whole = milli.is_multiple_of(1_000);
         if whole { json!(milli / 1_000) } else { json!(f64::from(milli) / 1_000.0) }

@@ -7,10 +7,10 @@ mod order;
 mod plan;
 mod preview;
 mod show;
-mod sight;
+mod view;
 mod words;
 
-use bullpen_core::pool::Order;
+use bullpen_core::pool::OperatorOrder;
 
 use crate::exit::Exit;
 use crate::inputs::CommonArgs;
@@ -47,7 +47,7 @@ enum PoolsCommand {
 
 /// Does what is asked about pools.
 pub(crate) fn run(args: &PoolsArgs) -> Exit {
-    let ordered = |args: &order::OrderArgs, order: Option<Order>| {
+    let ordered = |args: &order::OrderArgs, order: Option<OperatorOrder>| {
         told(async |environment| Box::pin(order::order(args, order, environment)).await)
     };
     match &args.command {
@@ -55,9 +55,9 @@ pub(crate) fn run(args: &PoolsArgs) -> Exit {
         Some(PoolsCommand::Plan(args)) => {
             told(async |environment| Box::pin(plan::plan(args, environment)).await)
         }
-        Some(PoolsCommand::Pause(args)) => ordered(args, Some(Order::Pause)),
+        Some(PoolsCommand::Pause(args)) => ordered(args, Some(OperatorOrder::Pause)),
         Some(PoolsCommand::Resume(args)) => ordered(args, None),
-        Some(PoolsCommand::Drain(args)) => ordered(args, Some(Order::Drain)),
+        Some(PoolsCommand::Drain(args)) => ordered(args, Some(OperatorOrder::Drain)),
         Some(PoolsCommand::Preview(args)) => preview::preview(args),
     }
 }

@@ -10,14 +10,14 @@ use crate::exit::Exit;
 
 /// Which signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum EndSignal {
     /// SIGINT.
     Interrupt,
     /// SIGTERM.
     Terminate,
 }
 
-impl Ending {
+impl EndSignal {
     /// The code that a command ends with then.
     pub(crate) const fn exit(self) -> Exit {
         match self {
@@ -43,10 +43,10 @@ impl Signals {
     }
 
     /// The next one.
-    pub(crate) async fn next(&mut self) -> Ending {
+    pub(crate) async fn next(&mut self) -> EndSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Ending::Interrupt,
-            _ = self.terminate.recv() => Ending::Terminate,
+            _ = self.interrupt.recv() => EndSignal::Interrupt,
+            _ = self.terminate.recv() => EndSignal::Terminate,
         }
     }
 }

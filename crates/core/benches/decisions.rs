@@ -10,12 +10,12 @@ use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     RequestId, Revision, RunnerName, SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::{Event, Facts, Owner, Record, State, Tier};
+use bullpen_core::instance::{InstanceEvent, InstanceFacts, Owner, Record, State, Tier};
 use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::agent::{Acted, react};
+use bullpen_core::mailbox::agent::{ActedOn, react};
 use bullpen_core::mailbox::{
-    Assignment, Credential, Inbox, Mode, Order, Report, Secret, Signal, SignalKind, Withdrawal,
-    prove_unexposed,
+    Assignment, Credential, Inbox, Order, Report, Secret, Signal, SignalKind, Withdrawal,
+    WithdrawalMode, prove_unexposed,
 };
 use bullpen_core::message::{self, Advert};
 use bullpen_core::pickup::judge;
@@ -30,7 +30,7 @@ fn at(seconds: u64) -> Timestamp {
 fn idle() -> Record {
     Record {
         id: InstanceId::new("i-0a1b2c3d4e5f60718"),
-        facts: Facts {
+        facts: InstanceFacts {
             class: ClassName::new("large"),
             instance_type: InstanceType::new("c6i.large"),
             vcpu: 2,
@@ -53,8 +53,8 @@ fn idle() -> Record {
     }
 }
 
-fn claim(seen: u64) -> Event {
-    Event::Claimed {
+fn claim(seen: u64) -> InstanceEvent {
+    InstanceEvent::Claimed {
         owner: Owner::Job(JobId::new("4242")),
         claim: ClaimId::new("claim-1"),
         trust: TrustGroup::new("acme/app"),
@@ -114,7 +114,7 @@ fn withdrawn() -> Inbox {
     let assigned = Inbox::accept(None, Order::Assigned(assignment(5))).expect("the first");
     let withdrawal = Withdrawal {
         generation: Generation(6),
-        mode: Mode::Stop,
+        mode: WithdrawalMode::Stop,
         at: at(10),
         idle_deadline: at(430),
         removal_token: None,
@@ -162,9 +162,11 @@ fn mailboxes(c: &mut Criterion) {
     c.bench_function("prove unexposed", |b| {
         b.iter(|| prove_unexposed(Some(black_box(&inbox)), Some(&report), Generation(6), false));
     });
-    let listening =
-        Acted { rank: Some(Order::Assigned(assignment(5)).rank()), listener: Some(assignment(5)) };
-    let removed = Acted { rank: Some(inbox.order.rank()), listener: None };
+    let listening = ActedOn {
+        rank: Some(Order::Assigned(assignment(5)).rank()),
+        listener: Some(assignment(5)),
+    };
+    let removed = ActedOn { rank: Some(inbox.order.rank()), listener: None };
     for (name, acted) in [("react, remove", &listening), ("react, wait", &removed)] {
         c.bench_function(name, |b| b.iter(|| react(black_box(acted), Some(&inbox), false, at(20))));
     }

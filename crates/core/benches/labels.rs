@@ -12,7 +12,7 @@ use bullpen_core::labels::parse;
 use bullpen_core::labels::policy::Policy;
 use bullpen_core::route::{Routing, route};
 use bullpen_core::schedule::{
-    Entry, Match, Schedule, TimeOfDay, Weekday, Window, Zone, changes, lint, target_at,
+    Match, Schedule, ScheduleEntry, TimeOfDay, Weekday, Window, Zone, changes, lint, target_at,
 };
 use bullpen_core::scope::ServiceScope;
 use bullpen_core::spec_hash::{MachineSpec, spec_hash};
@@ -59,8 +59,12 @@ fn routes(c: &mut Criterion) {
 fn warm_pools() -> Schedule {
     let time = |text| TimeOfDay::parse(text).expect("a time");
     let nights = Window { from: time("22:00"), to: time("06:00") };
-    let entry =
-        |name: &str, hot, stopped, when| Entry { name: name.to_owned(), hot, stopped, when };
+    let entry = |name: &str, hot, stopped, when| ScheduleEntry {
+        name: name.to_owned(),
+        hot,
+        stopped,
+        when,
+    };
     let weekend = [Weekday::Saturday, Weekday::Sunday].into();
     Schedule {
         zone: "Europe/Paris".to_owned(),

@@ -11,9 +11,11 @@ use bullpen_core::ids::{
     ClassName, Generation, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Revision,
     SpecHash, Zone,
 };
-use bullpen_core::instance::{Facts, Record, State, Tier};
+use bullpen_core::instance::{InstanceFacts, Record, State, Tier};
 use bullpen_core::limits::Limits;
-use bullpen_core::pool::{Allowance, Desired, Mode, Observed, Plan, Standby, WarmUp, plan};
+use bullpen_core::pool::{
+    Allowance, DesiredPool, ObservedPool, Plan, PoolMachine, PoolMode, WarmUp, plan,
+};
 use bullpen_core::ports::MachineState;
 use bullpen_core::schedule::Target;
 use bullpen_core::time::Timestamp;
@@ -33,7 +35,7 @@ fn name(pool: u32) -> PoolName {
     PoolName::new(format!("pool-{pool}"))
 }
 
-fn standby(pool: u32, number: u32, built_from: &str) -> Standby {
+fn standby(pool: u32, number: u32, built_from: &str) -> PoolMachine {
     let id = format!("i-0a1b2c3d4e{pool:03}{number:04}");
     let (tier, machine) = if number < HOT {
         (Tier::Hot, MachineState::Running)
@@ -42,7 +44,7 @@ fn standby(pool: u32, number: u32, built_from: &str) -> Standby {
     };
     let deadline = at(0).after(Limits::DEFAULT.idle_stopped);
     let record = Record {
-        facts: Facts {
+        facts: InstanceFacts {
             class: ClassName::new("large"),
             instance_type: InstanceType::new("c6i.large"),
             vcpu: 2,
@@ -65,14 +67,20 @@ fn standby(pool: u32, number: u32, built_from: &str) -> Standby {
         tainted: false,
     };
     let (job_started, interrupted) = (false, false);
-    Standby { record, machine: Some(machine), warm_up: WarmUp::Complete, job_started, interrupted }
+    PoolMachine {
+        record,
+        machine: Some(machine),
+        warm_up: WarmUp::Complete,
+        job_started,
+        interrupted,
+    }
 }
 
-fn desired(pool: u32, hot: u32, stopped: u32) -> Desired {
+fn desired(pool: u32, hot: u32, stopped: u32) -> DesiredPool {
     let allowance = |scope, max, used| Allowance { ceiling: Ceiling { scope, max }, used };
-    Desired {
+    DesiredPool {
         pool: name(pool),
-        mode: Mode::Kept,
+        mode: PoolMode::Kept,
         target: Target { entry: Some("default".to_owned()), hot, stopped },
         spec_hash: SpecHash::new(NEW),
         rollout: None,
@@ -87,19 +95,19 @@ fn desired(pool: u32, hot: u32, stopped: u32) -> Desired {
 }
 
 /// Every pool, half of its machines built from this.
-fn pools(half: &str, hot: u32, stopped: u32) -> Vec<(Observed, Desired)> {
+fn pools(half: &str, hot: u32, stopped: u32) -> Vec<(ObservedPool, DesiredPool)> {
     let machine = |pool, number: u32| {
         standby(pool, number, if number.is_multiple_of(2) { half } else { NEW })
     };
-    let observed = |pool| Observed {
+    let observed = |pool| ObservedPool {
         instances: (0..MACHINES).map(|number| machine(pool, number)).collect(),
         booted: Some(at(60)),
-        ..Observed::default()
+        ..ObservedPool::default()
     };
     (0..POOLS).map(|pool| (observed(pool), desired(pool, hot, stopped))).collect()
 }
 
-fn all(pools: &[(Observed, Desired)], now: Timestamp) -> Vec<Plan> {
+fn all(pools: &[(ObservedPool, DesiredPool)], now: Timestamp) -> Vec<Plan> {
     pools.iter().map(|(observed, desired)| plan(observed, desired, now)).collect()
 }
 

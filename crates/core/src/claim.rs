@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 
 /// One step of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum ClaimStep {
     /// The conditional write idle → claimed.
     Claim,
     /// The assignment into the mailbox.
@@ -32,7 +32,7 @@ pub enum Step {
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// As wanted.
     Done,
     /// Somebody else won, or has fenced us since.
@@ -51,9 +51,9 @@ pub enum Outcome {
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterStep {
     /// The next step.
-    Go(Step),
+    Go(ClaimStep),
     /// The instance is ready.
     Ready,
     /// Ask for another candidate; this one is not ours.
@@ -71,21 +71,21 @@ pub enum Next {
 }
 
 /// What follows `outcome` of `step` on a machine of this tier.
-pub fn next(step: Step, tier: Tier, outcome: Outcome) -> Next {
+pub fn next(step: ClaimStep, tier: Tier, outcome: StepOutcome) -> AfterStep {
     match (step, outcome) {
-        (Step::Claim, Outcome::Done) => Next::Go(Step::Assign),
-        (Step::Assign, Outcome::Done) => match tier {
-            Tier::Stopped => Next::Go(Step::Start),
-            Tier::Hot | Tier::Released => Next::Go(Step::Check),
+        (ClaimStep::Claim, StepOutcome::Done) => AfterStep::Go(ClaimStep::Assign),
+        (ClaimStep::Assign, StepOutcome::Done) => match tier {
+            Tier::Stopped => AfterStep::Go(ClaimStep::Start),
+            Tier::Hot | Tier::Released => AfterStep::Go(ClaimStep::Check),
         },
-        (Step::Start, Outcome::Done) => Next::Go(Step::Check),
-        (Step::Check, Outcome::Done) => Next::Ready,
-        (_, Outcome::Lost) => Next::TryAnother,
-        (_, Outcome::StartRefused) => Next::GiveBack,
-        (_, Outcome::StartFailed) => Next::Remove(CheckFailure::NotStarted),
-        (_, Outcome::Failed(failure)) => Next::Remove(failure),
-        (_, Outcome::Systemic(why)) => Next::CloseAttempt(why),
-        (_, Outcome::Excused(why)) => Next::RemoveAndClose(why),
+        (ClaimStep::Start, StepOutcome::Done) => AfterStep::Go(ClaimStep::Check),
+        (ClaimStep::Check, StepOutcome::Done) => AfterStep::Ready,
+        (_, StepOutcome::Lost) => AfterStep::TryAnother,
+        (_, StepOutcome::StartRefused) => AfterStep::GiveBack,
+        (_, StepOutcome::StartFailed) => AfterStep::Remove(CheckFailure::NotStarted),
+        (_, StepOutcome::Failed(failure)) => AfterStep::Remove(failure),
+        (_, StepOutcome::Systemic(why)) => AfterStep::CloseAttempt(why),
+        (_, StepOutcome::Excused(why)) => AfterStep::RemoveAndClose(why),
     }
 }
 
@@ -163,20 +163,20 @@ impl CheckFailure {
 
 /// What is waited for, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watch {
+pub struct ReportWatch {
     /// At which generation.
     pub generation: Generation,
     /// Since the assignment was stored, or the machine was launched.
     pub since: Timestamp,
     /// What kind of machine it is.
-    pub kind: Watched,
+    pub kind: CheckKind,
     /// The beat that was there when the watch began.
     pub beat_seen: Option<Beat>,
 }
 
 /// What kind of machine a watch is on; each has its own deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watched {
+pub enum CheckKind {
     /// It was running when it was claimed.
     Warm,
     /// It was stopped when it was claimed.
@@ -199,7 +199,12 @@ pub enum Check {
 }
 
 /// Judges a report against the deadlines of its watch.
-pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Timestamp) -> Check {
+pub fn check(
+    watch: &ReportWatch,
+    report: Option<&Report>,
+    limits: &Limits,
+    now: Timestamp,
+) -> Check {
     let waited = now.since(watch.since);
     let Some(report) = report else { return overdue(watch, None, waited, limits) };
     if let Some(signal) = report.signal(SignalKind::RegistrationFailed, watch.generation) {
@@ -230,37 +235,44 @@ pub fn check(watch: &Watch, report: Option<&Report>, limits: &Limits, now: Times
 }
 
 /// A started machine runs its `prerun` anew; only what it said since it was started counts.
-fn has_failed_warm_up(watch: &Watch, report: &Report, limits: &Limits) -> bool {
+fn has_failed_warm_up(watch: &ReportWatch, report: &Report, limits: &Limits) -> bool {
     let failed = report.signals.get(&SignalKind::WarmUpFailed);
     failed.is_some_and(|signal| match watch.kind {
-        Watched::Created => true,
-        Watched::Started => signal.at >= watch.since.before(limits.clock_skew),
-        Watched::Warm => false,
+        CheckKind::Created => true,
+        CheckKind::Started => signal.at >= watch.since.before(limits.clock_skew),
+        CheckKind::Warm => false,
     })
 }
 
 /// Which deadline has passed, if any.
-fn overdue(watch: &Watch, report: Option<&Report>, waited: Duration, limits: &Limits) -> Check {
+fn overdue(
+    watch: &ReportWatch,
+    report: Option<&Report>,
+    waited: Duration,
+    limits: &Limits,
+) -> Check {
     if sabotage!("checks-have-no-end") {
         return Check::Pending;
     }
     let has = |kind| report.is_some_and(|report| report.signal(kind, watch.generation).is_some());
     let acknowledged = has(SignalKind::Acknowledged);
     let acknowledge = match watch.kind {
-        Watched::Warm => limits.assignment_acknowledged,
-        Watched::Started => limits.first_beat_stopped,
-        Watched::Created => limits.fleet_validation,
+        CheckKind::Warm => limits.assignment_acknowledged,
+        CheckKind::Started => limits.first_beat_stopped,
+        CheckKind::Created => limits.fleet_validation,
     };
     let register = match watch.kind {
-        Watched::Warm => acknowledge + limits.registration,
-        Watched::Started => acknowledge + limits.registration_stopped,
-        Watched::Created => limits.fleet_validation,
+        CheckKind::Warm => acknowledge + limits.registration,
+        CheckKind::Started => acknowledge + limits.registration_stopped,
+        CheckKind::Created => limits.fleet_validation,
     };
     if !acknowledged && waited >= acknowledge {
         let warm = report.is_some_and(|r| r.signals.contains_key(&SignalKind::WarmUpOk));
         return Check::Failed(match watch.kind {
-            Watched::Created if !warm => CheckFailure::NotWarm,
-            Watched::Created | Watched::Warm | Watched::Started => CheckFailure::NotAcknowledged,
+            CheckKind::Created if !warm => CheckFailure::NotWarm,
+            CheckKind::Created | CheckKind::Warm | CheckKind::Started => {
+                CheckFailure::NotAcknowledged
+            }
         });
     }
     if waited >= register {
@@ -322,11 +334,11 @@ pub fn after_removal(
 
 /// What it comes to that a machine names a cause elsewhere. Until a job ran on it, it is believed: what
 /// GitHub fails to do ends no new machine.
-pub fn excuse(why: String, uses: u32) -> Outcome {
+pub fn excuse(why: String, uses: u32) -> StepOutcome {
     if uses == 0 || sabotage!("used-machines-are-excused") {
-        Outcome::Systemic(why)
+        StepOutcome::Systemic(why)
     } else {
-        Outcome::Excused(why)
+        StepOutcome::Excused(why)
     }
 }
 

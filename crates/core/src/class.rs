@@ -106,7 +106,7 @@ impl Scripts {
 /// What the machines of a class boot from. Machines that are processes have no use for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Base {
+pub struct BootSource {
     /// The image, as people name it; the stack's usual one where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageName>,
@@ -127,8 +127,8 @@ pub struct Base {
     pub volume: Option<Volume>,
 }
 
-fn is_usual(base: &Base) -> bool {
-    *base == Base::default()
+fn is_usual(base: &BootSource) -> bool {
+    *base == BootSource::default()
 }
 
 /// The newest image of this name.
@@ -157,7 +157,7 @@ pub struct RunnerClass {
     pub scripts: Scripts,
     /// What its machines boot from. Boxed: few look at it, and classes are passed around a lot.
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub base: Box<Base>,
+    pub base: Box<BootSource>,
 }
 
 impl RunnerClass {

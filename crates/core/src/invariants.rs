@@ -182,7 +182,7 @@ fn protected(before: &Record, after: &Record) -> Result<(), Violation> {
 
 /// Everything there is, at one moment.
 #[derive(Clone, Debug)]
-pub struct World<'a> {
+pub struct StackSnapshot<'a> {
     /// Now.
     pub now: Timestamp,
     /// The whole ledger, tombstones included.
@@ -198,14 +198,14 @@ pub struct World<'a> {
 }
 
 /// Checks a whole world: conservation and ceilings.
-pub fn on_world(world: &World<'_>) -> Vec<Violation> {
+pub fn on_world(world: &StackSnapshot<'_>) -> Vec<Violation> {
     let mut found = machines_without_records(world);
     found.extend(records_without_machines(world));
     found.extend(ceilings(world));
     found
 }
 
-fn machines_without_records(world: &World<'_>) -> Vec<Violation> {
+fn machines_without_records(world: &StackSnapshot<'_>) -> Vec<Violation> {
     let live: BTreeSet<_> =
         world.records.iter().filter(|record| record.state.is_live()).map(|r| &r.id).collect();
     let intended: BTreeSet<_> = world
@@ -229,7 +229,7 @@ fn machines_without_records(world: &World<'_>) -> Vec<Violation> {
         .collect()
 }
 
-fn records_without_machines(world: &World<'_>) -> Vec<Violation> {
+fn records_without_machines(world: &StackSnapshot<'_>) -> Vec<Violation> {
     let machines: BTreeMap<_, _> =
         world.machines.iter().map(|machine| (&machine.id, machine.state)).collect();
     let patience = world.limits.reconcile_grace + world.limits.clock_skew;
@@ -247,7 +247,7 @@ fn records_without_machines(world: &World<'_>) -> Vec<Violation> {
         .collect()
 }
 
-fn ceilings(world: &World<'_>) -> Vec<Violation> {
+fn ceilings(world: &StackSnapshot<'_>) -> Vec<Violation> {
     let used = |ceiling: &Ceiling| {
         let recorded = world
             .records

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What the operator wants: `isolation` of `[process-fleet]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub enum IsolationMode {
     /// No machine is launched unless its jobs are fully isolated.
     Required,
     /// What the host allows; the service says what it does not.
@@ -19,7 +19,7 @@ pub enum Wish {
     None,
 }
 
-impl Wish {
+impl IsolationMode {
     /// How each is written.
     pub const ALL: [(&'static str, Self); 3] =
         [("required", Self::Required), ("best", Self::Best), ("none", Self::None)];
@@ -72,7 +72,7 @@ impl UserRange {
 
 /// What a host allows, each with the reason why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Means {
+pub struct HostIsolation {
     /// Whether the service is root.
     pub root: bool,
     /// Whether it can start a program as another user.
@@ -106,7 +106,7 @@ pub fn telling_groups(own: u32, supplementary: &[u32], file: &str) -> Vec<String
 }
 
 /// What no isolation of ours changes, and what to do about it.
-pub const SHARED_NETWORK: Lacking = Lacking {
+pub const SHARED_NETWORK: MissingIsolation = MissingIsolation {
     what: Cow::Borrowed(
         "jobs share this host's network: they reach what listens on loopback, the admin listener \
          among it, and a cloud's metadata service",
@@ -125,12 +125,12 @@ pub struct Decision {
     /// They see no processes but their own.
     pub own_processes: bool,
     /// What is not isolated.
-    pub lacking: Vec<Lacking>,
+    pub lacking: Vec<MissingIsolation>,
 }
 
 /// Something that is not isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lacking {
+pub struct MissingIsolation {
     /// What jobs can do, and why.
     pub what: Cow<'static, str>,
     /// What the operator can do about it.
@@ -152,10 +152,11 @@ const LEAVE_GROUPS: &str = "run the service as a user that is in no other group,
 const ACCEPTED: &str = "set isolation = \"best\" in [process-fleet] of bullpen.toml";
 
 /// What jobs are held by, and what not.
-pub fn decide(wish: Wish, means: &Means) -> Decision {
+pub fn decide(wish: IsolationMode, means: &HostIsolation) -> Decision {
     let mut decision = Decision::default();
-    let mut lacks = |what: String, then| decision.lacking.push(Lacking { what: what.into(), then });
-    if wish == Wish::None {
+    let mut lacks =
+        |what: String, then| decision.lacking.push(MissingIsolation { what: what.into(), then });
+    if wish == IsolationMode::None {
         let what = "jobs run as the service's own user and can read its environment, state and \
                     sockets: isolation is \"none\"";
         lacks(what.to_owned(), ACCEPTED);
@@ -185,7 +186,7 @@ pub fn decide(wish: Wish, means: &Means) -> Decision {
             Ok(()) => decision.own_processes = true,
             Err(why) => {
                 let what = format!("jobs see the host's list of processes: {why}");
-                decision.lacking.push(Lacking { what: what.into(), then: UNMASK_PROC });
+                decision.lacking.push(MissingIsolation { what: what.into(), then: UNMASK_PROC });
             }
         }
         if !decision.user && !means.groups.is_empty() {
@@ -194,7 +195,7 @@ pub fn decide(wish: Wish, means: &Means) -> Decision {
                 "jobs are in the groups of the service's user and may do what those may, which is \
                  everything in a group such as docker, lxd, disk or sudo: {groups}"
             );
-            decision.lacking.push(Lacking { what: what.into(), then: LEAVE_GROUPS });
+            decision.lacking.push(MissingIsolation { what: what.into(), then: LEAVE_GROUPS });
         }
     }
     decision
@@ -202,8 +203,8 @@ pub fn decide(wish: Wish, means: &Means) -> Decision {
 
 impl Decision {
     /// Whether nothing may be launched.
-    pub fn refuses(&self, wish: Wish) -> bool {
-        wish == Wish::Required && !self.lacking.is_empty()
+    pub fn refuses(&self, wish: IsolationMode) -> bool {
+        wish == IsolationMode::Required && !self.lacking.is_empty()
     }
 
     /// In words, for the operator.
@@ -271,9 +272,9 @@ pub fn cgroup_mounts(mountinfo: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn means(root: bool) -> Means {
+    fn means(root: bool) -> HostIsolation {
         let groups = Vec::new();
-        Means { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()), groups }
+        HostIsolation { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()), groups }
     }
 
     fn no<T>() -> Result<T, String> {
@@ -282,45 +283,52 @@ mod tests {
 
     #[test]
     fn all_that_the_host_allows_is_used() {
-        let root = decide(Wish::Best, &means(true));
+        let root = decide(IsolationMode::Best, &means(true));
         assert!(root.user && root.namespaces && root.own_processes && root.lacking.is_empty());
-        let ordinary = decide(Wish::Required, &Means { user: no(), ..means(false) });
+        let ordinary =
+            decide(IsolationMode::Required, &HostIsolation { user: no(), ..means(false) });
         assert!(!ordinary.user && ordinary.namespaces && ordinary.own_processes);
-        assert!(ordinary.lacking.is_empty() && !ordinary.refuses(Wish::Required));
+        assert!(ordinary.lacking.is_empty() && !ordinary.refuses(IsolationMode::Required));
     }
 
     #[test]
     fn what_is_not_isolated_is_said_with_its_reason_and_refused_only_where_it_is_required() {
-        let none = Means { namespaces: no(), own_processes: no(), ..means(false) };
+        let none = HostIsolation { namespaces: no(), own_processes: no(), ..means(false) };
         for (means, held, says) in [
             (none.clone(), "nothing", "environment, state and sockets: EPERM"),
-            (Means { root: true, ..none }, "a user of their own", "list of processes and its /tmp"),
-            (Means { user: no(), ..means(true) }, "nothing", "jobs run as root"),
             (
-                Means { own_processes: no(), ..means(false) },
+                HostIsolation { root: true, ..none },
+                "a user of their own",
+                "list of processes and its /tmp",
+            ),
+            (HostIsolation { user: no(), ..means(true) }, "nothing", "jobs run as root"),
+            (
+                HostIsolation { own_processes: no(), ..means(false) },
                 "namespaces of their own",
                 "the host's list of processes: EPERM",
             ),
             (
-                Means { groups: vec!["docker".to_owned()], ..means(false) },
+                HostIsolation { groups: vec!["docker".to_owned()], ..means(false) },
                 "namespaces of their own",
                 "docker, lxd, disk or sudo: docker",
             ),
         ] {
-            let decision = decide(Wish::Best, &means);
+            let decision = decide(IsolationMode::Best, &means);
             assert_eq!(decision.held_by(), held, "{means:?}");
             assert_eq!(decision.lacking.len(), 1, "{decision:?}");
             assert!(decision.lacking[0].what.contains(says), "{decision:?}");
-            assert!(!decision.refuses(Wish::Best) && decision.refuses(Wish::Required));
+            assert!(
+                !decision.refuses(IsolationMode::Best) && decision.refuses(IsolationMode::Required)
+            );
         }
     }
 
     #[test]
     fn whoever_wants_no_isolation_is_told_what_that_means() {
-        let decision = decide(Wish::None, &means(true));
+        let decision = decide(IsolationMode::None, &means(true));
         assert_eq!(decision.held_by(), "nothing");
         assert!(decision.lacking[0].what.contains("none"), "{decision:?}");
-        assert!(!decision.refuses(Wish::None));
+        assert!(!decision.refuses(IsolationMode::None));
     }
 
     #[test]
@@ -330,7 +338,7 @@ mod tests {
         assert_eq!(telling_groups(999, &[999], file), ["docker"], "it may be the service's own");
         assert!(telling_groups(1000, &[], file).is_empty());
         let groups = vec!["docker".to_owned()];
-        let root = decide(Wish::Required, &Means { groups, ..means(true) });
+        let root = decide(IsolationMode::Required, &HostIsolation { groups, ..means(true) });
         assert!(root.lacking.is_empty(), "a user of a machine's own is in none: {root:?}");
     }
 

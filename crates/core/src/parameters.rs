@@ -96,7 +96,7 @@ impl KeptTokens {
 
 /// What `refresh` learned of the cloud that nobody should have to ask for at a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ground {
+pub struct LaunchSite {
     /// Tells this stack from an earlier one of the same name: its launches are counted anew.
     pub born: String,
     /// The id of the role that machines have: with the machine's own id, who its agent is.
@@ -105,7 +105,7 @@ pub struct Ground {
     pub subnets: BTreeMap<String, Zone>,
 }
 
-impl Ground {
+impl LaunchSite {
     /// Whether the cloud is the same, whenever the stack was made.
     pub fn is_where(&self, other: &Self) -> bool {
         (&self.role_id, &self.subnets) == (&other.role_id, &other.subnets)
@@ -121,7 +121,7 @@ impl Ground {
     }
 }
 
-impl Kept for Ground {
+impl Kept for LaunchSite {
     const NAME: &'static str = "ground";
 }
 
@@ -134,12 +134,12 @@ pub struct QueuedClasses {
 
 /// Runners at GitHub that nobody here knows, and when each was first seen offline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Suspects {
+pub struct OfflineRunners {
     /// By name.
     pub since: BTreeMap<RunnerName, Timestamp>,
 }
 
-impl Suspects {
+impl OfflineRunners {
     /// What to remember after a sweep that saw `offline`, and which of them were offline for as long
     /// as `grace`, with nobody having seen them otherwise in between.
     pub fn after(
@@ -180,7 +180,7 @@ impl Kept for QueuedClasses {
     const NAME: &'static str = "queues";
 }
 
-impl Kept for Suspects {
+impl Kept for OfflineRunners {
     const NAME: &'static str = "suspects";
 }
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn whoever_was_first_says_when_the_stack_was_made() {
-        let ground = |born: &str, role: &str| Ground {
+        let ground = |born: &str, role: &str| LaunchSite {
             born: born.to_owned(),
             role_id: role.to_owned(),
             subnets: BTreeMap::new(),
@@ -245,7 +245,7 @@ mod tests {
         let grace = Duration::from_secs(600);
         let (one, two) = (RunnerName::new("one"), RunnerName::new("two"));
         let both = BTreeSet::from([one.clone(), two.clone()]);
-        let (first, ghosts) = Suspects::default().after(&both, grace, at(0));
+        let (first, ghosts) = OfflineRunners::default().after(&both, grace, at(0));
         assert_eq!(ghosts, []);
         let (second, ghosts) = first.after(&BTreeSet::from([one.clone()]), grace, at(300));
         assert_eq!(ghosts, []);

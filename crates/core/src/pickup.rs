@@ -1,7 +1,7 @@
 //! Judging what the resource pool says against what a request wants, and knowing when to stop.
 //!
 //! [`judge`] is one message against one request: *pass on*, *re-queue* (fine, but for somebody
-//! else) or *discard* (nobody can use it). A [`Scan`] is the memory of one attempt: which ids it has
+//! else) or *discard* (nobody can use it). A [`QueueScan`] is the memory of one attempt: which ids it has
 //! seen, how often, at which generation. The pool is *globally* exhausted when the queue came back
 //! empty and *locally* when it only repeats itself. Either way the attempt then asks the class
 //! directory once, because an empty poll can be false and a re-queue hides a machine for a while.
@@ -98,7 +98,7 @@ impl fmt::Display for DiscardWhy {
 
 /// What to do with one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdvertVerdict {
     /// A candidate for this request.
     PassOn,
     /// Back into the queue, exactly as it was.
@@ -108,34 +108,34 @@ pub enum Verdict {
 }
 
 /// Judges one idle instance against one request. No memory, no I/O.
-pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp) -> Verdict {
+pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp) -> AdvertVerdict {
     let class = &request.class;
     if advert.class != class.name {
-        Verdict::Discard(DiscardWhy::WrongClass)
+        AdvertVerdict::Discard(DiscardWhy::WrongClass)
     } else if !class.vcpu.contains(advert.vcpu) {
-        Verdict::Discard(DiscardWhy::VcpuOutsideClass)
+        AdvertVerdict::Discard(DiscardWhy::VcpuOutsideClass)
     } else if advert.memory_mib < class.memory_mib_min {
-        Verdict::Discard(DiscardWhy::MemoryBelowClass)
+        AdvertVerdict::Discard(DiscardWhy::MemoryBelowClass)
     } else if advert.deadline <= now.after(limits.not_claimable_before_deadline)
         && !sabotage!("claims-what-has-expired")
     {
-        Verdict::Discard(DiscardWhy::Expired)
+        AdvertVerdict::Discard(DiscardWhy::Expired)
     } else if advert.pool.is_none()
         && !request.fits(advert.spec_hash.as_ref())
         && !sabotage!("judge-ignores-the-image")
     {
         // How long a pool's old machines stand by is its rollout's to decide.
-        Verdict::Discard(DiscardWhy::BuiltOtherwise)
+        AdvertVerdict::Discard(DiscardWhy::BuiltOtherwise)
     } else if advert.usage != request.usage && !sabotage!("judge-ignores-usage") {
-        Verdict::Requeue(RequeueWhy::UsageDiffers)
+        AdvertVerdict::Requeue(RequeueWhy::UsageDiffers)
     } else if !request.allows(&advert.instance_type) && !sabotage!("judge-ignores-types") {
-        Verdict::Requeue(RequeueWhy::TypeNotAllowed)
+        AdvertVerdict::Requeue(RequeueWhy::TypeNotAllowed)
     } else if !request.trusts(advert.trust.as_ref()) && !sabotage!("judge-ignores-trust") {
-        Verdict::Requeue(RequeueWhy::TrustDiffers)
+        AdvertVerdict::Requeue(RequeueWhy::TrustDiffers)
     } else if let Some(why) = request.only_unused.filter(|_| advert.tier.is_used()) {
-        Verdict::Requeue(RequeueWhy::UsedBefore(why))
+        AdvertVerdict::Requeue(RequeueWhy::UsedBefore(why))
     } else {
-        Verdict::PassOn
+        AdvertVerdict::PassOn
     }
 }
 
@@ -150,7 +150,7 @@ pub enum Exhausted {
 
 /// What became of one batch of messages, in order of arrival.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct JudgedBatch {
     /// Candidates.
     pub pass_on: Vec<Advert>,
     /// Texts to send back as they were, each with its reason.
@@ -163,7 +163,7 @@ pub struct Judged {
 
 /// The memory of one attempt at one class's queue.
 #[derive(Debug, Default)]
-pub struct Scan {
+pub struct QueueScan {
     /// How often each message's machine (or, unreadable to us, its very text) was received.
     sightings: BTreeMap<String, u32>,
     /// What was already judged to be for somebody else.
@@ -177,7 +177,7 @@ pub struct Scan {
     unfit: BTreeMap<&'static str, u32>,
 }
 
-impl Scan {
+impl QueueScan {
     /// Judges a batch as it was received.
     pub fn batch(
         &mut self,
@@ -185,8 +185,8 @@ impl Scan {
         request: &Request,
         limits: &Limits,
         now: Timestamp,
-    ) -> Judged {
-        let mut judged = Judged::default();
+    ) -> JudgedBatch {
+        let mut judged = JudgedBatch::default();
         if bodies.is_empty() {
             judged.exhausted = Some(Exhausted::Globally);
             return judged;
@@ -199,14 +199,14 @@ impl Scan {
             if *seen > limits.sightings_max {
                 judged.exhausted = Some(Exhausted::Locally);
             }
-            lap &= verdict != Verdict::PassOn && self.refused.contains(&key);
+            lap &= verdict != AdvertVerdict::PassOn && self.refused.contains(&key);
             match verdict {
-                Verdict::PassOn => judged.pass_on.extend(advert),
-                Verdict::Requeue(why) => {
+                AdvertVerdict::PassOn => judged.pass_on.extend(advert),
+                AdvertVerdict::Requeue(why) => {
                     self.refused.insert(key);
                     judged.requeue.push((body, why));
                 }
-                Verdict::Discard(why) => *judged.discarded.entry(why).or_insert(0) += 1,
+                AdvertVerdict::Discard(why) => *judged.discarded.entry(why).or_insert(0) += 1,
             }
         }
         if lap {
@@ -221,29 +221,31 @@ impl Scan {
         request: &Request,
         limits: &Limits,
         now: Timestamp,
-    ) -> (String, Verdict, Option<Advert>) {
+    ) -> (String, AdvertVerdict, Option<Advert>) {
         let advert = match message::decode(body) {
             Ok(Decoded::Advert(advert)) => advert,
             Ok(Decoded::Newer { .. }) => {
-                let verdict = Verdict::Requeue(RequeueWhy::UnknownVersion);
+                let verdict = AdvertVerdict::Requeue(RequeueWhy::UnknownVersion);
                 return (body.to_owned(), verdict, None);
             }
             Err(MessageError::UsageMissing) => {
-                return (body.to_owned(), Verdict::Discard(DiscardWhy::UsageMissing), None);
+                return (body.to_owned(), AdvertVerdict::Discard(DiscardWhy::UsageMissing), None);
             }
-            Err(_) => return (body.to_owned(), Verdict::Discard(DiscardWhy::Unreadable), None),
+            Err(_) => {
+                return (body.to_owned(), AdvertVerdict::Discard(DiscardWhy::Unreadable), None);
+            }
         };
         let key = advert.id.as_str().to_owned();
         let outdated = self.is_outdated(&advert);
         let verdict = match judge(&advert, request, limits, now) {
-            Verdict::PassOn if outdated || !self.is_news(&advert) => {
-                Verdict::Discard(DiscardWhy::Outdated)
+            AdvertVerdict::PassOn if outdated || !self.is_news(&advert) => {
+                AdvertVerdict::Discard(DiscardWhy::Outdated)
             }
             // Nobody can claim at a generation that has passed; put back, it would only go round.
-            Verdict::Requeue(_) if outdated => Verdict::Discard(DiscardWhy::Outdated),
+            AdvertVerdict::Requeue(_) if outdated => AdvertVerdict::Discard(DiscardWhy::Outdated),
             verdict => verdict,
         };
-        if verdict == Verdict::PassOn {
+        if verdict == AdvertVerdict::PassOn {
             self.offered.insert(advert.id.clone(), advert.generation);
         }
         if let Some(generation) = advert.generation {
@@ -276,15 +278,15 @@ impl Scan {
         let mut found = Vec::new();
         for advert in directory {
             let why = match judge(&advert, request, limits, now) {
-                Verdict::PassOn if self.is_news(&advert) => {
+                AdvertVerdict::PassOn if self.is_news(&advert) => {
                     self.offered.insert(advert.id.clone(), advert.generation);
                     found.push(advert);
                     continue;
                 }
                 // It was offered, and somebody else was faster.
-                Verdict::PassOn => continue,
-                Verdict::Requeue(why) => why.as_str(),
-                Verdict::Discard(why) => why.as_str(),
+                AdvertVerdict::PassOn => continue,
+                AdvertVerdict::Requeue(why) => why.as_str(),
+                AdvertVerdict::Discard(why) => why.as_str(),
             };
             *self.unfit.entry(why).or_insert(0) += 1;
         }

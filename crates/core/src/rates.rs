@@ -23,7 +23,7 @@ const SLOWEST: u32 = 16;
 
 /// What one process may take of the cloud's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum RateShare {
     /// A command's, for whoever is not, or not yet, counted by these replicas of a service; and never
     /// more than one of them has.
     Outsider {
@@ -37,7 +37,7 @@ pub enum Share {
     },
 }
 
-impl Share {
+impl RateShare {
     /// A command's.
     pub const COMMAND: Self = Self::Outsider { replicas: 1 };
 }
@@ -109,12 +109,12 @@ impl Bucket {
 
     /// What a process with this share may take of it.
     #[must_use]
-    fn taken(self, share: Share) -> Self {
+    fn taken(self, share: RateShare) -> Self {
         let command = self.share(COMMAND_SHARE);
         let replica = |replicas| self.beside(command).share(replicas);
         match share {
-            Share::Outsider { replicas } => command.smaller(replica(replicas)),
-            Share::Replica { replicas } => replica(replicas),
+            RateShare::Outsider { replicas } => command.smaller(replica(replicas)),
+            RateShare::Replica { replicas } => replica(replicas),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Rates {
 
     /// What a process with this share may take of each bucket.
     #[must_use]
-    pub fn share(&self, share: Share) -> Self {
+    pub fn share(&self, share: RateShare) -> Self {
         let taken = |rates: &CallRates| CallRates {
             requests: rates.requests.taken(share),
             machines: rates.machines.map(|bucket| bucket.taken(share)),
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_slow_turn_shares_it_with_nobody() {
-        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 1, secs(41)), Duration::ZERO);
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_command_has_a_tenth_and_never_less_than_one_call() {
-        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 4, Duration::ZERO), secs(5));
         let at_once = (0..20)
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn whoever_would_not_wait_so_long_takes_nothing() {
-        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         let mut start = |now| budget.take(FleetCall::Start, 1, now, secs(4));
         assert_eq!(start(Duration::ZERO), Some(Duration::ZERO));
         for _ in 0..10 {
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(start(secs(2)), Some(secs(3)));
     }
 
-    fn share_of(bucket: Bucket, share: Share) -> (u64, u64) {
+    fn share_of(bucket: Bucket, share: RateShare) -> (u64, u64) {
         let Bucket { burst_millis, refill_millis } = bucket.taken(share);
         (burst_millis, refill_millis)
     }
@@ -419,30 +419,34 @@ mod tests {
     #[test]
     fn replicas_and_one_command_fit_into_a_bucket() {
         let launches = Bucket::new(5, 2);
-        assert_eq!(share_of(launches, Share::COMMAND), (1_000, 200));
-        assert_eq!(share_of(launches, Share::Replica { replicas: 1 }), (4_000, 1_800));
-        assert_eq!(share_of(launches, Share::Replica { replicas: 3 }), (1_333, 600));
-        assert_eq!(share_of(launches, Share::Replica { replicas: 30 }), (1_000, 60), "one call");
-        assert_eq!(share_of(launches, Share::Outsider { replicas: 3 }), (1_000, 200));
-        let crowded = share_of(launches, Share::Outsider { replicas: 30 });
+        assert_eq!(share_of(launches, RateShare::COMMAND), (1_000, 200));
+        assert_eq!(share_of(launches, RateShare::Replica { replicas: 1 }), (4_000, 1_800));
+        assert_eq!(share_of(launches, RateShare::Replica { replicas: 3 }), (1_333, 600));
+        assert_eq!(
+            share_of(launches, RateShare::Replica { replicas: 30 }),
+            (1_000, 60),
+            "one call"
+        );
+        assert_eq!(share_of(launches, RateShare::Outsider { replicas: 3 }), (1_000, 200));
+        let crowded = share_of(launches, RateShare::Outsider { replicas: 30 });
         assert_eq!(crowded, (1_000, 60), "no more than one of them");
         for replicas in 1..=9 {
             let all = u64::from(replicas);
-            let (burst, refill) = share_of(Bucket::new(50, 5), Share::Replica { replicas });
-            let (more, faster) = share_of(Bucket::new(50, 5), Share::COMMAND);
+            let (burst, refill) = share_of(Bucket::new(50, 5), RateShare::Replica { replicas });
+            let (more, faster) = share_of(Bucket::new(50, 5), RateShare::COMMAND);
             assert!(all * burst + more <= 50_000 && all * refill + faster <= 5_000, "{replicas}");
         }
     }
 
     #[test]
     fn a_share_that_shrinks_owes_what_it_owed() {
-        let alone = Rates::ec2().share(Share::Replica { replicas: 1 });
+        let alone = Rates::ec2().share(RateShare::Replica { replicas: 1 });
         let mut budget = Budget::new(&alone, Duration::ZERO);
         for _ in 0..4 {
             assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
         }
         let turn = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
-        budget.keep_to(&Rates::ec2().share(Share::Replica { replicas: 3 }), Duration::ZERO);
+        budget.keep_to(&Rates::ec2().share(RateShare::Replica { replicas: 3 }), Duration::ZERO);
         // One is owed and one is wanted, at six tenths a second.
         let next = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
         assert_eq!((turn.as_millis(), next.as_millis()), (556, 3_334));
@@ -451,17 +455,17 @@ mod tests {
     #[test]
     fn what_was_saved_up_fits_the_share_that_is_left() {
         let mut budget = Budget::new(&Rates::ec2(), Duration::ZERO);
-        budget.keep_to(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        budget.keep_to(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), secs(5));
     }
 
     #[test]
     fn a_share_that_grows_has_saved_up_nothing_and_is_as_slow_as_it_was() {
-        let mut budget = Budget::new(&Rates::ec2().share(Share::COMMAND), Duration::ZERO);
+        let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         assert_eq!(take(&mut budget, FleetCall::Launch, 1, Duration::ZERO), Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
-        let alone = Rates::ec2().share(Share::Replica { replicas: 1 });
+        let alone = Rates::ec2().share(RateShare::Replica { replicas: 1 });
         budget.keep_to(&alone, Duration::ZERO);
         let next = take(&mut budget, FleetCall::Launch, 1, Duration::ZERO);
         assert_eq!(next.as_millis(), 1_112, "nine tenths of two a second, halved");

@@ -14,21 +14,21 @@ use std::time::Duration;
 
 use crate::ids::Revision;
 use crate::lease::LeaseWatch;
-use crate::rates::Share;
+use crate::rates::RateShare;
 
 /// What entries are listed under.
 pub const COLLECTION: &str = "replicas";
 
 /// The times that everybody keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReplicaTimes {
     /// How long an entry, or a count, is as good as new.
     pub lease: Duration,
     /// The longest that a call waits for its turn, once it has been given one.
     pub turn: Duration,
 }
 
-impl Terms {
+impl ReplicaTimes {
     /// After this long without a change, whoever wrote an entry has taken its last turn.
     const fn over(self) -> Duration {
         self.lease.saturating_add(self.turn)
@@ -46,17 +46,17 @@ struct Announced {
 
 /// What one process knows of the others. Times are on its own monotonic clock.
 #[derive(Clone, Debug)]
-pub struct Roll {
-    terms: Terms,
+pub struct ReplicaList {
+    terms: ReplicaTimes,
     others: BTreeMap<String, LeaseWatch>,
     announced: Option<Announced>,
     /// How many there are, this one included, and when that was asked for.
     counted: Option<(u32, Duration)>,
 }
 
-impl Roll {
+impl ReplicaList {
     /// Nobody is known yet.
-    pub const fn new(terms: Terms) -> Self {
+    pub const fn new(terms: ReplicaTimes) -> Self {
         Self { terms, others: BTreeMap::new(), announced: None, counted: None }
     }
 
@@ -91,14 +91,14 @@ impl Roll {
     }
 
     /// What this process may take now.
-    pub fn share(&self, now: Duration) -> Share {
-        let Some((replicas, counted)) = self.counted else { return Share::COMMAND };
+    pub fn share(&self, now: Duration) -> RateShare {
+        let Some((replicas, counted)) = self.counted else { return RateShare::COMMAND };
         let is_one = self.is_new(counted, now)
             && self.announced.is_some_and(|announced| {
                 let age = now.saturating_sub(announced.since);
                 self.is_new(announced.last, now) && age >= self.terms.over()
             });
-        if is_one { Share::Replica { replicas } } else { Share::Outsider { replicas } }
+        if is_one { RateShare::Replica { replicas } } else { RateShare::Outsider { replicas } }
     }
 
     fn is_new(&self, at: Duration, now: Duration) -> bool {
@@ -110,7 +110,7 @@ impl Roll {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { lease: secs(60), turn: secs(30) };
+    const TERMS: ReplicaTimes = ReplicaTimes { lease: secs(60), turn: secs(30) };
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// One look of a process: it counts these, and announces itself.
-    fn look(roll: &mut Roll, others: &[(&str, u64)], seconds: u64) -> Share {
+    fn look(roll: &mut ReplicaList, others: &[(&str, u64)], seconds: u64) -> RateShare {
         roll.counted(others.iter().map(|(name, at)| (*name, Revision(*at))), at(seconds));
         roll.announced(at(seconds));
         roll.share(secs(seconds))
@@ -130,28 +130,28 @@ mod tests {
 
     #[test]
     fn whoever_comes_is_an_outsider_until_everybody_has_counted_it() {
-        let mut roll = Roll::new(TERMS);
-        assert_eq!(roll.share(secs(0)), Share::COMMAND);
+        let mut roll = ReplicaList::new(TERMS);
+        assert_eq!(roll.share(secs(0)), RateShare::COMMAND);
         for seconds in [0, 20, 40, 60, 80] {
             let share = look(&mut roll, &[("other", seconds)], seconds);
-            assert_eq!(share, Share::Outsider { replicas: 2 }, "{seconds}");
+            assert_eq!(share, RateShare::Outsider { replicas: 2 }, "{seconds}");
         }
-        assert_eq!(roll.share(secs(89)), Share::Outsider { replicas: 2 });
-        assert_eq!(roll.share(secs(90)), Share::Replica { replicas: 2 });
+        assert_eq!(roll.share(secs(89)), RateShare::Outsider { replicas: 2 });
+        assert_eq!(roll.share(secs(90)), RateShare::Replica { replicas: 2 });
         let three = look(&mut roll, &[("new", 1), ("other", 100)], 100);
-        assert_eq!(three, Share::Replica { replicas: 3 }, "whoever comes counts at once");
+        assert_eq!(three, RateShare::Replica { replicas: 3 }, "whoever comes counts at once");
     }
 
     #[test]
     fn an_entry_that_stands_is_a_dead_ones_when_its_last_turn_is_over() {
-        let mut roll = Roll::new(TERMS);
+        let mut roll = ReplicaList::new(TERMS);
         for seconds in (0..=180).step_by(20) {
             // It dies after its entry at 80.
             let share = look(&mut roll, &[("other", seconds.min(80))], seconds);
             let replicas = if seconds < 180 { 2 } else { 1 };
             let is_one = seconds >= 90;
-            let one = Share::Replica { replicas };
-            let share_then = if is_one { one } else { Share::Outsider { replicas } };
+            let one = RateShare::Replica { replicas };
+            let share_then = if is_one { one } else { RateShare::Outsider { replicas } };
             assert_eq!(share, share_then, "{seconds}");
         }
         look(&mut roll, &[], 200);
@@ -161,36 +161,40 @@ mod tests {
     #[test]
     fn whoever_loses_sight_of_the_others_is_an_outsider_again() {
         let full = || {
-            let mut roll = Roll::new(TERMS);
+            let mut roll = ReplicaList::new(TERMS);
             for seconds in (0..=100).step_by(20) {
                 look(&mut roll, &[("other", seconds)], seconds);
             }
             roll
         };
-        let one = Share::Replica { replicas: 2 };
+        let one = RateShare::Replica { replicas: 2 };
         assert_eq!(full().share(secs(159)), one);
-        assert_eq!(full().share(secs(160)), Share::Outsider { replicas: 2 });
+        assert_eq!(full().share(secs(160)), RateShare::Outsider { replicas: 2 });
         let mut unheard = full();
         unheard.counted([("other", Revision(1))], at(150));
-        assert_eq!(unheard.share(secs(160)), Share::Outsider { replicas: 2 }, "others miss it");
+        assert_eq!(unheard.share(secs(160)), RateShare::Outsider { replicas: 2 }, "others miss it");
         unheard.announced(at(165));
-        assert_eq!(unheard.share(secs(165)), Share::Outsider { replicas: 2 }, "it is a newcomer");
+        assert_eq!(
+            unheard.share(secs(165)),
+            RateShare::Outsider { replicas: 2 },
+            "it is a newcomer"
+        );
         let mut blind = full();
         blind.announced(at(150));
-        assert_eq!(blind.share(secs(160)), Share::Outsider { replicas: 2 }, "it misses others");
+        assert_eq!(blind.share(secs(160)), RateShare::Outsider { replicas: 2 }, "it misses others");
         let mut gone = full();
         gone.withdrawn();
-        assert_eq!(gone.share(secs(101)), Share::Outsider { replicas: 2 });
+        assert_eq!(gone.share(secs(101)), RateShare::Outsider { replicas: 2 });
     }
 
     /// Asked for before it was written, and seen after: its time begins when it was seen.
     #[test]
     fn an_entry_may_have_been_written_while_it_was_read() {
-        let mut roll = Roll::new(TERMS);
+        let mut roll = ReplicaList::new(TERMS);
         roll.counted([("other", Revision(1))], (secs(0), secs(10)));
         roll.counted([("other", Revision(1))], (secs(90), secs(105)));
-        assert_eq!(roll.share(secs(105)), Share::Outsider { replicas: 2 });
+        assert_eq!(roll.share(secs(105)), RateShare::Outsider { replicas: 2 });
         roll.counted([("other", Revision(1))], (secs(100), secs(105)));
-        assert_eq!(roll.share(secs(105)), Share::Outsider { replicas: 1 });
+        assert_eq!(roll.share(secs(105)), RateShare::Outsider { replicas: 1 });
     }
 }

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use crate::ids::{PoolName, Repository, RunAttempt};
 use crate::labels::class::{self, Catalogue, ClassRef, ResolveError, Resolved};
 use crate::labels::ownership::{Claimant, NotOwned, not_owned};
-use crate::labels::policy::{Plain, Policy, PolicyRefusal, Serves};
-use crate::labels::{self, Key, LabelFinding, LabelSpec, Parsed};
+use crate::labels::policy::{PlainLabels, Policy, PolicyRefusal, ServedBy};
+use crate::labels::{self, LabelFinding, LabelKey, LabelSpec, Parsed};
 use crate::scope::ServiceScope;
 use crate::spelling;
 
@@ -63,7 +63,7 @@ pub enum Route {
     /// It is not for this stack.
     NotOurs(NotOurs),
     /// It is, and may not be served; each reason is for its author to read.
-    Refused(Vec<Refusal>),
+    Refused(Vec<RouteRefusal>),
     /// It has to wait until a configuration was read, or until what that says of its pool is mended.
     Wait,
 }
@@ -94,7 +94,7 @@ pub enum NotOurs {
 
 /// Why a job may not be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RouteRefusal {
     /// Its labels cannot be read.
     #[error("{0}")]
     Label(LabelFinding),
@@ -139,17 +139,18 @@ pub fn route<S: AsRef<str>>(
     let has_dependabot_pool = dependabot_pool.is_some();
     let claimant = Claimant { repository, run, env: routing.env, has_dependabot_pool };
     let not_owned = not_owned(labels, &claimant, routing.policy);
-    let mut refusals: Vec<Refusal> = not_owned.into_iter().map(Refusal::Ownership).collect();
+    let mut refusals: Vec<RouteRefusal> =
+        not_owned.into_iter().map(RouteRefusal::Ownership).collect();
     // Labels beyond the most that are read were not judged.
     let all_judged = labels.len() <= labels::LABELS_MAX;
     if let Some(route) = dependabot_pool.filter(|_| dependabot && all_judged && refusals.is_empty())
     {
         return route;
     }
-    refusals.extend(parsed.errors().cloned().map(Refusal::Label));
+    refusals.extend(parsed.errors().cloned().map(RouteRefusal::Label));
     let cpu = spec.cpu.or_else(|| builtin_cpu(spec, routing.classes));
     let by_policy = routing.policy.refusals(repository, spec, cpu);
-    refusals.extend(by_policy.into_iter().map(Refusal::Policy));
+    refusals.extend(by_policy.into_iter().map(RouteRefusal::Policy));
     if !refusals.is_empty() {
         return Route::Refused(refusals);
     }
@@ -166,24 +167,24 @@ fn plain<'r, S: AsRef<str>>(
     parsed: &Parsed,
     repository: &Repository,
     routing: &'r Routing<'_>,
-) -> Option<&'r Plain> {
+) -> Option<&'r PlainLabels> {
     if parsed.ours || labels.is_empty() || labels.len() > labels::LABELS_MAX {
         return None;
     }
-    let has_all = |plain: &&Plain| labels.iter().all(|label| plain.has(label.as_ref()));
-    let serves = |plain: &&Plain| plain.serves.is_some();
+    let has_all = |plain: &&PlainLabels| labels.iter().all(|label| plain.has(label.as_ref()));
+    let serves = |plain: &&PlainLabels| plain.serves.is_some();
     // A request's label is that request's alone, whatever pattern would have it.
     let free = labels::request_of(labels).is_none();
     let mut lists = routing.policy.plain_for(repository, routing.env).filter(serves);
     lists.find(has_all).filter(|_| free)
 }
 
-fn to_plain(plain: &Plain, repository: &Repository, routing: &Routing<'_>) -> Route {
+fn to_plain(plain: &PlainLabels, repository: &Repository, routing: &Routing<'_>) -> Route {
     match &plain.serves {
-        Some(Serves::Pool(pool)) => {
+        Some(ServedBy::Pool(pool)) => {
             to_pool(pool, routing).unwrap_or_else(|| unknown_pool(pool, routing.pools))
         }
-        Some(Serves::Runner(runner)) => {
+        Some(ServedBy::Runner(runner)) => {
             let spec = LabelSpec { runner: Some(runner.clone()), ..LabelSpec::default() };
             launch(&spec, repository, routing)
         }
@@ -197,16 +198,18 @@ fn not_ours(parsed: &Parsed, routing: &Routing<'_>) -> Option<NotOurs> {
         return Some(NotOurs::NoHead);
     }
     // An env that cannot be read is no stack's, so that not every stack refuses the job.
-    let unread = |key: Key, value: &Option<String>| spec.given.contains(&key) && value.is_none();
-    if unread(Key::Env, &spec.env) || spec.env.as_deref().unwrap_or(ENV_DEFAULT) != routing.env {
+    let unread =
+        |key: LabelKey, value: &Option<String>| spec.given.contains(&key) && value.is_none();
+    if unread(LabelKey::Env, &spec.env) || spec.env.as_deref().unwrap_or(ENV_DEFAULT) != routing.env
+    {
         return Some(NotOurs::Env);
     }
     let elsewhere = spec.region.as_deref().is_some_and(|region| region != routing.region);
-    (unread(Key::Region, &spec.region) || elsewhere).then_some(NotOurs::Region)
+    (unread(LabelKey::Region, &spec.region) || elsewhere).then_some(NotOurs::Region)
 }
 
 /// What a built-in runner's name asks for; a configured runner is the operator's own word.
-fn builtin_cpu(spec: &LabelSpec, classes: &Catalogue) -> Option<labels::value::Amounts> {
+fn builtin_cpu(spec: &LabelSpec, classes: &Catalogue) -> Option<labels::value::AmountRange> {
     let name = spec.runner.as_ref().filter(|name| !classes.runners.contains_key(*name))?;
     class::builtin(name)?.cpu
 }
@@ -227,7 +230,7 @@ fn unknown_pool(pool: &PoolName, pools: &BTreeSet<PoolName>) -> Route {
 
 fn launch(spec: &LabelSpec, repository: &Repository, routing: &Routing<'_>) -> Route {
     match class::resolve(spec, routing.classes) {
-        Err(error) => Route::Refused(vec![Refusal::Class(error)]),
+        Err(error) => Route::Refused(vec![RouteRefusal::Class(error)]),
         Ok(Resolved { class, spec }) => {
             let most = routing.policy.rules(repository).cpu_milli_max;
             Route::Launch(Launch { class: bounded(class, most), spec })

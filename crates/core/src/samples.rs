@@ -9,9 +9,11 @@ use crate::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     PoolName, RequestId, Revision, RunnerName, SpecHash, StopOp, TrustGroup, Zone,
 };
-use crate::instance::{Facts, Owner, Record, State, Tier};
+use crate::instance::{InstanceFacts, Owner, Record, State, Tier};
 use crate::limits::Limits;
-use crate::mailbox::{Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Secret, Withdrawal};
+use crate::mailbox::{
+    AgentPhase, Assignment, Beat, Credential, Inbox, Order, Secret, Withdrawal, WithdrawalMode,
+};
 use crate::message::Advert;
 use crate::request::{OnPartial, Request, TypePattern};
 use crate::time::Timestamp;
@@ -54,8 +56,8 @@ pub(crate) fn stop_op() -> StopOp {
     StopOp::new("stop-1")
 }
 
-pub(crate) fn facts() -> Facts {
-    Facts {
+pub(crate) fn facts() -> InstanceFacts {
+    InstanceFacts {
         class: ClassName::new("large"),
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,
@@ -87,7 +89,7 @@ pub(crate) fn record(state: State) -> Record {
 
 /// A beat of the boot `boot-1`.
 pub(crate) fn beat(seq: u64, at: Timestamp) -> Beat {
-    Beat { seq, at, phase: Phase::Waiting, boot: "boot-1".into() }
+    Beat { seq, at, phase: AgentPhase::Waiting, boot: "boot-1".into() }
 }
 
 pub(crate) fn created(owner: Owner) -> State {
@@ -134,7 +136,7 @@ pub(crate) fn assignment(generation: u64) -> Assignment {
     }
 }
 
-pub(crate) fn withdrawal(generation: u64, mode: Mode) -> Withdrawal {
+pub(crate) fn withdrawal(generation: u64, mode: WithdrawalMode) -> Withdrawal {
     Withdrawal {
         generation: Generation(generation),
         mode,
@@ -149,11 +151,11 @@ pub(crate) fn assigned(generation: u64) -> Order {
 }
 
 pub(crate) fn drain(generation: u64) -> Order {
-    Order::Withdrawn(withdrawal(generation, Mode::Drain))
+    Order::Withdrawn(withdrawal(generation, WithdrawalMode::Drain))
 }
 
 pub(crate) fn stop(generation: u64) -> Order {
-    Order::Withdrawn(withdrawal(generation, Mode::Stop))
+    Order::Withdrawn(withdrawal(generation, WithdrawalMode::Stop))
 }
 
 /// The inbox after these orders, each of which must be taken.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::class::{Base, RunnerClass, Scripts};
+use crate::class::{BootSource, RunnerClass, Scripts};
 use crate::config::image::usual;
 use crate::ids::{ImageName, SpecHash};
 
@@ -34,7 +34,7 @@ pub const CLASS_HASH_VERSION: u16 = 2;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpec {
     /// What the runner's configuration says.
-    pub runner: RunnerSpec,
+    pub runner: HashedRunner,
     /// The image in the cloud's own terms, after every alias was followed.
     pub image: String,
     /// The version of GitHub's runner.
@@ -46,7 +46,7 @@ pub struct MachineSpec {
 /// The part of a runner's configuration that shapes a machine. How a lost job is tried again does
 /// not, so `retry` is absent; nor does the order of a list, so lists are sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunnerSpec {
+pub struct HashedRunner {
     /// The fewest and the most vCPUs, in thousandths.
     pub vcpu_milli: Option<(u32, u32)>,
     /// The least and the most memory, in MiB.
@@ -152,7 +152,7 @@ fn parts(hash: &SpecHash) -> Option<(u16, &str)> {
 /// The bytes that are digested.
 fn encoded(spec: &MachineSpec) -> Vec<u8> {
     let mut out = Encoder(Vec::new());
-    let RunnerSpec {
+    let HashedRunner {
         vcpu_milli,
         memory_mib,
         architecture,
@@ -199,7 +199,7 @@ fn encoded(spec: &MachineSpec) -> Vec<u8> {
 fn added(class: &RunnerClass, images: &BTreeMap<ImageName, String>) -> Vec<u8> {
     let mut out = Encoder(Vec::new());
     let Scripts { image_preinstall, preinstall, image_prerun, prerun } = &class.scripts;
-    let Base { image, ami, search, root_device, disk_gib_min, volume } = &*class.base;
+    let BootSource { image, ami, search, root_device, disk_gib_min, volume } = &*class.base;
     let stands_for = images.get(&image.clone().unwrap_or_else(|| usual(class.architecture)));
     out.text(64, image_preinstall.as_deref());
     out.text(65, preinstall.as_deref());
@@ -264,7 +264,7 @@ mod tests {
     fn full() -> MachineSpec {
         let text = |text: &str| Some(text.to_owned());
         MachineSpec {
-            runner: RunnerSpec {
+            runner: HashedRunner {
                 vcpu_milli: Some((2_000, 4_000)),
                 memory_mib: Some((4_096, 8_192)),
                 architecture: text("x64"),
@@ -351,10 +351,10 @@ mod tests {
     #[test]
     fn fields_do_not_run_into_each_other() {
         let with = |preinstall: &str, prerun: &str| MachineSpec {
-            runner: RunnerSpec {
+            runner: HashedRunner {
                 preinstall: Some(preinstall.to_owned()),
                 prerun: Some(prerun.to_owned()),
-                ..RunnerSpec::default()
+                ..HashedRunner::default()
             },
             ..MachineSpec::default()
         };
@@ -381,7 +381,7 @@ mod tests {
             image_prerun: text("c"),
             prerun: text("d"),
         };
-        *class.base = Base {
+        *class.base = BootSource {
             image: Some(ImageName::new("mine")),
             ami: text("ami-1"),
             search: Some(ImageSearch { name: "x*".to_owned(), owner: text("1") }),
@@ -402,7 +402,7 @@ mod tests {
             |class| class.base.root_device = None,
             |class| class.base.disk_gib_min = Some(9),
             |class| class.base.volume = None,
-            |class| *class.base = Base::default(),
+            |class| *class.base = BootSource::default(),
         ];
         let stack = SpecHash::new("2:aa");
         let mut hashes = BTreeSet::from([of_class(&stack, &class, &images("ami-0"))]);

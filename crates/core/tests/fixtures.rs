@@ -14,8 +14,8 @@ use bullpen_core::ids::{
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::wire::{self, WireError};
 use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Report, Secret, Signal, SignalKind,
-    Withdrawal,
+    AgentPhase, Assignment, Beat, Credential, Inbox, Order, Report, Secret, Signal, SignalKind,
+    Withdrawal, WithdrawalMode,
 };
 use bullpen_core::message::{self, Advert, Decoded};
 use bullpen_core::request::stranger::{OwnRun, RanJob};
@@ -117,7 +117,7 @@ fn inboxes() -> [(&'static str, Inbox); 5] {
     let of_a_group = Assignment { group: Some(RunnerGroup::new("ci")), ..token.clone() };
     let withdrawal = Withdrawal {
         generation: Generation(6),
-        mode: Mode::Stop,
+        mode: WithdrawalMode::Stop,
         at: time("2026-01-01T12:30:00Z"),
         idle_deadline: time("2026-01-01T12:37:00Z"),
         removal_token: None,
@@ -143,7 +143,7 @@ fn report() -> Report {
         beat: Some(Beat {
             seq: 42,
             at: time("2026-01-01T12:00:05Z"),
-            phase: Phase::Listening,
+            phase: AgentPhase::Listening,
             boot: "boot-1".into(),
         }),
         signals: [

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use bullpen_core::config::{Finding, Shape, runs_on, stack};
+use bullpen_core::config::{Finding, MappingShape, runs_on, stack};
 use bullpen_core::severity::Severity;
 
 #[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
@@ -91,7 +91,7 @@ fn the_seeds_example_has_one_warning_and_no_error() {
 }
 
 /// A file in which the line `KEY: 1` stands where a key of this shape would.
-fn around(shape: &Shape) -> &'static str {
+fn around(shape: &MappingShape) -> &'static str {
     match shape.name {
         "the file" => "KEY: 1\n",
         "a runner" => "runners:\n  a:\n    KEY: 1\n",
@@ -156,7 +156,7 @@ fn column_of_quote(file: &str) -> u32 {
     u32::try_from(quote + 1).expect("a short line")
 }
 
-fn check_slip(shape: &Shape, right: &str, wrong: &str) {
+fn check_slip(shape: &MappingShape, right: &str, wrong: &str) {
     let file = around(shape).replace("KEY", &format!("{wrong:?}"));
     let line = u32::try_from(file.lines().count()).expect("a short file");
     let findings = runs_on::read(file.as_bytes()).into_parts().1;

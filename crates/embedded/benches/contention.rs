@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use bullpen_core::ids::{JobId, MailboxKey, Revision};
 use bullpen_core::instance::Record;
-use bullpen_core::mailbox::{Beat, Phase};
+use bullpen_core::mailbox::{AgentPhase, Beat};
 use bullpen_core::ports::{JobRow, Ledger as _, Mailbox as _, Written};
 use bullpen_embedded::{SqliteLedger, SqliteMailbox};
 use common::{NOW, StandingClock, claim, idle, stock, won};
@@ -280,7 +280,8 @@ async fn beats(path: &Path, number: &str) -> Vec<u64> {
                 if begin.elapsed() >= MEASURED {
                     break;
                 }
-                let beat = Beat { seq, at: NOW, phase: Phase::Waiting, boot: "boot".to_owned() };
+                let beat =
+                    Beat { seq, at: NOW, phase: AgentPhase::Waiting, boot: "boot".to_owned() };
                 let sent = now();
                 mailbox.beat(&key, &beat).await.expect("it answers");
                 waits.push(micros(sent));

@@ -5,7 +5,7 @@
 //! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
 //! Any number of processes of one host may use both files at once. The directory `wake` beside them
 //! is how one process wakes another (module `wake`); the `-door` files are how they take turns
-//! (module `turn`).
+//! (module `write_gate`).
 //!
 //! Not here: deciding anything (`bullpen-core` does, inside the transactions), or several hosts:
 //! neither SQLite's locks nor ours reach across a network.
@@ -17,12 +17,12 @@ mod mailbox;
 mod open;
 mod page;
 mod queues;
+mod statement_fault;
 mod store;
 pub mod system;
-mod trouble;
-mod turn;
 mod wait;
 mod wake;
+mod write_gate;
 
 #[cfg(test)]
 mod testing;

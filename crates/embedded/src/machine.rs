@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_agent::machine::{LiveError, MailboxPlace, Postbox};
+use bullpen_agent::machine::{LiveError, MailboxConnector, MailboxPlace};
 use bullpen_core::ports::Clock;
 
 use crate::SqliteMailbox;
@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct InFile;
 
-impl<C: Clock + Clone> Postbox<C> for InFile {
+impl<C: Clock + Clone> MailboxConnector<C> for InFile {
     type Mailbox = SqliteMailbox<C>;
 
     async fn open(&self, place: &MailboxPlace, clock: &C) -> Result<SqliteMailbox<C>, LiveError> {

@@ -18,18 +18,18 @@ use std::time::Duration;
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::limits::{Limits, REPORT_PART_BYTES_MAX, REPORT_SIGNALS_MAX};
 use bullpen_core::mailbox::{
-    Beat, Inbox, Order, RawReport, ReportRead, Signal, SignalKind, Unreadable, wire,
+    Beat, Inbox, Order, RawReport, ReportRead, Signal, SignalKind, UnreadableReport, wire,
 };
-use bullpen_core::ports::{Clock, Fault, Mailbox, Read, Written};
+use bullpen_core::ports::{Clock, Consistency, Fault, Mailbox, Written};
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::open::{MAILBOX, OpenError};
+use crate::statement_fault::{StatementFault, unreadable};
 use crate::store::{Store, Writing};
-use crate::trouble::{Trouble, unreadable};
-use crate::turn::PATIENCE_MAX;
 use crate::wait::{First, first};
-use crate::wake::{Listener, Topic};
+use crate::wake::{Topic, WakeListener};
+use crate::write_gate::PATIENCE_MAX;
 
 /// Mailboxes whose last reading is remembered; the memory of the others only saves a read.
 const REMEMBERED_MAX: usize = 4096;
@@ -40,7 +40,7 @@ const HOUR_MILLIS: i64 = 3_600_000;
 /// The mailboxes in one SQLite file.
 pub struct SqliteMailbox<C> {
     store: Store,
-    listener: Listener,
+    listener: WakeListener,
     clock: Arc<C>,
     seen: Mutex<BTreeMap<MailboxKey, Changes>>,
 }
@@ -57,7 +57,7 @@ impl<C: Clock> SqliteMailbox<C> {
     /// wait, and what may be forgotten.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         let store = Store::open(path, &MAILBOX, PATIENCE_MAX)?;
-        Ok(Self { store, listener: Listener::new(path)?, clock, seen: Mutex::default() })
+        Ok(Self { store, listener: WakeListener::new(path)?, clock, seen: Mutex::default() })
     }
 
     fn remember(&self, key: &MailboxKey, read: Changes) {
@@ -83,7 +83,7 @@ impl<C: Clock> SqliteMailbox<C> {
     async fn write(
         &self,
         key: &MailboxKey,
-        work: impl FnOnce(&mut Writing<'_>, &MailboxKey) -> Result<(), Trouble> + Send + 'static,
+        work: impl FnOnce(&mut Writing<'_>, &MailboxKey) -> Result<(), StatementFault> + Send + 'static,
     ) -> Result<(), Fault> {
         let (key, now) = (key.clone(), self.clock.now());
         self.store
@@ -130,7 +130,7 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
     }
 
     /// Every read here is consistent; the weaker one costs the same.
-    async fn inbox(&self, key: &MailboxKey, _read: Read) -> Result<Option<Inbox>, Fault> {
+    async fn inbox(&self, key: &MailboxKey, _read: Consistency) -> Result<Option<Inbox>, Fault> {
         let wanted = key.clone();
         let stored = self.store.read(move |db| load_inbox(db, &wanted)).await?;
         let change = stored.as_ref().map_or(0, |(change, _)| *change);
@@ -194,7 +194,7 @@ fn accept(
     key: &MailboxKey,
     order: Order,
     now: Timestamp,
-) -> Result<Option<Inbox>, Trouble> {
+) -> Result<Option<Inbox>, StatementFault> {
     let stored = load_inbox(writing.db, key)?.map(|(_, inbox)| inbox);
     let Ok(inbox) = Inbox::accept(stored.as_ref(), order) else { return Ok(None) };
     forget(writing.db, now)?;
@@ -204,7 +204,7 @@ fn accept(
     Ok(Some(inbox))
 }
 
-fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>, Trouble> {
+fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>, StatementFault> {
     let stored = db
         .prepare_cached("SELECT change, body FROM inboxes WHERE key = ?1")?
         .query_row([key.as_str()], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
@@ -215,7 +215,7 @@ fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>,
     Ok(Some((change, inbox)))
 }
 
-fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), Trouble> {
+fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), StatementFault> {
     db.prepare_cached(
         "INSERT INTO inboxes (key, change, body) VALUES (?1, 1, ?2) \
          ON CONFLICT DO UPDATE SET change = change + 1, body = excluded.body",
@@ -226,7 +226,7 @@ fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), T
 
 /// What an agent wrote, and how often. Whoever can write the file can put anything there; a text that is
 /// too long to be ours is not even loaded.
-fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), Trouble> {
+fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), StatementFault> {
     let stored = db
         .prepare_cached(
             "SELECT change, iif(octet_length(beat) <= ?2, beat, NULL), beat IS NULL \
@@ -267,10 +267,10 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
 
 fn no_text(what: &str) -> ReportRead {
     let why = format_args!("{what} is no text of at most {REPORT_PART_BYTES_MAX} bytes");
-    ReportRead::Unreadable(Unreadable::because(why))
+    ReportRead::Unreadable(UnreadableReport::because(why))
 }
 
-fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), Trouble> {
+fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), StatementFault> {
     let text = serde_json::to_string(beat).expect("a beat has string keys only");
     db.prepare_cached(
         "INSERT INTO reports (key, change, boot, seq, at, beat) VALUES (?1, 1, ?2, ?3, ?4, ?5) \
@@ -287,7 +287,7 @@ fn store_signal(
     key: &MailboxKey,
     kind: SignalKind,
     signal: &Signal,
-) -> Result<(), Trouble> {
+) -> Result<(), StatementFault> {
     let kind = serde_json::to_string(&kind).expect("a kind is a string");
     let body = serde_json::to_string(signal).expect("a signal has string keys only");
     let stored = db
@@ -308,7 +308,7 @@ fn store_signal(
 }
 
 /// Both counters; zero for what is not there.
-fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, Trouble> {
+fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, StatementFault> {
     let changes = db
         .prepare_cached(
             "SELECT ifnull((SELECT change FROM inboxes WHERE key = ?1), 0), \
@@ -319,7 +319,7 @@ fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, Trouble> {
 }
 
 /// Every write keeps a mailbox for its whole time again.
-fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), Trouble> {
+fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), StatementFault> {
     let until = now.after(Limits::DEFAULT.mailbox_ttl).as_millis() / HOUR_MILLIS + 1;
     db.prepare_cached(
         "INSERT INTO keepings (key, keep_until) VALUES (?1, ?2) \
@@ -331,7 +331,7 @@ fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), Trouble
 }
 
 /// Removes a few mailboxes that nobody has written to for their whole time.
-fn forget(db: &Connection, now: Timestamp) -> Result<(), Trouble> {
+fn forget(db: &Connection, now: Timestamp) -> Result<(), StatementFault> {
     let over: Vec<String> = db
         .prepare_cached(
             "SELECT key FROM keepings WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2",

@@ -7,7 +7,7 @@
 //! The header is read as bytes before SQLite sees the file, and a new file is built under another
 //! name and moved into place whole. So a file is either absent or complete, and one that is refused
 //! has not been written to, not even by SQLite's own recovery. The door of the database
-//! ([`crate::turn`]) is held meanwhile: of several processes that start at once, one does the work.
+//! ([`crate::write_gate`]) is held meanwhile: of several processes that start at once, one does the work.
 //!
 //! Not here: statements of any table, or waiting for a write ([`crate::store`]).
 
@@ -21,7 +21,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::geteuid;
 
-use crate::turn::{Door, PATIENCE_MAX, Patience, Shut};
+use crate::write_gate::{GateClosed, LockWait, PATIENCE_MAX, WriteGate};
 
 mod error;
 
@@ -80,11 +80,11 @@ impl Schema {
     /// Makes sure that `path` is a database of this kind and of the present version.
     pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
         let mut door =
-            Door::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
+            WriteGate::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
         match door.pass(|| self.settle(path)) {
             Ok(settled) => settled,
-            Err(Shut::Busy) => Err(OpenError::Busy { path: path.into() }),
-            Err(Shut::Io(source)) => Err(OpenError::io(path, source)),
+            Err(GateClosed::Busy) => Err(OpenError::Busy { path: path.into() }),
+            Err(GateClosed::Io(source)) => Err(OpenError::io(path, source)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Schema {
         // Without `CREATE`: a file that has gone meanwhile must not come back empty.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(path, flags).map_err(broken)?;
-        let mut patience = Patience::new(patience);
+        let mut patience = LockWait::new(patience);
         db.busy_handler(Some(move |attempt| patience.nap(attempt))).map_err(broken)?;
         db.execute_batch(self.pragmas).map_err(broken)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);

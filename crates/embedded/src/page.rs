@@ -7,7 +7,7 @@
 
 use bullpen_core::ports::{Fault, Page};
 
-use crate::trouble::Trouble;
+use crate::statement_fault::StatementFault;
 
 /// Entries on one page.
 pub(crate) const PAGE_MAX: usize = 200;
@@ -28,7 +28,7 @@ pub(crate) fn timed(millis: i64, key: &str) -> String {
 }
 
 /// What [`timed`] wrote; without a cursor, what comes before everything.
-pub(crate) fn parse_timed(cursor: Option<&str>) -> Result<(i64, String), Trouble> {
+pub(crate) fn parse_timed(cursor: Option<&str>) -> Result<(i64, String), StatementFault> {
     let Some(cursor) = cursor else { return Ok((i64::MIN, String::new())) };
     cursor
         .split_once('/')

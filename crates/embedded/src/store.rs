@@ -8,7 +8,7 @@
 //! A write that was handed to the writer happens whole or not at all, whether or not its future is
 //! still there. Answers go out after the commit. A commit that fails leaves open whether it landed.
 //!
-//! Not here: what a write does (`ledger`, `queues`, `mailbox`), or whose turn it is ([`crate::turn`]).
+//! Not here: what a write does (`ledger`, `queues`, `mailbox`), or whose turn it is ([`crate::write_gate`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
@@ -20,9 +20,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::open::{OpenError, Schema, version_of};
-use crate::trouble::{Outcome, Trouble, classify};
-use crate::turn::{Door, Shut};
-use crate::wake::{Ringer, Topic};
+use crate::statement_fault::{StatementFault, WriteOutcome, classify};
+use crate::wake::{Topic, WakeSender};
+use crate::write_gate::{GateClosed, WriteGate};
 
 /// Writes, or reads, that may wait inside one process; beyond that callers are told to come back.
 const QUEUED_MAX: usize = 4096;
@@ -72,12 +72,12 @@ impl Store {
         patience: Duration,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.into(), source };
-        let ringer = Ringer::new(path)?;
+        let ringer = WakeSender::new(path)?;
         schema.prepare(path)?;
         let mut writer = Writer {
             schema,
             db: schema.connect(path, patience)?,
-            door: Door::open(path, patience).map_err(io)?,
+            door: WriteGate::open(path, patience).map_err(io)?,
             ringer,
         };
         let reader = schema.connect(path, patience)?;
@@ -108,27 +108,27 @@ impl Store {
     /// Has `work` done in a transaction, and says how that ended. An error undoes what it did.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send + 'static,
-    ) -> Outcome<T> {
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T, StatementFault> + Send + 'static,
+    ) -> WriteOutcome<T> {
         let (reply, answer) = oneshot::channel();
         let job = Task { work: Some(work), result: None, reply };
         let writes = self.writes.as_ref().expect("only `drop` takes it away");
         match writes.try_send(Box::new(job)) {
-            Ok(()) => answer.await.unwrap_or(Outcome::Unknown),
-            Err(TrySendError::Full(_)) => Outcome::Refused(Fault::Throttled),
-            Err(TrySendError::Disconnected(_)) => Outcome::Refused(closed()),
+            Ok(()) => answer.await.unwrap_or(WriteOutcome::Unknown),
+            Err(TrySendError::Full(_)) => WriteOutcome::Refused(Fault::Throttled),
+            Err(TrySendError::Disconnected(_)) => WriteOutcome::Refused(closed()),
         }
     }
 
     /// Has `work` done by the reader. It sees every write that was answered before.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, StatementFault> + Send + 'static,
     ) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |db| {
             // Nobody waits for the answer of a future that was dropped.
-            let _ = reply.send(work(db).map_err(|Trouble(fault)| fault));
+            let _ = reply.send(work(db).map_err(|StatementFault(fault)| fault));
         });
         let reads = self.reads.as_ref().expect("only `drop` takes it away");
         match reads.try_send(job) {
@@ -177,17 +177,17 @@ enum Fate {
 struct Task<T, W> {
     work: Option<W>,
     result: Option<Result<T, Fault>>,
-    reply: oneshot::Sender<Outcome<T>>,
+    reply: oneshot::Sender<WriteOutcome<T>>,
 }
 
 impl<T, W> Job for Task<T, W>
 where
     T: Send,
-    W: FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send,
+    W: FnOnce(&mut Writing<'_>) -> Result<T, StatementFault> + Send,
 {
     fn run(&mut self, writing: &mut Writing<'_>) -> bool {
         let work = self.work.take().expect("a job is run once");
-        let result = work(writing).map_err(|Trouble(fault)| fault);
+        let result = work(writing).map_err(|StatementFault(fault)| fault);
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -196,11 +196,11 @@ where
     fn answer(self: Box<Self>, fate: &Fate) {
         let outcome = match (self.result, fate) {
             // Its own fault, and undone on its own.
-            (Some(Err(fault)), _) => Outcome::Refused(fault),
-            (Some(Ok(value)), Fate::Committed) => Outcome::Done(value),
-            (Some(Ok(_)), Fate::Unknown) => Outcome::Unknown,
-            (_, Fate::Never(fault)) => Outcome::Refused(fault.clone()),
-            (None, Fate::Committed | Fate::Unknown) => Outcome::Refused(closed()),
+            (Some(Err(fault)), _) => WriteOutcome::Refused(fault),
+            (Some(Ok(value)), Fate::Committed) => WriteOutcome::Done(value),
+            (Some(Ok(_)), Fate::Unknown) => WriteOutcome::Unknown,
+            (_, Fate::Never(fault)) => WriteOutcome::Refused(fault.clone()),
+            (None, Fate::Committed | Fate::Unknown) => WriteOutcome::Refused(closed()),
         };
         // Nobody waits for the answer of a future that was dropped.
         let _ = self.reply.send(outcome);
@@ -210,8 +210,8 @@ where
 struct Writer {
     schema: &'static Schema,
     db: Connection,
-    door: Door,
-    ringer: Ringer,
+    door: WriteGate,
+    ringer: WakeSender,
 }
 
 impl Writer {
@@ -240,8 +240,8 @@ impl Writer {
         match begun {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(classify(&error)),
-            Err(Shut::Busy) => return Err(Fault::Throttled),
-            Err(Shut::Io(error)) => return Err(Fault::Denied(error.to_string())),
+            Err(GateClosed::Busy) => return Err(Fault::Throttled),
+            Err(GateClosed::Io(error)) => return Err(Fault::Denied(error.to_string())),
         }
         // A newer program may have migrated the file since it was opened. It knows how to read what
         // this one wrote, but this one does not know what it may still write.

@@ -11,7 +11,7 @@ use bullpen_core::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, RequestId, Revision,
     SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::{EndReason, Facts, Owner, Record, State, Tier};
+use bullpen_core::instance::{EndReason, InstanceFacts, Owner, Record, State, Tier};
 use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
 pub(crate) use bullpen_sim::clock::ManualClock;
@@ -34,7 +34,7 @@ pub(crate) fn owner(name: &str) -> Owner {
 
 /// A machine of class `small` and pool `p`, launched under intent `intent`.
 pub(crate) fn born(id: &str) -> Record {
-    let facts = Facts {
+    let facts = InstanceFacts {
         class: ClassName::new("small"),
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,

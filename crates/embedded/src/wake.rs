@@ -61,12 +61,12 @@ fn wake_directory(database: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// The writer's side.
-pub(crate) struct Ringer {
+pub(crate) struct WakeSender {
     wake: PathBuf,
     socket: UnixDatagram,
 }
 
-impl Ringer {
+impl WakeSender {
     pub(crate) fn new(database: &Path) -> Result<Self, OpenError> {
         let wake = wake_directory(database)?;
         let unbound = || {
@@ -146,7 +146,7 @@ fn overflow_mark(socket: &Path) -> PathBuf {
 }
 
 /// The waiter's side: one socket and one thread, both made when somebody first waits.
-pub(crate) struct Listener {
+pub(crate) struct WakeListener {
     wake: PathBuf,
     ear: Mutex<Option<Ear>>,
 }
@@ -164,20 +164,20 @@ struct Shared {
 }
 
 /// Somebody who waits for one topic. Wake-ups from its making on are kept until asked for.
-pub(crate) struct Watch {
+pub(crate) struct TopicWatch {
     topic: Topic,
     woken: Arc<Notify>,
     shared: Arc<Shared>,
     entry: PathBuf,
 }
 
-impl Listener {
+impl WakeListener {
     pub(crate) fn new(database: &Path) -> Result<Self, OpenError> {
         Ok(Self { wake: wake_directory(database)?, ear: Mutex::new(None) })
     }
 
     /// Registers. What is written after this returns wakes the watch.
-    pub(crate) fn watch(&self, topic: Topic) -> io::Result<Watch> {
+    pub(crate) fn watch(&self, topic: Topic) -> io::Result<TopicWatch> {
         let mut ear = lock(&self.ear);
         let ear = match &mut *ear {
             Some(ear) => ear,
@@ -195,7 +195,7 @@ impl Listener {
             return Err(error);
         }
         same.push(Arc::clone(&woken));
-        Ok(Watch { topic, woken, shared: Arc::clone(&ear.shared), entry })
+        Ok(TopicWatch { topic, woken, shared: Arc::clone(&ear.shared), entry })
     }
 }
 
@@ -215,14 +215,14 @@ fn register(entry: &Path) -> io::Result<()> {
     last
 }
 
-impl Watch {
+impl TopicWatch {
     /// Returns when the topic was rung since the watch was made, or since this last returned.
     pub(crate) async fn rung(&self) {
         self.woken.notified().await;
     }
 }
 
-impl Drop for Watch {
+impl Drop for TopicWatch {
     fn drop(&mut self) {
         let mut watches = lock(&self.shared.watches);
         let Some(same) = watches.get_mut(&self.topic) else { return };

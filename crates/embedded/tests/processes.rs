@@ -21,9 +21,10 @@ use std::time::Duration;
 
 use bullpen_core::ids::{Generation, JobId, MailboxKey, QueueName, Revision};
 use bullpen_core::instance::Record;
-use bullpen_core::mailbox::{Mode, Order, Withdrawal};
+use bullpen_core::mailbox::{Order, Withdrawal, WithdrawalMode};
 use bullpen_core::ports::{
-    JobRow, Ledger as _, Mailbox as _, Outgoing, QueueKind, QueueSpec, Queues as _, Read, Written,
+    Consistency, JobRow, Ledger as _, Mailbox as _, Outgoing, QueueKind, QueueSpec, Queues as _,
+    Written,
 };
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
 use common::{NOW, StandingClock, claim, idle, stock, won};
@@ -266,7 +267,7 @@ async fn whoever_waits_is_woken_by_another_process() {
     let mailbox = SqliteMailbox::open(&path, StandingClock::new()).unwrap();
     let order = Order::Withdrawn(Withdrawal {
         generation: Generation(7),
-        mode: Mode::Stop,
+        mode: WithdrawalMode::Stop,
         at: NOW,
         idle_deadline: NOW,
         removal_token: None,
@@ -288,9 +289,9 @@ async fn wait_twice(directory: &Path) {
 
     let mailbox = SqliteMailbox::open(&directory.join("mailbox.db"), StandingClock::new()).unwrap();
     let key = MailboxKey::new("i-1");
-    assert_eq!(mailbox.inbox(&key, Read::Consistent).await, Ok(None));
+    assert_eq!(mailbox.inbox(&key, Consistency::Consistent).await, Ok(None));
     say("waiting for an order");
     mailbox.wait(&key, wait).await;
-    let inbox = mailbox.inbox(&key, Read::Consistent).await.unwrap().unwrap();
+    let inbox = mailbox.inbox(&key, Consistency::Consistent).await.unwrap().unwrap();
     say(&inbox.order.rank().generation.to_string());
 }

@@ -50,11 +50,11 @@ async fn send<P: Ports>(
 
 /// When each machine was last advertised by this process, and how long to wait before the next time.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct AdvertMemory {
     last: BTreeMap<InstanceId, (Timestamp, Duration)>,
 }
 
-impl Memory {
+impl AdvertMemory {
     /// Those of `idle` whose time has come again, as many as are missing.
     fn due(
         &mut self,
@@ -84,7 +84,7 @@ impl Memory {
 pub async fn readvertise<P: Ports>(
     stack: &Stack<P>,
     class: &ClassName,
-    memory: &mut Memory,
+    memory: &mut AdvertMemory,
 ) -> Result<usize, Fault> {
     let queue = stack.queue_of(class);
     let idle = stack.ports.ledger().idle_in(class).await?;

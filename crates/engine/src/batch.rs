@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Machine, Ports, Started};
+use bullpen_core::ports::{Clock, Fault, Machine, Ports, StartOutcome};
 use tokio::sync::{Notify, OnceCell};
 
 use crate::Stack;
@@ -23,7 +23,7 @@ use crate::Stack;
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     /// Starting.
-    pub(crate) starts: Batcher<Started>,
+    pub(crate) starts: Batcher<StartOutcome>,
     /// Ending.
     pub(crate) ends: Batcher<()>,
     /// Describing.

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::instance::{Authority, EndReason, Event, State};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::patiently;
 use crate::reap::reap;
 use crate::reconcile::{live_records, open_intents};
+use crate::retry::retry_until;
 use crate::transition;
 
 /// What was destroyed.
@@ -91,7 +91,7 @@ async fn end_machines<P: Ports>(
         }
     }
     for batch in alive.chunks(IDS_PER_CALL_MAX) {
-        patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
+        retry_until(stack, until, async || stack.fleet().terminate(batch).await).await?;
     }
     Ok(alive.is_empty())
 }
@@ -112,7 +112,7 @@ async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(),
             continue;
         }
         let (authority, why) = (Authority::Operator, EndReason::Operator);
-        let event = Event::Condemned { authority, why, at: stack.now() };
+        let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
         // Overtaken: the next round sees it as it is then.
         let _ = transition::apply(stack, &record, &event, until).await?;
     }
@@ -120,7 +120,7 @@ async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(),
 }
 
 async fn alive<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Vec<InstanceId>, Fault> {
-    let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
+    let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
     Ok(alive.map(|machine| machine.id).collect())
 }
@@ -140,7 +140,7 @@ async fn remove_runners<P: Ports>(stack: &Stack<P>, destroyed: &mut Destroyed) {
 async fn give_back_intents<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<bool, Fault> {
     let open = open_intents(stack).await?;
     for intent in &open {
-        let given = patiently(stack, until, || stack.ports.ledger().give_back(intent)).await?;
+        let given = retry_until(stack, until, || stack.ports.ledger().give_back(intent)).await?;
         tracing::debug!(intent = %intent.id, ?given, "given back");
     }
     Ok(!open.is_empty())

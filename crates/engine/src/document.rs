@@ -9,7 +9,7 @@ use bullpen_core::ports::{Document, Fault, Ledger, Ports, Written};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::{Waits, patiently};
+use crate::retry::{Backoff, retry_until};
 
 /// Stores what `change` makes of the document of this name, if it makes anything of it; returns
 /// whether something was stored. The document's revision is the ledger's, whatever `change` says.
@@ -20,9 +20,9 @@ pub(crate) async fn change<P: Ports>(
     mut change: impl FnMut(Option<&Document>) -> Result<Option<Document>, Fault>,
 ) -> Result<bool, Fault> {
     let ledger = stack.ports.ledger();
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     loop {
-        let stored = patiently(stack, until, || ledger.document(collection, name)).await?;
+        let stored = retry_until(stack, until, || ledger.document(collection, name)).await?;
         let Some(next) = change(stored.as_ref())? else { return Ok(false) };
         let seen = stored.map(|stored| stored.revision);
         match ledger.write_document(seen, &next).await {
@@ -32,6 +32,6 @@ pub(crate) async fn change<P: Ports>(
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),
         }
-        waits.again(stack, until).await?;
+        backoff.wait_until(stack, until).await?;
     }
 }

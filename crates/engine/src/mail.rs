@@ -6,16 +6,16 @@ use std::cmp::Ordering;
 
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::mailbox::{Inbox, Order};
-use bullpen_core::ports::{Fault, Mailbox, Ports, Read, Written};
+use bullpen_core::ports::{Consistency, Fault, Mailbox, Ports, Written};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::{Waits, patiently};
+use crate::retry::{Backoff, retry_until};
 
 /// Whether an order is stored.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Posted {
+pub enum PostOutcome {
     /// It is, or was a moment ago; this is the inbox.
     Stored(Inbox),
     /// Something newer is, and ours will never be; this is the inbox.
@@ -29,16 +29,16 @@ pub async fn post<P: Ports>(
     key: &MailboxKey,
     order: &Order,
     until: Timestamp,
-) -> Result<Posted, Fault> {
-    let mut waits = Waits::default();
+) -> Result<PostOutcome, Fault> {
+    let mut backoff = Backoff::default();
     loop {
         match stack.ports.mailbox().post(key, order).await {
-            Ok(Written::Won(inbox)) => return Ok(Posted::Stored(inbox)),
+            Ok(Written::Won(inbox)) => return Ok(PostOutcome::Stored(inbox)),
             Ok(Written::Lost | Written::Unknown) => {
                 if let Some(stored) = inbox(stack, key, until).await? {
                     match stored.order.rank().cmp(&order.rank()) {
-                        Ordering::Equal => return Ok(Posted::Stored(stored)),
-                        Ordering::Greater => return Ok(Posted::Overtaken(stored)),
+                        Ordering::Equal => return Ok(PostOutcome::Stored(stored)),
+                        Ordering::Greater => return Ok(PostOutcome::Overtaken(stored)),
                         Ordering::Less => {}
                     }
                 }
@@ -46,7 +46,7 @@ pub async fn post<P: Ports>(
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),
         }
-        waits.again(stack, until).await?;
+        backoff.wait_until(stack, until).await?;
     }
 }
 
@@ -56,5 +56,5 @@ pub async fn inbox<P: Ports>(
     key: &MailboxKey,
     until: Timestamp,
 ) -> Result<Option<Inbox>, Fault> {
-    patiently(stack, until, || stack.ports.mailbox().inbox(key, Read::Consistent)).await
+    retry_until(stack, until, || stack.ports.mailbox().inbox(key, Consistency::Consistent)).await
 }

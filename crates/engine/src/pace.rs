@@ -11,9 +11,11 @@ use std::time::Duration;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::Limits;
-use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Ports, Started, StopOrder, Tag};
-use bullpen_core::rates::{Budget, FleetCall, Share};
-use bullpen_core::replicas::{Roll, Terms};
+use bullpen_core::ports::{
+    Clock, Fault, Fleet, Launched, Machine, Ports, StartOutcome, StopOrder, Tag,
+};
+use bullpen_core::rates::{Budget, FleetCall, RateShare};
+use bullpen_core::replicas::{ReplicaList, ReplicaTimes};
 
 use crate::Stack;
 
@@ -26,18 +28,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Allowance {
     budget: Budget,
     /// The share that the budget is for.
-    share: Share,
+    share: RateShare,
     /// The replicas that this process knows of.
-    pub(crate) roll: Roll,
+    pub(crate) roll: ReplicaList,
 }
 
 impl Allowance {
     /// A command's.
     pub(crate) fn new<P: Ports>(ports: &P, limits: &Limits) -> Self {
-        let share = Share::COMMAND;
+        let share = RateShare::COMMAND;
         let rates = ports.fleet().rates().share(share);
         let budget = Budget::new(&rates, ports.clock().monotonic());
-        let roll = Roll::new(Terms { lease: limits.pool_lease, turn: PATIENCE });
+        let roll = ReplicaList::new(ReplicaTimes { lease: limits.pool_lease, turn: PATIENCE });
         Self { budget, share, roll }
     }
 
@@ -73,16 +75,19 @@ impl<'a, P: Ports> Paced<'a, P> {
     }
 
     /// As [`Fleet::start`].
-    pub async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, Started)>, Fault> {
+    pub async fn start(
+        &self,
+        ids: &[InstanceId],
+    ) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
         self.turn(FleetCall::Start, count(ids)).await?;
         self.heed(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
     }
 
     /// As [`Fleet::start`] for one machine, together with what others start at the same time.
-    pub async fn start_one(&self, id: &InstanceId) -> Result<Started, Fault> {
+    pub async fn start_one(&self, id: &InstanceId) -> Result<StartOutcome, Fault> {
         let call = async |ids: &[InstanceId]| Ok(self.start(ids).await?.into_iter().collect());
         let answer = self.stack.batches().starts.ask(self.stack, id, call).await?;
-        Ok(answer.unwrap_or(Started::Failed(Fault::NotFound)))
+        Ok(answer.unwrap_or(StartOutcome::Failed(Fault::NotFound)))
     }
 
     /// As [`Fleet::stop`], if its turn comes while this process's monotonic clock is not past

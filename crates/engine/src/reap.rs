@@ -8,18 +8,18 @@
 
 use std::time::Duration;
 
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::mailbox::Phase;
+use bullpen_core::mailbox::AgentPhase;
 use bullpen_core::ports::{Fault, Ledger, MachineState, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::jobs::room;
-use crate::patience::patiently;
+use crate::jobs::capacity;
 use crate::release;
 use crate::reports;
+use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
 /// What one pass did.
@@ -44,7 +44,7 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
     loop {
         let until = stack.now().after(stack.limits.release_retry);
         let page =
-            patiently(stack, until, || stack.ports.ledger().due(stack.now(), cursor.as_deref()))
+            retry_until(stack, until, || stack.ports.ledger().due(stack.now(), cursor.as_deref()))
                 .await?;
         for record in page.items {
             reaped.looked_at += 1;
@@ -64,7 +64,7 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         match bury(stack, batch).await {
             Ok(buried) => {
                 reaped.buried += buried.len();
-                room::made(stack, &buried).await;
+                capacity::freed(stack, &buried).await;
             }
             // The others are not kept waiting for what these are about.
             Err(fault) => failed = failed.or(Some(fault)),
@@ -130,7 +130,8 @@ async fn condemn<P: Ports>(
     until: Timestamp,
 ) -> Result<(), Fault> {
     let (now, why) = (stack.now(), EndReason::DeadlinePassed);
-    let event = Event::Condemned { authority: Authority::Deadline { at: now }, why, at: now };
+    let event =
+        InstanceEvent::Condemned { authority: Authority::Deadline { at: now }, why, at: now };
     if let Moved::To(moved) = transition::apply(stack, record, &event, until).await? {
         reaped.condemned += 1;
         ending.push(moved);
@@ -169,12 +170,12 @@ async fn extend<P: Ports>(
     let report = reports::of(stack, record, until).await?;
     let busy = report.is_some_and(|report| {
         report.is_fresh(now, stack.limits.heartbeat_stale, None)
-            && report.beat.is_some_and(|beat| beat.phase == Phase::Busy)
+            && report.beat.is_some_and(|beat| beat.phase == AgentPhase::Busy)
     });
     if !busy {
         return Ok(false);
     }
-    let event = Event::Extended {
+    let event = InstanceEvent::Extended {
         owner: owner.clone(),
         generation: record.generation,
         deadline: now.after(stack.max_runtime(owner)),
@@ -190,9 +191,9 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[Record]) -> Result<Vec<String
     if sabotage!("terminate-is-not-confirmed") {
         let _ = stack.fleet().terminate(&ids).await;
     } else {
-        patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+        retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await?;
     }
-    let machines = patiently(stack, until, async || stack.fleet().describe(&ids).await).await?;
+    let machines = retry_until(stack, until, async || stack.fleet().describe(&ids).await).await?;
     let mut buried = Vec::new();
     for record in batch {
         let seen = machines.iter().find(|machine| machine.id == record.id);
@@ -207,7 +208,8 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[Record]) -> Result<Vec<String
             continue;
         }
         let now = stack.now();
-        let event = Event::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
+        let event =
+            InstanceEvent::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
         if let Moved::To(_) = transition::apply(stack, record, &event, until).await? {
             buried.push(record.id.to_string());
         }

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
 use bullpen_core::sabotage;
 
 use crate::Stack;
-use crate::jobs::room;
-use crate::patience::patiently;
+use crate::jobs::capacity;
+use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
 /// What one pass found and did.
@@ -44,7 +44,7 @@ pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> 
 
 async fn list<P: Ports>(stack: &Stack<P>) -> Result<Vec<Machine>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
-    patiently(stack, until, async || stack.fleet().list().await).await
+    retry_until(stack, until, async || stack.fleet().list().await).await
 }
 
 async fn records_without_machines<P: Ports>(
@@ -64,8 +64,11 @@ async fn records_without_machines<P: Ports>(
             continue;
         }
         let now = stack.now();
-        let event =
-            Event::Condemned { authority: Authority::Cloud, why: EndReason::MachineGone, at: now };
+        let event = InstanceEvent::Condemned {
+            authority: Authority::Cloud,
+            why: EndReason::MachineGone,
+            at: now,
+        };
         let until = now.after(stack.limits.release_retry);
         if let Moved::To(_) = transition::apply(stack, &record, &event, until).await? {
             tracing::info!(instance_id = %record.id, "its machine is gone");
@@ -81,7 +84,8 @@ pub async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fau
     let mut cursor: Option<String> = None;
     loop {
         let until = stack.now().after(stack.limits.release_retry);
-        let page = patiently(stack, until, || stack.ports.ledger().live(cursor.as_deref())).await?;
+        let page =
+            retry_until(stack, until, || stack.ports.ledger().live(cursor.as_deref())).await?;
         records.extend(page.items);
         match page.next {
             Some(next) => cursor = Some(next),
@@ -104,7 +108,7 @@ async fn machines_without_records<P: Ports>(
     }
     for batch in orphans.chunks(IDS_PER_CALL_MAX) {
         let until = stack.now().after(stack.limits.release_retry);
-        patiently(stack, until, async || stack.fleet().terminate(batch).await).await?;
+        retry_until(stack, until, async || stack.fleet().terminate(batch).await).await?;
         done.orphans_ended += batch.len();
     }
     Ok(())
@@ -119,7 +123,7 @@ async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool
         None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
         None => {
             let ledger = stack.ports.ledger();
-            let intent = patiently(stack, until, || ledger.intent(&machine.intent)).await?;
+            let intent = retry_until(stack, until, || ledger.intent(&machine.intent)).await?;
             Ok(!intent.is_some_and(|intent| is_alive(stack, &intent)))
         }
     }
@@ -151,7 +155,7 @@ async fn abandoned_intents<P: Ports>(
         }
         if let Ok(Written::Won(())) = stack.ports.ledger().give_back(&intent).await {
             done.intents_given_back += 1;
-            room::made(stack, &[intent.id.to_string()]).await;
+            capacity::freed(stack, &[intent.id.to_string()]).await;
         }
     }
     Ok(())
@@ -164,7 +168,7 @@ pub async fn open_intents<P: Ports>(stack: &Stack<P>) -> Result<Vec<Intent>, Fau
     loop {
         let until = stack.now().after(stack.limits.release_retry);
         let ledger = stack.ports.ledger();
-        let page = patiently(stack, until, || ledger.intents(cursor.as_deref())).await?;
+        let page = retry_until(stack, until, || ledger.intents(cursor.as_deref())).await?;
         intents.extend(page.items);
         match page.next {
             Some(next) => cursor = Some(next),

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Generation, InstanceId, JobId, RequestId};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
 use bullpen_core::job::{AfterJob, Job};
 use bullpen_core::mailbox::{
-    Inbox, Mode, Order, Phase, Removal, Report, SignalKind, Unexposed, Withdrawal, prove_unexposed,
+    AgentPhase, Inbox, Order, RemovalProof, Report, SignalKind, Unexposed, Withdrawal,
+    WithdrawalMode, prove_unexposed,
 };
 use bullpen_core::ports::{Fault, Forge, Ledger, MachineState, Mailbox, Ports};
-use bullpen_core::request::entry::Entry;
+use bullpen_core::request::entry::RequestEntry;
 use bullpen_core::request::stranger::{OwnRun, Stranger};
 use bullpen_core::sabotage;
 use bullpen_core::spec_hash::is_outdated;
@@ -28,13 +29,13 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::advertise::advertise;
-use crate::jobs::room;
-use crate::jobs::rows::Seen;
-use crate::mail::{self, Posted};
-use crate::patience::patiently;
+use crate::jobs::capacity;
+use crate::jobs::rows::SeenRow;
+use crate::mail::{self, PostOutcome};
+use crate::progress::{ProgressEvent, ProgressObserver};
 use crate::provision::entry::{self, CannotBegin};
 use crate::reports;
-use crate::tell::{Tell, Told};
+use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
 pub mod request;
@@ -42,7 +43,7 @@ pub mod request;
 /// Where a release stands after one pass.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReleaseProgress {
     /// The machine is idle again.
     Returned(Box<Record>),
     /// The machine is ending.
@@ -71,7 +72,7 @@ pub async fn release<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     until: Timestamp,
-    tell: Tell<'_>,
+    tell: ProgressObserver<'_>,
 ) -> Result<Released, Fault> {
     let records = withdraw_all(stack, owner).await?;
     let passes = records.into_iter().map(|record| async {
@@ -81,9 +82,9 @@ pub async fn release<P: Ports>(
     let mut released = Released::default();
     for (id, progress) in join_all(passes).await {
         match progress {
-            Progress::Returned(_) => released.returned.push(id),
-            Progress::Ended | Progress::Overtaken => released.ended.push(id),
-            Progress::Waiting => released.waiting.push(id),
+            ReleaseProgress::Returned(_) => released.returned.push(id),
+            ReleaseProgress::Ended | ReleaseProgress::Overtaken => released.ended.push(id),
+            ReleaseProgress::Waiting => released.waiting.push(id),
         }
     }
     Ok(released)
@@ -96,8 +97,8 @@ pub(crate) async fn see_through<P: Ports>(
     record: Record,
     ends: Option<EndReason>,
     until: Timestamp,
-    tell: Tell<'_>,
-) -> Progress {
+    tell: ProgressObserver<'_>,
+) -> ReleaseProgress {
     /// How soon a second pass is made where nothing wakes us: an idle agent answers within a second.
     const LOOK_SOON: Duration = Duration::from_millis(250);
     /// How often passes are made after a while.
@@ -107,22 +108,24 @@ pub(crate) async fn see_through<P: Ports>(
     let mut told = false;
     loop {
         match finish_as(stack, &record, ends.map(AfterJob::End)).await {
-            Ok(Progress::Waiting) | Err(_) if stack.now() < until => {
+            Ok(ReleaseProgress::Waiting) | Err(_) if stack.now() < until => {
                 if !std::mem::replace(&mut told, true) {
-                    tell(Told::Waiting { instance: instance.clone() });
+                    tell(ProgressEvent::Waiting { instance: instance.clone() });
                 }
                 stack.ports.mailbox().wait(&record.facts.mailbox, wait).await;
                 wait = (wait * 2).min(LOOK_AGAIN);
             }
             Ok(progress) => {
                 match &progress {
-                    Progress::Returned(_) => tell(Told::Returned { instance }),
-                    Progress::Ended | Progress::Overtaken => tell(Told::Ended { instance }),
-                    Progress::Waiting => {}
+                    ReleaseProgress::Returned(_) => tell(ProgressEvent::Returned { instance }),
+                    ReleaseProgress::Ended | ReleaseProgress::Overtaken => {
+                        tell(ProgressEvent::Ended { instance })
+                    }
+                    ReleaseProgress::Waiting => {}
                 }
                 return progress;
             }
-            Err(_) => return Progress::Waiting,
+            Err(_) => return ReleaseProgress::Waiting,
         }
     }
 }
@@ -135,7 +138,7 @@ pub(crate) async fn held_by<P: Ports>(
     owner: &Owner,
 ) -> Result<Vec<Record>, Fault> {
     let until = stack.now().after(stack.limits.release_acknowledgement);
-    patiently(stack, until, || stack.ports.ledger().owned_by(owner)).await
+    retry_until(stack, until, || stack.ports.ledger().owned_by(owner)).await
 }
 
 /// Fences an owner out of everything it holds; returns what is releasing now.
@@ -237,22 +240,26 @@ pub(crate) async fn give_up_event<P: Ports>(
     record: &Record,
     authority: Authority,
     until: Timestamp,
-) -> Result<Event, Fault> {
+) -> Result<InstanceEvent, Fault> {
     let now = stack.now();
     if let State::Created { .. } = record.state {
         if !sabotage!("warm-up-judged-before-the-drain") {
-            let _ = post(stack, record, Mode::Drain, until).await?;
+            let _ = post(stack, record, WithdrawalMode::Drain, until).await?;
         }
         let report = report(stack, record, until).await?;
         if sabotage!("created-always-ends") || !report.signals.contains_key(&SignalKind::WarmUpOk) {
-            return Ok(Event::Condemned { authority, why: EndReason::RequestFailed, at: now });
+            return Ok(InstanceEvent::Condemned {
+                authority,
+                why: EndReason::RequestFailed,
+                at: now,
+            });
         }
     }
     let cap = match record.state {
         State::Running { cap, .. } => cap,
         _ => now.after(stack.limits.hard_cap),
     };
-    Ok(Event::Withdrawn { authority, warm: true, at: now, cap })
+    Ok(InstanceEvent::Withdrawn { authority, warm: true, at: now, cap })
 }
 
 async fn report<P: Ports>(
@@ -265,7 +272,7 @@ async fn report<P: Ports>(
 
 /// One pass of the handshake over one releasing record. What becomes of a machine that a job ran on
 /// is in the job's row.
-pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progress, Fault> {
+pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<ReleaseProgress, Fault> {
     finish_as(stack, record, None).await
 }
 
@@ -274,7 +281,7 @@ pub async fn finish<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Progr
 pub(crate) async fn finish_unstarted<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
-) -> Result<Progress, Fault> {
+) -> Result<ReleaseProgress, Fault> {
     finish_as(stack, record, Some(AfterJob::Pool)).await
 }
 
@@ -283,17 +290,17 @@ async fn finish_as<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     known: Option<AfterJob>,
-) -> Result<Progress, Fault> {
+) -> Result<ReleaseProgress, Fault> {
     let State::Releasing { tier, since, cap, .. } = record.state else {
-        return Ok(Progress::Overtaken);
+        return Ok(ReleaseProgress::Overtaken);
     };
     let until = stack.now().after(stack.limits.release_retry);
     // Before anything that the machine says, and before anything that may fail.
     if stack.now() >= cap && !sabotage!("machines-are-asked-before-their-cap") {
         return end(stack, record, EndReason::DeadlinePassed, until).await;
     }
-    let (Posted::Stored(inbox) | Posted::Overtaken(inbox)) =
-        post(stack, record, Mode::Drain, until).await?;
+    let (PostOutcome::Stored(inbox) | PostOutcome::Overtaken(inbox)) =
+        post(stack, record, WithdrawalMode::Drain, until).await?;
     let report = report(stack, record, until).await?;
     if had_a_stranger(stack, record, &inbox, &report, until).await? {
         return end(stack, record, EndReason::Untrusted, until).await;
@@ -310,22 +317,22 @@ async fn finish_as<P: Ports>(
         };
         return match after {
             Some(after) => settle(stack, record, proof, after, until).await,
-            None => Ok(Progress::Waiting),
+            None => Ok(ReleaseProgress::Waiting),
         };
     }
-    let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(Progress::Overtaken) };
+    let Order::Withdrawn(withdrawal) = &inbox.order else { return Ok(ReleaseProgress::Overtaken) };
     if withdrawal.generation != record.generation {
-        return Ok(Progress::Overtaken);
+        return Ok(ReleaseProgress::Overtaken);
     }
     match withdrawal.mode {
-        Mode::Drain => {
+        WithdrawalMode::Drain => {
             if may_stop(stack, record, &inbox, &report, since).await {
                 // Overtaken only by a pass of somebody else's, which is just as good.
-                let _ = post(stack, record, Mode::Stop, until).await?;
+                let _ = post(stack, record, WithdrawalMode::Stop, until).await?;
             }
-            Ok(Progress::Waiting)
+            Ok(ReleaseProgress::Waiting)
         }
-        Mode::Stop => unacknowledged(stack, record, &inbox, withdrawal, until).await,
+        WithdrawalMode::Stop => unacknowledged(stack, record, &inbox, withdrawal, until).await,
     }
 }
 
@@ -374,7 +381,7 @@ async fn ran_untrusted_code<P: Ports>(
     let State::Releasing { owner: Owner::Request(id), .. } = &record.state else {
         return Ok(false);
     };
-    if proof.removal() == Removal::NeverAssigned {
+    if proof.removal() == RemovalProof::NeverAssigned {
         return Ok(false);
     }
     let entry = entry_of(stack, id, until).await?;
@@ -386,7 +393,7 @@ async fn entry_of<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
     until: Timestamp,
-) -> Result<Option<Entry>, Fault> {
+) -> Result<Option<RequestEntry>, Fault> {
     match entry::find(stack, id, until).await {
         Ok(found) => Ok(found.map(|(entry, _)| entry)),
         Err(CannotBegin::Store(fault)) if fault.is_transient() => Err(fault),
@@ -398,14 +405,14 @@ async fn entry_of<P: Ports>(
 async fn post<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
-    mode: Mode,
+    mode: WithdrawalMode,
     until: Timestamp,
-) -> Result<Posted, Fault> {
+) -> Result<PostOutcome, Fault> {
     let order = withdrawal(stack, record, mode);
     mail::post(stack, &record.facts.mailbox, &order, until).await
 }
 
-fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: Mode) -> Order {
+fn withdrawal<P: Ports>(stack: &Stack<P>, record: &Record, mode: WithdrawalMode) -> Order {
     let now = stack.now();
     Order::Withdrawn(Withdrawal {
         generation: record.generation,
@@ -437,7 +444,7 @@ async fn may_stop<P: Ports>(
         Deletion::Busy => sabotage!("busy-is-gone"),
         Deletion::Unavailable => {
             report.is_fresh(stack.now(), stack.limits.heartbeat_stale, None)
-                && report.beat.as_ref().is_some_and(|beat| beat.phase != Phase::Busy)
+                && report.beat.as_ref().is_some_and(|beat| beat.phase != AgentPhase::Busy)
                 && registered
         }
     }
@@ -467,7 +474,7 @@ async fn delete_runner<P: Ports>(stack: &Stack<P>, record: &Record, inbox: &Inbo
 /// A job as its row has it.
 async fn row<P: Ports>(stack: &Stack<P>, job: &JobId) -> Result<Option<Job>, Fault> {
     let Some(row) = stack.ports.ledger().row(job).await? else { return Ok(None) };
-    Ok(Some(Seen::of(&row)?.job))
+    Ok(Some(SeenRow::of(&row)?.job))
 }
 
 /// When an assignment made before the withdrawal can no longer be registered, on any clock.
@@ -488,14 +495,14 @@ async fn unacknowledged<P: Ports>(
     inbox: &Inbox,
     stop: &Withdrawal,
     until: Timestamp,
-) -> Result<Progress, Fault> {
+) -> Result<ReleaseProgress, Fault> {
     let patience = if sabotage!("impatient-for-the-acknowledgement") {
         Duration::ZERO
     } else {
         stack.limits.release_acknowledgement + stack.limits.clock_skew
     };
     if stack.now().since(stop.at) < patience {
-        return Ok(Progress::Waiting);
+        return Ok(ReleaseProgress::Waiting);
     }
     match delete_runner(stack, record, inbox).await {
         Deletion::Busy if sabotage!("busy-is-gone") => {
@@ -504,7 +511,7 @@ async fn unacknowledged<P: Ports>(
         Deletion::Deleted | Deletion::NotFound => {
             end(stack, record, EndReason::NotAcknowledged, until).await
         }
-        Deletion::Busy | Deletion::Unavailable => Ok(Progress::Waiting),
+        Deletion::Busy | Deletion::Unavailable => Ok(ReleaseProgress::Waiting),
     }
 }
 
@@ -538,32 +545,32 @@ async fn settle<P: Ports>(
     proof: Unexposed,
     after: AfterJob,
     until: Timestamp,
-) -> Result<Progress, Fault> {
+) -> Result<ReleaseProgress, Fault> {
     let ends = match after {
         AfterJob::End(why) => Some(why),
         // How old a machine becomes while it stands by is its pool's to say.
-        AfterJob::Pool if proof.removal() == Removal::MachineStopped => None,
+        AfterJob::Pool if proof.removal() == RemovalProof::MachineStopped => None,
         AfterJob::Pool => unfit(stack, record),
     };
     if let Some(why) = ends {
         return end(stack, record, why, until).await;
     }
     let now = stack.now();
-    let State::Releasing { tier, .. } = record.state else { return Ok(Progress::Overtaken) };
+    let State::Releasing { tier, .. } = record.state else { return Ok(ReleaseProgress::Overtaken) };
     let lifetime = match tier {
         Tier::Stopped => stack.limits.idle_stopped,
         Tier::Hot => stack.limits.hot_lifetime,
         Tier::Released => stack.limits.idle_released,
     };
     let shared = stack.is_shared(&record.facts);
-    let event = Event::Returned { proof, at: now, deadline: now.after(lifetime), shared };
+    let event = InstanceEvent::Returned { proof, at: now, deadline: now.after(lifetime), shared };
     match transition::apply(stack, record, &event, until).await? {
         Moved::To(idle) => {
             advertise(stack, &idle).await;
-            room::made(stack, &[format!("{}.{}", idle.id, idle.generation)]).await;
-            Ok(Progress::Returned(Box::new(idle)))
+            capacity::freed(stack, &[format!("{}.{}", idle.id, idle.generation)]).await;
+            Ok(ReleaseProgress::Returned(Box::new(idle)))
         }
-        Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),
+        Moved::Overtaken | Moved::Refused(_) => Ok(ReleaseProgress::Overtaken),
     }
 }
 
@@ -571,7 +578,7 @@ async fn settle<P: Ports>(
 fn has_served(record: &Record, proof: Unexposed) -> bool {
     let State::Releasing { owner: Owner::Job(_), tier, .. } = &record.state else { return false };
     let was_launched_for_it = *tier == Tier::Released && record.uses == 0;
-    proof.removal() != Removal::NeverAssigned || was_launched_for_it
+    proof.removal() != RemovalProof::NeverAssigned || was_launched_for_it
 }
 
 fn unfit<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<EndReason> {
@@ -596,11 +603,11 @@ async fn end<P: Ports>(
     record: &Record,
     why: EndReason,
     until: Timestamp,
-) -> Result<Progress, Fault> {
+) -> Result<ReleaseProgress, Fault> {
     let authority = Authority::Release { generation: record.generation };
-    let event = Event::Condemned { authority, why, at: stack.now() };
+    let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
     match transition::apply(stack, record, &event, until).await? {
-        Moved::To(_) => Ok(Progress::Ended),
-        Moved::Overtaken | Moved::Refused(_) => Ok(Progress::Overtaken),
+        Moved::To(_) => Ok(ReleaseProgress::Ended),
+        Moved::Overtaken | Moved::Refused(_) => Ok(ReleaseProgress::Overtaken),
     }
 }

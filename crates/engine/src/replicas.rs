@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::{HolderId, Revision};
 use bullpen_core::ports::{Clock, Document, Fault, Fleet, Ids, Ledger, Ports, Written};
-use bullpen_core::replicas::{COLLECTION, Roll};
+use bullpen_core::replicas::{COLLECTION, ReplicaList};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -25,7 +25,7 @@ const BODY: &str = r#"{"v":1}"#;
 
 /// Is one of the replicas for as long as it is polled. Where the fleet may be asked as often as one
 /// likes there is nothing to share, and nothing is done.
-pub async fn attend<P: Ports>(stack: &Stack<P>) -> Infallible {
+pub async fn run<P: Ports>(stack: &Stack<P>) -> Infallible {
     if stack.ports.fleet().rates().is_unlimited() {
         return pending().await;
     }
@@ -47,7 +47,7 @@ async fn round<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
     // the next round's listing shows what is stored.
     if let Written::Won(_) = write(stack, own, listed, forget_at).await? {
         let answered = stack.ports.clock().monotonic();
-        stack.with_roll(|roll| roll.announced((sent, answered)));
+        stack.with_replicas(|roll| roll.announced((sent, answered)));
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ async fn count<P: Ports>(stack: &Stack<P>, own: &HolderId) -> Result<Option<Revi
     let is_own = |entry: &&Document| entry.name == own.as_str();
     let others = listed.iter().filter(|entry| !is_own(entry) && !is_forgotten(entry, now));
     let others = others.map(|entry| (entry.name.as_str(), entry.revision));
-    stack.with_roll(|roll| roll.counted(others, (asked, came)));
+    stack.with_replicas(|roll| roll.counted(others, (asked, came)));
     Ok(listed.iter().find(is_own).map(|entry| entry.revision))
 }
 
@@ -92,7 +92,7 @@ pub async fn leave<P: Ports>(stack: &Stack<P>) {
     if stack.ports.fleet().rates().is_unlimited() {
         return;
     }
-    stack.with_roll(Roll::withdrawn);
+    stack.with_replicas(ReplicaList::withdrawn);
     let own = stack.ports.ids().holder();
     if let Ok(Some(listed)) = count(stack, &own).await {
         let long_ago = stack.now().before(Duration::from_secs(1));

@@ -11,13 +11,13 @@ use std::sync::{Mutex, PoisonError};
 
 use bullpen_core::ids::{InstanceId, MailboxKey};
 use bullpen_core::instance::Record;
-use bullpen_core::mailbox::{Report, ReportRead, Unreadable};
+use bullpen_core::mailbox::{Report, ReportRead, UnreadableReport};
 use bullpen_core::ports::{Fault, Mailbox, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::patiently;
+use crate::retry::retry_until;
 
 /// Machines whose unreadable report was logged; beyond that the log may repeat itself.
 const LOGGED_MAX: usize = 1_024;
@@ -40,7 +40,7 @@ impl UnreadableReports {
         self.met.lock().unwrap_or_else(PoisonError::into_inner).reads
     }
 
-    fn note(&self, instance: &InstanceId, why: &Unreadable) {
+    fn note(&self, instance: &InstanceId, why: &UnreadableReport) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         met.reads += 1;
         if met.logged.len() >= LOGGED_MAX {
@@ -59,7 +59,7 @@ pub async fn of_each<P: Ports>(
     until: Timestamp,
 ) -> Result<Vec<Option<Report>>, Fault> {
     let keys: Vec<MailboxKey> = records.iter().map(|record| record.facts.mailbox.clone()).collect();
-    let found = patiently(stack, until, || stack.ports.mailbox().reports(&keys)).await?;
+    let found = retry_until(stack, until, || stack.ports.mailbox().reports(&keys)).await?;
     let each = records.iter().zip(found);
     each.map(|(record, found)| believed(stack, record, found)).collect()
 }
@@ -80,7 +80,7 @@ pub async fn found<P: Ports>(
     until: Timestamp,
 ) -> Result<ReportRead, Fault> {
     let key = [record.facts.mailbox.clone()];
-    let found = patiently(stack, until, || stack.ports.mailbox().reports(&key)).await?.pop();
+    let found = retry_until(stack, until, || stack.ports.mailbox().reports(&key)).await?.pop();
     Ok(match found.unwrap_or(ReportRead::Absent) {
         ReportRead::Read(report) => ReportRead::Read(report.believed(record)),
         other => other,

@@ -11,11 +11,11 @@ use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{
     ClassName, Generation, ImageName, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
 };
-use bullpen_core::instance::{Facts, Owner};
+use bullpen_core::instance::{InstanceFacts, Owner};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Ports};
-use bullpen_core::replicas::Roll;
+use bullpen_core::replicas::ReplicaList;
 use bullpen_core::spec_hash::of_class;
 use bullpen_core::time::Timestamp;
 
@@ -102,7 +102,7 @@ impl<P: Ports> Stack<P> {
     }
 
     /// Changes what this process knows of a service's replicas.
-    pub(crate) fn with_roll(&self, change: impl FnOnce(&mut Roll)) {
+    pub(crate) fn with_replicas(&self, change: impl FnOnce(&mut ReplicaList)) {
         change(&mut self.allowance.lock().unwrap_or_else(PoisonError::into_inner).roll);
     }
 
@@ -126,7 +126,7 @@ impl<P: Ports> Stack<P> {
 
     /// Whether an idle machine serves every request of its class. A process that knows of no
     /// configuration leaves a pool's machines to their pool.
-    pub fn is_shared(&self, facts: &Facts) -> bool {
+    pub fn is_shared(&self, facts: &InstanceFacts) -> bool {
         let sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         facts.pool.as_ref().is_none_or(|pool| sharing.contains(pool))
     }

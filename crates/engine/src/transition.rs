@@ -7,14 +7,14 @@
 //! Not here: which event to write.
 
 use bullpen_core::ids::InstanceId;
-use bullpen_core::instance::{Event, Record, Refusal, State};
+use bullpen_core::instance::{InstanceEvent, InstanceRefusal, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{ClaimWrite, Fault, Ledger, Ports, Written};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::{Waits, patiently};
+use crate::retry::{Backoff, retry_until};
 
 /// What became of an attempt to move a record.
 #[must_use]
@@ -25,14 +25,14 @@ pub enum Moved {
     /// Somebody else wrote first. Look again before doing anything else.
     Overtaken,
     /// The transition is not allowed from what was read.
-    Refused(Refusal),
+    Refused(InstanceRefusal),
 }
 
 /// Applies `event` to a record as it was read.
 pub async fn apply<P: Ports>(
     stack: &Stack<P>,
     seen: &Record,
-    event: &Event,
+    event: &InstanceEvent,
     until: Timestamp,
 ) -> Result<Moved, Fault> {
     match next(seen, event) {
@@ -45,7 +45,7 @@ pub async fn apply<P: Ports>(
 /// answer for each, in their order. None of the events buries anything.
 pub async fn apply_all<P: Ports>(
     stack: &Stack<P>,
-    events: &[(Record, Event)],
+    events: &[(Record, InstanceEvent)],
     until: Timestamp,
 ) -> Vec<Result<Moved, Fault>> {
     let mut moved = Vec::with_capacity(events.len());
@@ -71,7 +71,7 @@ pub async fn apply_all<P: Ports>(
     moved
 }
 
-fn next(seen: &Record, event: &Event) -> Result<Record, Refusal> {
+fn next(seen: &Record, event: &InstanceEvent) -> Result<Record, InstanceRefusal> {
     seen.on(event).inspect_err(|refusal| {
         tracing::debug!(instance_id = %seen.id, event = event.name(), %refusal, "refused");
     })
@@ -87,7 +87,7 @@ async fn store<P: Ports>(
 ) -> Result<Moved, Fault> {
     let ledger = stack.ports.ledger();
     let expected = Record { revision: seen.revision.next(), ..next.clone() };
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     loop {
         let answer = match next.state {
             State::Terminated { .. } => ledger.bury(seen, next).await,
@@ -109,7 +109,7 @@ async fn store<P: Ports>(
             Err(fault) if fault.is_transient() && stack.now() < until => {}
             Err(fault) => return Err(fault),
         }
-        waits.again(stack, until).await?;
+        backoff.wait_until(stack, until).await?;
     }
 }
 
@@ -119,7 +119,7 @@ pub async fn read<P: Ports>(
     id: &InstanceId,
     until: Timestamp,
 ) -> Result<Option<Record>, Fault> {
-    patiently(stack, until, || stack.ports.ledger().read(id)).await
+    retry_until(stack, until, || stack.ports.ledger().read(id)).await
 }
 
 /// Claims an idle instance on what was seen of it. `None`: somebody else has it, or nobody may.
@@ -131,7 +131,7 @@ pub async fn claim<P: Ports>(
     write: &ClaimWrite,
     until: Timestamp,
 ) -> Result<Option<Record>, Fault> {
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     let mut unsure = false;
     loop {
         match stack.ports.ledger().claim(write).await {
@@ -151,7 +151,7 @@ pub async fn claim<P: Ports>(
             Err(fault) if fault.is_transient() && stack.now() < until => {}
             Err(fault) => return Err(fault),
         }
-        waits.again(stack, until).await?;
+        backoff.wait_until(stack, until).await?;
     }
 }
 

@@ -11,7 +11,7 @@ use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
 use hyper::header::HeaderValue;
 
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::groups::KnownGroups;
 use crate::limits::PAGES_MAX;
 use crate::login::Account;
@@ -134,7 +134,7 @@ impl<C: Clock> GitHub<C> {
     pub(crate) async fn pages<T>(
         &self,
         first: Call,
-        absent: Absent,
+        absent: NotFoundMeans,
         read: impl Fn(&Answer) -> Result<Vec<T>, Fault>,
     ) -> Result<Vec<T>, Fault> {
         let mut items = Vec::new();

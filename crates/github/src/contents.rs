@@ -9,7 +9,7 @@ use bullpen_core::ports::{Clock, Fault, FileRead};
 use serde::Deserialize;
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::runs::of_repository;
 use crate::wire::{Call, escaped};
 
@@ -38,7 +38,7 @@ impl<C: Clock> GitHub<C> {
             304 => Ok(FileRead::Unchanged),
             404 => Ok(FileRead::Absent),
             _ => {
-                let answer = answer.accepted(Absent::Thing)?;
+                let answer = answer.accepted(NotFoundMeans::Thing)?;
                 let text = decoded(&answer.read("file")?)?;
                 Ok(FileRead::Read { text, tag: answer.tag })
             }

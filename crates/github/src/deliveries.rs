@@ -10,7 +10,7 @@ use bullpen_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::limits::{DELIVERY_PAGES_MAX, PER_PAGE};
 use crate::wire::Call;
 
@@ -35,7 +35,7 @@ impl<C: Clock> GitHub<C> {
             let Some(answer) = self.call_as_app(&Call::get(path).housekeeping()).await? else {
                 return Ok(Vec::new());
             };
-            let answer = answer.accepted(Absent::Scope)?;
+            let answer = answer.accepted(NotFoundMeans::Scope)?;
             let page: Vec<DeliveryJson> = answer.read("list of deliveries")?;
             // The newest are first.
             let is_last = page.last().is_none_or(|oldest| oldest.delivered_at < since);
@@ -48,7 +48,7 @@ impl<C: Clock> GitHub<C> {
     pub(crate) async fn deliver_again(&self, id: u64) -> Result<(), Fault> {
         let call = Call::post(format!("/app/hook/deliveries/{id}/attempts"), None);
         match self.call_as_app(&call).await? {
-            Some(answer) => answer.accepted(Absent::Thing).map(drop),
+            Some(answer) => answer.accepted(NotFoundMeans::Thing).map(drop),
             None => Err(Fault::Denied("only an App can have its webhooks sent again".to_owned())),
         }
     }

@@ -17,7 +17,7 @@ use crate::wire::Answer;
 
 /// What it means that something is not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum NotFoundMeans {
     /// The thing asked about is gone: an ordinary answer.
     Thing,
     /// The organisation, repository or installation itself. GitHub answers so, too, to whoever may
@@ -26,7 +26,7 @@ pub(crate) enum Absent {
 }
 
 /// What a refusal is to us.
-pub(crate) fn classify(answer: &Answer, absent: Absent) -> Fault {
+pub(crate) fn classify(answer: &Answer, absent: NotFoundMeans) -> Fault {
     let status = answer.status;
     let said = message(answer);
     match status {
@@ -46,7 +46,7 @@ pub(crate) fn classify(answer: &Answer, absent: Absent) -> Fault {
              runs \"Actions: read\", to cancel them \"Actions: write\", to say something at a commit \
              \"Checks: write\" as an App and \"Commit statuses: write\" with a token",
         ),
-        404 if absent == Absent::Scope => denied(
+        404 if absent == NotFoundMeans::Scope => denied(
             status,
             &said,
             "the organisation or repository does not exist, or the credential may not manage its \
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let fault = |status, said| classify(&answer(status, said), Absent::Thing);
+        let fault = |status, said| classify(&answer(status, said), NotFoundMeans::Thing);
         for (status, said) in [
             (429, "You have exceeded a secondary rate limit"),
             (403, "You have exceeded a secondary rate limit. Please wait a few minutes"),
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_scope_that_is_not_found_says_what_to_do() {
-        let fault = classify(&answer(404, "Not Found"), Absent::Scope);
+        let fault = classify(&answer(404, "Not Found"), NotFoundMeans::Scope);
         assert!(matches!(fault, Fault::Denied(text) if text.contains("App is installed")));
     }
 
@@ -166,12 +166,12 @@ mod tests {
     #[test]
     fn words_are_cut_and_cannot_break_a_line() {
         let long = format!("a\nb{}", "x".repeat(1000));
-        let Fault::Unclassified(text) = classify(&answer(418, &long), Absent::Thing) else {
+        let Fault::Unclassified(text) = classify(&answer(418, &long), NotFoundMeans::Thing) else {
             panic!("418 has a place in the table");
         };
         assert!(!text.contains('\n') && text.len() < 300, "{text}");
         let nonsense = Answer { status: 418, body: "<html>".into(), ..Answer::default() };
-        let fault = classify(&nonsense, Absent::Thing);
+        let fault = classify(&nonsense, NotFoundMeans::Thing);
         assert_eq!(fault, Fault::Unclassified("418 no message".to_owned()));
     }
 }

@@ -9,7 +9,7 @@ use bullpen_core::ports::{Clock, Fault};
 use serde::Deserialize;
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::limits::{PAGES_MAX, PER_PAGE};
 use crate::login::Account;
 use crate::settings::{Scope, is_name};
@@ -83,7 +83,7 @@ impl<C: Clock> GitHub<C> {
     pub async fn lacking_permissions(&self) -> Result<Option<Vec<String>>, Fault> {
         let call = Call::get(format!("{}/installation", self.scope.path()));
         let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
-        let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
+        let has: InstallationJson = answer.accepted(NotFoundMeans::Scope)?.read("installation")?;
         let is_organisation = matches!(self.scope, Scope::Organization(_));
         Ok(Some(lacking(&has.permissions, is_organisation)))
     }
@@ -96,7 +96,7 @@ impl<C: Clock> GitHub<C> {
             let me = Call::get("/app".to_owned()).housekeeping();
             let asked = account.call_as_app(&self.wire, &me);
             let Some(answer) = self.in_time(asked).await? else { continue };
-            let AppJson { slug } = answer.accepted(Absent::Scope)?.read("App")?;
+            let AppJson { slug } = answer.accepted(NotFoundMeans::Scope)?.read("App")?;
             let is_public = self.is_public(&slug).await?;
             all.push(AppStanding { slug, is_public, accounts: self.installed_on(account).await? });
         }
@@ -127,7 +127,7 @@ impl<C: Clock> GitHub<C> {
             let call = Call::get(path).housekeeping();
             let asked = account.call_as_app(&self.wire, &call);
             let Some(answer) = self.in_time(asked).await? else { return Ok(accounts) };
-            let answer = answer.accepted(Absent::Scope)?;
+            let answer = answer.accepted(NotFoundMeans::Scope)?;
             let page: Vec<InstalledJson> = answer.read("list of installations")?;
             // An installation of an enterprise has another kind of name, and is none of the scope's.
             let name = |one: InstalledJson| one.account.and_then(|account| account.login);
@@ -153,7 +153,8 @@ impl<C: Clock> GitHub<C> {
         let mut wider = Vec::new();
         let call = Call::get(format!("{}/installation", self.scope.path()));
         if let Some(answer) = self.in_time(self.call_as_app(&call)).await? {
-            let has: InstallationJson = answer.accepted(Absent::Scope)?.read("installation")?;
+            let has: InstallationJson =
+                answer.accepted(NotFoundMeans::Scope)?.read("installation")?;
             let is_wide = has.repository_selection.as_deref() == Some("all");
             let what = format!("the App is installed on all repositories of {owner}");
             wider.extend(is_wide.then_some(what));
@@ -180,7 +181,8 @@ impl<C: Clock> GitHub<C> {
     ) -> Result<Option<String>, Fault> {
         let call = Call::get(format!("{}/actions/runners/downloads", self.scope.path()));
         let answer = self.in_time(self.call(&call.housekeeping())).await?;
-        let all: Vec<DownloadJson> = answer.accepted(Absent::Scope)?.read("list of downloads")?;
+        let all: Vec<DownloadJson> =
+            answer.accepted(NotFoundMeans::Scope)?.read("list of downloads")?;
         let version = |one: &DownloadJson| version_of(&one.filename, architecture);
         Ok(all.iter().find_map(version))
     }

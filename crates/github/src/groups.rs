@@ -10,7 +10,7 @@ use bullpen_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::limits::{GROUP_MISSING_FOR, GROUPS_BELIEVED_FOR, PER_PAGE};
 use crate::settings::Scope;
 use crate::wire::{Answer, Call};
@@ -55,7 +55,7 @@ impl<C: Clock> GitHub<C> {
         let path = format!("/orgs/{organization}/actions/runner-groups?per_page={PER_PAGE}");
         let read =
             |answer: &Answer| Ok(answer.read::<GroupsJson>("list of runner groups")?.runner_groups);
-        let listed = self.pages(Call::get(path).urgent(), Absent::Scope, read).await?;
+        let listed = self.pages(Call::get(path).urgent(), NotFoundMeans::Scope, read).await?;
         let ids = listed.into_iter().map(|group| (group.name.to_lowercase(), group.id)).collect();
         let groups = known.insert(KnownGroups { at: now, ids });
         groups.ids.get(&key).copied().ok_or_else(|| no_such_group(name))

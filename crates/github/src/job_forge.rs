@@ -3,7 +3,7 @@
 //! Not here: the calls (`runs`, `notices`, `contents`, `deliveries`).
 
 use bullpen_core::ids::{JobId, Repository, RunAttempt};
-use bullpen_core::job::{Fact, Provenance, Said};
+use bullpen_core::job::{JobFact, Provenance, ReportedStatus};
 use bullpen_core::ports::{Clock, Fault, FileRead, JobForge, LostDelivery, Notice};
 use bullpen_core::time::Timestamp;
 
@@ -11,19 +11,23 @@ use crate::client::GitHub;
 use crate::runs::{Status, WorkflowJob};
 
 impl<C: Clock> JobForge for GitHub<C> {
-    async fn job(&self, repository: &Repository, job: &JobId) -> Result<Fact, Fault> {
+    async fn job(&self, repository: &Repository, job: &JobId) -> Result<JobFact, Fault> {
         let id = job.as_str().parse::<u64>();
         let id = id.map_err(|_| Fault::Denied(format!("{job} is not a job of GitHub's")))?;
         Ok(self.in_time(GitHub::job(self, repository, id)).await?.fact(repository))
     }
 
-    async fn jobs_of(&self, repository: &Repository, run: &RunAttempt) -> Result<Vec<Fact>, Fault> {
+    async fn jobs_of(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Result<Vec<JobFact>, Fault> {
         let (id, attempt) = at_github(run)?;
         let jobs = self.jobs(repository, id, Some(attempt)).await?;
         Ok(facts(jobs, repository))
     }
 
-    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<Fact>, Fault> {
+    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<JobFact>, Fault> {
         // Boxed: it is a large one, and its callers need not be.
         self.in_time(Box::pin(async {
             let mut found = Vec::new();
@@ -35,7 +39,7 @@ impl<C: Clock> JobForge for GitHub<C> {
                 };
                 found.extend(facts(jobs, repository));
             }
-            found.retain(|fact| matches!(fact.said, Said::Queued { .. }));
+            found.retain(|fact| matches!(fact.said, ReportedStatus::Queued { .. }));
             Ok(found)
         }))
         .await
@@ -89,7 +93,7 @@ impl<C: Clock> JobForge for GitHub<C> {
     }
 }
 
-fn facts(jobs: Vec<WorkflowJob>, repository: &Repository) -> Vec<Fact> {
+fn facts(jobs: Vec<WorkflowJob>, repository: &Repository) -> Vec<JobFact> {
     jobs.into_iter().map(|job| job.fact(repository)).collect()
 }
 

@@ -9,7 +9,7 @@ use bullpen_core::time::Timestamp;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::limits::TOKEN_EARLY;
 use crate::meter::Meter;
 use crate::settings::{App, Login, Scope};
@@ -175,7 +175,8 @@ impl AppSession {
         };
         known.installation = Some(installation);
         let call = Call::post(format!("/app/installations/{installation}/access_tokens"), None);
-        let answer = wire.send(&call.urgent(), &jwt, meter).await?.accepted(Absent::Scope)?;
+        let answer =
+            wire.send(&call.urgent(), &jwt, meter).await?.accepted(NotFoundMeans::Scope)?;
         let fresh: InstallationToken = answer.read("installation token")?;
         let token = fresh.token.clone();
         known.token = Some(fresh);
@@ -189,7 +190,7 @@ impl AppSession {
         jwt: &Secret,
     ) -> Result<u64, Fault> {
         let call = Call::get(format!("{}/installation", self.scope.path())).urgent();
-        let answer = wire.send(&call, jwt, meter).await?.accepted(Absent::Scope)?;
+        let answer = wire.send(&call, jwt, meter).await?.accepted(NotFoundMeans::Scope)?;
         Ok(answer.read::<Installation>("installation")?.id)
     }
 }

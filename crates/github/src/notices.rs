@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::limits::{DESCRIPTION_CHARS_MAX, PER_PAGE};
 use crate::runs::of_repository;
 use crate::settings::is_name;
@@ -64,7 +64,7 @@ impl<C: Clock> GitHub<C> {
             },
         });
         let call = Call::post(format!("{repository}/check-runs"), Some(body));
-        self.call(&call).await?.accepted(Absent::Scope).map(drop)
+        self.call(&call).await?.accepted(NotFoundMeans::Scope).map(drop)
     }
 
     /// Whether the answer to an earlier attempt was lost, and only the answer.
@@ -72,7 +72,7 @@ impl<C: Clock> GitHub<C> {
         let path = format!("{repository}/commits/{}/check-runs", notice.commit);
         let path = format!("{path}?check_name={NAME}&filter=all&per_page={PER_PAGE}");
         let read = |answer: &Answer| Ok(answer.read::<ChecksJson>("list of checks")?.check_runs);
-        let checks = self.pages(Call::get(path), Absent::Scope, read).await?;
+        let checks = self.pages(Call::get(path), NotFoundMeans::Scope, read).await?;
         Ok(checks.iter().any(|check| check.external_id.as_deref() == Some(notice.job.as_str())))
     }
 
@@ -80,7 +80,7 @@ impl<C: Clock> GitHub<C> {
     async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
         let body = json!({"state": "error", "context": NAME, "description": described(notice)});
         let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
-        self.call(&call).await?.accepted(Absent::Scope).map(drop)
+        self.call(&call).await?.accepted(NotFoundMeans::Scope).map(drop)
     }
 }
 

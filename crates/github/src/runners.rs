@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::client::GitHub;
-use crate::fault::{Absent, classify};
+use crate::fault::{NotFoundMeans, classify};
 use crate::limits::{JIT_TRIES, PER_PAGE, REGISTRATION_EARLY};
 use crate::wire::{Answer, Call, escaped};
 
@@ -120,7 +120,7 @@ impl<C: Clock> GitHub<C> {
 
     pub(crate) async fn token(&self, kind: &str) -> Result<Token, Fault> {
         let call = Call::post(format!("{}/{kind}", self.runners_path()), None);
-        self.call(&call.urgent()).await?.accepted(Absent::Scope)?.read(kind)
+        self.call(&call.urgent()).await?.accepted(NotFoundMeans::Scope)?.read(kind)
     }
 
     /// A runner for one job. An idle runner of the same name is replaced: whoever asked before has
@@ -142,7 +142,8 @@ impl<C: Clock> GitHub<C> {
         for _ in 0..JIT_TRIES {
             let answer = self.call(&call).await?;
             if answer.status != 409 {
-                let made: JitJson = answer.accepted(Absent::Scope)?.read("JIT configuration")?;
+                let made: JitJson =
+                    answer.accepted(NotFoundMeans::Scope)?.read("JIT configuration")?;
                 return Ok(Jit { runner_id: made.runner.id, config: made.encoded_jit_config });
             }
             match self.delete_named(&runner.name).await? {
@@ -170,7 +171,7 @@ impl<C: Clock> GitHub<C> {
     async fn listing(&self, rank: fn(Call) -> Call, filter: &str) -> Result<Vec<Listed>, Fault> {
         let path = format!("{}?per_page={PER_PAGE}{filter}", self.runners_path());
         let read = |answer: &Answer| Ok(answer.read::<RunnersJson>("list of runners")?.runners);
-        let runners = self.pages(rank(Call::get(path)), Absent::Scope, read).await?;
+        let runners = self.pages(rank(Call::get(path)), NotFoundMeans::Scope, read).await?;
         // Pages shift while they are read, so that a runner may be on two of them.
         let by_id: BTreeMap<u64, Listed> =
             runners.into_iter().map(|json| (json.id, Listed::from(json))).collect();
@@ -211,7 +212,7 @@ impl<C: Clock> GitHub<C> {
             204 => Ok(Deletion::Deleted),
             404 => Ok(Deletion::NotFound),
             422 => Ok(Deletion::Busy),
-            _ => Err(classify(&answer, Absent::Thing)),
+            _ => Err(classify(&answer, NotFoundMeans::Thing)),
         }
     }
 

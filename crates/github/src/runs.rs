@@ -5,13 +5,15 @@
 use std::collections::BTreeSet;
 
 use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
-use bullpen_core::job::{About, Conclusion, Fact, Origin, Provenance, Said, Visibility};
+use bullpen_core::job::{
+    Conclusion, JobDetails, JobFact, Origin, Provenance, ReportedStatus, Visibility,
+};
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use crate::client::GitHub;
-use crate::fault::Absent;
+use crate::fault::NotFoundMeans;
 use crate::forge::in_vain;
 use crate::limits::{METHOD_TIMEOUT, PER_PAGE};
 use crate::settings::is_name;
@@ -172,21 +174,27 @@ pub struct WorkflowJob {
 
 impl WorkflowJob {
     /// What this says of the job, which is `repository`'s.
-    pub fn fact(self, repository: &Repository) -> Fact {
+    pub fn fact(self, repository: &Repository) -> JobFact {
         let runner = self.runner_name.filter(|name| !name.is_empty()).map(RunnerName::new);
         let said = match self.status {
-            Status::Queued => Said::Queued { at: self.started_at.or(self.created_at) },
-            Status::InProgress => Said::Started { runner, at: self.started_at },
+            Status::Queued => ReportedStatus::Queued { at: self.started_at.or(self.created_at) },
+            Status::InProgress => ReportedStatus::Started { runner, at: self.started_at },
             Status::Completed => {
                 // GitHub says how it went whenever it says that it is over.
                 let word = self.conclusion.as_deref().unwrap_or("neutral");
-                Said::Completed { conclusion: Conclusion::new(word), runner, at: self.completed_at }
+                ReportedStatus::Completed {
+                    conclusion: Conclusion::new(word),
+                    runner,
+                    at: self.completed_at,
+                }
             }
-            Status::Requested | Status::Waiting | Status::Pending | Status::Other(_) => Said::Held,
+            Status::Requested | Status::Waiting | Status::Pending | Status::Other(_) => {
+                ReportedStatus::Held
+            }
         };
-        Fact {
+        JobFact {
             job: JobId::new(self.id.to_string()),
-            about: About {
+            about: JobDetails {
                 repository: repository.clone(),
                 run: RunAttempt::new(format!("{}.{}", self.run_id, self.run_attempt)),
                 name: self.name,
@@ -223,7 +231,7 @@ impl<C: Clock> GitHub<C> {
     /// The latest attempt of a run.
     pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
         let path = format!("{}/runs/{run}", actions(repository)?);
-        self.call(&Call::get(path)).await?.accepted(Absent::Thing)?.read("run")
+        self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("run")
     }
 
     /// The runs of a repository that may have a queued job: a run is in progress as soon as one of
@@ -236,7 +244,8 @@ impl<C: Clock> GitHub<C> {
         for status in ["queued", "in_progress"] {
             let path = format!("{}/runs?status={status}&per_page={PER_PAGE}", actions(repository)?);
             let read = |answer: &Answer| Ok(answer.read::<RunsJson>("list of runs")?.workflow_runs);
-            let runs = self.pages(Call::get(path).housekeeping(), Absent::Thing, read).await?;
+            let runs =
+                self.pages(Call::get(path).housekeeping(), NotFoundMeans::Thing, read).await?;
             found.extend(runs.into_iter().map(|run| run.id));
         }
         Ok(found)
@@ -248,14 +257,14 @@ impl<C: Clock> GitHub<C> {
         let answer = self.call(&Call::post(path, None)).await?;
         match answer.status {
             404 | 409 => Ok(()),
-            _ => answer.accepted(Absent::Thing).map(drop),
+            _ => answer.accepted(NotFoundMeans::Thing).map(drop),
         }
     }
 
     /// One job.
     pub async fn job(&self, repository: &Repository, job: u64) -> Result<WorkflowJob, Fault> {
         let path = format!("{}/jobs/{job}", actions(repository)?);
-        self.call(&Call::get(path)).await?.accepted(Absent::Thing)?.read("job")
+        self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("job")
     }
 
     /// All jobs of one attempt of a run, or of its latest attempt; all pages.
@@ -269,7 +278,7 @@ impl<C: Clock> GitHub<C> {
         let path = format!("{}/runs/{run}{attempt}/jobs", actions(repository)?);
         let path = format!("{path}?per_page={PER_PAGE}");
         let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
-        let all = self.pages(Call::get(path), Absent::Thing, read);
+        let all = self.pages(Call::get(path), NotFoundMeans::Thing, read);
         let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
         all.unwrap_or_else(|| Err(in_vain()))
     }

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::budget::{Priority, points};
-use crate::fault::{Absent, classify};
+use crate::fault::{NotFoundMeans, classify};
 use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
 use crate::meter::Meter;
 use crate::settings::{BadSettings, Base, Settings};
@@ -108,7 +108,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// The answer, if it is not a refusal.
-    pub(crate) fn accepted(self, absent: Absent) -> Result<Self, Fault> {
+    pub(crate) fn accepted(self, absent: NotFoundMeans) -> Result<Self, Fault> {
         if (200..300).contains(&self.status) { Ok(self) } else { Err(classify(&self, absent)) }
     }
 

@@ -11,10 +11,10 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runs_on;
 use bullpen_core::creation::{Intent, LaunchRequest};
 use bullpen_core::ids::Revision;
-use bullpen_core::instance::{Event, Facts, Owner, Record, Warm};
+use bullpen_core::instance::{AfterWarmUp, InstanceEvent, InstanceFacts, Owner, Record};
 use bullpen_core::limits::Limits;
 use bullpen_core::pool::journal::launch_id;
-use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
+use bullpen_core::pool::{Blueprint, Blueprints, StackBase};
 use bullpen_core::ports::{Fleet, Ledger, Machine, Ports, Recorded, Written};
 use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
@@ -34,7 +34,7 @@ fn blueprints() -> Blueprints {
         writeln!(ours, "    pool-{pool}: {{hot-lifetime: 7d}}").expect("memory");
     }
     let (config, _) = runs_on::read((text + &ours).as_bytes()).into_parts();
-    Blueprints::of("production", &config.expect("it is good"), &Foundation::default())
+    Blueprints::of("production", &config.expect("it is good"), &StackBase::default())
 }
 
 /// The machines of one pool, hot and idle.
@@ -75,13 +75,13 @@ async fn furnish(stack: &Stack<SimPorts>, blueprint: &Blueprint) {
 async fn keep(stack: &Stack<SimPorts>, blueprint: &Blueprint, intent: &Intent, machine: &Machine) {
     let (ledger, at) = (stack.ports.ledger(), stack.now());
     let deadline = at.after(stack.limits.idle_stopped);
-    let (id, facts) = (machine.id.clone(), Facts::of(machine, intent));
+    let (id, facts) = (machine.id.clone(), InstanceFacts::of(machine, intent));
     let born = Record::born(id, facts, intent.owner.clone(), None, deadline);
     let Ok(Written::Won(Recorded::Stored(created))) = ledger.record(&born).await else {
         panic!("it is calm");
     };
-    let into = Warm::Hot { deadline, shared: false };
-    let warm = Event::WarmedUp { pool: blueprint.name.clone(), at, into };
+    let into = AfterWarmUp::Hot { deadline, shared: false };
+    let warm = InstanceEvent::WarmedUp { pool: blueprint.name.clone(), at, into };
     let idle = created.on(&warm).expect("it is warm");
     let _ = ledger.replace(&created, &idle).await.expect("calm");
 }

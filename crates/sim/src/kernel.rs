@@ -20,7 +20,7 @@ use crate::dice::Dice;
 use crate::life::{FAULTY, live};
 use crate::load;
 use crate::service::look_at_pools;
-use crate::service::plan::{self, Plan};
+use crate::service::plan::{self, ServicePlan};
 use crate::wire::Counts;
 use crate::world::World;
 
@@ -139,7 +139,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
     let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
-    checker.jobs_trust(service.as_ref().and_then(Plan::trust));
+    checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
     for ceiling in timeline.ceilings() {
         checker.holds(ceiling);
@@ -165,7 +165,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
 }
 
-async fn look_until_the_end(world: &World, checker: &Checker, service: Option<&Plan>) {
+async fn look_until_the_end(world: &World, checker: &Checker, service: Option<&ServicePlan>) {
     let keeping = service.filter(|plan| plan.timeline.is_kept());
     while world.outside.clock().elapsed() < WORLD_ENDS {
         pass(LOOK).await;

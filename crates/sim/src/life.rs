@@ -9,18 +9,18 @@ use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, QueueName, Repository, RequestId, SpecHash};
 use bullpen_core::instance::Owner;
 use bullpen_core::invariants::{Invariant, Violation};
-use bullpen_core::job::{Job, Life};
+use bullpen_core::job::{Job, JobState};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Machine, MachineState, Ports, QueueKind, QueueSpec, Queues};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::split;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise;
-use bullpen_engine::provision::worker::How;
+use bullpen_engine::progress::unobserved;
+use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
-use bullpen_engine::refresh::{Desired, refresh};
+use bullpen_engine::refresh::{DesiredStack, refresh};
 use bullpen_engine::release::request::release_request;
-use bullpen_engine::tell::nobody;
 use futures_util::future::{Either, join_all};
 
 use crate::checker::{Checker, Told};
@@ -28,7 +28,7 @@ use crate::clock::pass;
 use crate::dice::Dice;
 use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
-use crate::service::{self, plan::Plan};
+use crate::service::{self, plan::ServicePlan};
 use crate::world::{SimPorts, World};
 
 /// How long faults go on, and runs arrive.
@@ -52,7 +52,7 @@ pub(crate) async fn live(
     checker: &Checker,
     workflows: Vec<Workflow>,
     calamities: Vec<(Duration, Calamity)>,
-    service: Option<&Plan>,
+    service: Option<&ServicePlan>,
 ) -> Stats {
     make_queues(world).await;
     let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
@@ -86,7 +86,7 @@ pub(crate) async fn live(
 }
 
 /// The world's service, if it has one.
-async fn serve(world: &Arc<World>, service: Option<&Plan>) -> std::convert::Infallible {
+async fn serve(world: &Arc<World>, service: Option<&ServicePlan>) -> std::convert::Infallible {
     let Some(plan) = service else { return std::future::pending().await };
     service::make_queues(world).await;
     service::serve(world, plan, FAULTY).await
@@ -246,7 +246,7 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
         checker.release_begins(&name, &owner);
         let released = world
             .run(&name, workflow.release_fuse, async |stack| {
-                release_request(stack, &request.id, until, &nobody).await
+                release_request(stack, &request.id, until, &unobserved).await
             })
             .await;
         if let Some(Ok(_)) = released {
@@ -386,8 +386,8 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
     stats.fulfilled += 1;
     for runner in &provisioned.runners {
         match runner.how {
-            How::Reused | How::Started => stats.reused += 1,
-            How::Created => stats.created += 1,
+            AcquiredBy::Reused | AcquiredBy::Started => stats.reused += 1,
+            AcquiredBy::Created => stats.created += 1,
         }
     }
 }
@@ -414,7 +414,7 @@ pub async fn keep_up_beside(world: &Arc<World>, name: &str) -> std::convert::Inf
 
 async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert::Infallible {
     let dice = Dice::new(world.seed, &format!("upkeep {replica}"));
-    let mut memory = advertise::Memory::default();
+    let mut memory = advertise::AdvertMemory::default();
     let mut round = 0_u64;
     pass(dice.between(Duration::ZERO, UPKEEP)).await;
     loop {
@@ -426,19 +426,19 @@ async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert
         let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
             // What a process remembers dies with it.
-            memory = advertise::Memory::default();
+            memory = advertise::AdvertMemory::default();
         }
     }
 }
 
 /// One refresh, as `bullpen refresh` makes it.
-pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::Memory) {
+pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::AdvertMemory) {
     refresh(stack, &desired(), memory).await;
 }
 
 /// What every world's stack should be like.
-pub fn desired() -> Desired {
-    Desired {
+pub fn desired() -> DesiredStack {
+    DesiredStack {
         classes: load::classes(),
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),
@@ -448,7 +448,7 @@ pub fn desired() -> Desired {
 }
 
 /// The faults have stopped: every pool must become what its schedule says, and then plan nothing.
-async fn converge(world: &World, checker: &Checker, plan: &Plan) {
+async fn converge(world: &World, checker: &Checker, plan: &ServicePlan) {
     let began = world.outside.clock().elapsed();
     loop {
         let found = service::look_at_pools(world, plan).await;
@@ -509,8 +509,8 @@ pub fn unquiet(world: &World) -> Option<Violation> {
 pub fn unsettled(world: &World) -> Option<Violation> {
     let rows = world.outside.ledger().rows();
     let what = rows.into_iter().find_map(|row| match Job::decode(&row.body) {
-        Ok(Job { life: Life::Ended { debts, .. }, .. }) if debts.is_settled() => None,
-        Ok(job) => Some(format!("the row of job {} is {}", job.id, job.life.name().as_str())),
+        Ok(Job { state: JobState::Ended { debts, .. }, .. }) if debts.is_settled() => None,
+        Ok(job) => Some(format!("the row of job {} is {}", job.id, job.state.name().as_str())),
         Err(error) => Some(format!("the row of job {} cannot be read: {error}", row.job)),
     })?;
     let what = format!("not quiet: {what}");

@@ -15,7 +15,7 @@ use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::time::Timestamp;
 
 use crate::dice::Dice;
-use crate::machine::Temper;
+use crate::machine::AgentBehaviour;
 use crate::model::fleet::Delays;
 use crate::wire::Weather;
 use crate::world::{CALM, Climate};
@@ -52,7 +52,7 @@ pub fn climate(dice: &Dice) -> Climate {
     Climate {
         agents: control,
         control,
-        temper: Temper {
+        temper: AgentBehaviour {
             warm_up_fails: odds(120),
             warm_up_slow: odds(80),
             warm_up_hangs: odds(60),

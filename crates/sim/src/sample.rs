@@ -5,12 +5,12 @@ use bullpen_core::ids::{
     ClassName, Generation, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Revision,
     SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::{Facts, Record, State};
+use bullpen_core::instance::{InstanceFacts, Record, State};
 use bullpen_core::time::Timestamp;
 
 /// The machine, in this state.
 pub(crate) fn record(state: State) -> Record {
-    let facts = Facts {
+    let facts = InstanceFacts {
         class: ClassName::new("large"),
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,

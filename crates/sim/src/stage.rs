@@ -9,7 +9,7 @@ use std::time::Duration;
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{Ceiling, Intent, LaunchRequest, Scope};
 use bullpen_core::ids::{IntentId, PoolName, RequestId, Revision, SpecHash, TrustGroup};
-use bullpen_core::instance::{Event, Facts, Owner, Record, State, Warm};
+use bullpen_core::instance::{AfterWarmUp, InstanceEvent, InstanceFacts, Owner, Record, State};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{
     Fleet, Ids, Ledger, Machine, Ports, Recorded, Reserved, StopOrder, Written,
@@ -57,7 +57,7 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
 
 /// Warm machines that nobody owns, to be put into a world.
 #[derive(Clone, Debug)]
-pub struct Furniture {
+pub struct IdleMachines {
     /// Unlike any other furniture's of the world.
     pub name: String,
     /// How many.
@@ -81,7 +81,7 @@ pub struct Furniture {
 /// The pool of furniture that is a pool's.
 pub const POOL: &str = "stage";
 
-impl Furniture {
+impl IdleMachines {
     /// Idle machines as every request of [`request`] would have them.
     pub fn plain(name: &str, usage: Usage, count: u32) -> Self {
         Self {
@@ -101,11 +101,11 @@ impl Furniture {
 /// Puts idle, warm, shared machines with living agents into the world, and advertises them.
 pub async fn idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
     let name = format!("stage {} {count}", usage.as_str());
-    furnish(world, &Furniture::plain(&name, usage, count)).await.expect("the stage is calm")
+    furnish(world, &IdleMachines::plain(&name, usage, count)).await.expect("the stage is calm")
 }
 
 /// Puts warm, shared machines with living agents into the world, and advertises them.
-pub async fn furnish(world: &World, wanted: &Furniture) -> Result<Vec<Record>, String> {
+pub async fn furnish(world: &World, wanted: &IdleMachines) -> Result<Vec<Record>, String> {
     let (_, stack) = world.process(&wanted.name);
     let intent = reserve(&stack, wanted).await?;
     let launch = LaunchRequest {
@@ -131,7 +131,7 @@ pub async fn furnish(world: &World, wanted: &Furniture) -> Result<Vec<Record>, S
     Ok(records)
 }
 
-async fn reserve(stack: &Stack<SimPorts>, wanted: &Furniture) -> Result<Intent, String> {
+async fn reserve(stack: &Stack<SimPorts>, wanted: &IdleMachines) -> Result<Intent, String> {
     let pool = PoolName::new(POOL);
     let intent = Intent {
         id: IntentId::new(wanted.name.replace(' ', "-")),
@@ -157,9 +157,9 @@ async fn warm(
     stack: &Stack<SimPorts>,
     intent: &Intent,
     machine: &Machine,
-    wanted: &Furniture,
+    wanted: &IdleMachines,
 ) -> Record {
-    let facts = Facts::of(machine, intent);
+    let facts = InstanceFacts::of(machine, intent);
     let now = stack.now();
     let deadline = now.after(wanted.lasts);
     let born = Record::born(machine.id.clone(), facts, intent.owner.clone(), None, deadline);
@@ -169,15 +169,15 @@ async fn warm(
     };
     let into = if wanted.stopped {
         let (op, until) = (stack.ports.ids().stop_op(), now.after(stack.limits.stop_fence));
-        Warm::ToStop { op, until, deadline }
+        AfterWarmUp::ToStop { op, until, deadline }
     } else {
-        Warm::Hot { deadline, shared: true }
+        AfterWarmUp::Hot { deadline, shared: true }
     };
     let pool = PoolName::new(POOL);
-    move_on(stack, &created, &Event::WarmedUp { pool, at: now, into }).await
+    move_on(stack, &created, &InstanceEvent::WarmedUp { pool, at: now, into }).await
 }
 
-async fn move_on(stack: &Stack<SimPorts>, record: &Record, event: &Event) -> Record {
+async fn move_on(stack: &Stack<SimPorts>, record: &Record, event: &InstanceEvent) -> Record {
     let next = record.on(event).expect("the stage knows the states");
     let Ok(Written::Won(next)) = stack.ports.ledger().replace(record, &next).await else {
         panic!("the stage is calm");
@@ -201,7 +201,7 @@ async fn stop(stack: &Stack<SimPorts>, records: Vec<Record>) -> Vec<Record> {
     pass(stack.limits.stop_fence + 2 * skew).await;
     let at = stack.now();
     let deadline = at.after(stack.limits.idle_stopped);
-    let found = Event::FoundStopped { at, skew, deadline, shared: true };
+    let found = InstanceEvent::FoundStopped { at, skew, deadline, shared: true };
     join_all(records.iter().map(|record| move_on(stack, record, &found))).await
 }
 

@@ -18,7 +18,7 @@ use bullpen_engine::Stack;
 
 use crate::clock::{SimClock, WORLD_BEGINS};
 use crate::dice::Dice;
-use crate::machine::{Machine, Temper};
+use crate::machine::{AgentBehaviour, Machine};
 use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
@@ -112,7 +112,7 @@ pub struct Climate {
     /// What happens to the agents' calls.
     pub agents: Weather,
     /// How agents behave.
-    pub temper: Temper,
+    pub temper: AgentBehaviour,
     /// How long the cloud takes for things.
     pub delays: Delays,
     /// Of a thousand launches of several machines, how many bring only some.
@@ -129,7 +129,7 @@ pub struct Climate {
 pub const CALM: Climate = Climate {
     control: CALM_WEATHER,
     agents: CALM_WEATHER,
-    temper: Temper {
+    temper: AgentBehaviour {
         warm_up_max: Duration::from_secs(20),
         warm_up_fails: 0,
         warm_up_slow: 0,

@@ -25,7 +25,7 @@ use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
-use bullpen_sim::model::forge::{Ear, Word};
+use bullpen_sim::model::forge::{ListenerPort, ListenerWord};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
@@ -233,14 +233,14 @@ const JOB: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 struct Deaf;
 
-impl Ear for Deaf {
-    fn hear(&self, _: Word) {}
+impl ListenerPort for Deaf {
+    fn hear(&self, _: ListenerWord) {}
 }
 
 impl ForgeHarness for CalmForge {
     async fn listen(&self, runner: &RunnerSpec, credential: &Credential) -> bool {
         let machine = InstanceId::new(runner.name.as_str());
-        let ear: Arc<dyn Ear> = Arc::new(Deaf);
+        let ear: Arc<dyn ListenerPort> = Arc::new(Deaf);
         let is_known = match credential {
             Credential::Jit(_) => true,
             Credential::RegistrationToken(_) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::ports::Ports;
-use bullpen_engine::provision::worker::How;
+use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
 use bullpen_sim::stage;
@@ -21,7 +21,8 @@ fn cost(count: u32, matching: u32, others: u32) -> (usize, usize, u64, Vec<(&'st
         let request = stage::request("run1.1.build", count, world.outside.clock().true_now());
         let (wire, stack) = world.process("provision");
         let provisioned = provision_silently(&stack, &request).await.expect("the stage is calm");
-        let reused = provisioned.runners.iter().filter(|held| held.how == How::Reused).count();
+        let reused =
+            provisioned.runners.iter().filter(|held| held.how == AcquiredBy::Reused).count();
         let created = provisioned.runners.len() - reused;
         let calls = wire.calls().into_iter().collect();
         (reused, created, world.outside.queues().delivered(), calls)
@@ -84,7 +85,7 @@ fn a_mismatched_request_never_costs_a_simultaneous_matching_one_its_machines() {
                 provision_silently(&other, &matching).await
             });
             let runners = provisioned.expect("the stage is calm").runners;
-            runners.iter().filter(|held| held.how == How::Reused).count()
+            runners.iter().filter(|held| held.how == AcquiredBy::Reused).count()
         });
         assert_eq!(reused, 4, "{apart} ms apart");
     }

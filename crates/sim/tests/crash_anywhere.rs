@@ -5,8 +5,8 @@
 use bullpen_core::class::Usage;
 use bullpen_core::instance::Owner;
 use bullpen_core::ports::Ports;
+use bullpen_engine::progress::unobserved;
 use bullpen_engine::release::request::release_request;
-use bullpen_engine::tell::nobody;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::provision_silently;
@@ -42,7 +42,7 @@ fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String
             let until = world.outside.clock().true_now().after(Duration::from_secs(600));
             let released = world
                 .run("release", own(Dies::Release), async |stack| {
-                    release_request(stack, &request.id, until, &nobody).await
+                    release_request(stack, &request.id, until, &unobserved).await
                 })
                 .await;
             has_died |= released.is_none();

@@ -10,16 +10,18 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::{ClassName, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Fact, How, Job, Life, Origin, Provenance, Step, Visibility};
+use bullpen_core::job::{
+    Job, JobDetails, JobFact, JobState, JobStep, MachineSource, Origin, Provenance, Visibility,
+};
 use bullpen_core::ports::Ports;
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{self, Duties, ingest};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::desired;
-use bullpen_sim::service::plan::{self, Plan, Post};
+use bullpen_sim::service::plan::{self, ServicePlan, WebhookOdds};
 use bullpen_sim::service::pools::Timeline;
-use bullpen_sim::service::{Courier, make_queues, on_wire};
-use bullpen_sim::stage::{self, Furniture};
+use bullpen_sim::service::{WebhookSender, make_queues, on_wire};
+use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::wire::Calls;
 use bullpen_sim::world::World;
 use futures_util::future::join_all;
@@ -39,18 +41,18 @@ struct Cost {
     launched: usize,
 }
 
-fn plan() -> Plan {
+fn plan() -> ServicePlan {
     let mut config = plan::base();
     if let Some(large) = config.runners.get_mut(&ClassName::new("large")) {
         large.reuse = Some(Reuse::default());
         large.trust = Some(TrustGroup::new("acme"));
     }
     let repositories = ["acme/one", "acme/two", "acme/three"].map(Repository::new).into();
-    let (shares, post) = (Shares::default(), Post::default());
+    let (shares, post) = (Shares::default(), WebhookOdds::default());
     let timeline = Timeline::default();
     let public = BTreeSet::new();
     let scope = ServiceScope::EVERYTHING;
-    Plan {
+    ServicePlan {
         config,
         timeline,
         shares,
@@ -63,12 +65,12 @@ fn plan() -> Plan {
     }
 }
 
-fn queue(world: &World, plan: &Plan) -> Vec<Fact> {
+fn queue(world: &World, plan: &ServicePlan) -> Vec<JobFact> {
     let now = world.outside.clock().true_now();
     let of = plan.repositories.iter().cycle().zip(0..JOBS);
     let facts = of.map(|(repository, number)| {
         let id = (900_000 + number).to_string();
-        let about = About {
+        let about = JobDetails {
             repository: repository.clone(),
             run: RunAttempt::new(format!("{number}.1")),
             name: format!("job {id}"),
@@ -97,9 +99,9 @@ fn burst(limited: bool) -> Cost {
         let world = stage::calm(7, JOBS + 100).await;
         let plan = plan();
         make_queues(&world).await;
-        let furniture = Furniture {
+        let furniture = IdleMachines {
             lasts: Duration::from_secs(3_600),
-            ..Furniture::plain("idle", Usage::OnDemand, JOBS)
+            ..IdleMachines::plain("idle", Usage::OnDemand, JOBS)
         };
         stage::furnish(&world, &furniture).await.expect("the stage is calm");
         if limited {
@@ -111,7 +113,7 @@ fn burst(limited: bool) -> Cost {
         let (wire, stack) = world.process("serve");
         let began = world.outside.clock().elapsed();
         let all_have_one = async {
-            let has_one = |job: &Job| matches!(job.life, Life::Assigned { .. });
+            let has_one = |job: &Job| matches!(job.state, JobState::Assigned { .. });
             while rows(&world).iter().filter(|job| has_one(job)).count() < JOBS as usize {
                 pass(Duration::from_millis(100)).await;
             }
@@ -125,7 +127,7 @@ fn burst(limited: bool) -> Cost {
                 }
                 std::future::pending::<()>().await;
             };
-            let courier = Courier::default();
+            let courier = WebhookSender::default();
             tokio::select! {
                 biased;
                 took = all_have_one => took,
@@ -139,7 +141,7 @@ fn burst(limited: bool) -> Cost {
         let took = took.await.expect("it has no fuse");
         let is_reused = |job: &&Job| {
             let mut steps = job.steps.iter().map(|step| &step.step);
-            steps.any(|step| matches!(step, Step::Assigned { how: How::Reused, .. }))
+            steps.any(|step| matches!(step, JobStep::Assigned { how: MachineSource::Reused, .. }))
         };
         let reused = rows(&world).iter().filter(is_reused).count();
         Cost {

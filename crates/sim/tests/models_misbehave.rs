@@ -10,12 +10,12 @@ use bullpen_core::ids::{
     ClaimId, ClassName, InstanceId, InstanceType, IntentId, JobId, MailboxKey, PoolName, QueueName,
     Revision, SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::Warm;
-use bullpen_core::instance::{Event, Facts, Owner, Record};
+use bullpen_core::instance::AfterWarmUp;
+use bullpen_core::instance::{InstanceEvent, InstanceFacts, Owner, Record};
 use bullpen_core::invariants::on_write;
-use bullpen_core::mailbox::{Mode, Order, Withdrawal};
+use bullpen_core::mailbox::{Order, Withdrawal, WithdrawalMode};
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read,
+    ClaimWrite, Clock, Consistency, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues,
     Recorded, Written,
 };
 use bullpen_sim::clock::{SimClock, pass};
@@ -62,7 +62,7 @@ async fn created(ledger: &LedgerModel, clock: &SimClock) -> Record {
         revision: Revision(0),
     };
     won(ledger.reserve(&intent, &[]).await);
-    let facts = Facts {
+    let facts = InstanceFacts {
         class: intent.class,
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,
@@ -86,8 +86,8 @@ async fn created(ledger: &LedgerModel, clock: &SimClock) -> Record {
 async fn idle(ledger: &LedgerModel, clock: &SimClock) -> Record {
     let created = created(ledger, clock).await;
     let (at, pool) = (clock.now(), PoolName::new("linux"));
-    let into = Warm::Hot { deadline: at.after(HOUR), shared: true };
-    let warm = created.on(&Event::WarmedUp { pool, at, into }).expect("it is the pool's");
+    let into = AfterWarmUp::Hot { deadline: at.after(HOUR), shared: true };
+    let warm = created.on(&InstanceEvent::WarmedUp { pool, at, into }).expect("it is the pool's");
     won(ledger.replace(&created, &warm).await)
 }
 
@@ -218,7 +218,7 @@ async fn an_eventual_read_in_bad_weather_shows_an_earlier_order() {
     let key = MailboxKey::new("box");
     let order = Order::Withdrawn(Withdrawal {
         generation: bullpen_core::ids::Generation(1),
-        mode: Mode::Drain,
+        mode: WithdrawalMode::Drain,
         at: clock.now(),
         idle_deadline: clock.now().after(HOUR),
         removal_token: None,
@@ -227,8 +227,8 @@ async fn an_eventual_read_in_bad_weather_shows_an_earlier_order() {
     won(mailbox.post(&key, &order).await);
     let mut shown = Vec::new();
     for _ in 0..40 {
-        shown.push(mailbox.inbox(&key, Read::Eventual).await.unwrap().is_some());
-        assert!(mailbox.inbox(&key, Read::Consistent).await.unwrap().is_some());
+        shown.push(mailbox.inbox(&key, Consistency::Eventual).await.unwrap().is_some());
+        assert!(mailbox.inbox(&key, Consistency::Consistent).await.unwrap().is_some());
         pass(Duration::from_millis(50)).await;
     }
     assert!(shown.contains(&false) && shown.contains(&true), "{shown:?}");

@@ -135,7 +135,7 @@ impl Replica {
         tokio::select! {
             biased;
             () = self.wire.died() => pending().await,
-            never = replicas::attend(&self.stack) => match never {},
+            never = replicas::run(&self.stack) => match never {},
             never = busy => never,
         }
     }
@@ -232,7 +232,7 @@ fn being_counted_costs_two_calls_a_renewal() {
             let world = stage::calm(1, 10).await;
             world.outside.fleet().set_rates(rates);
             let replica = Replica::new(&world, "one");
-            let mut life = Box::pin(replicas::attend(&replica.stack));
+            let mut life = Box::pin(replicas::run(&replica.stack));
             live_for(world.limits.pool_lease_renew * 30 + Duration::from_secs(10), &mut life).await;
             let (calls, writes) = (replica.wire.calls(), replica.wire.writes());
             assert_eq!(calls.get("ledger").copied().unwrap_or_default(), 2 * rounds);

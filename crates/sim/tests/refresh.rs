@@ -10,17 +10,17 @@ use bullpen_core::ids::{QueueName, Repository, Revision, RunAttempt};
 use bullpen_core::parameters::{self, Kept as _, KeptTokens, Parameters, decode, encode};
 use bullpen_core::ports::{Document, Fault, Forge, Ledger, Ports, Queues, Written};
 use bullpen_engine::Stack;
-use bullpen_engine::advertise::Memory;
-use bullpen_engine::kept;
+use bullpen_engine::advertise::AdvertMemory;
 use bullpen_engine::provision::{Call, provision};
-use bullpen_engine::refresh::rehearsal::Rehearsal;
-use bullpen_engine::refresh::{Desired, StepReport, refresh};
+use bullpen_engine::refresh::dry_run::DryRun;
+use bullpen_engine::refresh::{DesiredStack, StepReport, refresh};
+use bullpen_engine::stored_parameters;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage;
 use bullpen_sim::world::SimPorts;
 
-fn desired(classes: Vec<RunnerClass>) -> Desired {
-    Desired {
+fn desired(classes: Vec<RunnerClass>) -> DesiredStack {
+    DesiredStack {
         classes,
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(1_800)),
@@ -52,13 +52,13 @@ fn a_rehearsal_changes_nothing() {
         let (_, real) = world.process("refresh");
         let before = world.outside.ledger().snapshot();
         let stage = Stack::new(
-            Rehearsal::new(&real.ports),
+            DryRun::new(&real.ports),
             "sim",
             real.limits.clone(),
             real.ceilings.clone(),
             real.spec_hash.clone(),
         );
-        let reports = refresh(&stage, &desired(two_classes()), &mut Memory::default()).await;
+        let reports = refresh(&stage, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_eq!(world.outside.ledger().snapshot(), before);
         assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![]));
@@ -69,7 +69,7 @@ fn a_rehearsal_changes_nothing() {
         }
         assert!(notes.iter().any(|note| note == "stack/parameters: stored"), "{notes:?}");
         // And then it is done.
-        let reports = refresh(&real, &desired(two_classes()), &mut Memory::default()).await;
+        let reports = refresh(&real, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_ne!(world.outside.ledger().snapshot(), before);
     });
@@ -83,7 +83,7 @@ fn a_second_refresh_finds_everything_as_it_should_be() {
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let wanted = desired(two_classes());
-        let (mut left, mut right) = (Memory::default(), Memory::default());
+        let (mut left, mut right) = (AdvertMemory::default(), AdvertMemory::default());
         let (first, second) =
             tokio::join!(refresh(&one, &wanted, &mut left), refresh(&other, &wanted, &mut right));
         assert!(failed(&first).is_empty() && failed(&second).is_empty());
@@ -103,7 +103,7 @@ fn d41_with_github_down_machines_are_still_reaped() {
         pass(Duration::from_secs(3_600)).await;
         world.outside.forge().set_outage(true);
         let (_, stack) = world.process("refresh");
-        let reports = refresh(&stack, &desired(two_classes()), &mut Memory::default()).await;
+        let reports = refresh(&stack, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(step(&reports, "tokens").is_err());
         let reaped = step(&reports, "reaping").as_ref().expect("it needs no GitHub");
         assert_eq!(reaped.first().map(String::as_str), Some("2 past their time, ending"));
@@ -122,7 +122,7 @@ fn what_an_ended_run_left_is_released() {
         let call = Call { repository: Some(&repository), ..Call::silent(&request) };
         provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
         let wanted = desired(two_classes());
-        let mut memory = Memory::default();
+        let mut memory = AdvertMemory::default();
         let reports = refresh(&stack, &wanted, &mut memory).await;
         assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "it goes on");
         world.outside.forge().end_run(RunAttempt::new("77.1"));
@@ -145,7 +145,7 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
         let world = stage::calm(5, 10).await;
         stage::idle(&world, Usage::OnDemand, 1).await;
         let (_, stack) = world.process("refresh");
-        let (all, mut memory) = (two_classes(), Memory::default());
+        let (all, mut memory) = (two_classes(), AdvertMemory::default());
         refresh(&stack, &desired(all.clone()), &mut memory).await;
         let kept: Vec<RunnerClass> = all[1..].to_vec();
         let reports = refresh(&stack, &desired(kept.clone()), &mut memory).await;
@@ -165,12 +165,13 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
     on_virtual_time(async {
         let world = stage::calm(6, 10).await;
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let mut minted = BTreeSet::new();
         for _ in 0..4 {
             refresh(&stack, &wanted, &mut memory).await;
             let until = stack.now().after(Duration::from_secs(60));
-            let kept = kept::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
+            let kept =
+                stored_parameters::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
             minted.insert(kept.expect("they are kept").minted_at);
             pass(Duration::from_secs(900)).await;
         }
@@ -185,7 +186,7 @@ fn tokens_are_not_where_every_command_reads() {
     on_virtual_time(async {
         let world = stage::calm(6, 10).await;
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let ledger = world.outside.ledger();
         let left = async || {
             let parameters = ledger.documents(parameters::COLLECTION).await.expect("calm");
@@ -198,7 +199,8 @@ fn tokens_are_not_where_every_command_reads() {
         assert_eq!(left().await, 0);
         // As an older version keeps them.
         let until = stack.now().after(Duration::from_secs(60));
-        let kept = kept::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
+        let kept =
+            stored_parameters::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
         let older = Document {
             collection: parameters::COLLECTION.to_owned(),
             name: KeptTokens::NAME.to_owned(),
@@ -225,7 +227,7 @@ fn a_runner_without_a_machine_is_removed() {
         forge.register(&name, "warm-x", &machine).expect("it is up");
         forge.disconnect(&name);
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), Memory::default());
+        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let is_there = async || {
             let listed = world.outside.forge().runners().await.expect("calm");
             listed.iter().any(|runner| runner.name == name)

@@ -12,13 +12,13 @@ use bullpen_core::ids::{InstanceId, IntentId, Revision};
 use bullpen_core::instance::{EndReason, Owner, State};
 use bullpen_core::ports::{Ledger, Ports, Reserved, Written};
 use bullpen_core::request::{OnPartial, Request};
+use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::creation::CreationError;
 use bullpen_engine::provision::entry::CannotBegin;
 use bullpen_engine::provision::undo::dump;
-use bullpen_engine::provision::worker::How;
+use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
 use bullpen_engine::release::request::{release_request, requests_of};
-use bullpen_engine::tell::nobody;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
@@ -72,7 +72,7 @@ fn a_provision_that_died_at_any_await_is_resumed_and_never_doubled() {
             let until = world.outside.clock().true_now().after(Duration::from_secs(600));
             world
                 .run("release", None, async |stack| {
-                    release_request(stack, &request.id, until, &nobody).await
+                    release_request(stack, &request.id, until, &unobserved).await
                 })
                 .await;
             stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {fuse}: {why}"));
@@ -114,7 +114,7 @@ fn a_cancelled_request_gives_its_warm_machines_back() {
             let until = world.outside.clock().true_now().after(Duration::from_secs(600));
             world
                 .run("release", None, async |stack| {
-                    release_request(stack, &request.id, until, &nobody).await
+                    release_request(stack, &request.id, until, &unobserved).await
                 })
                 .await;
             let idle_after = idle_of(&world, &request).await;
@@ -145,7 +145,7 @@ fn d32_requests_of_one_run_are_released_apart_and_together() {
         assert_ne!(first.label, second.label);
         assert!(ids(&first).is_disjoint(&ids(&second)));
         let until = stack.now().after(Duration::from_secs(600));
-        release_request(&stack, &one.id, until, &nobody).await.expect("calm");
+        release_request(&stack, &one.id, until, &unobserved).await.expect("calm");
         assert_eq!(owned(&world, &one).await, []);
         assert_eq!(owned(&world, &other).await.len(), 1, "the other keeps its runner");
         let run = bullpen_core::ids::RunAttempt::new("7.1");
@@ -177,7 +177,7 @@ fn d27_a_released_request_begins_a_new_incarnation() {
         let (_, stack) = world.process("p");
         let first = provision_silently(&stack, &request).await.expect("calm");
         let until = stack.now().after(Duration::from_secs(600));
-        release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+        release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
         // Nobody else's trust fits, so another machine is launched.
         let mut next = request.clone();
         next.trust = bullpen_core::ids::TrustGroup::new("octo/other");
@@ -212,7 +212,7 @@ fn of_two_processes_of_one_request_one_stands_down() {
             assert_eq!(of("running"), 3, "{apart} ms: {owned:?}");
             assert_eq!(of("running") + of("claimed"), owned.len(), "{apart} ms: {owned:?}");
             let until = one.now().after(Duration::from_secs(600));
-            release_request(&one, &request.id, until, &nobody).await.expect("calm");
+            release_request(&one, &request.id, until, &unobserved).await.expect("calm");
             stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
         });
     }
@@ -290,7 +290,7 @@ fn under_a_ceiling_half_served_requests_do_not_lock_each_other() {
             let provisioned = provision_silently(stack, request).await.expect("its turn comes");
             assert_eq!(provisioned.runners.len(), 4);
             let until = stack.now().after(Duration::from_secs(600));
-            release_request(stack, &request.id, until, &nobody).await.expect("calm");
+            release_request(stack, &request.id, until, &unobserved).await.expect("calm");
         };
         tokio::join!(served(&one, &first), served(&other, &second));
     });
@@ -314,10 +314,11 @@ fn d26_partial_capacity_is_topped_up_unless_the_request_says_otherwise() {
             });
             assert_eq!(ended.is_ok(), fulfilled, "{on_partial:?}: {ended:?}");
             if let Ok(provisioned) = ended {
-                let created = provisioned.runners.iter().filter(|held| held.how == How::Created);
+                let created =
+                    provisioned.runners.iter().filter(|held| held.how == AcquiredBy::Created);
                 assert_eq!(created.count(), 4);
                 let until = stack.now().after(Duration::from_secs(600));
-                release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+                release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
             }
             stage::end(&world, &checker).await.expect("nothing is left");
         });
@@ -390,7 +391,7 @@ fn a_reservation_that_landed_late_makes_no_launch_larger() {
         let known = world.outside.ledger().intent(&late.id).await.expect("calm");
         assert_eq!(known.map_or(0, |intent| intent.outstanding), 0, "it was given back");
         let until = stack.now().after(Duration::from_secs(600));
-        release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+        release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
         stage::end(&world, &checker).await.expect("nothing is left");
     });
 }
@@ -416,7 +417,7 @@ fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
             let until = world.outside.clock().true_now().after(Duration::from_secs(60));
             let by = format!("release of {name}");
             let released = world.run(&by, None, async |stack| {
-                release_request(stack, &request.id, until, &nobody).await
+                release_request(stack, &request.id, until, &unobserved).await
             });
             let released = released.await.expect("it lives").expect("the world is calm");
             assert_eq!(BTreeSet::from_iter(released.returned), runners, "it may be used again");

@@ -12,11 +12,11 @@ use bullpen_core::instance::Owner;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::RanJob;
-use bullpen_engine::advertise::Memory;
+use bullpen_engine::advertise::AdvertMemory;
+use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::{Call, Provisioned, provision};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::release_request;
-use bullpen_engine::tell::nobody;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::upkeep;
@@ -61,7 +61,9 @@ async fn released(world: &Arc<World>, request: &Request, fuse: Option<u64>) -> O
     let until = world.outside.clock().true_now().after(10 * MINUTE);
     let name = format!("release {} {fuse:?}", request.id);
     let released = world
-        .run(&name, fuse, async |stack| release_request(stack, &request.id, until, &nobody).await)
+        .run(&name, fuse, async |stack| {
+            release_request(stack, &request.id, until, &unobserved).await
+        })
         .await;
     released.map(|released| released.expect("the world is calm"))
 }
@@ -154,7 +156,7 @@ fn the_job_of_another_run_before_is_no_stranger() {
         );
         let (next, second) = provisioned(&world, &checker, "9.1.build").await;
         assert_eq!(ids(&first), ids(&second));
-        let mut memory = Memory::default();
+        let mut memory = AdvertMemory::default();
         world.run("refresh", None, async |stack| upkeep(stack, &mut memory).await).await;
         let label = forge.label_of(&next.id).expect("its runner still listens");
         forge.submit_of(&label, Duration::from_secs(5), of_run(9));

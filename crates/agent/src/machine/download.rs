@@ -13,7 +13,7 @@ use std::path::Path;
 use bullpen_core::download::Download;
 
 use super::user_data::RunnerProgram;
-use crate::warm_up::{Often, Step};
+use crate::warm_up::{Frequency, Step};
 
 /// How a machine fetches, for scripts of bash to have in them: `bring URL SHA256 PLACE`, which tries
 /// for `$patience` seconds.
@@ -30,7 +30,7 @@ pub(super) fn program(program: &RunnerProgram, path: &Path) -> io::Result<Option
     let RunnerProgram::Image { directory, download: Some(download) } = program else {
         return Ok(None);
     };
-    let step = Step::bash("runner-download", path, Often::OncePerMachine);
+    let step = Step::bash("runner-download", path, Frequency::OncePerMachine);
     fetching(step, PROGRAM, path, (download, directory)).map(Some)
 }
 
@@ -122,7 +122,7 @@ mod tests {
         let sha256 = String::from_utf8(said).unwrap()[..64].to_owned();
         let download = Download { url: format!("file://{}", source.display()), sha256 };
         let path = temp.path().join("preinstall.sh");
-        let step = Step::bash("preinstall", &path, Often::EachBoot);
+        let step = Step::bash("preinstall", &path, Frequency::EachBoot);
         let place = path.with_extension("fetched.sh");
         let step = fetching(step, SCRIPT, &path, (&download, &place)).unwrap();
         for _ in 0..2 {
@@ -136,7 +136,7 @@ mod tests {
     fn an_address_in_place_of_a_script_is_fetched_and_a_script_is_written() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("prerun.sh");
-        let step = Step::bash("prerun", &path, Often::EachBoot);
+        let step = Step::bash("prerun", &path, Frequency::EachBoot);
         assert_eq!(script(step.clone(), "true", &path).unwrap(), step);
         assert_eq!(fs::read_to_string(&path).unwrap(), "true");
         let sum = "0".repeat(64);

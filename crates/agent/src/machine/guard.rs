@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::warm_up::{Often, Step};
+use crate::warm_up::{Frequency, Step};
 
 /// What is run.
 const SCRIPT: &str = include_str!("guard.sh");
@@ -20,7 +20,7 @@ pub(super) const IF_INET6: &str = "/proc/net/if_inet6";
 /// The step; the script is written to `path`.
 pub(super) fn step(path: &Path, if_inet6: &Path) -> io::Result<Step> {
     fs::write(path, SCRIPT)?;
-    let mut step = Step::bash("metadata", path, Often::EachBoot);
+    let mut step = Step::bash("metadata", path, Frequency::EachBoot);
     step.arguments.push(if_inet6.to_string_lossy().into_owned());
     Ok(step)
 }

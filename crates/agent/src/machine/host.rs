@@ -17,7 +17,7 @@ use crate::runner::leftovers::Leftovers;
 use crate::runner::process::{LISTENER, ProcessRunner};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
-use crate::warm_up::{Often, Step, StepFailed};
+use crate::warm_up::{Frequency, Step, StepFailed};
 
 /// A step that is no script: the runner's directory. As a step it is done once, counts towards the
 /// time, and is reported if it fails.
@@ -31,15 +31,15 @@ const WARNS: &str = "warning: ";
 
 /// The step that makes the runner's directory.
 pub(super) fn install_step() -> Step {
-    own_step(INSTALL, Often::OncePerMachine)
+    own_step(INSTALL, Frequency::OncePerMachine)
 }
 
 /// The step that notes what the home is like.
 pub(super) fn home_step() -> Step {
-    own_step(HOME, Often::EachBoot)
+    own_step(HOME, Frequency::EachBoot)
 }
 
-fn own_step(name: &str, often: Often) -> Step {
+fn own_step(name: &str, often: Frequency) -> Step {
     let program = std::path::PathBuf::new();
     Step { name: name.to_owned(), program, arguments: Vec::new(), often }
 }

@@ -21,11 +21,11 @@ use super::{Isolation, Layout, RunnerProgram, download, guard, mark};
 use crate::host::Watchdog;
 use crate::notes::FileNotebook;
 use crate::runner::confine::{Confinement, own_groups};
-use crate::runner::process::{Patience, Place, ProcessRunner};
+use crate::runner::process::{EndGrace, ProcessRunner, RunnerPaths};
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
-use crate::warm_up::{Often, Step};
-use crate::{Agent, Ending, Orientation};
+use crate::warm_up::{Frequency, Step};
+use crate::{Agent, AgentTask, SelfEndReason};
 
 /// Why an agent could not live. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ impl LiveError {
 
 /// A way to the mailboxes: tried until they are open, because an agent can do nothing without, and
 /// the watchdog is the bound.
-pub trait Postbox<C>: Send + Sync {
+pub trait MailboxConnector<C>: Send + Sync {
     /// The mailboxes.
     type Mailbox: Mailbox;
 
@@ -79,7 +79,7 @@ pub trait Postbox<C>: Send + Sync {
     ) -> impl Future<Output = Result<Self::Mailbox, LiveError>> + Send;
 }
 
-/// Where the mailboxes of the machine in `dir` are: what a binary chooses its [`Postbox`] by.
+/// Where the mailboxes of the machine in `dir` are: what a binary chooses its [`MailboxConnector`] by.
 pub fn mailbox_place(dir: &Path) -> Result<MailboxPlace, LiveError> {
     let path = Layout::of(dir).user_data();
     let text = fs::read_to_string(&path).map_err(LiveError::io(&path))?;
@@ -88,7 +88,7 @@ pub fn mailbox_place(dir: &Path) -> Result<MailboxPlace, LiveError> {
 
 /// Which machine an agent lives on.
 #[derive(Clone, Copy, Debug)]
-pub struct Bearings<'a> {
+pub struct MachineBearings<'a> {
     /// Its directory.
     pub dir: &'a Path,
     /// Which of its boots this is.
@@ -100,13 +100,13 @@ pub struct Bearings<'a> {
 /// Lives until the machine is to end; each of `interruptions` is reported at once. Dropping the
 /// future is the agent's death, and leaves its listener alive. Must be called on a runtime.
 pub async fn live<C: Clock + Clone>(
-    bearings: Bearings<'_>,
+    bearings: MachineBearings<'_>,
     clock: &C,
-    postbox: &impl Postbox<C>,
+    postbox: &impl MailboxConnector<C>,
     watchdog: impl Watchdog,
     interruptions: impl Stream<Item = String> + Send,
-) -> Result<Ending, LiveError> {
-    let Bearings { dir, boot, instance } = bearings;
+) -> Result<SelfEndReason, LiveError> {
+    let MachineBearings { dir, boot, instance } = bearings;
     // The mark, the key and every path are of one and the same spelling of the directory.
     let mark = mark(dir).map_err(LiveError::io(dir))?;
     let layout = Layout::of(Path::new(&mark));
@@ -126,7 +126,7 @@ pub async fn live<C: Clock + Clone>(
     };
     let confinement = isolation.map(|isolation| confinement(isolation, &data.runner, &layout));
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let orientation = Orientation {
+    let orientation = AgentTask {
         key: data.mailbox.key(instance.unwrap_or(&name)),
         boot: boot.to_owned(),
         steps,
@@ -151,9 +151,9 @@ pub fn run<C: Clock + Clone>(
     dir: &Path,
     boot: &str,
     clock: &C,
-    postbox: &impl Postbox<C>,
-) -> Result<Ending, LiveError> {
-    let bearings = Bearings { dir, boot, instance: None };
+    postbox: &impl MailboxConnector<C>,
+) -> Result<SelfEndReason, LiveError> {
+    let bearings = MachineBearings { dir, boot, instance: None };
     let watchdog = FileWatchdog::new(Layout::of(dir).ends_by());
     on_a_runtime(dir, async || live(bearings, clock, postbox, watchdog, terminations(dir)?).await)
 }
@@ -260,11 +260,11 @@ fn steps(
     let download = download::program(&data.runner, &path).map_err(LiveError::io(&path))?;
     steps.extend(download.into_iter().chain([install_step()]));
     for (name, script, often) in [
-        ("image-preinstall", &scripts.image_preinstall, Often::OncePerMachine),
-        ("preinstall", &scripts.preinstall, Often::OncePerMachine),
-        ("image-prerun", &scripts.image_prerun, Often::EachBoot),
-        ("prerun", &scripts.prerun, Often::EachBoot),
-        ("pre-runner", &scripts.pre_runner, Often::EachBoot),
+        ("image-preinstall", &scripts.image_preinstall, Frequency::OncePerMachine),
+        ("preinstall", &scripts.preinstall, Frequency::OncePerMachine),
+        ("image-prerun", &scripts.image_prerun, Frequency::EachBoot),
+        ("prerun", &scripts.prerun, Frequency::EachBoot),
+        ("pre-runner", &scripts.pre_runner, Frequency::EachBoot),
     ] {
         if let Some(text) = script {
             let path = layout.state().join(format!("{name}.sh"));
@@ -293,7 +293,7 @@ fn host<C: Clock + Clone, W: Watchdog>(
     let scripts_see = data.environment(&scripts_home);
     let scripts = ProcessScripts::new(clock.clone(), layout.logs(), &mark, scripts_see);
     let environment = data.environment(&home);
-    let place = Place {
+    let place = RunnerPaths {
         root: layout.runner(),
         work: layout.work(),
         temp: layout.temp(),
@@ -307,7 +307,7 @@ fn host<C: Clock + Clone, W: Watchdog>(
     };
     let (leftovers, sudo) = (place.leftovers(), data.sudo);
     MachineHost {
-        runner: ProcessRunner::new(clock.clone(), place, Patience::DEFAULT),
+        runner: ProcessRunner::new(clock.clone(), place, EndGrace::DEFAULT),
         watchdog,
         notebook: FileNotebook::new(layout.state().join("notes.json")),
         scripts: MachineScripts {

@@ -8,7 +8,7 @@
 //! those of its warm-up `<mark>/warm-up/<step>`, in their environment.
 //!
 //! Not here: starting, supervising and ending machines (the fleet), the agent's life itself
-//! ([`crate::agent`]), or a way to mailboxes ([`Postbox`] is the engine's to give).
+//! ([`crate::agent`]), or a way to mailboxes ([`MailboxConnector`] is the engine's to give).
 
 use std::fs;
 use std::io;
@@ -27,7 +27,8 @@ mod watchdog;
 pub use download::FETCH;
 pub use isolation::{Isolation, Limits};
 pub use live::{
-    Bearings, LiveError, Postbox, live, mailbox_place, on_a_runtime, run, terminations,
+    LiveError, MachineBearings, MailboxConnector, live, mailbox_place, on_a_runtime, run,
+    terminations,
 };
 pub use power_off::PowerOff;
 pub use user_data::{

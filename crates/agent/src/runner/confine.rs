@@ -20,7 +20,7 @@ use rustix::process::{getegid, geteuid, getgroups};
 use super::leftovers::absent_is_fine;
 use super::program;
 use crate::machine::{Isolation, Limits};
-use mounts::{Mounts, SHARED_MEMORY, TEMPORARY, Wanted};
+use mounts::{MountRequest, Mounts, SHARED_MEMORY, TEMPORARY};
 
 mod mounts;
 
@@ -120,18 +120,18 @@ impl Confinement {
         })
     }
 
-    fn wanted(&self, limits: Option<&Limits>) -> io::Result<Wanted> {
+    fn wanted(&self, limits: Option<&Limits>) -> io::Result<MountRequest> {
         let Isolation { user, hidden, secrets, fixed, visible, .. } = &self.isolation;
         // As they are now: a file that a link leads to may be another one than at the launch.
         let real = |path: &PathBuf| path.canonicalize().ok();
         let mut kept: Vec<PathBuf> = vec![self.root.clone(), self.temp.clone()];
         kept.extend(self.programs.iter().chain(visible).filter_map(real));
-        let mut wanted = Wanted {
+        let mut wanted = MountRequest {
             hidden: hidden.iter().filter(|path| path.is_dir()).cloned().collect(),
             kept,
             secrets: secrets.iter().filter_map(real).filter(|path| path.is_file()).collect(),
             fixed: fixed.iter().filter_map(real).collect(),
-            ..Wanted::default()
+            ..MountRequest::default()
         };
         if user.is_none() {
             // The service's user owns them, and could lift its limits or end the service there.

@@ -19,7 +19,7 @@ use bullpen_core::request::stranger::RanJob;
 use rustix::fs::OFlags;
 
 use super::leftovers::absent_is_fine;
-use super::process::Place;
+use super::process::RunnerPaths;
 
 /// How the runner program is told of it; also in its `.env`.
 pub(super) const VARIABLE: &str = "ACTIONS_RUNNER_HOOK_JOB_STARTED";
@@ -36,7 +36,7 @@ const WORD_CHARS_MAX: usize = 200;
 const BODY: &str = include_str!("job_started.sh");
 
 /// Writes the script for this assignment, and returns where it is.
-pub(super) fn install(place: &Place, to: &Assignment) -> io::Result<PathBuf> {
+pub(super) fn install(place: &RunnerPaths, to: &Assignment) -> io::Result<PathBuf> {
     forget(&place.root);
     let path = place.root.join(SCRIPT);
     let theirs = of_the_image(place, &path)?;
@@ -96,7 +96,7 @@ fn read(text: &str) -> RanJob {
 
 /// The hook that the image has; empty if it has none. Looked up once, before any job could have
 /// written one, and taken out of `.env`, which the program would believe rather than its environment.
-fn of_the_image(place: &Place, ours: &Path) -> io::Result<String> {
+fn of_the_image(place: &RunnerPaths, ours: &Path) -> io::Result<String> {
     let in_env_file = take_from_env_file(&place.root.join(".env"))?;
     let memory = place.state.join(OF_THE_IMAGE);
     match fs::read_to_string(&memory) {
@@ -215,7 +215,7 @@ mod tests {
 
     /// A place whose image has a hook of its own, and an assignment of run 7.
     fn installed(root: &Path) -> PathBuf {
-        let place = Place {
+        let place = RunnerPaths {
             root: root.to_owned(),
             work: root.join("_work"),
             temp: root.join("tmp"),

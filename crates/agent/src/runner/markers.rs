@@ -5,7 +5,7 @@
 //!
 //! Not here: reading the output (`process`).
 
-use super::{Observed, Refused};
+use super::{ListenerRefusal, Observed};
 
 /// Words that mean that GitHub is down, refuses, or limits: not the machine's fault. Compared in
 /// lower case. Kept as the program and its HTTP library say them.
@@ -65,13 +65,13 @@ pub fn read(line: &str) -> Option<Observed> {
 }
 
 /// A line that says why the program cannot go on.
-pub fn refusal(line: &str) -> Option<Refused> {
+pub fn refusal(line: &str) -> Option<ListenerRefusal> {
     let lower = line.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let fatal = has(FATAL_WORDS);
     // A runner that GitHub deleted may be told so by a refusal.
     let systemic = !fatal && has(SYSTEMIC_WORDS);
-    (fatal || systemic).then(|| Refused { detail: line.trim().to_owned(), systemic })
+    (fatal || systemic).then(|| ListenerRefusal { detail: line.trim().to_owned(), systemic })
 }
 
 /// What an exit code means, for reports.

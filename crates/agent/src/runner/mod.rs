@@ -14,8 +14,8 @@ use bullpen_core::request::stranger::RanJob;
 pub mod confine;
 mod hook;
 pub(crate) mod leftovers;
-mod looks;
 pub mod markers;
+mod poll_backoff;
 pub mod process;
 mod program;
 pub mod state;
@@ -26,14 +26,14 @@ mod watch;
 /// Why a listener does not listen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the runner program says: {detail}")]
-pub struct Refused {
+pub struct ListenerRefusal {
     /// In the program's words.
     pub detail: String,
     /// Whether the cause is not the machine's: GitHub is down, refuses, or limits.
     pub systemic: bool,
 }
 
-impl Refused {
+impl ListenerRefusal {
     /// A cause of this machine's own.
     pub fn here(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), systemic: false }
@@ -47,7 +47,7 @@ impl Refused {
 
 /// What an earlier agent left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LeftListener {
     /// Nothing, or nothing since the last cleaning.
     Nothing,
     /// A listener that lives.
@@ -90,7 +90,7 @@ pub enum Observed {
         result: String,
     },
     /// It said why it cannot go on; usually it ends next.
-    Trouble(Refused),
+    Trouble(ListenerRefusal),
     /// It ended.
     Ended {
         /// With which code; unknown if another agent started it, or a signal ended it.
@@ -100,7 +100,7 @@ pub enum Observed {
 
 /// How ending a listener went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum EndOutcome {
     /// Nothing of it is left.
     Gone,
     /// A job runs on it, and it was to be spared then.
@@ -113,12 +113,13 @@ pub enum Ended {
 /// Every future may be dropped; what it had begun is ended by `end`.
 pub trait Runner: Send + Sync {
     /// What an earlier agent left. Whatever of it belongs to no known listener is ended.
-    fn find(&self) -> impl Future<Output = io::Result<Found>> + Send;
+    fn find(&self) -> impl Future<Output = io::Result<LeftListener>> + Send;
     /// Makes the runner known at GitHub where that is a step of its own (a registration token); no
     /// job can start before `listen`.
-    fn register(&self, to: &Assignment) -> impl Future<Output = Result<(), Refused>> + Send;
+    fn register(&self, to: &Assignment)
+    -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
     /// Starts the listener.
-    fn listen(&self, to: &Assignment) -> impl Future<Output = Result<(), Refused>> + Send;
+    fn listen(&self, to: &Assignment) -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
     /// The living listener serves this assignment from now on.
     fn adopt(&self, to: &Assignment) -> impl Future<Output = io::Result<()>> + Send;
     /// The next thing the listener does. Never returns while there is none. Nothing is lost when the
@@ -126,12 +127,15 @@ pub trait Runner: Send + Sync {
     fn observe(&self) -> impl Future<Output = Observed> + Send;
     /// Ends the listener and everything it started. Looks at it afresh first: with `unless_busy` a
     /// listener that runs a job is left alone.
-    fn end(&self, unless_busy: bool) -> impl Future<Output = io::Result<Ended>> + Send;
+    fn end(&self, unless_busy: bool) -> impl Future<Output = io::Result<EndOutcome>> + Send;
     /// Ends the listener and everything it started at once. A job that is asked to end may still run
     /// steps; one that is killed does not.
     fn kill(&self) -> impl Future<Output = io::Result<()>> + Send;
     /// Removes the runner at GitHub, with a token for that; only after `end`.
-    fn deregister(&self, token: &Secret) -> impl Future<Output = Result<(), Refused>> + Send;
+    fn deregister(
+        &self,
+        token: &Secret,
+    ) -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
     /// Removes what the owner left: work directory, temporary files, the registration's files.
     fn clean(&self) -> impl Future<Output = io::Result<()>> + Send;
 }

@@ -26,13 +26,13 @@ use rustix::process::Signal;
 use super::confine::{Confinement, remove_left};
 use super::hook;
 use super::leftovers::{Leftovers, absent_is_fine};
-use super::looks::Looks;
 use super::markers::{meaning, refusal};
+use super::poll_backoff::PollBackoff;
 use super::program;
 use super::state::Listener;
 use super::tree::{self, Identity, MARK};
 use super::user::User;
-use super::{Ended, Found, Observed, Refused, Runner};
+use super::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner};
 use crate::runner::watch::Watch;
 use crate::scripts::tail;
 
@@ -57,7 +57,7 @@ pub(super) const REGISTRATION: &[&str] = &[
 
 /// Where one instance's runner is.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RunnerPaths {
     /// The program's directory, this instance's own: the program writes its registration there.
     pub root: PathBuf,
     /// Where jobs work.
@@ -81,7 +81,7 @@ pub struct Place {
     pub confinement: Option<Confinement>,
 }
 
-impl Place {
+impl RunnerPaths {
     /// A directory of the program's or its jobs'.
     fn make(&self, directory: &Path) -> io::Result<()> {
         fs::create_dir_all(directory)?;
@@ -101,7 +101,7 @@ impl Place {
 
 /// How long a listener gets to end by itself, signal by signal.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct EndGrace {
     /// After SIGINT. The program gives a job 30 s to be cancelled.
     pub interrupt: Duration,
     /// After SIGTERM.
@@ -110,7 +110,7 @@ pub struct Patience {
     pub kill: Duration,
 }
 
-impl Patience {
+impl EndGrace {
     /// What ships.
     pub const DEFAULT: Self = Self {
         interrupt: Duration::from_secs(35),
@@ -123,8 +123,8 @@ impl Patience {
 #[derive(Debug)]
 pub struct ProcessRunner<C> {
     clock: C,
-    place: Place,
-    patience: Patience,
+    place: RunnerPaths,
+    patience: EndGrace,
     watch: Mutex<Option<Watch>>,
     /// What an earlier agent knew of its listener's last job, until this one is told.
     recalled: Mutex<Option<RanJob>>,
@@ -132,7 +132,7 @@ pub struct ProcessRunner<C> {
 
 impl<C: Clock> ProcessRunner<C> {
     /// The one at this place.
-    pub fn new(clock: C, place: Place, patience: Patience) -> Self {
+    pub fn new(clock: C, place: RunnerPaths, patience: EndGrace) -> Self {
         Self { clock, place, patience, watch: Mutex::new(None), recalled: Mutex::new(None) }
     }
 
@@ -180,7 +180,7 @@ impl<C: Clock> ProcessRunner<C> {
     }
 
     /// Runs one of the program's commands to its end.
-    async fn run(&self, arguments: &[&str], input: &[(&str, &str)]) -> Result<(), Refused> {
+    async fn run(&self, arguments: &[&str], input: &[(&str, &str)]) -> Result<(), ListenerRefusal> {
         let path = self.place.state.join("command.log");
         let start = || -> io::Result<Child> {
             let mut command = self.command(arguments, File::create(&path)?)?;
@@ -191,7 +191,7 @@ impl<C: Clock> ProcessRunner<C> {
         };
         let mut child = start().map_err(|error| cannot_start(&error))?;
         let until = self.clock.monotonic() + STEP_WITHIN;
-        let mut looks = Looks::new();
+        let mut looks = PollBackoff::new();
         while self.clock.monotonic() < until {
             match child.try_wait() {
                 Ok(None) => self.clock.sleep(looks.wait()).await,
@@ -202,7 +202,7 @@ impl<C: Clock> ProcessRunner<C> {
         }
         let detail = format!("{} took too long: {}", arguments[0], tail(&path));
         // Whether it reaches GitHub at all cannot be seen from a program that says nothing.
-        Err(refusal(&detail).unwrap_or_else(|| Refused::here(detail)))
+        Err(refusal(&detail).unwrap_or_else(|| ListenerRefusal::here(detail)))
     }
 
     fn start(&self, to: &Assignment) -> io::Result<Watch> {
@@ -228,7 +228,7 @@ impl<C: Clock> ProcessRunner<C> {
     /// Whether the listener has ended within this time.
     async fn gone_within(&self, wait: Duration) -> bool {
         let until = self.clock.monotonic() + wait;
-        let mut looks = Looks::new();
+        let mut looks = PollBackoff::new();
         loop {
             if self.watch().as_mut().is_none_or(Watch::look) {
                 return true;
@@ -243,7 +243,7 @@ impl<C: Clock> ProcessRunner<C> {
     /// Kills what is left of this instance's processes.
     async fn sweep(&self) -> io::Result<()> {
         let until = self.clock.monotonic() + SWEEP_WITHIN;
-        let mut looks = Looks::new();
+        let mut looks = PollBackoff::new();
         let kill_of_user = |user: &User| tree::kill_of_user(user.uid);
         while tree::kill_marked(&self.place.mark)?
             + self.place.user.as_ref().map_or(Ok(0), kill_of_user)?
@@ -278,11 +278,11 @@ impl<C: Clock> ProcessRunner<C> {
 }
 
 impl<C: Clock> Runner for ProcessRunner<C> {
-    async fn find(&self) -> io::Result<Found> {
+    async fn find(&self) -> io::Result<LeftListener> {
         fs::create_dir_all(&self.place.state)?;
         let Some(mut listener) = Listener::load(&self.state_file())? else {
             self.sweep().await?;
-            return Ok(Found::Nothing);
+            return Ok(LeftListener::Nothing);
         };
         let assignment = listener.assignment.clone();
         // The hook may have spoken while no agent was there to hear it.
@@ -292,7 +292,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         self.recalled().clone_from(&listener.ran);
         let Some(process) = self.living(&listener)? else {
             self.sweep().await?;
-            return Ok(Found::Dead { assignment });
+            return Ok(LeftListener::Dead { assignment });
         };
         listener.process = Some(process);
         listener.save(&self.state_file())?;
@@ -300,14 +300,14 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         let mut watch = Watch::new(listener, process, None, self.log(), root);
         let (listening, job) = watch.catch_up();
         *self.watch() = Some(watch);
-        Ok(Found::Alive { assignment, listening, job })
+        Ok(LeftListener::Alive { assignment, listening, job })
     }
 
-    async fn register(&self, to: &Assignment) -> Result<(), Refused> {
+    async fn register(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
         let token = match &to.credential {
             Some(Credential::RegistrationToken(token)) => token,
             Some(Credential::Jit(_)) => return Ok(()),
-            None => return Err(Refused::here("the assignment has no credential")),
+            None => return Err(ListenerRefusal::here("the assignment has no credential")),
         };
         // An agent that died right after registering left these, and the program would refuse.
         self.forget().map_err(|error| cannot_start(&error))?;
@@ -334,7 +334,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         self.run(&flags, &input).await
     }
 
-    async fn listen(&self, to: &Assignment) -> Result<(), Refused> {
+    async fn listen(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
         let watch = self.start(to).map_err(|error| cannot_start(&error))?;
         *self.watch() = Some(watch);
         Ok(())
@@ -369,19 +369,19 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         }
     }
 
-    async fn end(&self, unless_busy: bool) -> io::Result<Ended> {
+    async fn end(&self, unless_busy: bool) -> io::Result<EndOutcome> {
         let process = match &mut *self.watch() {
             Some(watch) => {
                 let over = watch.look();
                 if unless_busy && !over && watch.is_busy() {
-                    return Ok(Ended::Busy);
+                    return Ok(EndOutcome::Busy);
                 }
                 Some(watch.process()).filter(|_| !over)
             }
             None => None,
         };
         if let Some(process) = process {
-            let Patience { interrupt, terminate, kill } = self.patience;
+            let EndGrace { interrupt, terminate, kill } = self.patience;
             for (signal, wait) in
                 [(Signal::INT, interrupt), (Signal::TERM, terminate), (Signal::KILL, kill)]
             {
@@ -393,7 +393,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         }
         self.sweep().await?;
         *self.watch() = None;
-        Ok(Ended::Gone)
+        Ok(EndOutcome::Gone)
     }
 
     async fn kill(&self) -> io::Result<()> {
@@ -407,7 +407,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         Ok(())
     }
 
-    async fn deregister(&self, token: &Secret) -> Result<(), Refused> {
+    async fn deregister(&self, token: &Secret) -> Result<(), ListenerRefusal> {
         if !self.place.root.join(".runner").exists() {
             return Ok(());
         }
@@ -428,7 +428,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
         self.forget()?;
         let (place, state_file) = (self.place.clone(), self.state_file());
         let work = move || -> io::Result<()> {
-            let Place { root, work, temp, state, .. } = &place;
+            let RunnerPaths { root, work, temp, state, .. } = &place;
             for directory in [work, temp, &root.join("_diag")] {
                 absent_is_fine(fs::remove_dir_all(directory))?;
             }
@@ -450,16 +450,16 @@ impl<C: Clock> Runner for ProcessRunner<C> {
     }
 }
 
-fn cannot_start(error: &io::Error) -> Refused {
-    Refused::here(format!("could not run the runner program: {error}"))
+fn cannot_start(error: &io::Error) -> ListenerRefusal {
+    ListenerRefusal::here(format!("could not run the runner program: {error}"))
 }
 
 /// What a program that ended with an error said about it.
-fn why(output: &str, code: Option<i32>) -> Refused {
+fn why(output: &str, code: Option<i32>) -> ListenerRefusal {
     let exit = code.map_or_else(
         || String::from("ended by a signal"),
         |code| format!("exit {code}, {}", meaning(code)),
     );
     let said = output.lines().rev().find_map(refusal);
-    said.unwrap_or_else(|| Refused::here(format!("{exit}: {}", output.trim())))
+    said.unwrap_or_else(|| ListenerRefusal::here(format!("{exit}: {}", output.trim())))
 }

@@ -13,8 +13,8 @@ use bullpen_core::mailbox::Assignment;
 
 use super::Observed;
 use super::hook;
-use super::looks::Looks;
 use super::markers::read;
+use super::poll_backoff::PollBackoff;
 use super::process::LISTENER;
 use super::state::Listener;
 use super::tree::Identity;
@@ -39,7 +39,7 @@ pub(crate) struct Watch {
     job: Option<String>,
     seen: VecDeque<Observed>,
     over: bool,
-    looks: Looks,
+    looks: PollBackoff,
 }
 
 impl Watch {
@@ -62,7 +62,7 @@ impl Watch {
             job: None,
             seen: VecDeque::new(),
             over: false,
-            looks: Looks::new(),
+            looks: PollBackoff::new(),
         }
     }
 

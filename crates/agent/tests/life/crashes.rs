@@ -1,6 +1,6 @@
 //! An agent that dies at any await, and the next one: nothing is started twice, nothing is forgotten.
 
-use bullpen_core::mailbox::{Assignment, Mode, Order, SignalKind};
+use bullpen_core::mailbox::{Assignment, Order, SignalKind, WithdrawalMode};
 use bullpen_sim::clock::pass;
 use bullpen_sim::wire::Wire;
 
@@ -46,7 +46,7 @@ async fn a_removal_is_acknowledged_wherever_an_agent_dies() {
         let mut stage = Stage::new();
         stage.assign(1).await;
         stage.during(stage.signal(SignalKind::Registered, 1)).await;
-        stage.withdraw(2, Mode::Stop).await;
+        stage.withdraw(2, WithdrawalMode::Stop).await;
         doomed(&mut stage, awaits).await;
         stage.during(stage.signal(SignalKind::Removed, 2)).await;
         let did = stage.runner().did();

@@ -1,7 +1,7 @@
 //! The deadlines an agent keeps by itself: register-by, the idle deadline, the hard cap.
 
-use bullpen_agent::Ending;
-use bullpen_core::mailbox::{Assignment, Mode, Order, SYSTEMIC, SignalKind};
+use bullpen_agent::SelfEndReason;
+use bullpen_core::mailbox::{Assignment, Order, SYSTEMIC, SignalKind, WithdrawalMode};
 use bullpen_sim::clock::pass;
 use bullpen_sim::wire::Weather;
 
@@ -49,7 +49,7 @@ async fn d17_an_assignment_past_its_time_starts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn idleness_ends_the_machine_after_a_consistent_read_and_not_in_an_outage() {
     let stage = Stage::new();
-    stage.withdraw(2, Mode::Stop).await;
+    stage.withdraw(2, WithdrawalMode::Stop).await;
     let deadline = stage.now().after(secs(7 * 60));
     let (agent, _interrupter) = stage.agent();
     tokio::pin!(agent);
@@ -65,14 +65,14 @@ async fn idleness_ends_the_machine_after_a_consistent_read_and_not_in_an_outage(
         () = outage => {}
     }
     assert!(stage.now() > deadline);
-    assert_eq!(agent.await, Ending::Idle);
+    assert_eq!(agent.await, SelfEndReason::Idle);
     assert!(stage.machine.shortened.lock().unwrap().last().unwrap() <= &stage.now());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_assignment_before_the_idle_deadline_keeps_the_machine() {
     let stage = Stage::new();
-    stage.withdraw(2, Mode::Stop).await;
+    stage.withdraw(2, WithdrawalMode::Stop).await;
     stage
         .during(async {
             stage.signal(SignalKind::Removed, 2).await;
@@ -101,7 +101,7 @@ async fn the_hard_cap_ends_the_machine_even_during_a_job() {
         ending = &mut agent => panic!("the agent ended early: {ending:?}"),
         () = job => {}
     }
-    assert_eq!(agent.await, Ending::HardCap);
+    assert_eq!(agent.await, SelfEndReason::HardCap);
     assert_eq!(stage.runner().did().last().unwrap(), "ended");
 }
 
@@ -140,6 +140,6 @@ async fn a_clock_that_is_ahead_ends_no_machine_before_its_time() {
         ending = &mut agent => panic!("the agent ended early: {ending:?}"),
         () = pass(secs(1_795)) => {}
     }
-    assert_eq!(agent.await, Ending::HardCap);
+    assert_eq!(agent.await, SelfEndReason::HardCap);
     assert!(stage.now().since(hard_cap) < secs(60), "and not much later");
 }

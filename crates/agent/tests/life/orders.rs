@@ -1,9 +1,11 @@
 //! Every phase after the warm-up, and what the proof of concept's agent did wrong.
 
 use crate::stage::{Stage, secs};
-use bullpen_agent::runner::{Found, Observed, Refused};
+use bullpen_agent::runner::{LeftListener, ListenerRefusal, Observed};
 use bullpen_core::ids::RunnerName;
-use bullpen_core::mailbox::{Assignment, Mode, Order, Phase, SYSTEMIC, Secret, SignalKind};
+use bullpen_core::mailbox::{
+    AgentPhase, Assignment, Order, SYSTEMIC, Secret, SignalKind, WithdrawalMode,
+};
 use bullpen_core::ports::{Fault, Mailbox};
 use bullpen_sim::clock::pass;
 use bullpen_sim::wire::{Weather, Wire};
@@ -14,21 +16,21 @@ async fn a_whole_life_from_warm_up_to_an_acknowledged_removal() {
     stage
         .during(async {
             stage.signal(SignalKind::WarmUpOk, 0).await;
-            stage.phase(Phase::Waiting).await;
+            stage.phase(AgentPhase::Waiting).await;
             stage.assign(1).await;
             stage.signal(SignalKind::Acknowledged, 1).await;
             assert_eq!(stage.signal(SignalKind::Registered, 1).await.detail, "17");
-            stage.phase(Phase::Listening).await;
+            stage.phase(AgentPhase::Listening).await;
             stage.runner().starts_job("build");
             assert_eq!(stage.signal(SignalKind::JobStarted, 1).await.detail, "build");
-            stage.phase(Phase::Busy).await;
+            stage.phase(AgentPhase::Busy).await;
             stage.runner().finishes_job("build");
-            stage.phase(Phase::Listening).await;
-            stage.withdraw(2, Mode::Drain).await;
+            stage.phase(AgentPhase::Listening).await;
+            stage.withdraw(2, WithdrawalMode::Drain).await;
             pass(secs(5)).await;
-            stage.withdraw(2, Mode::Stop).await;
+            stage.withdraw(2, WithdrawalMode::Stop).await;
             stage.signal(SignalKind::Removed, 2).await;
-            stage.phase(Phase::Waiting).await;
+            stage.phase(AgentPhase::Waiting).await;
             stage.assign(3).await;
             stage.signal(SignalKind::Registered, 3).await;
         })
@@ -47,7 +49,7 @@ async fn d16_a_withdrawal_that_overtakes_the_registration_leaves_no_listener() {
             stage.assign(1).await;
             stage.signal(SignalKind::Acknowledged, 1).await;
             pass(secs(1)).await;
-            stage.withdraw(2, Mode::Drain).await;
+            stage.withdraw(2, WithdrawalMode::Drain).await;
             stage.signal(SignalKind::Removed, 2).await;
             assert!(!stage.has(SignalKind::Registered, 1));
         })
@@ -63,11 +65,11 @@ async fn d33_a_drain_leaves_the_listener_and_a_stop_waits_for_its_job() {
         .during(async {
             stage.assign(1).await;
             stage.signal(SignalKind::Registered, 1).await;
-            stage.withdraw(2, Mode::Drain).await;
+            stage.withdraw(2, WithdrawalMode::Drain).await;
             pass(secs(30)).await;
             stage.runner().starts_job("late");
-            stage.phase(Phase::Busy).await;
-            stage.withdraw(2, Mode::Stop).await;
+            stage.phase(AgentPhase::Busy).await;
+            stage.withdraw(2, WithdrawalMode::Stop).await;
             pass(secs(300)).await;
             assert_eq!(stage.runner().did(), ["registered 1", "listens 1"]);
             assert!(!stage.has(SignalKind::Removed, 2));
@@ -85,8 +87,8 @@ async fn d33_a_stop_spares_a_job_that_the_agent_had_not_seen_yet() {
             stage.assign(1).await;
             stage.signal(SignalKind::Registered, 1).await;
             stage.runner().script().busy = true;
-            stage.withdraw(2, Mode::Stop).await;
-            stage.phase(Phase::Busy).await;
+            stage.withdraw(2, WithdrawalMode::Stop).await;
+            stage.phase(AgentPhase::Busy).await;
             stage.runner().starts_job("unseen");
             pass(secs(60)).await;
             assert!(!stage.runner().did().contains(&String::from("ended")));
@@ -134,7 +136,7 @@ async fn d44_a_dead_agent_does_not_beat_and_the_next_ones_beats_follow() {
 #[tokio::test(start_paused = true)]
 async fn a_withdrawal_is_acknowledged_although_no_assignment_was_seen() {
     let stage = Stage::new();
-    stage.withdraw(4, Mode::Drain).await;
+    stage.withdraw(4, WithdrawalMode::Drain).await;
     stage.during(stage.signal(SignalKind::Removed, 4)).await;
     assert_eq!(stage.runner().did(), ["ended", "cleaned"]);
 }
@@ -145,7 +147,7 @@ async fn the_first_read_of_a_process_is_consistent() {
     stage.wire.set_weather(Weather { lag_max: secs(600), ..Weather::default() });
     stage.assign(1).await;
     pass(secs(1)).await;
-    stage.withdraw(2, Mode::Stop).await;
+    stage.withdraw(2, WithdrawalMode::Stop).await;
     stage.during(stage.signal(SignalKind::Removed, 2)).await;
     stage.during(pass(secs(60))).await;
     assert!(!stage.runner().did().contains(&String::from("listens 1")));
@@ -158,11 +160,11 @@ async fn d16_an_assignment_seen_late_is_not_acted_on_after_its_withdrawal() {
         stage.wire = Wire::new(seed, "agent", Weather::default());
         stage
             .during(async {
-                stage.phase(Phase::Waiting).await;
+                stage.phase(AgentPhase::Waiting).await;
                 stage.wire.set_weather(Weather { refuse: 1_000, ..Weather::default() });
                 stage.assign(1).await;
                 pass(secs(5)).await;
-                stage.withdraw(2, Mode::Stop).await;
+                stage.withdraw(2, WithdrawalMode::Stop).await;
                 stage.wire.set_weather(Weather { lag_max: secs(10), ..Weather::default() });
                 stage.signal(SignalKind::Removed, 2).await;
             })
@@ -172,9 +174,9 @@ async fn d16_an_assignment_seen_late_is_not_acted_on_after_its_withdrawal() {
     }
 }
 
-fn alive(stage: &Stage, generation: u64, job: Option<&str>) -> Found {
+fn alive(stage: &Stage, generation: u64, job: Option<&str>) -> LeftListener {
     let assignment = Assignment { credential: None, ..stage.assignment(generation) };
-    Found::Alive { assignment, listening: true, job: job.map(String::from) }
+    LeftListener::Alive { assignment, listening: true, job: job.map(String::from) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,8 +190,8 @@ async fn a_restarted_agent_adopts_the_listener_and_its_job() {
         .during(async {
             stage.signal(SignalKind::Registered, 1).await;
             stage.signal(SignalKind::JobStarted, 1).await;
-            assert_eq!(stage.beat().unwrap().phase, Phase::Busy);
-            stage.withdraw(2, Mode::Stop).await;
+            assert_eq!(stage.beat().unwrap().phase, AgentPhase::Busy);
+            stage.withdraw(2, WithdrawalMode::Stop).await;
             pass(secs(60)).await;
             assert_eq!(stage.runner().did(), ["adopted 1"]);
             stage.runner().finishes_job("build");
@@ -204,7 +206,7 @@ async fn an_old_order_that_shows_up_again_changes_nothing() {
         let mut stage = Stage::new();
         stage.assign(1).await;
         pass(secs(1)).await;
-        stage.withdraw(2, Mode::Stop).await;
+        stage.withdraw(2, WithdrawalMode::Stop).await;
         stage.runner().script().found = alive(&stage, 1, Some("build"));
         stage.runner().script().busy = true;
         let lag = Weather { lag_max: secs(60), ..Weather::default() };
@@ -224,7 +226,7 @@ async fn an_old_order_that_shows_up_again_changes_nothing() {
 async fn a_restarted_agent_reports_a_listener_that_is_gone() {
     let stage = Stage::new();
     stage.assign(1).await;
-    stage.runner().script().found = Found::Dead { assignment: stage.assignment(1) };
+    stage.runner().script().found = LeftListener::Dead { assignment: stage.assignment(1) };
     stage.during(stage.signal(SignalKind::ListenerEnded, 1)).await;
     assert_eq!(stage.runner().did(), [""; 0]);
 }
@@ -264,7 +266,7 @@ async fn another_owners_listener_is_ended_and_cleaned_before_the_next_one_starts
 #[tokio::test(start_paused = true)]
 async fn what_github_refuses_is_reported_as_systemic() {
     let stage = Stage::new();
-    let refused = Refused { detail: String::from("Unauthorized"), systemic: true };
+    let refused = ListenerRefusal { detail: String::from("Unauthorized"), systemic: true };
     stage.runner().script().register = Err(refused);
     stage
         .during(async {
@@ -282,13 +284,13 @@ async fn a_listener_that_ends_before_it_listened_says_why() {
     stage
         .during(async {
             stage.assign(1).await;
-            stage.phase(Phase::Registering).await;
-            let refused = Refused { detail: String::from("503"), systemic: true };
+            stage.phase(AgentPhase::Registering).await;
+            let refused = ListenerRefusal { detail: String::from("503"), systemic: true };
             stage.runner().sees(Observed::Trouble(refused));
             stage.runner().sees(Observed::Ended { code: Some(1) });
             let failed = stage.signal(SignalKind::RegistrationFailed, 1).await;
             assert_eq!(failed.detail, format!("{SYSTEMIC} 503"));
-            stage.withdraw(2, Mode::Stop).await;
+            stage.withdraw(2, WithdrawalMode::Stop).await;
             stage.signal(SignalKind::Removed, 2).await;
         })
         .await;
@@ -301,7 +303,7 @@ async fn with_a_removal_token_the_agent_removes_the_runner_itself() {
         .during(async {
             stage.assign(1).await;
             stage.signal(SignalKind::Registered, 1).await;
-            let mut order = stage.withdrawal(2, Mode::Stop);
+            let mut order = stage.withdrawal(2, WithdrawalMode::Stop);
             order.removal_token = Some(Secret::new("removal"));
             stage.post(Order::Withdrawn(order)).await;
             stage.signal(SignalKind::Removed, 2).await;
@@ -349,7 +351,7 @@ async fn a_store_that_loses_and_delays_everything_now_and_then_is_survived() {
                 let assigned = Assignment { register_by: None, ..stage.assignment(2 * round + 1) };
                 stage.post(Order::Assigned(assigned)).await;
                 stage.signal(SignalKind::Registered, 2 * round + 1).await;
-                stage.withdraw(2 * round + 2, Mode::Stop).await;
+                stage.withdraw(2 * round + 2, WithdrawalMode::Stop).await;
                 stage.signal(SignalKind::Removed, 2 * round + 2).await;
             }
         })

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use bullpen_agent::host::{Host, Notebook, Scripts, Watchdog};
 use bullpen_agent::notes::Notes;
-use bullpen_agent::runner::{Ended, Found, Observed, Refused, Runner};
+use bullpen_agent::runner::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner};
 use bullpen_agent::warm_up::{Step, StepFailed};
-use bullpen_agent::{Agent, Ending, Interrupter, Orientation};
+use bullpen_agent::{Agent, AgentTask, Interrupter, SelfEndReason};
 use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Mode, Order, Phase, Secret, Signal, SignalKind, Withdrawal,
+    AgentPhase, Assignment, Beat, Credential, Order, Secret, Signal, SignalKind, Withdrawal,
+    WithdrawalMode,
 };
 use bullpen_core::ports::{Clock, Mailbox, Written};
 use bullpen_core::time::Timestamp;
@@ -29,9 +30,9 @@ use bullpen_sim::wire::Wire;
 /// What the runner model remembers and does.
 #[derive(Debug)]
 pub(crate) struct Script {
-    pub(crate) found: Found,
+    pub(crate) found: LeftListener,
     pub(crate) register_takes: Duration,
-    pub(crate) register: Result<(), Refused>,
+    pub(crate) register: Result<(), ListenerRefusal>,
     /// Whether it listens at once when started.
     pub(crate) listens: bool,
     pub(crate) busy: bool,
@@ -73,22 +74,22 @@ impl RunnerModel {
 }
 
 impl Runner for RunnerModel {
-    async fn find(&self) -> io::Result<Found> {
+    async fn find(&self) -> io::Result<LeftListener> {
         Ok(self.script().found.clone())
     }
 
-    async fn register(&self, to: &Assignment) -> Result<(), Refused> {
+    async fn register(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
         let takes = self.script().register_takes;
         pass(takes).await;
         self.note("registered", to);
         self.script().register.clone()
     }
 
-    async fn listen(&self, to: &Assignment) -> Result<(), Refused> {
+    async fn listen(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
         self.note("listens", to);
         let mut script = self.script();
         let assignment = Assignment { credential: None, ..to.clone() };
-        script.found = Found::Alive { assignment, listening: script.listens, job: None };
+        script.found = LeftListener::Alive { assignment, listening: script.listens, job: None };
         if script.listens {
             script.seen.push_back(Observed::Listening { id: Some(String::from("17")) });
         }
@@ -109,15 +110,15 @@ impl Runner for RunnerModel {
         }
     }
 
-    async fn end(&self, unless_busy: bool) -> io::Result<Ended> {
+    async fn end(&self, unless_busy: bool) -> io::Result<EndOutcome> {
         if unless_busy && self.script().busy {
-            return Ok(Ended::Busy);
+            return Ok(EndOutcome::Busy);
         }
         pass(Duration::from_millis(100)).await;
         let mut script = self.script();
         script.done.push(String::from("ended"));
-        script.found = Found::Nothing;
-        Ok(Ended::Gone)
+        script.found = LeftListener::Nothing;
+        Ok(EndOutcome::Gone)
     }
 
     async fn kill(&self) -> io::Result<()> {
@@ -127,7 +128,7 @@ impl Runner for RunnerModel {
         Ok(())
     }
 
-    async fn deregister(&self, token: &Secret) -> Result<(), Refused> {
+    async fn deregister(&self, token: &Secret) -> Result<(), ListenerRefusal> {
         self.script().done.push(format!("deregistered with {}", token.reveal()));
         Ok(())
     }
@@ -227,7 +228,7 @@ impl Stage {
         let clock = SimClock::new(calm.clone(), 0);
         let mailbox = MailboxModel::new(calm, clock.clone());
         let script = Script {
-            found: Found::Nothing,
+            found: LeftListener::Nothing,
             register_takes: Duration::ZERO,
             register: Ok(()),
             listens: true,
@@ -258,10 +259,10 @@ impl Stage {
         self.clock.now()
     }
 
-    pub(crate) fn agent(&self) -> (impl Future<Output = Ending>, Interrupter) {
+    pub(crate) fn agent(&self) -> (impl Future<Output = SelfEndReason>, Interrupter) {
         let clock = self.clock.for_process(self.wire.clone(), self.skew);
         let mailbox = self.mailbox.for_process(self.wire.clone(), clock.clone());
-        let orientation = Orientation {
+        let orientation = AgentTask {
             key: Self::key(),
             boot: self.boot.clone(),
             steps: self.steps.clone(),
@@ -307,7 +308,7 @@ impl Stage {
         }
     }
 
-    pub(crate) fn withdrawal(&self, generation: u64, mode: Mode) -> Withdrawal {
+    pub(crate) fn withdrawal(&self, generation: u64, mode: WithdrawalMode) -> Withdrawal {
         Withdrawal {
             generation: Generation(generation),
             mode,
@@ -321,7 +322,7 @@ impl Stage {
         self.post(Order::Assigned(self.assignment(generation))).await;
     }
 
-    pub(crate) async fn withdraw(&self, generation: u64, mode: Mode) {
+    pub(crate) async fn withdraw(&self, generation: u64, mode: WithdrawalMode) {
         self.post(Order::Withdrawn(self.withdrawal(generation, mode))).await;
     }
 
@@ -346,7 +347,7 @@ impl Stage {
         self.mailbox.report_now(&Self::key())?.beat
     }
 
-    pub(crate) async fn phase(&self, phase: Phase) {
+    pub(crate) async fn phase(&self, phase: AgentPhase) {
         for _ in 0..36_000 {
             if self.beat().is_some_and(|beat| beat.phase == phase) {
                 return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_agent::runner::Observed;
 use bullpen_core::ids::Repository;
-use bullpen_core::mailbox::{Assignment, Mode, Order, SignalKind};
+use bullpen_core::mailbox::{Assignment, Order, SignalKind, WithdrawalMode};
 use bullpen_core::request::stranger::{OwnRun, RanJob};
 use bullpen_sim::clock::pass;
 
@@ -47,7 +47,7 @@ async fn a_strangers_job_is_killed_and_no_removal_is_acknowledged_after_it() {
             assert_eq!(stage.signal(SignalKind::JobStarted, 1).await.ran, Some(of_run(2)));
             stage.post(of_run_one(&stage, 2)).await;
             stage.signal(SignalKind::RegistrationFailed, 2).await;
-            stage.withdraw(3, Mode::Stop).await;
+            stage.withdraw(3, WithdrawalMode::Stop).await;
             pass(A_WHILE).await;
             assert!(!stage.has(SignalKind::Removed, 3), "it could be used again");
             assert_eq!(stage.signal(SignalKind::JobStarted, 2).await.ran, Some(of_run(2)));

@@ -11,17 +11,17 @@ use std::time::Duration;
 use bullpen_agent::host::{Host, Watchdog};
 use bullpen_agent::notes::FileNotebook;
 use bullpen_agent::runner::confine::Confinement;
-use bullpen_agent::runner::process::{Patience, Place, ProcessRunner};
+use bullpen_agent::runner::process::{EndGrace, ProcessRunner, RunnerPaths};
 use bullpen_agent::runner::tree;
 use bullpen_agent::runner::user::User;
 use bullpen_agent::scripts::ProcessScripts;
 use bullpen_agent::warm_up::Step;
-use bullpen_agent::{Agent, Ending, Orientation};
+use bullpen_agent::{Agent, AgentTask, SelfEndReason};
 use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerGroup, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{
-    Assignment, Credential, Mode, Order, Report, Signal, SignalKind, Withdrawal,
+    Assignment, Credential, Order, Report, Signal, SignalKind, Withdrawal, WithdrawalMode,
 };
 use bullpen_core::ports::{Clock, Mailbox, Written};
 use bullpen_core::time::Timestamp;
@@ -31,7 +31,7 @@ use bullpen_sim::wire::Wire;
 use rustix::fs::{CWD, FileType, Mode as Permissions, mknodat};
 
 /// How long a process may take to do what a test waits for: longer than a listener is given to end by
-/// itself ([`Patience::DEFAULT`]), because one of bash hears no SIGINT if whoever started the tests
+/// itself ([`EndGrace::DEFAULT`]), because one of bash hears no SIGINT if whoever started the tests
 /// ignored it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -80,7 +80,7 @@ pub(crate) struct Instance {
     pub(crate) mailbox: MailboxModel,
     pub(crate) steps: Vec<Step>,
     pub(crate) limits: Limits,
-    pub(crate) patience: Patience,
+    pub(crate) patience: EndGrace,
     /// Who the runner is, if not who the test is.
     pub(crate) user: Option<User>,
     /// What holds the runner, if anything does.
@@ -111,7 +111,7 @@ impl Instance {
             mailbox,
             steps: Vec::new(),
             limits: Limits::DEFAULT,
-            patience: Patience::DEFAULT,
+            patience: EndGrace::DEFAULT,
             user: None,
             confinement: None,
             programs: None,
@@ -146,7 +146,7 @@ impl Instance {
 
     /// The runner program that lies there.
     pub(crate) fn runner(&self) -> ProcessRunner<SimClock> {
-        let place = Place {
+        let place = RunnerPaths {
             root: self.path("runner"),
             work: self.path("runner/_work"),
             temp: self.path("temp"),
@@ -161,7 +161,7 @@ impl Instance {
         ProcessRunner::new(self.clock.clone(), place, self.patience)
     }
 
-    pub(crate) fn agent(&self) -> impl Future<Output = Ending> {
+    pub(crate) fn agent(&self) -> impl Future<Output = SelfEndReason> {
         let (state, environment) = (self.path("state"), self.environment());
         let scripts =
             ProcessScripts::new(self.clock.clone(), state.clone(), &self.mark(), environment);
@@ -171,7 +171,7 @@ impl Instance {
             notebook: FileNotebook::new(state.join("notes.json")),
             shortened: Arc::clone(&self.shortened),
         };
-        let orientation = Orientation {
+        let orientation = AgentTask {
             key: Self::key(),
             boot: String::from("boot-1"),
             steps: self.steps.clone(),
@@ -210,7 +210,7 @@ impl Instance {
     pub(crate) async fn stop(&self, generation: u64) {
         let order = Order::Withdrawn(Withdrawal {
             generation: Generation(generation),
-            mode: Mode::Stop,
+            mode: WithdrawalMode::Stop,
             at: self.clock.now(),
             idle_deadline: self.clock.now().after(Duration::from_secs(3_600)),
             removal_token: None,

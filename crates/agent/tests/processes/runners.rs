@@ -9,9 +9,9 @@ use std::time::Duration;
 use bullpen_agent::machine::Isolation;
 use bullpen_agent::runner::Runner as _;
 use bullpen_agent::runner::confine::Confinement;
-use bullpen_agent::runner::process::Patience;
+use bullpen_agent::runner::process::EndGrace;
 use bullpen_agent::runner::tree;
-use bullpen_core::mailbox::{Beat, Credential, Phase, SYSTEMIC, Secret, SignalKind};
+use bullpen_core::mailbox::{AgentPhase, Beat, Credential, SYSTEMIC, Secret, SignalKind};
 
 use crate::place::{Instance, Pipe};
 
@@ -72,7 +72,7 @@ async fn a_runner_registers_runs_a_job_stops_and_is_cleaned_away() {
             assert!(!instance.text("state/listener.json").contains(SECRET));
             assert!(!arguments().contains(SECRET));
             go.say("done");
-            let waiting = |beat: &Beat| beat.phase == Phase::Listening;
+            let waiting = |beat: &Beat| beat.phase == AgentPhase::Listening;
             instance.until("end of the job", |report| report.beat.clone().filter(waiting)).await;
             instance.stop(2).await;
             instance.signal(SignalKind::Removed, 2).await;
@@ -195,7 +195,7 @@ async fn a_listener_that_ignores_signals_is_killed() {
     let (directory, mut control) = laid_out();
     let mut instance = Instance::at(directory.path());
     let short = Duration::from_millis(100);
-    instance.patience = Patience { interrupt: short, terminate: short, ..Patience::DEFAULT };
+    instance.patience = EndGrace { interrupt: short, terminate: short, ..EndGrace::DEFAULT };
     instance
         .during(async {
             instance.assign(1, Some(token(SECRET))).await;
@@ -267,7 +267,7 @@ async fn the_next_agent_adopts_the_job_of_one_that_was_killed() {
             instance.signal(SignalKind::Registered, 1).await;
             assert_eq!(instance.signal(SignalKind::JobStarted, 1).await.detail, "build");
             instance.stop(2).await;
-            assert_eq!(instance.report().beat.unwrap().phase, Phase::Busy);
+            assert_eq!(instance.report().beat.unwrap().phase, AgentPhase::Busy);
             assert!(!instance.path("job.done").exists());
             go.say("survived");
             instance.signal(SignalKind::Removed, 2).await;

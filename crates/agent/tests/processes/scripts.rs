@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use bullpen_agent::Ending;
+use bullpen_agent::SelfEndReason;
 use bullpen_agent::runner::tree;
-use bullpen_agent::warm_up::{Often, Step};
+use bullpen_agent::warm_up::{Frequency, Step};
 use bullpen_core::mailbox::SignalKind;
 
 use crate::place::{Instance, Pipe};
@@ -16,7 +16,7 @@ fn instance(script: &str) -> (tempfile::TempDir, Instance) {
     let mut instance = Instance::at(directory.path());
     let path = instance.path("pre-runner.sh");
     fs::write(&path, script).expect("it can be written");
-    instance.steps = vec![Step::bash("pre-runner", &path, Often::EachBoot)];
+    instance.steps = vec![Step::bash("pre-runner", &path, Frequency::EachBoot)];
     (directory, instance)
 }
 
@@ -24,7 +24,7 @@ fn instance(script: &str) -> (tempfile::TempDir, Instance) {
 async fn d59_a_script_that_fails_in_its_middle_has_failed() {
     for middle in ["false", "false | true", "echo $unset"] {
         let (_directory, instance) = instance(&format!("echo first\n{middle}\necho never\n"));
-        assert_eq!(instance.agent().await, Ending::WarmUpFailed, "{middle}");
+        assert_eq!(instance.agent().await, SelfEndReason::WarmUpFailed, "{middle}");
         let failed = instance.signal(SignalKind::WarmUpFailed, 0).await;
         assert!(failed.detail.starts_with("pre-runner: exit status: 1\nfirst\n"), "{failed:?}");
         assert!(!failed.detail.contains("never"), "{failed:?}");
@@ -41,7 +41,7 @@ async fn a_script_that_hangs_is_ended_with_all_it_started() {
     let script = format!("echo begun\nsetsid bash -c \"{wait}\" &\n{wait}\n");
     fs::write(instance.path("pre-runner.sh"), script).unwrap();
     instance.limits.warm_up = Duration::from_secs(1);
-    assert_eq!(instance.agent().await, Ending::WarmUpFailed);
+    assert_eq!(instance.agent().await, SelfEndReason::WarmUpFailed);
     let failed = instance.signal(SignalKind::WarmUpFailed, 0).await;
     assert_eq!(failed.detail, "pre-runner: did not end within 1 s\nbegun\n");
     assert_eq!(tree::marked(&format!("{}/warm-up/pre-runner", instance.mark())).unwrap(), []);
@@ -69,7 +69,7 @@ async fn what_a_step_left_running_stays_for_the_next_one() {
         instance.path("said").display()
     );
     fs::write(&service, waits).unwrap();
-    let first = Step::bash("preinstall", &service, Often::OncePerMachine);
+    let first = Step::bash("preinstall", &service, Frequency::OncePerMachine);
     instance.steps.insert(0, first);
     instance.during(instance.signal(SignalKind::WarmUpOk, 0)).await;
     let mark = format!("{}/warm-up/preinstall", instance.mark());

@@ -16,7 +16,7 @@ use bullpen_core::config::image::usual;
 use bullpen_core::ids::ImageName;
 use bullpen_core::ports::Fault;
 
-use super::{filter, lock, said};
+use super::{answers, filter, lock};
 
 /// How long the newest image of a name stays the newest. Images are made once a day at the most.
 const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
@@ -84,7 +84,7 @@ impl Images {
             .filters(filter("state", ["available"]))
             .filters(filter("architecture", [ec2_name(architecture).as_str()]));
         let images = images.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
-        let mut images = images.map_err(|error| said::fault(&error))?;
+        let mut images = images.map_err(|error| answers::fault(&error))?;
         // RFC 3339 in one zone: the order of the text is the order of time.
         images.sort_by(|one, other| one.creation_date().cmp(&other.creation_date()));
         let newest = images.last().and_then(|image| Some((image.image_id()?.to_owned(), image)));
@@ -108,7 +108,7 @@ impl Images {
             return Ok(facts);
         }
         let answer = client.describe_images().image_ids(ami).send().await;
-        let answer = answer.map_err(|error| said::fault(&error))?;
+        let answer = answer.map_err(|error| answers::fault(&error))?;
         for image in answer.images() {
             self.remember(ami, image);
         }

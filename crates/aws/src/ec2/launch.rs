@@ -22,14 +22,14 @@ use aws_sdk_ec2::types::{
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::parameters::Ground;
+use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::Fault;
 use bullpen_core::request::TypePattern;
 use bullpen_core::spec_hash::digest_hex;
 
 use super::settings::Ec2Settings;
 use super::template::VERSION;
-use super::{said, tags};
+use super::{answers, tags};
 use crate::fault::{PLACES, by_code};
 
 /// What turns EC2's price protection off, as its documentation says.
@@ -65,7 +65,11 @@ enum Types {
 
 /// The call's token: the same launch of the same stack is made once. A stack that was destroyed and
 /// made again counts its launches anew, so it is part of it when the stack was made.
-pub(super) fn token(settings: &Ec2Settings, ground: &Ground, request: &LaunchRequest) -> String {
+pub(super) fn token(
+    settings: &Ec2Settings,
+    ground: &LaunchSite,
+    request: &LaunchRequest,
+) -> String {
     let text = format!("{}\n{}\n{}", settings.stack, ground.born, request.intent);
     digest_hex(text.as_bytes())
 }
@@ -76,7 +80,7 @@ pub(super) fn token(settings: &Ec2Settings, ground: &Ground, request: &LaunchReq
 pub(super) fn call(
     template: &str,
     settings: &Ec2Settings,
-    ground: &Ground,
+    ground: &LaunchSite,
     request: &LaunchRequest,
     fitting: &[InstanceType],
 ) -> Option<CreateFleetInputBuilder> {
@@ -255,7 +259,7 @@ fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Opti
 
 /// One machine of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct LaunchedInstance {
     pub(super) id: InstanceId,
     pub(super) instance_type: InstanceType,
     pub(super) zone: Zone,
@@ -263,8 +267,8 @@ pub(super) struct Came {
 }
 
 /// The machines of an answer.
-pub(super) fn came(answer: &CreateFleetOutput, ground: &Ground) -> Vec<Came> {
-    let of_group = |group: &CreateFleetInstance| -> Vec<Came> {
+pub(super) fn came(answer: &CreateFleetOutput, ground: &LaunchSite) -> Vec<LaunchedInstance> {
+    let of_group = |group: &CreateFleetInstance| -> Vec<LaunchedInstance> {
         let zone = group.availability_zone().map(Zone::new);
         let subnet = group.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
         let place = place(group.launch_template_and_overrides(), ground);
@@ -273,7 +277,7 @@ pub(super) fn came(answer: &CreateFleetOutput, ground: &Ground) -> Vec<Came> {
             return Vec::new();
         };
         let usage = usage(group.lifecycle());
-        let one = |id: &String| Came {
+        let one = |id: &String| LaunchedInstance {
             id: InstanceId::new(id),
             instance_type: InstanceType::new(instance_type.as_str()),
             zone: zone.clone(),
@@ -290,7 +294,7 @@ fn usage(lifecycle: Option<&InstanceLifecycle>) -> Usage {
 
 type Place = (Option<Zone>, Option<InstanceType>);
 
-fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &Ground) -> Option<Place> {
+fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &LaunchSite) -> Option<Place> {
     let overrides = of?.overrides()?;
     let subnet = overrides.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
     let zone = overrides.availability_zone().map(Zone::new).or(subnet);
@@ -299,7 +303,7 @@ fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &Ground) -> Op
 
 /// What EC2 said against a launch.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Against {
+pub(super) struct LaunchRefusals {
     /// What it was short of, as far as it says which type.
     pub(super) shortages: Vec<Offering>,
     /// The same in its own words, and what to do.
@@ -308,17 +312,17 @@ pub(super) struct Against {
     pub(super) refusal: Option<Fault>,
 }
 
-pub(super) fn against(answer: &CreateFleetOutput, ground: &Ground) -> Against {
-    let mut against = Against::default();
+pub(super) fn against(answer: &CreateFleetOutput, ground: &LaunchSite) -> LaunchRefusals {
+    let mut against = LaunchRefusals::default();
     let mut shortages = BTreeSet::new();
     for error in answer.errors() {
         let code = error.error_code().unwrap_or_default();
         tracing::debug!(code, message = error.error_message(), "a fleet was told");
-        if !said::is_short(code) {
+        if !answers::is_short(code) {
             against.refusal = against.refusal.or_else(|| Some(refused(error)));
             continue;
         }
-        against.said = against.said.or_else(|| said::short_for(code));
+        against.said = against.said.or_else(|| answers::short_for(code));
         let place = place(error.launch_template_and_overrides(), ground);
         if let Some((Some(zone), Some(instance_type))) = place {
             shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });

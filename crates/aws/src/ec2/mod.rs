@@ -13,7 +13,7 @@
 //! | `launch` | the fleet's request and answer |
 //! | `template`, `prepare` | launch templates, and what `refresh` makes and learns |
 //! | `labelled` | how many templates labels may make, and which go first |
-//! | `deeds` | start, stop, end, tag, in batches |
+//! | `actions` | start, stop, end, tag, in batches |
 //! | `machines`, `types`, `image`, `tags` | what EC2 says, in our words |
 //!
 //! Not here: how often EC2 may be asked (`core::rates`, the engine), or what runs on a machine
@@ -31,27 +31,27 @@ use bullpen_agent::machine::{MailboxPlace, RunnerProgram, UserData};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::parameters::Ground;
+use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags,
+    Clock, Fault, Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags,
 };
 use bullpen_core::rates::Rates;
 use bullpen_core::time::Timestamp;
 
 use crate::boot;
 use crate::config::timeouts;
-use launch::{Against, Came};
+use launch::{LaunchRefusals, LaunchedInstance};
 use settings::Ec2Settings;
 use template::Template;
 use types::Types;
 
-mod deeds;
+mod actions;
+mod answers;
 mod image;
 mod labelled;
 mod launch;
 mod machines;
 mod prepare;
-mod said;
 pub mod settings;
 pub mod tags;
 mod template;
@@ -83,8 +83,8 @@ pub struct Ec2Fleet<C> {
     /// nobody says whose runners they have, and then none can be launched.
     user_data: Option<UserData>,
     clock: Arc<C>,
-    ground: RwLock<Option<Ground>>,
-    asked: prepare::Asked,
+    ground: RwLock<Option<LaunchSite>>,
+    asked: prepare::LastAsked,
     /// When this process last launched from which template that labels made.
     used: Mutex<BTreeMap<String, Timestamp>>,
     /// Since when launches are looked for that were made under other terms.
@@ -112,7 +112,7 @@ impl<C: Clock> Ec2Fleet<C> {
             user_data: user_data.into(),
             clock,
             ground,
-            asked: prepare::Asked::default(),
+            asked: prepare::LastAsked::default(),
             used: Mutex::default(),
             looked_for: Mutex::default(),
             types: Types::default(),
@@ -120,7 +120,7 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    fn ground(&self) -> Result<Ground, Fault> {
+    fn ground(&self) -> Result<LaunchSite, Fault> {
         let ground = self.ground.read().unwrap_or_else(PoisonError::into_inner).clone();
         ground.ok_or_else(|| {
             let what =
@@ -130,7 +130,7 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 
     /// What machines of a class are launched from. Asks EC2 only where the image has no fixed id.
-    async fn template(&self, class: &RunnerClass, ground: &Ground) -> Result<Template, Fault> {
+    async fn template(&self, class: &RunnerClass, ground: &LaunchSite) -> Result<Template, Fault> {
         let (now, images) = (self.clock.monotonic(), &self.settings.images);
         let ami = self.images.ami(&self.client, class, images, now).await?;
         let user_data = self.user_data(class, ground)?;
@@ -138,7 +138,7 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 
     /// The script that machines of a class boot with, as EC2 wants it.
-    fn user_data(&self, class: &RunnerClass, ground: &Ground) -> Result<String, Fault> {
+    fn user_data(&self, class: &RunnerClass, ground: &LaunchSite) -> Result<String, Fault> {
         let nobody =
             || Fault::Denied("nothing says whose runners machines have: give --repository".into());
         let mut told = self.user_data.clone().ok_or_else(nobody)?.of_class(&class.scripts);
@@ -206,11 +206,11 @@ impl<C: Clock> Ec2Fleet<C> {
             match call.clone().client_token(token).send_with(&self.client).await {
                 Ok(answer) if !made && lacks_template(&answer) => {}
                 Ok(answer) => return Ok(Fleets::Answered(Box::new(answer))),
-                Err(error) => match said::code(&error) {
+                Err(error) => match answers::code(&error) {
                     Some(code) if NO_TEMPLATE.contains(&code) && !made => {}
                     // It was launched under other terms: with a template that is no longer the one.
                     Some(OTHER_LAUNCH) => return self.made_before(request).await,
-                    _ => return Err(said::fault(&error)),
+                    _ => return Err(answers::fault(&error)),
                 },
             }
             self.make_for_launch(template, &request.class).await?;
@@ -243,10 +243,10 @@ impl<C: Clock> Ec2Fleet<C> {
         &self,
         answer: &aws_sdk_ec2::operation::create_fleet::CreateFleetOutput,
         request: &LaunchRequest,
-        ground: &Ground,
+        ground: &LaunchSite,
     ) -> Result<Launched, Fault> {
         let came = launch::came(answer, ground);
-        let Against { shortages, said, refusal } = launch::against(answer, ground);
+        let LaunchRefusals { shortages, said, refusal } = launch::against(answer, ground);
         let said = match (said, refusal) {
             // Asked again under this token, EC2 would say the same: what passes is for the next launch.
             (None, Some(fault)) if came.is_empty() && !fault.is_transient() => return Err(fault),
@@ -259,16 +259,16 @@ impl<C: Clock> Ec2Fleet<C> {
         // again, and answered the same.
         let names = came.iter().map(|one| one.instance_type.clone());
         self.types.hear_of(&self.client, names).await?;
-        let machine = |one: &Came| self.machine(one, request, ground);
+        let machine = |one: &LaunchedInstance| self.machine(one, request, ground);
         let machines = came.iter().map(machine).collect::<Result<_, Fault>>()?;
         Ok(Launched { machines, shortages, said })
     }
 
     fn machine(
         &self,
-        one: &Came,
+        one: &LaunchedInstance,
         request: &LaunchRequest,
-        ground: &Ground,
+        ground: &LaunchSite,
     ) -> Result<Machine, Fault> {
         let facts = self.types.get(&one.instance_type).ok_or_else(|| {
             Fault::Unavailable(format!("EC2 does not say what a {} is", one.instance_type))
@@ -308,7 +308,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let filters = filters.into_iter().chain([tags::is_of(&self.settings.stack)]).collect();
         let call = self.client.describe_instances().max_results(PAGE).set_filters(Some(filters));
         let pages = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
-        let reservations = pages.map_err(|error| said::fault(&error))?;
+        let reservations = pages.map_err(|error| answers::fault(&error))?;
         let instances = |found: Reservation| found.instances.unwrap_or_default();
         Ok(reservations.into_iter().flat_map(instances).collect())
     }
@@ -361,7 +361,7 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         Box::pin(self.launch_fleet(request)).await
     }
 
-    async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, Started)>, Fault> {
+    async fn start(&self, ids: &[InstanceId]) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
         self.start_all(ids).await
     }
 
@@ -390,7 +390,11 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         self.in_our_words(found).await
     }
 
-    async fn learn(&self, born: &str, kept: Option<&Ground>) -> Result<Option<Ground>, Fault> {
+    async fn learn(
+        &self,
+        born: &str,
+        kept: Option<&LaunchSite>,
+    ) -> Result<Option<LaunchSite>, Fault> {
         self.learn_ground(born, kept).await.map(Some)
     }
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 use aws_sdk_ec2::types::{LaunchTemplate, LaunchTemplateVersion, ResourceType, TagSpecification};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::Zone;
-use bullpen_core::parameters::Ground;
+use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 
 use super::labelled::{self, LABELLED_MAX};
 use super::template::{Template, VERSION};
-use super::{Ec2Fleet, NO_TEMPLATE, lock, said, tags};
+use super::{Ec2Fleet, NO_TEMPLATE, answers, lock, tags};
 use crate::fault::judge;
 
 /// How old a template is that is removed because nobody here wants it: another process may have another
@@ -34,7 +34,7 @@ const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
 /// When this process last asked, on the clock that never goes back.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct LastAsked {
     ground: Mutex<Option<Duration>>,
     /// Also by which names templates were there then.
     pub(super) templates: Mutex<Option<(Duration, BTreeSet<String>)>>,
@@ -44,15 +44,15 @@ impl<C: Clock> Ec2Fleet<C> {
     pub(super) async fn learn_ground(
         &self,
         born: &str,
-        kept: Option<&Ground>,
-    ) -> Result<Ground, Fault> {
+        kept: Option<&LaunchSite>,
+    ) -> Result<LaunchSite, Fault> {
         let asked_at = *lock(&self.asked.ground);
         let ground = match self.ground() {
             Ok(known)
                 if asked_at.is_some_and(|at| self.is_recent(at))
                     && kept.is_some_and(|kept| known.is_where(kept)) =>
             {
-                Ground { born: born.to_owned(), ..known }
+                LaunchSite { born: born.to_owned(), ..known }
             }
             _ => {
                 let ground = self.ask_for_ground(born).await?;
@@ -68,13 +68,13 @@ impl<C: Clock> Ec2Fleet<C> {
         self.clock.monotonic().saturating_sub(asked_at) < ASKED_EVERY
     }
 
-    async fn ask_for_ground(&self, born: &str) -> Result<Ground, Fault> {
+    async fn ask_for_ground(&self, born: &str) -> Result<LaunchSite, Fault> {
         let role_id = self.role_id().await?;
         let networks = self.networks().await?;
         let groups = self.group_networks().await?;
         one_network(&networks, &groups)?;
         let subnets = networks.into_iter().map(|(subnet, place)| (subnet, place.zone)).collect();
-        Ok(Ground { born: born.to_owned(), role_id, subnets })
+        Ok(LaunchSite { born: born.to_owned(), role_id, subnets })
     }
 
     /// Who agents are: the id of the profile's role.
@@ -100,7 +100,7 @@ impl<C: Clock> Ec2Fleet<C> {
     async fn networks(&self) -> Result<BTreeMap<String, Place>, Fault> {
         let wanted = &self.settings.subnets;
         let call = self.client.describe_subnets().set_subnet_ids(Some(wanted.clone()));
-        let answer = call.send().await.map_err(|error| said::fault(&error))?;
+        let answer = call.send().await.map_err(|error| answers::fault(&error))?;
         let places = answer.subnets().iter().filter_map(|subnet| {
             let zone = Zone::new(subnet.availability_zone()?);
             let place = Place { zone, network: subnet.vpc_id()?.to_owned() };
@@ -112,7 +112,7 @@ impl<C: Clock> Ec2Fleet<C> {
     async fn group_networks(&self) -> Result<BTreeMap<String, String>, Fault> {
         let wanted = &self.settings.security_groups;
         let call = self.client.describe_security_groups().set_group_ids(Some(wanted.clone()));
-        let answer = call.send().await.map_err(|error| said::fault(&error))?;
+        let answer = call.send().await.map_err(|error| answers::fault(&error))?;
         let networks = answer.security_groups().iter();
         let networks = networks
             .filter_map(|group| Some((group.group_id()?.to_owned(), group.vpc_id()?.to_owned())));
@@ -187,7 +187,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let call = self.client.describe_launch_templates().max_results(TEMPLATES_PAGE);
         let call = call.filters(tags::is_of(&self.settings.stack));
         let found = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
-        let found = found.map_err(|error| said::fault(&error))?;
+        let found = found.map_err(|error| answers::fault(&error))?;
         let named = |one: LaunchTemplate| Some((one.launch_template_name()?.to_owned(), one));
         Ok(found.into_iter().filter_map(named).collect())
     }
@@ -198,10 +198,10 @@ impl<C: Clock> Ec2Fleet<C> {
         let call = call.launch_template_name(name).versions(VERSION);
         let answer = match call.send().await {
             Ok(answer) => answer,
-            Err(error) if said::code(&error).is_some_and(|code| NO_TEMPLATE.contains(&code)) => {
+            Err(error) if answers::code(&error).is_some_and(|code| NO_TEMPLATE.contains(&code)) => {
                 return Ok(false);
             }
-            Err(error) => return Err(said::fault(&error)),
+            Err(error) => return Err(answers::fault(&error)),
         };
         let is = |version: &LaunchTemplateVersion| {
             version.launch_template_data().is_some_and(|data| template.is(data))
@@ -229,18 +229,18 @@ impl<C: Clock> Ec2Fleet<C> {
             .tag_specifications(tags);
         match call.send().await {
             Ok(_) => Ok(()),
-            Err(error) if said::code(&error) == Some(THERE_ALREADY) => Ok(()),
-            Err(error) => Err(said::fault(&error)),
+            Err(error) if answers::code(&error) == Some(THERE_ALREADY) => Ok(()),
+            Err(error) => Err(answers::fault(&error)),
         }
     }
 
     pub(super) async fn remove_template(&self, name: &str) -> Result<(), Fault> {
         match self.client.delete_launch_template().launch_template_name(name).send().await {
             Ok(_) => Ok(()),
-            Err(error) if said::code(&error).is_some_and(|code| NO_TEMPLATE.contains(&code)) => {
+            Err(error) if answers::code(&error).is_some_and(|code| NO_TEMPLATE.contains(&code)) => {
                 Ok(())
             }
-            Err(error) => Err(said::fault(&error)),
+            Err(error) => Err(answers::fault(&error)),
         }
     }
 

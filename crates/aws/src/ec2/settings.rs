@@ -9,7 +9,7 @@ use std::time::Duration;
 use bullpen_core::class::Architecture;
 use bullpen_core::download::Download;
 use bullpen_core::ids::ImageName;
-use bullpen_core::parameters::Ground;
+use bullpen_core::parameters::LaunchSite;
 
 use crate::names::StackName;
 
@@ -48,7 +48,7 @@ pub struct Ec2Settings {
     /// The most that a type may cost above the cheapest that would do, in percent.
     pub price_protection: u32,
     /// What `refresh` learned; nothing can be launched before.
-    pub ground: Option<Ground>,
+    pub ground: Option<LaunchSite>,
 }
 
 impl Ec2Settings {

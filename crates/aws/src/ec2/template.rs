@@ -15,7 +15,7 @@ use aws_sdk_ec2::types::{
     LaunchTemplateTagSpecificationRequest, RequestLaunchTemplateData, ResourceType,
     ResponseLaunchTemplateData, ShutdownBehavior, VolumeType,
 };
-use bullpen_core::class::{Base, RunnerClass};
+use bullpen_core::class::{BootSource, RunnerClass};
 use bullpen_core::labels::volume::Volume;
 use bullpen_core::spec_hash::digest_hex;
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    fn of(base: &Base) -> Self {
+    fn of(base: &BootSource) -> Self {
         let volume = base.volume.unwrap_or_default();
         let Volume { size_gb, kind, throughput_mibps, iops } = volume;
         Self {

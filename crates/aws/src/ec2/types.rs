@@ -14,7 +14,7 @@ use bullpen_core::ids::InstanceType;
 use bullpen_core::ports::Fault;
 
 use super::image::ec2_name;
-use super::{FILTER_VALUES_MAX, filter, lock, said};
+use super::{FILTER_VALUES_MAX, answers, filter, lock};
 
 /// As many types as EC2 describes in one answer.
 const PAGE: i32 = 100;
@@ -114,7 +114,7 @@ impl Types {
     where
         E: aws_sdk_ec2::error::ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let heard = heard.map_err(|error| said::fault(&error))?;
+        let heard = heard.map_err(|error| answers::fault(&error))?;
         let mut known = self.known();
         known.types.extend(heard.iter().filter_map(facts));
         Ok(())

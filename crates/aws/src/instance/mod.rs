@@ -8,26 +8,30 @@
 
 use std::path::Path;
 
-use bullpen_agent::Ending;
-use bullpen_agent::machine::{self, Bearings, LiveError, PowerOff};
+use bullpen_agent::SelfEndReason;
+use bullpen_agent::machine::{self, LiveError, MachineBearings, PowerOff};
 use bullpen_core::ports::Clock;
 use futures_util::stream;
 
+mod connector;
 mod metadata;
-mod postbox;
 
+pub use connector::InDynamoDb;
 pub use metadata::Metadata;
-pub use postbox::InDynamoDb;
 
 /// Lives until the instance is to end, as all that a process does.
-pub fn run<C: Clock + Clone>(dir: &Path, boot: &str, clock: &C) -> Result<Ending, LiveError> {
+pub fn run<C: Clock + Clone>(
+    dir: &Path,
+    boot: &str,
+    clock: &C,
+) -> Result<SelfEndReason, LiveError> {
     machine::on_a_runtime(dir, async || {
         let terminations = machine::terminations(dir)?;
         let metadata = Metadata::new();
         let instance = metadata.instance(clock).await;
         tracing::info!(instance, boot, "this machine");
         let notices = stream::select(metadata.notices(clock), terminations);
-        let bearings = Bearings { dir, boot, instance: Some(&instance) };
+        let bearings = MachineBearings { dir, boot, instance: Some(&instance) };
         let watchdog = PowerOff::new(clock.clone());
         machine::live(bearings, clock, &InDynamoDb, watchdog, notices).await
     })

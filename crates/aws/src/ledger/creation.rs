@@ -26,7 +26,7 @@ use super::records;
 use super::write::{item_of, landed};
 use crate::fault::Verdict;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
-use crate::transaction::{BUILT, Failed, Transacted, transact, written};
+use crate::transaction::{BUILT, FailedPart, Transacted, transact, written};
 
 /// How often the last machine of an intent may turn out not to be the last, or the reverse.
 const SURPRISES_MAX: u32 = 4;
@@ -163,9 +163,9 @@ fn refused(
     intent: &Intent,
     ceilings: &[Ceiling],
     scopes: &[Scope],
-    parts: &[Option<Failed>],
+    parts: &[Option<FailedPart>],
 ) -> Result<Reserved, Fault> {
-    if let Some(Some(Failed { stored: Some(known) })) = parts.first() {
+    if let Some(Some(FailedPart { stored: Some(known) })) = parts.first() {
         return decode(known).map(Reserved::Known);
     }
     for (scope, part) in scopes.iter().zip(parts.iter().skip(1)) {

@@ -20,7 +20,7 @@ const KEYS_PER_SHARD: i32 = 50;
 
 /// What one shard answered: sort keys with the ids they belong to, and whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ShardPage {
     keys: Vec<(String, String)>,
     more: bool,
 }
@@ -89,8 +89,8 @@ pub(super) async fn first_of(
 
 /// Merges the shards' keys, up to where the first of them broke off: beyond that it may have some
 /// that belong in between.
-fn merged(shards: Vec<Found>) -> (Vec<(String, String)>, Option<String>) {
-    let broke_off = |found: &Found| {
+fn merged(shards: Vec<ShardPage>) -> (Vec<(String, String)>, Option<String>) {
+    let broke_off = |found: &ShardPage| {
         let last = found.keys.last().filter(|_| found.more);
         last.map(|(sort, _)| sort.clone())
     };
@@ -134,13 +134,13 @@ fn query(table: &Table, kind: Kind, shard: u64, range: &Range) -> QueryFluentBui
         .expression_attribute_values(":last", s(&range.last))
 }
 
-async fn one_answer(call: QueryFluentBuilder, sort: &str) -> Result<Found, Fault> {
+async fn one_answer(call: QueryFluentBuilder, sort: &str) -> Result<ShardPage, Fault> {
     let answer = call.send().await.map_err(|error| judge(&error).fault())?;
     let more = answer.last_evaluated_key.is_some();
     let text = |item: &Item, name: &str| item.get(name)?.as_s().ok().cloned();
     let key = |item: &Item| Some((text(item, sort)?, text(item, "sk")?));
     let keys = answer.items.unwrap_or_default().iter().filter_map(key).collect();
-    Ok(Found { keys, more })
+    Ok(ShardPage { keys, more })
 }
 
 /// The items of these keys as they are now, in the keys' order.
@@ -160,9 +160,9 @@ async fn read(
 mod tests {
     use super::*;
 
-    fn found(keys: &[&str], more: bool) -> Found {
+    fn found(keys: &[&str], more: bool) -> ShardPage {
         let keys = keys.iter().map(|key| ((*key).to_owned(), format!("id-{key}"))).collect();
-        Found { keys, more }
+        ShardPage { keys, more }
     }
 
     fn sorts(keys: &[(String, String)]) -> Vec<&str> {
@@ -187,6 +187,6 @@ mod tests {
 
     #[test]
     fn nothing_is_one_empty_page() {
-        assert_eq!(merged(vec![Found::default(); 8]), (Vec::new(), None));
+        assert_eq!(merged(vec![ShardPage::default(); 8]), (Vec::new(), None));
     }
 }

@@ -10,7 +10,7 @@
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue, TransactWriteItem};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
-use bullpen_core::instance::{Facts, Owner, Record, State, StateName, Tier};
+use bullpen_core::instance::{InstanceFacts, Owner, Record, State, StateName, Tier};
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{ClaimWrite, Fault, Page, Written};
 use bullpen_core::time::Timestamp;
@@ -20,7 +20,7 @@ use super::keys::{self, Kind};
 use super::listing::{self, Freshness};
 use super::must;
 use super::write::{item_of, landed, put};
-use crate::batch::{self, Part};
+use crate::batch::{self, TransactionPart};
 use crate::fault::judge;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
 use crate::transaction::BUILT;
@@ -28,7 +28,7 @@ use crate::transaction::BUILT;
 /// What of a record no claim changes.
 #[derive(Serialize, Deserialize)]
 struct Lasting {
-    facts: Facts,
+    facts: InstanceFacts,
     uses: u32,
     #[serde(default)]
     tainted: bool,
@@ -165,7 +165,7 @@ pub(super) async fn replace_all(
             .build()
             .expect(BUILT);
         let write = TransactWriteItem::builder().put(put).build();
-        next.state.is_live().then_some(Part { write, stores: next })
+        next.state.is_live().then_some(TransactionPart { write, stores: next })
     };
     let alone = |number: usize| {
         let (seen, next) = &writes[number];
@@ -241,7 +241,7 @@ mod tests {
 
     fn idle() -> Record {
         let at = Timestamp::from_millis(1_767_600_000_123);
-        let facts = Facts {
+        let facts = InstanceFacts {
             class: "linux-x64-large".into(),
             instance_type: "c6i.2xlarge".into(),
             vcpu: 8,

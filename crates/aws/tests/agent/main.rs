@@ -9,7 +9,7 @@ mod stage;
 
 use std::time::Duration;
 
-use bullpen_core::mailbox::{Mode, Phase, SignalKind};
+use bullpen_core::mailbox::{AgentPhase, SignalKind, WithdrawalMode};
 use stage::{INSTANCE, KEY, Stage};
 
 /// A job that is seen to have run, and that the agent's own is kept from.
@@ -33,17 +33,17 @@ async fn an_instance_lives_from_its_first_beat_to_its_power_off() {
     stage.signal(SignalKind::JobStarted, 1).await;
     stage
         .until("an idle listener", |report| {
-            report.beat.clone().filter(|beat| beat.phase == Phase::Listening)
+            report.beat.clone().filter(|beat| beat.phase == AgentPhase::Listening)
         })
         .await;
 
-    stage.withdraw(1, Mode::Drain, Duration::from_secs(3_600)).await;
-    stage.withdraw(1, Mode::Stop, Duration::from_secs(3_600)).await;
+    stage.withdraw(1, WithdrawalMode::Drain, Duration::from_secs(3_600)).await;
+    stage.withdraw(1, WithdrawalMode::Stop, Duration::from_secs(3_600)).await;
     stage.signal(SignalKind::Removed, 1).await;
     assert!(!stage.path("machine/agent/runner/.runner").exists(), "nothing of the owner's is left");
 
     // As if nobody came: the machine ends itself.
-    stage.withdraw(2, Mode::Stop, Duration::from_secs(1)).await;
+    stage.withdraw(2, WithdrawalMode::Stop, Duration::from_secs(1)).await;
     let (status, said) = stage.end().await;
     assert!(status.success(), "{status}: {said}");
     assert!(said.contains(INSTANCE), "{said}");

@@ -18,7 +18,8 @@ use bullpen_aws::{DynamoMailbox, StackName, config, setup};
 use bullpen_core::ids::{Generation, MailboxKey};
 use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::{
-    Assignment, Credential, Mode, Order, Report, ReportRead, Secret, Signal, SignalKind, Withdrawal,
+    Assignment, Credential, Order, Report, ReportRead, Secret, Signal, SignalKind, Withdrawal,
+    WithdrawalMode,
 };
 use bullpen_core::ports::{Clock as _, Mailbox as _, Written};
 use bullpen_faulty::{Ministack, Plan, Proxy};
@@ -128,7 +129,7 @@ impl Stage {
         .await;
     }
 
-    pub(crate) async fn withdraw(&self, generation: u64, mode: Mode, idle: Duration) {
+    pub(crate) async fn withdraw(&self, generation: u64, mode: WithdrawalMode, idle: Duration) {
         let at = self.clock.now();
         self.post(Order::Withdrawn(Withdrawal {
             generation: Generation(generation),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::{Generation, MailboxKey};
-use bullpen_core::instance::{Event, Record};
-use bullpen_core::mailbox::{Beat, Order, Phase, Signal, SignalKind};
+use bullpen_core::instance::{InstanceEvent, Record};
+use bullpen_core::mailbox::{AgentPhase, Beat, Order, Signal, SignalKind};
 use bullpen_core::ports::{
-    Clock, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read, Recorded, Written,
+    Clock, Consistency, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Recorded, Written,
 };
 use bullpen_sim::clock::ManualClock;
 
@@ -19,7 +19,7 @@ use crate::stage::{
 };
 use crate::{Ground, Wire};
 
-async fn moved(ledger: &DynamoLedger<ManualClock>, seen: &Record, event: &Event) -> Record {
+async fn moved(ledger: &DynamoLedger<ManualClock>, seen: &Record, event: &InstanceEvent) -> Record {
     won(ledger.replace(seen, &seen.on(event).expect("it is legal")).await)
 }
 
@@ -47,7 +47,7 @@ fn every_write_of_the_ledger_is_one_call() {
         assert_eq!(ledger.claim(&claim).await, Ok(Written::Lost));
         assert_eq!(wire.calls(), 1, "a claim that loses");
         let ending = moved(&ledger, &claimed, &condemned(now)).await;
-        let gone = Event::Gone { at: now, forget_at: now.after(HOUR) };
+        let gone = InstanceEvent::Gone { at: now, forget_at: now.after(HOUR) };
         wire.calls();
         won(ledger.bury(&ending, &ending.on(&gone).unwrap()).await);
         assert_eq!(wire.calls(), 1, "bury");
@@ -125,9 +125,9 @@ fn every_word_of_the_mailbox_is_one_call() {
         assert_eq!(wire.calls(), 1, "post");
         mailbox.redact(&key, Generation(1)).await.unwrap();
         assert_eq!(wire.calls(), 1, "redact");
-        mailbox.inbox(&key, Read::Eventual).await.unwrap();
+        mailbox.inbox(&key, Consistency::Eventual).await.unwrap();
         assert_eq!(wire.calls(), 1, "inbox");
-        let beat = Beat { seq: 1, at, phase: Phase::Waiting, boot: "b".to_owned() };
+        let beat = Beat { seq: 1, at, phase: AgentPhase::Waiting, boot: "b".to_owned() };
         mailbox.beat(&key, &beat).await.unwrap();
         assert_eq!(wire.calls(), 1, "beat");
         let signal =

@@ -8,7 +8,7 @@ use std::future::Future;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use bullpen_aws::DynamoLedger;
-use bullpen_core::instance::{Event, Owner, Record};
+use bullpen_core::instance::{InstanceEvent, Owner, Record};
 use bullpen_core::ports::{Clock, Fault, Ledger, Page};
 use bullpen_sim::clock::ManualClock;
 
@@ -70,7 +70,7 @@ async fn buried(ledger: &DynamoLedger<ManualClock>, ground: &Ground, seen: &Reco
     let now = ground.clock.now();
     let ending =
         won(ledger.replace(seen, &seen.on(&condemned(now)).expect("the weather is good")).await);
-    let gone = Event::Gone { at: now, forget_at: now.after(HOUR * 24) };
+    let gone = InstanceEvent::Gone { at: now, forget_at: now.after(HOUR * 24) };
     won(ledger.bury(&ending, &ending.on(&gone).expect("the weather is good")).await);
     let client = Client::new(ground.account.another());
     let all = client.scan().table_name(TABLE).filter_expression("sk = :id");

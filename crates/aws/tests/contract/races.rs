@@ -10,9 +10,9 @@ use bullpen_aws::{DynamoLedger, SqsQueues};
 use bullpen_core::creation::{Ceiling, CeilingReached, Intent, Scope};
 use bullpen_core::ids::{IntentId, MailboxKey};
 use bullpen_core::instance::{Record, State};
-use bullpen_core::mailbox::{Beat, Order, Phase};
+use bullpen_core::mailbox::{AgentPhase, Beat, Order};
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Read,
+    ClaimWrite, Clock, Consistency, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues,
     Reserved, Written,
 };
 use bullpen_sim::clock::ManualClock;
@@ -103,7 +103,7 @@ async fn posted(
     (key, order): &(MailboxKey, Order),
 ) -> bool {
     let look = async || {
-        let inbox = insist(async || mailbox.inbox(key, Read::Consistent).await).await;
+        let inbox = insist(async || mailbox.inbox(key, Consistency::Consistent).await).await;
         match inbox.map(|inbox| inbox.order) {
             Some(stored) if stored == *order => Found::Mine,
             Some(stored) if stored.rank() >= order.rank() => Found::Others,
@@ -268,7 +268,7 @@ fn the_same_seed_is_the_same_weather() {
             let before = ground.proxy().counts().log().len();
             for seq in 1..=60 {
                 let (at, boot) = (ground.clock.now(), "b".to_owned());
-                let beat = Beat { seq, at, phase: Phase::Waiting, boot };
+                let beat = Beat { seq, at, phase: AgentPhase::Waiting, boot };
                 // The weather is what is looked at, not the beat.
                 let _ = mailbox.beat(&"agent".into(), &beat).await;
             }

@@ -8,8 +8,10 @@ use bullpen_aws::DynamoLedger;
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{Generation, Revision};
-use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record, Warm};
-use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Secret, Withdrawal};
+use bullpen_core::instance::{
+    AfterWarmUp, Authority, EndReason, InstanceEvent, InstanceFacts, Owner, Record,
+};
+use bullpen_core::mailbox::{Assignment, Credential, Order, Secret, Withdrawal, WithdrawalMode};
 use bullpen_core::ports::{ClaimWrite, Ledger, Recorded, Written};
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::ManualClock;
@@ -34,7 +36,7 @@ pub(crate) fn intent(count: u32, deadline: Timestamp) -> Intent {
 }
 
 pub(crate) fn newborn(id: &str, now: Timestamp) -> Record {
-    let facts = Facts {
+    let facts = InstanceFacts {
         class: "large".into(),
         instance_type: "c6i.large".into(),
         vcpu: 2,
@@ -94,7 +96,7 @@ pub(crate) fn assigned(generation: u64, job: &str, hard_cap: Timestamp) -> Order
 pub(crate) fn withdrawn(generation: u64, at: Timestamp) -> Order {
     Order::Withdrawn(Withdrawal {
         generation: Generation(generation),
-        mode: Mode::Drain,
+        mode: WithdrawalMode::Drain,
         at,
         idle_deadline: at.after(HOUR),
         removal_token: None,
@@ -102,13 +104,13 @@ pub(crate) fn withdrawn(generation: u64, at: Timestamp) -> Order {
 }
 
 /// Warmed up and shared.
-pub(crate) fn warmed(now: Timestamp) -> Event {
-    let into = Warm::Hot { deadline: now.after(HOUR), shared: true };
-    Event::WarmedUp { pool: "linux".into(), at: now, into }
+pub(crate) fn warmed(now: Timestamp) -> InstanceEvent {
+    let into = AfterWarmUp::Hot { deadline: now.after(HOUR), shared: true };
+    InstanceEvent::WarmedUp { pool: "linux".into(), at: now, into }
 }
 
-pub(crate) fn condemned(at: Timestamp) -> Event {
-    Event::Condemned { authority: Authority::Operator, why: EndReason::Operator, at }
+pub(crate) fn condemned(at: Timestamp) -> InstanceEvent {
+    InstanceEvent::Condemned { authority: Authority::Operator, why: EndReason::Operator, at }
 }
 
 pub(crate) fn claim(seen: &Record, job: &str, now: Timestamp) -> ClaimWrite {
@@ -125,7 +127,7 @@ pub(crate) fn claim(seen: &Record, job: &str, now: Timestamp) -> ClaimWrite {
 }
 
 /// Each of these with what the event makes of it.
-pub(crate) fn marks(seen: &[Record], event: &Event) -> Vec<(Record, Record)> {
+pub(crate) fn marks(seen: &[Record], event: &InstanceEvent) -> Vec<(Record, Record)> {
     seen.iter().map(|seen| (seen.clone(), seen.on(event).expect("it is legal"))).collect()
 }
 

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
 use bullpen_aws::setup::{self, SetupError};
 use bullpen_aws::{DynamoLedger, DynamoMailbox, StackName};
 use bullpen_core::ids::InstanceId;
-use bullpen_core::mailbox::{Beat, Phase, ReportRead};
+use bullpen_core::mailbox::{AgentPhase, Beat, ReportRead};
 use bullpen_core::ports::{Clock, Fault, Ledger, Mailbox};
 
 use crate::emulator::{Service, real};
@@ -126,8 +126,12 @@ fn an_item_of_a_newer_program_is_not_read() {
         let config = ground.account.config(None).await;
         let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
         let key = "AROA:i-1".into();
-        let beat =
-            Beat { seq: 1, at: ground.clock.now(), phase: Phase::Waiting, boot: "b".to_owned() };
+        let beat = Beat {
+            seq: 1,
+            at: ground.clock.now(),
+            phase: AgentPhase::Waiting,
+            boot: "b".to_owned(),
+        };
         mailbox.beat(&key, &beat).await.unwrap();
         Client::new(&config)
             .update_item()

@@ -9,7 +9,7 @@ use bullpen_core::creation::Intent;
 use bullpen_core::ids::{Generation, InstanceId, LeaseName, MailboxKey, Revision};
 use bullpen_core::instance::Owner;
 use bullpen_core::lease::Lease;
-use bullpen_core::mailbox::{Assignment, Beat, Inbox, Order, Phase, ReportRead};
+use bullpen_core::mailbox::{AgentPhase, Assignment, Beat, Inbox, Order, ReportRead};
 use bullpen_core::ports::{
     Clock, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Reserved, Written,
 };
@@ -202,7 +202,7 @@ fn what_a_batch_leaves_out_is_asked_for_again() {
         let keys = ["k-1".into(), "k-2".into()];
         let at = ground.clock.now();
         for key in &keys {
-            let beat = Beat { seq: 1, at, phase: Phase::Waiting, boot: "b".to_owned() };
+            let beat = Beat { seq: 1, at, phase: AgentPhase::Waiting, boot: "b".to_owned() };
             mailbox.beat(key, &beat).await.unwrap();
         }
         wire.calls();

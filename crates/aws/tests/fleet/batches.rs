@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Fault, Fleet as _, Started, Tag};
+use bullpen_core::ports::{Fault, Fleet as _, StartOutcome, Tag};
 use bullpen_core::request::TypePattern;
 use bullpen_faulty::ec2::{Delays, Refusal, Rule};
 
@@ -36,7 +36,8 @@ fn a_start_is_refused_for_capacity_alone() {
         let asked: Vec<InstanceId> = started.iter().map(|(id, _)| id.clone()).collect();
         assert_eq!((asked.len(), set(&asked)), (all.len(), set(&all)), "one answer for each");
         for (id, answer) in &started {
-            let wanted = if short.contains(id) { Started::NoCapacity } else { Started::Starting };
+            let wanted =
+                if short.contains(id) { StartOutcome::NoCapacity } else { StartOutcome::Starting };
             assert_eq!(*answer, wanted, "{id}");
         }
         assert_eq!(world.are(&plenty, "running").await, 6);
@@ -56,7 +57,7 @@ fn a_start_of_one_that_is_gone_starts_the_others() {
         let started = fleet.start(&all).await.expect("an answer for each");
         assert_eq!(started.len(), 50);
         for (id, answer) in &started {
-            assert_eq!(*id == gone, matches!(answer, Started::Failed(_)), "{id}: {answer:?}");
+            assert_eq!(*id == gone, matches!(answer, StartOutcome::Failed(_)), "{id}: {answer:?}");
         }
         assert_eq!(world.made("StartInstances"), 2, "once more without it");
         assert_eq!(world.are(&all, "running").await, 49);
@@ -156,7 +157,7 @@ fn a_refusal_that_names_nobody_is_not_about_everybody() {
         assert_eq!(world.are(&all, "stopped").await, 3);
         world.admin().refuse(unnamed("StartInstances"));
         let started = fleet.start(&all).await.expect("an answer for each");
-        assert!(started.iter().all(|(_, answer)| *answer == Started::Starting), "{started:?}");
+        assert!(started.iter().all(|(_, answer)| *answer == StartOutcome::Starting), "{started:?}");
         world.admin().refuse(unnamed("TerminateInstances"));
         fleet.terminate(&all).await.expect("no error");
         assert_eq!(world.are(&all, "terminated").await, 3);

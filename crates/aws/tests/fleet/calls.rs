@@ -9,7 +9,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::parameters::Ground;
+use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{Fleet as _, Launched, Tag};
 use bullpen_faulty::{Fault, Plan, longest_chain};
 
@@ -168,7 +168,7 @@ fn one_process_asks_for_its_ground_and_its_templates_now_and_then() {
     real(async {
         let world = World::bare().await;
         let (fleet, mut looks) = (world.fleet(), Looks::new(&world));
-        let refresh = async |kept: Option<&Ground>| {
+        let refresh = async |kept: Option<&LaunchSite>| {
             let ground = fleet.learn("2026-01-05", kept).await.expect("it is there");
             let made = fleet.prepare(&[class()], true).await.expect("it can be made").len();
             (ground.expect("there is one"), made)
@@ -178,7 +178,7 @@ fn one_process_asks_for_its_ground_and_its_templates_now_and_then() {
         assert!(looks.since().iter().any(|(name, _)| name == "CreateLaunchTemplate"));
         assert_eq!(refresh(Some(&ground)).await, (ground.clone(), 0));
         looks.were(&[], "asked a moment ago");
-        let other = Ground { role_id: "AROAOTHER".to_owned(), ..ground.clone() };
+        let other = LaunchSite { role_id: "AROAOTHER".to_owned(), ..ground.clone() };
         assert_eq!(refresh(Some(&other)).await, (ground.clone(), 0), "what is kept is not so");
         assert_eq!(looks.since().len(), 3, "the role, the subnets, the groups");
         world.pass(HOUR);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_ec2::types::{ResourceType, Tag as Ec2Tag, TagSpecification};
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Fleet as _, MachineState, Started, Tag};
+use bullpen_core::ports::{Fleet as _, MachineState, StartOutcome, Tag};
 use bullpen_faulty::ec2::Delays;
 
 use crate::stage::{IMAGE, World, ids, real, request, set};
@@ -31,7 +31,7 @@ fn what_is_not_visible_yet_is_no_error_and_is_seen_later() {
         fleet.stop(&world.orders(&unseen)).await.expect("no error");
         let started = fleet.start(&all).await.expect("no error");
         for (id, answer) in &started {
-            assert_eq!(seen.contains(id), *answer == Started::Starting, "{id}: {answer:?}");
+            assert_eq!(seen.contains(id), *answer == StartOutcome::Starting, "{id}: {answer:?}");
         }
         world.pass(minute);
         let described = fleet.describe(&all).await.expect("an answer");

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bullpen_core::config::Stack as StackFile;
-use bullpen_core::isolation::Wish;
+use bullpen_core::isolation::IsolationMode;
 use bullpen_embedded::system::{SystemClock, fresh_secret};
 use bullpen_github::stand_in::{Options, StandIn};
 use futures_util::FutureExt as _;
 
 use crate::exit::Exit;
-use crate::house::{self, House, Plans};
 use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, files};
 use crate::render;
-use crate::signals::{Ending, Signals};
+use crate::runtime::{self, Runtime, RuntimePlan};
+use crate::signals::{EndSignal, Signals};
 use crate::workflow::destroy::tear_down;
 use crate::workflow::{Failure, fresh_name, told};
 
@@ -111,7 +111,7 @@ fn make_place() -> Result<PathBuf, Failure> {
 
 /// What is there before anything is shown.
 struct Opened {
-    house: House,
+    house: Runtime,
     stand_in: StandIn,
     args: CommonArgs,
     inputs: CommonInputs,
@@ -135,9 +135,9 @@ async fn open(
     let inputs = CommonInputs::read(&args, &Environment::new())?;
     let mut file = files::stack(&inputs.stack, &Environment::new())?;
     // Its jobs are its own, and note their work beside its state.
-    file.process_fleet.isolation = Wish::None;
-    let plans = Plans { common: &inputs, config: None, file: &file, environment };
-    let house = house::build(&plans).await?;
+    file.process_fleet.isolation = IsolationMode::None;
+    let plans = RuntimePlan { common: &inputs, config: None, file: &file, environment };
+    let house = runtime::build(&plans).await?;
     Ok(Opened { house, stand_in, args, inputs, file, clock })
 }
 
@@ -170,13 +170,13 @@ fn common(stand_in: &StandIn, place: &Path, has_files: bool) -> CommonArgs {
     }
 }
 
-fn interrupted(ending: Ending) -> Failure {
+fn interrupted(ending: EndSignal) -> Failure {
     render::talk("interrupted: everything that was started ends now");
     Failure { exit: ending.exit(), what: "interrupted".to_owned(), hint: None }
 }
 
 /// Ends every machine, and removes what is left; answers how many there were.
-async fn end(house: House, place: &Path) -> Result<usize, Failure> {
+async fn end(house: Runtime, place: &Path) -> Result<usize, Failure> {
     let state = state(place);
     let destroyed = Box::pin(tear_down(house, &state)).await.map_err(|failure| {
         let hint = format!("`bullpen destroy --yes --state {}` tries again", state.display());

@@ -13,20 +13,20 @@ use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
 use super::{Examining, isolation, named_groups, no_state, runner};
-use crate::house::aws::Site;
-use crate::house::{self, Door, Errand, House, NoHouse, Plans};
+use crate::runtime::aws::AwsSite;
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimeError, RuntimePlan};
 use crate::workflow::Failure;
 
 /// What `refresh` puts right.
 const REFRESH: &str = "run `bullpen refresh`";
 
 /// Everything that can be looked at.
-pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
+pub(super) async fn checks(plans: &RuntimePlan<'_>) -> Result<Vec<Check>, RuntimeError> {
     let is_here = plans.common.stack.is_on_this_machine();
     if !is_here {
-        house::ec2::configured(plans.file, &plans.common.stack)?;
+        runtime::ec2::configured(plans.file, &plans.common.stack)?;
     }
-    let site = match Site::find(plans).await {
+    let site = match AwsSite::find(plans).await {
         Ok(site) => site,
         Err(error) => {
             let then = "`aws sts get-caller-identity` says who AWS thinks you are";
@@ -47,10 +47,10 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
         let archive = plans.file.instance.runners.iter().next();
         let archive = archive.map(|(which, one)| (one.url.clone(), *which));
         let groups = named_groups(plans.config);
-        checks.append(&mut house::visit(plans, Looking { is_here, archive, groups }).await?);
+        checks.append(&mut runtime::visit(plans, Looking { is_here, archive, groups }).await?);
     }
     if !is_here {
-        let classes = house::classes(plans.config, &Parameters::default());
+        let classes = runtime::classes(plans.config, &Parameters::default());
         checks.push(ceiling(plans));
         checks.extend(agents(plans, &classes));
         checks.append(&mut allowed(plans, &site).await);
@@ -60,8 +60,8 @@ pub(super) async fn checks(plans: &Plans<'_>) -> Result<Vec<Check>, NoHouse> {
 }
 
 /// Without it `serve` and `provision` launch nothing.
-fn ceiling(plans: &Plans<'_>) -> Check {
-    let (name, (what, then)) = ("ceiling", house::NO_CEILING);
+fn ceiling(plans: &RuntimePlan<'_>) -> Check {
+    let (name, (what, then)) = ("ceiling", runtime::NO_CEILING);
     match plans.file.ceilings.stack {
         Some(most) => Check::fine(name, format!("at most {most} machines")),
         None => Check::failed(name, what, then),
@@ -69,7 +69,7 @@ fn ceiling(plans: &Plans<'_>) -> Check {
 }
 
 /// Where machines of each architecture get the agent from.
-fn agents(plans: &Plans<'_>, classes: &[RunnerClass]) -> Vec<Check> {
+fn agents(plans: &RuntimePlan<'_>, classes: &[RunnerClass]) -> Vec<Check> {
     let architectures: BTreeSet<Architecture> =
         classes.iter().map(|class| class.architecture).collect();
     let check = |architecture: Architecture| {
@@ -86,7 +86,7 @@ fn agents(plans: &Plans<'_>, classes: &[RunnerClass]) -> Vec<Check> {
     architectures.into_iter().map(check).collect()
 }
 
-async fn who(site: &Site) -> Vec<Check> {
+async fn who(site: &AwsSite) -> Vec<Check> {
     let region = site.config.region().map(ToString::to_string).unwrap_or_default();
     let region = Check::fine("region", region);
     match identity(&site.config).await {
@@ -111,10 +111,10 @@ struct Looking {
     groups: BTreeSet<RunnerGroup>,
 }
 
-impl Errand for Looking {
+impl Command for Looking {
     type Outcome = Vec<Check>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let mut checks = vec![queues(&house).await];
         if !self.is_here {
             checks.push(ground(&house).await);
@@ -128,7 +128,7 @@ impl Errand for Looking {
     }
 }
 
-async fn queues<P: Ports>(house: &House<P>) -> Check {
+async fn queues<P: Ports>(house: &Runtime<P>) -> Check {
     let name = "queues";
     let mut missing = Vec::new();
     for class in &house.classes {
@@ -145,7 +145,7 @@ async fn queues<P: Ports>(house: &House<P>) -> Check {
 }
 
 /// The profile and its role, subnets and groups of one network.
-async fn ground<P: Ports>(house: &House<P>) -> Check {
+async fn ground<P: Ports>(house: &Runtime<P>) -> Check {
     let name = "role and network";
     match house.stack.ports.fleet().learn("", None).await {
         Ok(Some(ground)) => {
@@ -161,7 +161,7 @@ async fn ground<P: Ports>(house: &House<P>) -> Check {
 }
 
 /// Whether a class's image is there and of its architecture, and its template as it should be.
-async fn template<P: Ports>(house: &House<P>, class: &RunnerClass) -> Check {
+async fn template<P: Ports>(house: &Runtime<P>, class: &RunnerClass) -> Check {
     let name = format!("class {}", class.name);
     match house.stack.ports.fleet().prepare(std::slice::from_ref(class), false).await {
         Ok(would) if would.iter().any(|what| !what.starts_with("removed")) => {
@@ -172,7 +172,7 @@ async fn template<P: Ports>(house: &House<P>, class: &RunnerClass) -> Check {
     }
 }
 
-async fn allowed(plans: &Plans<'_>, site: &Site) -> Vec<Check> {
+async fn allowed(plans: &RuntimePlan<'_>, site: &AwsSite) -> Vec<Check> {
     let subnet = plans.file.aws.subnets.first().map_or("", String::as_str);
     match permissions(&site.config, &site.name, subnet).await {
         Ok(answers) => answers
@@ -189,7 +189,7 @@ async fn allowed(plans: &Plans<'_>, site: &Site) -> Vec<Check> {
     }
 }
 
-async fn quotas(classes: &[RunnerClass], site: &Site) -> Vec<Check> {
+async fn quotas(classes: &[RunnerClass], site: &AwsSite) -> Vec<Check> {
     let largest = classes.iter().map(|class| class.vcpu.min).max().unwrap_or_default();
     let mut checks = Vec::new();
     for usage in [Usage::OnDemand, Usage::Spot] {

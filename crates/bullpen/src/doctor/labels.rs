@@ -4,7 +4,7 @@
 
 use bullpen_core::ids::Repository;
 use bullpen_core::job::{CodeRules, SharedLabels};
-use bullpen_core::labels::Key;
+use bullpen_core::labels::LabelKey;
 use bullpen_core::labels::policy::{Family, Policy};
 
 use super::verdict::{Check, Verdict};
@@ -24,7 +24,9 @@ pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
     // No repository has this name, so that only what holds for all is left.
     let nobodys = Repository::new("");
     let (rules, safe) = (policy.rules(&nobodys), Policy::default().rules(&nobodys));
-    for key in [Key::Ami, Key::Ssh, Key::Debug, Key::Sticky, Key::NestedVirt] {
+    for key in
+        [LabelKey::Ami, LabelKey::Ssh, LabelKey::Debug, LabelKey::Sticky, LabelKey::NestedVirt]
+    {
         if rules.allow.as_ref().is_none_or(|allow| allow.contains(&key)) {
             opens.push(format!("the key {key}"));
         }
@@ -58,7 +60,7 @@ pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use bullpen_core::labels::policy::{Plain, Rules};
+    use bullpen_core::labels::policy::{PlainLabels, Rules};
 
     use super::*;
 
@@ -70,8 +72,8 @@ mod tests {
         let untold = policy(None);
         let (word, what, _) = untold.verdict.parts();
         assert_ne!(word, "ok", "the policy of the service is in another file: {what}");
-        let plain = Plain { labels: vec!["linux".to_owned()], ..Plain::default() };
-        let allow = Some([Key::Ami, Key::Debug, Key::NestedVirt].into());
+        let plain = PlainLabels { labels: vec!["linux".to_owned()], ..PlainLabels::default() };
+        let allow = Some([LabelKey::Ami, LabelKey::Debug, LabelKey::NestedVirt].into());
         let cpu_milli_max = Some(96_000);
         let open = Policy {
             all: Rules { allow, cpu_milli_max, ram_milli_max: Some(1_000), ..Rules::default() },

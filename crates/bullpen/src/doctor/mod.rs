@@ -17,9 +17,9 @@ use bullpen_github::version_of;
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::house::{self, Door, Errand, House, Plans, runner_program};
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
 use crate::workflow::{Failure, Loaded, load, told};
 
 #[cfg(feature = "aws")]
@@ -41,7 +41,7 @@ async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failu
     let common = CommonInputs::read(args, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
     let config = files::config(&common.stack)?;
-    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     let mut checks = match common.stack.engine {
         Engine::Embedded => of_files(&plans).await,
         #[cfg(feature = "aws")]
@@ -72,14 +72,15 @@ fn show(json: bool, checks: &[Check]) {
 }
 
 /// A stack in files of this machine.
-async fn of_files(plans: &Plans<'_>) -> Vec<Check> {
+async fn of_files(plans: &RuntimePlan<'_>) -> Vec<Check> {
     let state = &plans.common.stack.state;
     if !state.exists() {
         return vec![no_state(state)];
     }
     let mut checks = vec![runner(plans)];
     checks.extend(isolation(plans));
-    match house::visit(plans, Examining { archive: None, groups: named_groups(plans.config) }).await
+    match runtime::visit(plans, Examining { archive: None, groups: named_groups(plans.config) })
+        .await
     {
         Ok(mut more) => {
             let what = format!("{} can be read", state.display());
@@ -101,8 +102,8 @@ fn no_state(state: &Path) -> Check {
 }
 
 /// What keeps jobs from the service on this host; nothing if the state cannot be used, which is told.
-fn isolation(plans: &Plans<'_>) -> Vec<Check> {
-    let Ok(chosen) = house::isolated(plans) else { return Vec::new() };
+fn isolation(plans: &RuntimePlan<'_>) -> Vec<Check> {
+    let Ok(chosen) = runtime::isolated(plans) else { return Vec::new() };
     let name = "isolation";
     let held = format!("jobs have {}", chosen.decision.held_by());
     let mut checks: Vec<Check> = Vec::new();
@@ -131,7 +132,7 @@ fn isolation(plans: &Plans<'_>) -> Vec<Check> {
 }
 
 /// The runner program of machines on this host.
-fn runner(plans: &Plans<'_>) -> Check {
+fn runner(plans: &RuntimePlan<'_>) -> Check {
     let name = "runner program";
     match runner_program(&plans.common.github, Path::new("bullpen")) {
         Some(RunnerProgram::Directory(directory)) if directory.join(RUNNER_SCRIPT).exists() => {
@@ -168,8 +169,8 @@ fn named_groups(config: Option<&Config>) -> BTreeSet<RunnerGroup> {
 }
 
 /// Whether GitHub has the runner groups that the configuration names.
-async fn groups<P: Ports<Forge = Door>>(
-    house: &House<P>,
+async fn groups<P: Ports<Forge = GithubAccess>>(
+    house: &Runtime<P>,
     groups: &BTreeSet<RunnerGroup>,
 ) -> Option<Check> {
     let github = house.stack.ports.forge().manager().filter(|_| !groups.is_empty())?;
@@ -182,10 +183,10 @@ async fn groups<P: Ports<Forge = Door>>(
     Some(Check::fine("runner groups", format!("all {} are there", groups.len())))
 }
 
-impl Errand for Examining {
+impl Command for Examining {
     type Outcome = Vec<Check>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&house).await];
         checks.extend(permissions(&house).await);
@@ -198,7 +199,7 @@ impl Errand for Examining {
 }
 
 /// Whether GitHub lets us manage runners.
-async fn github<P: Ports<Forge = Door>>(house: &House<P>) -> Check {
+async fn github<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Check {
     let name = "GitHub";
     if !house.stack.ports.forge().manages() {
         let then = "give --repository, and --github-token-file or --app-id with --app-key, if this \
@@ -217,7 +218,7 @@ async fn github<P: Ports<Forge = Door>>(house: &House<P>) -> Check {
 }
 
 /// Whether an App may do what we need of it. Nobody can ask a token for that.
-async fn permissions<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+async fn permissions<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
     let name = "App permissions";
     let answer = house.stack.ports.forge().manager()?.lacking_permissions().await;
     match answer.transpose()? {
@@ -232,7 +233,7 @@ async fn permissions<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> 
 
 /// Whether one of the Apps is public, or is installed on accounts that are not served: then strangers
 /// have GitHub sign webhooks for us.
-async fn installed<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+async fn installed<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
     let name = "App installations";
     let github = house.stack.ports.forge().manager()?;
     match github.apps().await {
@@ -246,7 +247,7 @@ async fn installed<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
 }
 
 /// Whether webhooks come of more repositories than the one that is served.
-async fn hooks<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
+async fn hooks<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
     let name = "webhook scope";
     match house.stack.ports.forge().manager()?.wider_hooks().await {
         Ok(wider) if wider.is_empty() => None,
@@ -261,8 +262,8 @@ async fn hooks<P: Ports<Forge = Door>>(house: &House<P>) -> Option<Check> {
 }
 
 /// How old the runner is. GitHub refuses those that are too far behind.
-async fn version<P: Ports<Forge = Door>>(
-    house: &House<P>,
+async fn version<P: Ports<Forge = GithubAccess>>(
+    house: &Runtime<P>,
     archive: Option<(&str, Architecture)>,
 ) -> Check {
     let told = house.parameters.runner_version.clone();

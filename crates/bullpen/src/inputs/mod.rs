@@ -32,10 +32,10 @@ pub(crate) use common::{CommonArgs, CommonInputs, Engine, StackArgs, StackInputs
 pub(crate) use github::{AppKey, Credential, GithubArgs, GithubInputs, Scope};
 pub(crate) use identity::IdentityArgs;
 pub(crate) use origin::origin_of_run;
-pub(crate) use outputs::{Places, Provisioned, masks};
+pub(crate) use outputs::{OutputFiles, Provisioned, masks};
 pub(crate) use provision::{ProvisionArgs, ProvisionInputs};
 pub(crate) use refresh::{RefreshArgs, RefreshInputs};
-pub(crate) use release::{ReleaseArgs, ReleaseInputs, Released};
+pub(crate) use release::{ReleaseArgs, ReleaseInputs, ReleaseTarget};
 
 /// The variables of the environment, by name.
 pub(crate) type Environment = BTreeMap<String, String>;

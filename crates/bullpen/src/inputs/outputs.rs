@@ -77,12 +77,12 @@ impl Provisioned {
 
 /// The files that a step writes to; none outside of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct OutputFiles {
     output: Option<PathBuf>,
     summary: Option<PathBuf>,
 }
 
-impl Places {
+impl OutputFiles {
     /// From the environment.
     pub(crate) fn of(environment: &Environment) -> Self {
         let reader = Reader::new(environment);

@@ -20,7 +20,7 @@ pub(crate) struct ReleaseArgs {
 
 /// Whose machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Released {
+pub(crate) enum ReleaseTarget {
     /// One request's.
     Request(RequestId),
     /// Those of all requests of a run attempt.
@@ -33,7 +33,7 @@ pub(crate) struct ReleaseInputs {
     /// What every command is told.
     pub(crate) common: CommonInputs,
     /// Whose machines.
-    pub(crate) released: Released,
+    pub(crate) released: ReleaseTarget,
 }
 
 impl ReleaseInputs {
@@ -43,13 +43,13 @@ impl ReleaseInputs {
         let reader = Reader::new(environment);
         let common = CommonInputs::read(&args.common, environment)?;
         let released = match Identity::read(&args.identity, reader)? {
-            Identity { request: Some(request), .. } => Released::Request(request),
+            Identity { request: Some(request), .. } => ReleaseTarget::Request(request),
             Identity { run, name: Some(name), .. } => {
                 let run = run.map_or_else(|| identity::current_run(reader), Ok)?;
-                Released::Request(run.request(&name))
+                ReleaseTarget::Request(run.request(&name))
             }
-            Identity { run: Some(run), .. } => Released::Run(run),
-            Identity { .. } => Released::Run(identity::current_run(reader)?),
+            Identity { run: Some(run), .. } => ReleaseTarget::Run(run),
+            Identity { .. } => ReleaseTarget::Run(identity::current_run(reader)?),
         };
         Ok(Self { common, released })
     }

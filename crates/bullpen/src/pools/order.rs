@@ -10,17 +10,17 @@ use std::time::Duration;
 use bullpen_core::explain::span;
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::pool::{Blueprints, Order};
+use bullpen_core::pool::{Blueprints, OperatorOrder};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_engine::Stack;
-use bullpen_engine::pools::{Found, Ordered, order as give, survey};
+use bullpen_engine::pools::{Ordered, SurveyedPool, order as give, survey};
 use serde_json::json;
 
-use super::sight::{self, Sight, Work, unknown, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unknown, unseen};
 use crate::exit::Exit;
-use crate::house::Door;
 use crate::inputs::{CommonArgs, Environment};
 use crate::render;
+use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
 /// Which pool.
@@ -36,27 +36,30 @@ pub(super) struct OrderArgs {
 /// Orders this of a pool; nothing takes back what was ordered.
 pub(super) async fn order(
     args: &OrderArgs,
-    order: Option<Order>,
+    order: Option<OperatorOrder>,
     environment: &Environment,
 ) -> Result<Exit, Failure> {
-    sight::visit(&args.common, environment, Ordering { name: &args.name, order }).await
+    view::visit(&args.common, environment, Ordering { name: &args.name, order }).await
 }
 
 struct Ordering<'a> {
     name: &'a str,
-    order: Option<Order>,
+    order: Option<OperatorOrder>,
 }
 
-impl Work for Ordering<'_> {
-    async fn run<P: Ports<Forge = Door>>(self, sight: Sight<P>) -> Result<Exit, Failure> {
-        let Sight { stack, configured, json, .. } = sight;
+impl PoolsCommand for Ordering<'_> {
+    async fn run<P: Ports<Forge = GithubAccess>>(
+        self,
+        sight: PoolsView<P>,
+    ) -> Result<Exit, Failure> {
+        let PoolsView { stack, configured, json, .. } = sight;
         let (blueprints, trouble) = match configured {
             Ok(blueprints) => (blueprints, None),
             Err(failure) => (None, Some(failure)),
         };
         let none = Blueprints::default();
         let by = blueprints.as_ref().unwrap_or(&none);
-        let names = sight::names(&stack, by).await.map_err(|fault| unseen(&fault))?;
+        let names = view::names(&stack, by).await.map_err(|fault| unseen(&fault))?;
         let name = PoolName::new(self.name);
         if !names.contains(&name) {
             return Err(trouble.unwrap_or_else(|| unknown(self.name, &names)));
@@ -89,7 +92,7 @@ async fn machines<P: Ports>(
     pool: &PoolName,
 ) -> Result<(u32, u32), Fault> {
     let found = survey(stack, configured, std::slice::from_ref(pool)).await?;
-    let statuses = found.iter().flat_map(Found::statuses);
+    let statuses = found.iter().flat_map(SurveyedPool::statuses);
     let (used, others): (Vec<_>, Vec<_>) =
         statuses.partition(|(status, _)| *status == StandbyStatus::Detached);
     let sum = |part: Vec<(StandbyStatus, u32)>| part.into_iter().map(|(_, count)| count).sum();
@@ -99,7 +102,7 @@ async fn machines<P: Ports>(
 /// What follows from an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Follows {
-    order: Option<Order>,
+    order: Option<OperatorOrder>,
     /// Whether it was not so already.
     is_new: bool,
     /// Whether the pool is configured, if anybody knows.
@@ -126,11 +129,13 @@ impl Follows {
              is launched."
         );
         match self.order {
-            Some(Order::Pause) => format!(
+            Some(OperatorOrder::Pause) => format!(
                 "pool {pool} {is} paused.\n{by}nothing is launched, stopped or ended.\nJobs still \
                  get its machines, and those still end when their time is over.\n{back}"
             ),
-            Some(Order::Drain) => format!("pool {pool} {is} drained.\n{by}{emptied}\n{back}"),
+            Some(OperatorOrder::Drain) => {
+                format!("pool {pool} {is} drained.\n{by}{emptied}\n{back}")
+            }
             None if self.is_configured == Some(false) => {
                 format!("pool {pool} is under no order, and no longer configured.\n{by}{emptied}")
             }
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn an_order_says_what_follows_and_when_in_lines_that_fit() {
         let pool = PoolName::new("a-pool-with-a-name");
-        for order in [None, Some(Order::Pause), Some(Order::Drain)] {
+        for order in [None, Some(OperatorOrder::Pause), Some(OperatorOrder::Drain)] {
             for (is_new, is_configured) in
                 [(true, Some(true)), (false, Some(true)), (true, Some(false)), (false, None)]
             {
@@ -173,7 +178,7 @@ mod tests {
                 let text = follows.text(&pool);
                 assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
                 assert_eq!(text.contains("within 45 s"), is_new, "{text}");
-                let empties = order == Some(Order::Drain)
+                let empties = order == Some(OperatorOrder::Drain)
                     || (order.is_none() && is_configured == Some(false));
                 assert_eq!(text.contains("42 now") && text.contains("finish: 17"), empties);
             }

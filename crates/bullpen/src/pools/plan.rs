@@ -4,15 +4,15 @@
 
 use bullpen_core::ids::PoolName;
 use bullpen_core::ports::Ports;
-use bullpen_engine::pools::{Found, survey};
+use bullpen_engine::pools::{SurveyedPool, survey};
 use serde_json::{Value, json};
 
-use super::sight::{self, Sight, Work, unknown, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unknown, unseen};
 use super::words;
 use crate::exit::Exit;
-use crate::house::Door;
 use crate::inputs::{CommonArgs, Environment};
 use crate::render;
+use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
 /// Which pools.
@@ -27,19 +27,22 @@ pub(super) struct PlanArgs {
 
 /// Plans.
 pub(super) async fn plan(args: &PlanArgs, environment: &Environment) -> Result<Exit, Failure> {
-    sight::visit(&args.common, environment, Planning { names: &args.names }).await
+    view::visit(&args.common, environment, Planning { names: &args.names }).await
 }
 
 struct Planning<'a> {
     names: &'a [String],
 }
 
-impl Work for Planning<'_> {
-    async fn run<P: Ports<Forge = Door>>(self, sight: Sight<P>) -> Result<Exit, Failure> {
-        let Sight { stack, configured, json, .. } = sight;
+impl PoolsCommand for Planning<'_> {
+    async fn run<P: Ports<Forge = GithubAccess>>(
+        self,
+        sight: PoolsView<P>,
+    ) -> Result<Exit, Failure> {
+        let PoolsView { stack, configured, json, .. } = sight;
         // Without it every pool would seem to be removed.
         let configured = configured?.ok_or_else(unconfigured)?;
-        let all = sight::names(&stack, &configured).await.map_err(|fault| unseen(&fault))?;
+        let all = view::names(&stack, &configured).await.map_err(|fault| unseen(&fault))?;
         let asked = selected(&all, self.names)?;
         let (left, planned): (Vec<PoolName>, Vec<PoolName>) =
             asked.into_iter().partition(|name| configured.unbuildable.contains_key(name));
@@ -78,7 +81,7 @@ fn selected(all: &[PoolName], wanted: &[String]) -> Result<Vec<PoolName>, Failur
     Ok(all.iter().filter(is_asked).cloned().collect())
 }
 
-fn text(found: &Found) -> String {
+fn text(found: &SurveyedPool) -> String {
     let actions = found.plan.actions.iter().flat_map(words::action).collect::<Vec<_>>();
     let said = match actions.len() {
         0 => "nothing to do".to_owned(),
@@ -95,7 +98,7 @@ fn text(found: &Found) -> String {
     text.join("\n")
 }
 
-fn object(found: &Found) -> Value {
+fn object(found: &SurveyedPool) -> Value {
     let words: Vec<String> = found.plan.notes.iter().map(ToString::to_string).collect();
     json!({
         "pool": found.pool,

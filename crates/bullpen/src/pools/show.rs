@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::standby::{StandbyStatus, standby_status};
 use bullpen_core::instance::{Record, State, Tier};
-use bullpen_core::pool::{Blueprints, Deed, Mode, Note, Order};
+use bullpen_core::pool::{ActionTaken, Blueprints, Note, OperatorOrder, PoolMode};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::schedule::Target;
 use bullpen_core::spec_hash::drifted;
 use bullpen_core::time::Timestamp;
 use bullpen_engine::Stack;
-use bullpen_engine::pools::{Found, survey};
+use bullpen_engine::pools::{SurveyedPool, survey};
 use serde_json::{Value, json};
 
-use super::sight::{self, Sight, Work, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unseen};
 use super::words;
 use crate::exit::Exit;
-use crate::house::Door;
 use crate::inputs::{CommonArgs, Environment};
 use crate::render;
+use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
 /// How many deeds are shown, the last ones.
@@ -29,14 +29,17 @@ const DEEDS_SHOWN: usize = 4;
 
 /// Shows every pool.
 pub(super) async fn show(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
-    sight::visit(args, environment, Showing).await
+    view::visit(args, environment, Showing).await
 }
 
 struct Showing;
 
-impl Work for Showing {
-    async fn run<P: Ports<Forge = Door>>(self, sight: Sight<P>) -> Result<Exit, Failure> {
-        let Sight { stack, configured, place, json } = sight;
+impl PoolsCommand for Showing {
+    async fn run<P: Ports<Forge = GithubAccess>>(
+        self,
+        sight: PoolsView<P>,
+    ) -> Result<Exit, Failure> {
+        let PoolsView { stack, configured, place, json } = sight;
         let configured = configured.map_err(|failure| Failure {
             hint: failure
                 .hint
@@ -129,7 +132,7 @@ pub(crate) struct Shown {
     notes: Vec<Note>,
     /// How many things there are to do now; nothing if nobody knows.
     due: Option<usize>,
-    deeds: Vec<Deed>,
+    deeds: Vec<ActionTaken>,
 }
 
 /// Every pool that is configured or remembered, in the order of their names.
@@ -139,16 +142,16 @@ pub(crate) async fn look<P: Ports>(
 ) -> Result<Vec<Shown>, Fault> {
     let none = Blueprints::default();
     let by = configured.unwrap_or(&none);
-    let names = sight::names(stack, by).await?;
+    let names = view::names(stack, by).await?;
     let found = survey(stack, by, &names).await?;
     Ok(found.iter().map(|found| Shown::of(found, configured)).collect())
 }
 
 impl Shown {
-    fn of(found: &Found, configured: Option<&Blueprints>) -> Self {
+    fn of(found: &SurveyedPool, configured: Option<&Blueprints>) -> Self {
         let unkept = configured.and_then(|by| by.unbuildable.get(&found.pool)).cloned();
         let is_planned = configured.is_some() && unkept.is_none();
-        let Found { journal, plan, desired, .. } = found;
+        let SurveyedPool { journal, plan, desired, .. } = found;
         let mut machines = BTreeMap::new();
         let mut outdated = 0;
         for one in &found.observed.instances {
@@ -244,17 +247,17 @@ impl Shown {
 }
 
 /// What is done with it, in a word.
-fn mode(found: &Found, is_known: bool, is_unkept: bool) -> &'static str {
+fn mode(found: &SurveyedPool, is_known: bool, is_unkept: bool) -> &'static str {
     match (is_known, &found.journal.order) {
         _ if is_unkept => "left-alone",
-        (false, Some(Order::Pause)) => "paused",
-        (false, Some(Order::Drain)) => "draining",
+        (false, Some(OperatorOrder::Pause)) => "paused",
+        (false, Some(OperatorOrder::Drain)) => "draining",
         (false, None) => "remembered",
         (true, _) => match found.desired.mode {
-            Mode::Kept => "kept",
-            Mode::Paused => "paused",
-            Mode::Draining => "draining",
-            Mode::Removed => "removed",
+            PoolMode::Kept => "kept",
+            PoolMode::Paused => "paused",
+            PoolMode::Draining => "draining",
+            PoolMode::Removed => "removed",
         },
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bullpen_core::explain::span;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::pool::{Action, Cause, Deed, StopWhy};
+use bullpen_core::pool::{Action, ActionTaken, Cause, StopWhy};
 use bullpen_core::time::Timestamp;
 
 /// What every terminal has.
@@ -81,8 +81,8 @@ const fn stopping(why: StopWhy) -> &'static str {
 }
 
 /// What was done, how long ago, and what was in the way.
-pub(super) fn deed(deed: &Deed, now: Timestamp) -> String {
-    let Deed { at, act, why, planned, done, said } = deed;
+pub(super) fn deed(deed: &ActionTaken, now: Timestamp) -> String {
+    let ActionTaken { at, act, why, planned, done, said } = deed;
     let count = if done == planned { done.to_string() } else { format!("{done} of {planned}") };
     let what = match act.as_str() {
         "terminate" => format!("ended {count} ({why})"),
@@ -101,7 +101,7 @@ pub(super) fn deed(deed: &Deed, now: Timestamp) -> String {
 mod tests {
     use bullpen_core::class::Usage;
     use bullpen_core::instance::EndReason;
-    use bullpen_core::pool::Ending;
+    use bullpen_core::pool::MachineEnding;
 
     use super::*;
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn actions_have_words_and_ids() {
         let [one, two] = [InstanceId::new("i-1"), InstanceId::new("i-2")];
-        let endings = vec![Ending { id: one.clone(), why: EndReason::Surplus }];
+        let endings = vec![MachineEnding { id: one.clone(), why: EndReason::Surplus }];
         let terminate = Action::Terminate { cause: Cause::Excess, endings };
         assert_eq!(action(&terminate), ["end 1, more than wanted: i-1"]);
         let stop = Action::Stop(vec![(one, StopWhy::Again), (two, StopWhy::WarmedUp)]);
@@ -137,7 +137,7 @@ mod tests {
     fn deeds_have_an_age_and_what_was_in_the_way() {
         let at = Timestamp::from_millis(0);
         let (act, why) = ("create".to_owned(), "missing".to_owned());
-        let mut done = Deed { at, act, why, planned: 2, done: 2, said: None };
+        let mut done = ActionTaken { at, act, why, planned: 2, done: 2, said: None };
         assert_eq!(deed(&done, Timestamp::from_millis(42_000)), "42 s ago: launched 2 (missing)");
         done.done = 1;
         done.said = Some("no capacity".to_owned());

@@ -5,7 +5,7 @@
 //! taking the whole of its turn: tokio lets a task do so many operations a turn, and what connections do
 //! does not count.
 //!
-//! Not here: what is answered (`webhook`, `admin`), or who keeps a seat when they are short (`crowd`).
+//! Not here: what is answered (`webhook`, `admin`), or who keeps a seat when they are short (`connections`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::coop::unconstrained;
 use tokio::task::yield_now;
 
-use super::crowd::{Arrival, Bounds, Crowd, Seat};
+use super::connections::{Admission, ConnectionId, ConnectionLimits, Connections};
 
 /// How long a head may take, and how long a connection may say nothing: GitHub itself waits ten
 /// seconds for an answer.
@@ -82,8 +82,8 @@ pub(super) fn with(
 
 /// The connection that a request came by, for those who answer it.
 pub(super) struct Caller<'c> {
-    seat: Seat,
-    crowd: &'c RefCell<Crowd>,
+    seat: ConnectionId,
+    crowd: &'c RefCell<Connections>,
     now: &'c dyn Fn() -> Duration,
 }
 
@@ -113,10 +113,10 @@ pub(super) async fn listen<C: Clock>(
     listener: &TcpListener,
     clock: &C,
     mut closing: watch::Receiver<bool>,
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     answer: impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
 ) {
-    let crowd = RefCell::new(Crowd::new(bounds));
+    let crowd = RefCell::new(Connections::new(bounds));
     let now = || clock.monotonic();
     let mut closers = BTreeMap::new();
     let mut connections = FuturesUnordered::new();
@@ -171,21 +171,21 @@ pub(super) async fn listen<C: Clock>(
 /// The seat of a connection that has just come, if there is one for it; the connection that had it is
 /// told to close.
 fn seat(
-    crowd: &RefCell<Crowd>,
-    closers: &mut BTreeMap<Seat, oneshot::Sender<()>>,
+    crowd: &RefCell<Connections>,
+    closers: &mut BTreeMap<ConnectionId, oneshot::Sender<()>>,
     peer: SocketAddr,
     now: Duration,
-) -> Option<Seat> {
+) -> Option<ConnectionId> {
     let arrival = crowd.borrow_mut().arrives(peer.ip(), now);
     match arrival {
-        Arrival::Seated(seat) => Some(seat),
-        Arrival::Instead { seat, closes } => {
+        Admission::Seated(seat) => Some(seat),
+        Admission::Instead { seat, closes } => {
             tracing::debug!(%peer, "idle connection closed for another");
             // One that is over has nothing to close.
             let _ = closers.remove(&closes).map(|closer| closer.send(()));
             Some(seat)
         }
-        Arrival::Refused => {
+        Admission::Refused => {
             tracing::debug!(%peer, "connection refused");
             None
         }
@@ -223,7 +223,7 @@ async fn converse(
     seat_taken: oneshot::Receiver<()>,
     mut closing: watch::Receiver<bool>,
     answer: &impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
-) -> Seat {
+) -> ConnectionId {
     let service = service_fn(async |request| {
         caller.asks();
         let answered = answer(request, &caller).await;
@@ -292,7 +292,7 @@ mod tests {
     async fn a_failing_accept_keeps_nothing_else_waiting() {
         let listener = broken().await;
         let (close, closing) = watch::channel(false);
-        let bounds = Bounds { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
+        let bounds = ConnectionLimits { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
         let answer = async |_: Request<Incoming>, _: &Caller<'_>| text(StatusCode::OK, "");
         let mut listening = pin!(listen(&listener, &Standing, closing, bounds, answer));
         assert!(poll!(listening.as_mut()).is_pending());

@@ -3,18 +3,18 @@
 //! Counters and waits are this process's own, to be added up over replicas; machines and queues are
 //! the stack's, the same at every replica, and are asked for at most every [`FRESH`].
 //!
-//! Not here: noticing what is counted (`bullpen_engine::jobs::note`).
+//! Not here: noticing what is counted (`bullpen_engine::jobs::observer`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::job::How;
+use bullpen_core::job::MachineSource;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
 use bullpen_engine::Stack;
-use bullpen_engine::jobs::note::Ending;
-use bullpen_engine::jobs::{Noted, dead_letter_queue, launch_queue, pool_queue};
-use bullpen_engine::pools::Kept;
+use bullpen_engine::jobs::observer::JobEnding;
+use bullpen_engine::jobs::{ServiceEvent, dead_letter_queue, launch_queue, pool_queue};
+use bullpen_engine::pools::CycleReport;
 use bullpen_engine::reconcile::live_records;
 use hyper::StatusCode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -172,33 +172,33 @@ impl Metrics {
     }
 
     /// Something was done about a job.
-    pub(super) fn note(&self, noted: &Noted) {
+    pub(super) fn note(&self, noted: &ServiceEvent) {
         match noted {
-            Noted::Listens { how, waited } => {
+            ServiceEvent::Listens { how, waited } => {
                 let how = ByHow { how: word(*how) };
                 self.assigned.get_or_create(&how).inc();
                 self.waited.get_or_create(&how).observe(waited.as_secs_f64());
             }
-            Noted::SetBack(setback) => {
+            ServiceEvent::SetBack(setback) => {
                 self.setbacks.get_or_create(&ByReason { reason: setback.code() }).inc();
             }
-            Noted::Foreign(outside) => {
+            ServiceEvent::Foreign(outside) => {
                 self.foreign.get_or_create(&ByOutside { outside: outside.as_str() }).inc();
             }
-            Noted::Started { waited } => self.startup.observe(waited.as_secs_f64()),
-            Noted::Ended(ending) => {
+            ServiceEvent::Started { waited } => self.startup.observe(waited.as_secs_f64()),
+            ServiceEvent::Ended(ending) => {
                 let (end, reason) = match ending {
-                    Ending::Completed => ("completed", ""),
-                    Ending::Cancelled => ("cancelled", ""),
-                    Ending::Failed(reason) => ("failed", reason.code()),
+                    JobEnding::Completed => ("completed", ""),
+                    JobEnding::Cancelled => ("cancelled", ""),
+                    JobEnding::Failed(reason) => ("failed", reason.code()),
                 };
                 self.ended.get_or_create(&ByEnd { end, reason }).inc();
             }
-            Noted::Kept(kept) => self.kept(kept),
+            ServiceEvent::Kept(kept) => self.kept(kept),
         }
     }
 
-    fn kept(&self, kept: &Kept) {
+    fn kept(&self, kept: &CycleReport) {
         let pool = kept.pool.to_string();
         for status in StandbyStatus::ALL {
             let count = kept.machines.get(&status).copied().unwrap_or(0);
@@ -261,11 +261,11 @@ impl Metrics {
     }
 }
 
-const fn word(how: How) -> &'static str {
+const fn word(how: MachineSource) -> &'static str {
     match how {
-        How::Created => "created",
-        How::Continued => "continued",
-        How::Reused => "reused",
-        How::Picked => "picked",
+        MachineSource::Created => "created",
+        MachineSource::Continued => "continued",
+        MachineSource::Reused => "reused",
+        MachineSource::Picked => "picked",
     }
 }

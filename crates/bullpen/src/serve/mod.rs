@@ -16,15 +16,17 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::config::stack::Network;
 use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
-use bullpen_core::isolation::{Lacking, SHARED_NETWORK};
+use bullpen_core::isolation::{MissingIsolation, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
-use bullpen_core::pool::{Blueprint, Blueprints, Foundation};
+use bullpen_core::pool::{Blueprint, Blueprints, StackBase};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
-use bullpen_core::scope::{Installations, Outside, Served, ServiceScope};
+use bullpen_core::scope::{Installations, OutOfScope, ServedRepositories, ServiceScope};
 use bullpen_embedded::system::SystemClock;
 use bullpen_engine::Stack;
-use bullpen_engine::jobs::{Duties, Noted, Service, Settings, ensure_queues, run as run_jobs};
-use bullpen_engine::refresh::{Desired, ground};
+use bullpen_engine::jobs::{
+    Duties, JobSettings, Service, ServiceEvent, ensure_queues, run as run_jobs,
+};
+use bullpen_engine::refresh::{DesiredStack, learn_launch_site};
 use bullpen_github::GitHub;
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
@@ -33,17 +35,17 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::exit::Exit;
-#[cfg(feature = "aws")]
-use crate::house::IfMissing;
-use crate::house::{self, Door, Errand, House, Plans};
 use crate::inputs::{self, CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
 use crate::render;
-use crate::signals::{Ending, Signals};
+#[cfg(feature = "aws")]
+use crate::runtime::IfMissing;
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
+use crate::signals::{EndSignal, Signals};
 use crate::workflow::{Failure, Loaded, load, tokens_every, told};
 
 mod admin;
 mod configuration;
-mod crowd;
+mod connections;
 mod http;
 mod metrics;
 mod webhook;
@@ -51,7 +53,7 @@ mod webhook;
 use admin::Admin;
 use configuration::Configuration;
 pub(crate) use configuration::Source;
-use crowd::Bounds;
+use connections::ConnectionLimits;
 use http::Caller;
 use metrics::Metrics;
 use webhook::Webhooks;
@@ -111,19 +113,19 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
-    house::is_bounded(&file, &common.stack)?;
-    let place = Place::of(args, &file, environment)?;
-    let plans = Plans { common: &common, config: None, file: &file, environment };
+    runtime::is_bounded(&file, &common.stack)?;
+    let place = ListenerSettings::of(args, &file, environment)?;
+    let plans = RuntimePlan { common: &common, config: None, file: &file, environment };
     if common.stack.is_on_this_machine() {
         tell_isolation(&plans)?;
     }
-    let opening = Opening { place, common: &common, file: &file };
-    house::visit(&plans, Serving { opening, signals }).await?
+    let opening = ServeOptions { place, common: &common, file: &file };
+    runtime::visit(&plans, Serving { opening, signals }).await?
 }
 
 /// One line about what jobs could do to this service, if they could; an end if that must not be.
-fn tell_isolation(plans: &Plans<'_>) -> Result<(), Failure> {
-    let chosen = house::isolated(plans)?;
+fn tell_isolation(plans: &RuntimePlan<'_>) -> Result<(), Failure> {
+    let chosen = runtime::isolated(plans)?;
     if chosen.refused {
         let what = format!("isolation is required, and {}", chosen.lacking().unwrap_or_default());
         return Err(UsageError::new(what).into());
@@ -131,13 +133,13 @@ fn tell_isolation(plans: &Plans<'_>) -> Result<(), Failure> {
     if let Some(lacking) = chosen.warning() {
         tracing::warn!(lacking, "jobs are not fully isolated");
     }
-    let Lacking { what, then } = SHARED_NETWORK;
+    let MissingIsolation { what, then } = SHARED_NETWORK;
     tracing::info!(%what, then, "jobs share the network");
     Ok(())
 }
 
 /// Where it listens, and what it asks for there.
-pub(crate) struct Place {
+pub(crate) struct ListenerSettings {
     roles: Vec<Role>,
     webhook: SocketAddr,
     admin: SocketAddr,
@@ -146,7 +148,7 @@ pub(crate) struct Place {
     proxies: Vec<Network>,
 }
 
-impl Place {
+impl ListenerSettings {
     /// What arguments, file and environment say.
     pub(crate) fn of(
         args: &ServeArgs,
@@ -202,11 +204,11 @@ fn secrets(file: &StackFile, environment: &Environment) -> Result<Secrets, Usage
 
 /// A service that is about to begin.
 struct Serving<'a> {
-    opening: Opening<'a>,
+    opening: ServeOptions<'a>,
     signals: Signals,
 }
 
-impl Errand for Serving<'_> {
+impl Command for Serving<'_> {
     type Outcome = Result<Exit, Failure>;
 
     #[cfg(feature = "aws")]
@@ -214,10 +216,10 @@ impl Errand for Serving<'_> {
         IfMissing::Make
     }
 
-    async fn run<P: Ports<Forge = Door>>(self, mut house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, mut house: Runtime<P>) -> Self::Outcome {
         let Self { opening, mut signals } = self;
         bound(&mut house.stack.ceilings, opening.file, &opening.common.stack);
-        let told: Cell<Option<Ending>> = Cell::new(None);
+        let told: Cell<Option<EndSignal>> = Cell::new(None);
         let (stop, mut stopped) = watch::channel(false);
         let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
         let listening = async {
@@ -234,7 +236,7 @@ impl Errand for Serving<'_> {
             () = listening => {}
             served = Box::pin(serve_in(&house, opening, announce, stopped)) => served?,
         }
-        Ok(told.get().map_or(Exit::Done, Ending::exit))
+        Ok(told.get().map_or(Exit::Done, EndSignal::exit))
     }
 }
 
@@ -255,9 +257,9 @@ fn announce(addresses: &Addresses) {
 }
 
 /// What a service is opened with.
-pub(crate) struct Opening<'a> {
+pub(crate) struct ServeOptions<'a> {
     /// Where it listens.
-    pub(crate) place: Place,
+    pub(crate) place: ListenerSettings,
     /// What it was told.
     pub(crate) common: &'a CommonInputs,
     /// `bullpen.toml`.
@@ -281,13 +283,13 @@ impl Addresses {
 }
 
 /// Serves in a house until `stop`, and drains.
-pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
-    house: &House<P>,
-    opening: Opening<'_>,
+pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
+    house: &Runtime<P>,
+    opening: ServeOptions<'_>,
     ready: impl FnOnce(&Addresses),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let Opening { place, common, file } = opening;
+    let ServeOptions { place, common, file } = opening;
     let stack = &house.stack;
     let github = stack.ports.forge().manager().ok_or_else(no_credential)?;
     let doors = Doors::open(&place).await?;
@@ -297,15 +299,15 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
     let metrics = Metrics::new();
     // An own repository was announced by another installation: the App may have been installed anew.
     let doubt = AtomicBool::new(false);
-    let note = |noted: &Noted| {
-        if matches!(noted, Noted::Foreign(Outside::Installation)) {
+    let note = |noted: &ServiceEvent| {
+        if matches!(noted, ServiceEvent::Foreign(OutOfScope::Installation)) {
             doubt.store(true, Ordering::Relaxed);
         }
         metrics.note(noted);
     };
     let configured = Configured::new(file, house, served(common)?, &doubt);
     configured.learn_installations(github).await;
-    let service = Service::new(stack, github, configured.settings(None)).watched_by(&note);
+    let service = Service::new(stack, github, configured.settings(None)).observed_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
     ready(&doors.addresses()?);
@@ -327,8 +329,8 @@ pub(crate) async fn serve_in<P: Ports<Forge = Door>>(
 
 /// Nothing can be launched before it is known where, and not every process keeps the stack in order. A
 /// cloud that does not answer now is no reason not to serve where it was known before.
-async fn learn<P: Ports>(house: &House<P>) -> Result<(), Failure> {
-    match ground(&house.stack).await {
+async fn learn<P: Ports>(house: &Runtime<P>) -> Result<(), Failure> {
+    match learn_launch_site(&house.stack).await {
         Ok(_) => Ok(()),
         Err(fault) if fault.is_transient() && house.has_ground => {
             tracing::warn!(%fault, "could not ask where machines may be launched; as before, then");
@@ -339,10 +341,12 @@ async fn learn<P: Ports>(house: &House<P>) -> Result<(), Failure> {
 }
 
 /// Whose jobs are served: the same whose runners are managed.
-fn served(common: &CommonInputs) -> Result<Served, Failure> {
+fn served(common: &CommonInputs) -> Result<ServedRepositories, Failure> {
     match &common.github.scope {
-        Some(inputs::Scope::Repository(repository)) => Ok(Served::Repository(repository.clone())),
-        Some(inputs::Scope::Organisation(name)) => Ok(Served::Owner(name.clone())),
+        Some(inputs::Scope::Repository(repository)) => {
+            Ok(ServedRepositories::Repository(repository.clone()))
+        }
+        Some(inputs::Scope::Organisation(name)) => Ok(ServedRepositories::Owner(name.clone())),
         None => Err(no_credential()),
     }
 }
@@ -354,7 +358,7 @@ fn no_credential() -> Failure {
     Failure { exit: Exit::Usage, what, hint: Some(hint.to_owned()) }
 }
 
-fn duties<P: Ports>(place: &Place, house: &House<P>) -> Duties {
+fn duties<P: Ports>(place: &ListenerSettings, house: &Runtime<P>) -> Duties {
     let repositories = house.repository.iter().cloned().collect();
     let (jobs, pools) = (place.does(Role::Jobs), place.does(Role::Pools));
     Duties { jobs, upkeep: pools, pools, repositories }
@@ -380,7 +384,7 @@ async fn watching<P: Ports, J: JobForge>(
 struct Configured<'a> {
     file: &'a StackFile,
     parameters: &'a Parameters,
-    foundation: &'a Foundation,
+    foundation: &'a StackBase,
     region: &'a str,
     classes: RefCell<Vec<RunnerClass>>,
     scope: RefCell<ServiceScope>,
@@ -395,28 +399,28 @@ struct Configured<'a> {
 impl<'a> Configured<'a> {
     fn new<P>(
         file: &'a StackFile,
-        house: &'a House<P>,
-        served: Served,
+        house: &'a Runtime<P>,
+        served: ServedRepositories,
         doubt: &'a AtomicBool,
     ) -> Self {
-        let House { parameters, foundation, region, .. } = house;
+        let Runtime { parameters, foundation, region, .. } = house;
         let region = region.as_deref().or(file.aws.region.as_deref()).unwrap_or(LOCAL);
-        let classes = RefCell::new(house::classes(None, parameters));
+        let classes = RefCell::new(runtime::classes(None, parameters));
         let scope = ServiceScope { served, installations: Installations::NotAsked };
         let (scope, config) = (RefCell::new(scope), RefCell::default());
         let looks = Cell::default();
         Self { file, parameters, foundation, region, classes, scope, doubt, looks, config }
     }
 
-    fn settings(&self, config: Option<Config>) -> Settings {
-        Settings::new(&self.file.env, self.region, config)
+    fn settings(&self, config: Option<Config>) -> JobSettings {
+        JobSettings::new(&self.file.env, self.region, config)
             .built_from(self.foundation.clone())
             .within(self.scope.borrow().clone())
     }
 
     /// The named classes, and those of pools that are not among them: something is launched for both.
     fn classes_of(&self, config: &Config) -> Vec<RunnerClass> {
-        let mut classes = house::classes(Some(config), self.parameters);
+        let mut classes = runtime::classes(Some(config), self.parameters);
         let pools = Blueprints::of(&self.file.env, config, self.foundation).pools;
         for Blueprint { class, .. } in pools.into_values() {
             if classes.iter().all(|known| known.name != class.name) {
@@ -487,9 +491,9 @@ impl<'a> Configured<'a> {
         }
     }
 
-    fn desired<P: Ports<Forge = Door>>(&self, stack: &Stack<P>) -> Desired {
+    fn desired<P: Ports<Forge = GithubAccess>>(&self, stack: &Stack<P>) -> DesiredStack {
         let forge = stack.ports.forge();
-        Desired {
+        DesiredStack {
             classes: self.classes.borrow().clone(),
             parameters: Parameters::default(),
             tokens_every: tokens_every(forge, None),
@@ -506,7 +510,7 @@ struct Doors {
 }
 
 impl Doors {
-    async fn open(place: &Place) -> Result<Self, Failure> {
+    async fn open(place: &ListenerSettings) -> Result<Self, Failure> {
         let webhook =
             if place.does(Role::Webhook) { Some(bind(place.webhook).await?) } else { None };
         Ok(Self { webhook, admin: bind(place.admin).await? })
@@ -526,13 +530,13 @@ impl Doors {
         &self,
         service: &Service<'_, P, J>,
         metrics: &Metrics,
-        place: Place,
+        place: ListenerSettings,
         closing: watch::Receiver<bool>,
     ) {
         let clock = service.stack.ports.clock();
         let bounds = |connections, unproven_per_peer| {
             let proxies = place.proxies.clone();
-            Bounds { connections, unproven_per_peer, proxies }
+            ConnectionLimits { connections, unproven_per_peer, proxies }
         };
         let admin = Admin { service, metrics, token: place.token };
         let admin = async |request, caller: &Caller<'_>| admin.answer(request, caller).await;

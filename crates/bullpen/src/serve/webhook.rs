@@ -12,7 +12,7 @@ use bullpen_core::limits::WEBHOOK_BODY_BYTES_MAX;
 use bullpen_core::ports::{Clock as _, Ports};
 use bullpen_engine::jobs::{self, Service};
 use bullpen_github::webhook::{
-    DONE, Event, Head, JobEvent, Refusal, Secrets, Verdict, admit, judge,
+    DONE, Event, JobEvent, Refusal, Secrets, Verdict, WebhookHead, admit, judge,
 };
 use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -67,7 +67,7 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
     }
 
     async fn delivery(&self, request: Request<Incoming>, caller: &Caller<'_>) -> Answer {
-        let head = Head::of(request.headers());
+        let head = WebhookHead::of(request.headers());
         if let Err(refusal) = admit(&head) {
             return refuse(&head, &refusal);
         }
@@ -89,7 +89,7 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
                 Box::pin(self.job(*event)).await
             }
             Verdict::Accepted(Event::Run(event)) => {
-                jobs::hear_run(self.service, &event.fact, event.installation);
+                jobs::note_run(self.service, &event.fact, event.installation);
                 done()
             }
             Verdict::Accepted(Event::Ping) => {
@@ -102,7 +102,7 @@ impl<'s, 'a, P: Ports, J: Sync> Webhooks<'s, 'a, P, J> {
     }
 
     /// Reads a body, as much of it as may be.
-    async fn body(&self, head: &Head, body: Incoming) -> Result<Bytes, Unread> {
+    async fn body(&self, head: &WebhookHead, body: Incoming) -> Result<Bytes, Unread> {
         let small = head.content_length.is_some_and(|length| length <= SMALL_BYTES);
         let read = async {
             // Never closed, so there is always a permit sooner or later; too late is too slow.
@@ -148,7 +148,7 @@ fn done() -> Answer {
     text(status(DONE), "")
 }
 
-fn refuse(head: &Head, refusal: &Refusal) -> Answer {
+fn refuse(head: &WebhookHead, refusal: &Refusal) -> Answer {
     let delivery = head.delivery.as_deref().unwrap_or("none");
     if refusal.status() == StatusCode::BAD_REQUEST.as_u16() {
         // It is signed: GitHub and we do not understand each other.

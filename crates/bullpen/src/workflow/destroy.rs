@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::{Failure, Loaded, load, told};
 use crate::exit::Exit;
-use crate::house::{self, House, Plans};
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
+use crate::runtime::{self, Runtime, RuntimePlan};
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -61,7 +61,7 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
         return Err(Failure { exit: Exit::Usage, what, hint: None });
     }
     let config = files::config(&common.stack)?;
-    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
+    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     let destroyed = match common.stack.engine {
         Engine::Embedded => Box::pin(of_files(&plans)).await?,
         #[cfg(feature = "aws")]
@@ -74,13 +74,13 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
 }
 
 /// A stack of this machine's files; nothing if there is none.
-async fn of_files(plans: &Plans<'_>) -> Result<Option<Destroyed>, Failure> {
+async fn of_files(plans: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> {
     let state = &plans.common.stack.state;
     if !state.exists() {
         render::talk(&format!("there is no state in {}", state.display()));
         return Ok(None);
     }
-    let house = house::build(plans).await?;
+    let house = runtime::build(plans).await?;
     Box::pin(tear_down(house, state)).await.map(Some)
 }
 
@@ -90,7 +90,7 @@ fn cannot_end(fault: &Fault) -> Failure {
 
 /// Ends every machine of a house of this host, waits until they are gone, and removes the house's state.
 pub(crate) async fn tear_down<P: Ports>(
-    house: House<P>,
+    house: Runtime<P>,
     state: &Path,
 ) -> Result<Destroyed, Failure> {
     let until = house.stack.now().after(PROCESSES.within);

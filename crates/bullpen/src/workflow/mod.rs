@@ -3,7 +3,7 @@
 //! Each reads its inputs and the files they name, builds a house, has the engine do the work, and
 //! tells what came of it: data to stdout, talk to stderr, one exit code.
 //!
-//! Not here: what inputs may be (`inputs`), building (`house`), or doing it (`bullpen-engine`).
+//! Not here: what inputs may be (`inputs`), building (`runtime`), or doing it (`bullpen-engine`).
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -13,9 +13,9 @@ use bullpen_core::config::Stack as StackFile;
 use bullpen_core::ports::Fault;
 
 use crate::exit::Exit;
-use crate::house::{self, Errand, NoHouse, Plans};
 use crate::inputs::{self, CommonInputs, Credential, Environment, UsageError, files, masks};
 use crate::render;
+use crate::runtime::{self, Command, RuntimeError, RuntimePlan};
 
 pub(crate) mod destroy;
 pub(crate) mod progress;
@@ -61,11 +61,11 @@ impl From<UsageError> for Failure {
     }
 }
 
-impl From<NoHouse> for Failure {
-    fn from(error: NoHouse) -> Self {
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
         let exit = match &error {
-            NoHouse::Usage(_) | NoHouse::Github(_) | NoHouse::Key(_) => Exit::Usage,
-            NoHouse::Parameters(fault) => exit_of(fault),
+            RuntimeError::Usage(_) | RuntimeError::Github(_) | RuntimeError::Key(_) => Exit::Usage,
+            RuntimeError::Parameters(fault) => exit_of(fault),
             _ => Exit::Failed,
         };
         Self { exit, what: chain(&error), hint: error.hint() }
@@ -143,15 +143,15 @@ pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<L
 }
 
 /// Runs an errand in the house that the inputs name.
-async fn visit<T, E: Errand<Outcome = Result<T, Failure>>>(
+async fn visit<T, E: Command<Outcome = Result<T, Failure>>>(
     common: &CommonInputs,
     environment: &Environment,
     errand: E,
 ) -> Result<T, Failure> {
     let Loaded { common, file } = load(common, environment)?;
     let config = files::config(&common.stack)?;
-    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
-    house::visit(&plans, errand).await?
+    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    runtime::visit(&plans, errand).await?
 }
 
 /// A name for a request that nobody named. The standard library seeds its hashers from the system's

@@ -1,12 +1,12 @@
 //! Showing what the engine tells while somebody waits: one line each, to stderr.
 //!
-//! Not here: what is told (`bullpen_engine::tell`).
+//! Not here: what is told (`bullpen_engine::progress`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
-use bullpen_engine::tell::Told;
+use bullpen_engine::progress::ProgressEvent;
 
 use crate::render;
 
@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Shows one thing.
-    pub(crate) fn show(&self, told: &Told) {
+    pub(crate) fn show(&self, told: &ProgressEvent) {
         self.say(&self.line(told));
     }
 
@@ -41,22 +41,26 @@ impl Progress {
         render::talk(&format!("{elapsed:7.2} s  {}{line}", self.whose));
     }
 
-    fn line(&self, told: &Told) -> String {
+    fn line(&self, told: &ProgressEvent) -> String {
         let wanted = self.wanted;
         match told {
-            Told::Begun { .. } => String::from("the request is stored"),
-            Told::Resumed { machines } => format!("resuming with {machines} machines"),
-            Told::Selecting { runners } => format!("looking for {runners} among the idle machines"),
-            Told::Launching { machines } => format!("launching {machines}"),
-            Told::Ready { instance, .. } => {
+            ProgressEvent::Begun { .. } => String::from("the request is stored"),
+            ProgressEvent::Resumed { machines } => format!("resuming with {machines} machines"),
+            ProgressEvent::Selecting { runners } => {
+                format!("looking for {runners} among the idle machines")
+            }
+            ProgressEvent::Launching { machines } => format!("launching {machines}"),
+            ProgressEvent::Ready { instance, .. } => {
                 let ready = self.ready.fetch_add(1, Ordering::Relaxed) + 1;
                 format!("{instance} listens ({ready} of {wanted})")
             }
-            Told::Failed { instance, why } => format!("{instance} is not used: {why}"),
-            Told::WaitingForRoom { why } => format!("waiting for room: {why}"),
-            Told::Returned { instance } => format!("{instance} is idle again"),
-            Told::Ended { instance } => format!("{instance} ends"),
-            Told::Waiting { instance } => format!("{instance}: waiting for its job, or its agent"),
+            ProgressEvent::Failed { instance, why } => format!("{instance} is not used: {why}"),
+            ProgressEvent::WaitingForRoom { why } => format!("waiting for room: {why}"),
+            ProgressEvent::Returned { instance } => format!("{instance} is idle again"),
+            ProgressEvent::Ended { instance } => format!("{instance} ends"),
+            ProgressEvent::Waiting { instance } => {
+                format!("{instance}: waiting for its job, or its agent")
+            }
         }
     }
 }

@@ -10,24 +10,24 @@ use bullpen_core::ids::{ClassName, InstanceId, Repository, RunnerGroup, TrustGro
 use bullpen_core::job::OnlyUnused;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
+use bullpen_engine::progress::ProgressEvent;
 use bullpen_engine::provision::creation::CreationError;
 use bullpen_engine::provision::entry::CannotBegin;
 use bullpen_engine::provision::undo::{Abandoned, dump};
-use bullpen_engine::provision::worker::{Held, How};
+use bullpen_engine::provision::worker::{AcquiredBy, HeldMachine};
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, Timings, provision as fulfil};
-use bullpen_engine::tell::Told;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::{Failure, Loaded, exit_of, fresh_name, load, told};
 use crate::exit::Exit;
-use crate::house::{self, Door, Errand, House, Plans, runner_program};
 use crate::inputs::{
-    self, Environment, Places, ProvisionArgs, ProvisionInputs, Scope, UsageError, files,
+    self, Environment, OutputFiles, ProvisionArgs, ProvisionInputs, Scope, UsageError, files,
 };
 use crate::render;
-use crate::signals::{Ending, Signals};
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
+use crate::signals::{EndSignal, Signals};
 
 /// Whose code runs where nobody says.
 const LOCAL: &str = "local";
@@ -42,12 +42,12 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
     let Loaded { common, file } = load(&inputs.common, environment)?;
-    house::is_bounded(&file, &common.stack)?;
+    runtime::is_bounded(&file, &common.stack)?;
     let config = files::config(&common.stack)?;
     inputs.common = common.clone();
     let config = config.as_ref();
-    let plans = Plans { common: &common, config, file: &file, environment };
-    house::visit(&plans, Wish { inputs, config, environment, signals }).await?
+    let plans = RuntimePlan { common: &common, config, file: &file, environment };
+    runtime::visit(&plans, Wish { inputs, config, environment, signals }).await?
 }
 
 /// A request that is about to be made.
@@ -58,10 +58,10 @@ struct Wish<'a> {
     signals: Signals,
 }
 
-impl Errand for Wish<'_> {
+impl Command for Wish<'_> {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = Door>>(self, mut house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, mut house: Runtime<P>) -> Self::Outcome {
         let Wish { mut inputs, config, environment, signals } = self;
         if inputs.machine.table.is_empty() {
             inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
@@ -80,7 +80,7 @@ impl Errand for Wish<'_> {
         let group = config.map(|config| group(scope, workflow, &request.class.name, config));
         let group = group.transpose()?.flatten();
         warn_of_a_shared_runner(environment);
-        let places = Places::of(environment);
+        let places = OutputFiles::of(environment);
         places.begin(&request.id).map_err(|error| cannot_write(&error))?;
         let repository = house.repository.as_ref();
         let is_untrusted = Some(is_untrusted);
@@ -96,7 +96,7 @@ impl Errand for Wish<'_> {
 /// What the inputs ask for, of this house.
 pub(crate) fn request<P: Ports>(
     inputs: &ProvisionInputs,
-    house: &House<P>,
+    house: &Runtime<P>,
     config: Option<&Config>,
 ) -> Result<Request, UsageError> {
     let machine = inputs.machine.machine(config)?;
@@ -159,9 +159,9 @@ fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
 
 /// Runners of one job each cannot be made up for by a step that has gone: only a credential that
 /// outlives it can.
-fn may_be_ephemeral<P: Ports<Forge = Door>>(
+fn may_be_ephemeral<P: Ports<Forge = GithubAccess>>(
     inputs: &ProvisionInputs,
-    house: &House<P>,
+    house: &Runtime<P>,
 ) -> Result<(), Failure> {
     if !inputs.ephemeral || house.stack.ports.forge().manages() {
         return Ok(());
@@ -224,16 +224,16 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 }
 
 async fn carry_out<P: Ports>(
-    house: &House<P>,
+    house: &Runtime<P>,
     call: Call<'_>,
-    places: &Places,
+    places: &OutputFiles,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
     let request = call.request;
     let progress = Progress::new(usize::try_from(request.count).unwrap_or(usize::MAX));
     let tell = |told| match &told {
         // What cannot be written now is written, or fails, with all other outputs.
-        Told::Begun { label } => drop(places.begun(label)),
+        ProgressEvent::Begun { label } => drop(places.begun(label)),
         _ => progress.show(&told),
     };
     let call = Call { tell: &tell, ..call };
@@ -244,7 +244,7 @@ async fn carry_out<P: Ports>(
     match work {
         Ok(Ok(provisioned)) => Ok(provisioned),
         Ok(Err(ProvisionError::Cancelled(abandoned))) => {
-            let exit = cancelled_by.map_or(Exit::Interrupted, Ending::exit);
+            let exit = cancelled_by.map_or(Exit::Interrupted, EndSignal::exit);
             Err(cancelled_with(exit, &abandoned))
         }
         Ok(Err(error)) => Err(Failure::new(exit_code(&error), &error)),
@@ -260,7 +260,7 @@ fn cancelled_with(exit: Exit, abandoned: &Abandoned) -> Failure {
 }
 
 /// The panic has told its own story; every machine that the request held is named here.
-async fn dumped<P: Ports>(house: &House<P>, request: &Request) -> Failure {
+async fn dumped<P: Ports>(house: &Runtime<P>, request: &Request) -> Failure {
     let what = match dump(&house.stack, &request.id).await {
         Ok(ids) => {
             let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
@@ -298,9 +298,9 @@ pub(crate) fn outputs(request: &Request, provisioned: &Provisioned) -> inputs::P
         request: request.id.clone(),
         label: provisioned.label.clone(),
         requested: request.count,
-        reused: of(How::Reused),
-        started: of(How::Started),
-        created: of(How::Created),
+        reused: of(AcquiredBy::Reused),
+        started: of(AcquiredBy::Started),
+        created: of(AcquiredBy::Created),
         instances: provisioned.runners.iter().map(|held| held.record.id.clone()).collect(),
         timings: timings(&provisioned.timings),
     }
@@ -325,14 +325,14 @@ pub(crate) fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }
 
-fn instance(held: &Held) -> Value {
+fn instance(held: &HeldMachine) -> Value {
     let facts = &held.record.facts;
     json!({
         "id": held.record.id,
         "how": match held.how {
-            How::Reused => "reused",
-            How::Started => "started",
-            How::Created => "created",
+            AcquiredBy::Reused => "reused",
+            AcquiredBy::Started => "started",
+            AcquiredBy::Created => "created",
         },
         "type": facts.instance_type,
         "zone": facts.zone,

@@ -7,22 +7,22 @@ use std::time::Duration;
 use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
-use bullpen_engine::advertise::Memory;
-use bullpen_engine::refresh::rehearsal::Rehearsal;
-use bullpen_engine::refresh::{Desired, StepReport, refresh as put_in_order};
+use bullpen_engine::advertise::AdvertMemory;
+use bullpen_engine::refresh::dry_run::DryRun;
+use bullpen_engine::refresh::{DesiredStack, StepReport, refresh as put_in_order};
 use serde_json::json;
 
 use super::{Failure, told, visit};
 #[cfg(feature = "aws")]
 use super::{Loaded, load};
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
-#[cfg(feature = "aws")]
-use crate::house::{IfMissing, Plans, first};
 #[cfg(feature = "aws")]
 use crate::inputs::files;
 use crate::inputs::{Engine, Environment, RefreshArgs, RefreshInputs};
 use crate::render;
+use crate::runtime::{Command, GithubAccess, Runtime};
+#[cfg(feature = "aws")]
+use crate::runtime::{IfMissing, RuntimePlan, first_refresh};
 
 /// How old kept tokens become where nobody says: half of their hour.
 const TOKENS_EVERY: Duration = Duration::from_secs(30 * 60);
@@ -41,8 +41,9 @@ async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Fail
     if inputs.dry_run && inputs.common.stack.engine == Engine::Aws {
         let Loaded { common, file } = load(&inputs.common, environment)?;
         let config = files::config(&common.stack)?;
-        let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
-        if let Some(reports) = first::rehearsed(&plans, inputs.classes.as_deref()).await? {
+        let plans =
+            RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+        if let Some(reports) = first_refresh::rehearsed(&plans, inputs.classes.as_deref()).await? {
             return Ok(told_of(&inputs, &reports, &[]));
         }
     }
@@ -54,7 +55,7 @@ struct PuttingInOrder<'a> {
     inputs: &'a RefreshInputs,
 }
 
-impl Errand for PuttingInOrder<'_> {
+impl Command for PuttingInOrder<'_> {
     type Outcome = Result<Exit, Failure>;
 
     #[cfg(feature = "aws")]
@@ -62,12 +63,12 @@ impl Errand for PuttingInOrder<'_> {
         if self.inputs.dry_run { IfMissing::Refuse } else { IfMissing::Make }
     }
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let desired = desired(self.inputs, &house);
         let (steps, notes) = if self.inputs.dry_run {
             rehearse(&house, &desired).await
         } else {
-            (put_in_order(&house.stack, &desired, &mut Memory::default()).await, Vec::new())
+            (put_in_order(&house.stack, &desired, &mut AdvertMemory::default()).await, Vec::new())
         };
         let mut reports = Vec::new();
         if self.inputs.common.stack.engine != Engine::Embedded {
@@ -85,7 +86,10 @@ fn told_of(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) -> 
     if failed { Exit::Failed } else { Exit::Done }
 }
 
-fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> Desired {
+fn desired<P: Ports<Forge = GithubAccess>>(
+    inputs: &RefreshInputs,
+    house: &Runtime<P>,
+) -> DesiredStack {
     let parameters = Parameters {
         idle_time_s: inputs.idle_time.map(|time| time.as_secs()),
         max_runtime_min: inputs.max_runtime.map(|time| time.as_secs() / 60),
@@ -94,7 +98,7 @@ fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> 
         runner_version: inputs.runner_version.clone(),
     };
     let forge = house.stack.ports.forge();
-    Desired {
+    DesiredStack {
         classes: inputs.classes.clone().unwrap_or_else(|| house.classes.clone()),
         parameters,
         tokens_every: tokens_every(forge, inputs.token_refresh),
@@ -104,16 +108,19 @@ fn desired<P: Ports<Forge = Door>>(inputs: &RefreshInputs, house: &House<P>) -> 
 }
 
 /// How old kept tokens may become; none are kept by whoever cannot get any.
-pub(crate) fn tokens_every(forge: &Door, said: Option<Duration>) -> Option<Duration> {
+pub(crate) fn tokens_every(forge: &GithubAccess, said: Option<Duration>) -> Option<Duration> {
     forge.manages().then_some(said.unwrap_or(TOKENS_EVERY))
 }
 
-async fn rehearse<P: Ports>(house: &House<P>, desired: &Desired) -> (Vec<StepReport>, Vec<String>) {
+async fn rehearse<P: Ports>(
+    house: &Runtime<P>,
+    desired: &DesiredStack,
+) -> (Vec<StepReport>, Vec<String>) {
     let stack = &house.stack;
-    let rehearsal = Rehearsal::new(&stack.ports);
+    let rehearsal = DryRun::new(&stack.ports);
     let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());
     let stage = Stack::new(rehearsal, &stack.name, limits, ceilings, stack.spec_hash.clone());
-    let reports = put_in_order(&stage, desired, &mut Memory::default()).await;
+    let reports = put_in_order(&stage, desired, &mut AdvertMemory::default()).await;
     let notes = stage.ports.notes();
     (reports, notes)
 }

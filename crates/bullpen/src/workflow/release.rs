@@ -5,17 +5,17 @@
 use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
 use bullpen_core::ports::Ports;
 use bullpen_core::request::stranger::Stranger;
+use bullpen_engine::progress::ProgressObserver;
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::{release_request, requests_of};
-use bullpen_engine::tell::Tell;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::{Failure, told, visit};
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
 use crate::inputs::{self, Environment, ReleaseArgs, ReleaseInputs};
 use crate::render;
+use crate::runtime::{Command, GithubAccess, Runtime};
 
 /// Gives machines back.
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
@@ -33,13 +33,15 @@ struct GivingBack<'a> {
     environment: &'a Environment,
 }
 
-impl Errand for GivingBack<'_> {
+impl Command for GivingBack<'_> {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let requests = match &self.inputs.released {
-            inputs::Released::Request(request) => vec![request.clone()],
-            inputs::Released::Run(run) => of_run(&house, &RunAttempt::new(run.to_string())).await?,
+            inputs::ReleaseTarget::Request(request) => vec![request.clone()],
+            inputs::ReleaseTarget::Run(run) => {
+                of_run(&house, &RunAttempt::new(run.to_string())).await?
+            }
         };
         let released = release_all(&house, &requests).await?;
         warn_of_strangers(&released, self.environment);
@@ -48,14 +50,14 @@ impl Errand for GivingBack<'_> {
     }
 }
 
-async fn of_run<P: Ports>(house: &House<P>, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
+async fn of_run<P: Ports>(house: &Runtime<P>, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
     let found = requests_of(&house.stack, run).await;
     found.map_err(|fault| Failure::of("could not find the requests of the run", &fault))
 }
 
 /// All of them at once: each waits for its own jobs.
 async fn release_all<P: Ports>(
-    house: &House<P>,
+    house: &Runtime<P>,
     requests: &[RequestId],
 ) -> Result<Released, Failure> {
     let progress = Progress::new(0);
@@ -74,9 +76,9 @@ async fn release_all<P: Ports>(
 
 /// Gives back what one request holds, and waits for it as long as an agent may take.
 pub(crate) async fn release_one<P: Ports>(
-    house: &House<P>,
+    house: &Runtime<P>,
     id: &RequestId,
-    tell: Tell<'_>,
+    tell: ProgressObserver<'_>,
 ) -> Result<Released, Failure> {
     let (stack, limits) = (&house.stack, &house.stack.limits);
     let until = stack.now().after(limits.release_acknowledgement + limits.clock_skew);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Owner, Record, State, Tier};
-use bullpen_core::mailbox::{ReportRead, Unreadable};
+use bullpen_core::mailbox::{ReportRead, UnreadableReport};
 use bullpen_core::ports::{
     Fault, Fleet as _, Machine, MachineState, Mailbox as _, Ports, Queues as _,
 };
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 use super::{Failure, told};
 use crate::exit::Exit;
-use crate::house::{self, Door, Errand, House, Plans};
 use crate::inputs::{
     CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, StackInputs, files,
 };
 use crate::render;
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 
 /// Shows machines, who owns them, and queues.
 pub(crate) fn status(args: &StackArgs) -> Exit {
@@ -39,7 +39,7 @@ pub(crate) fn must_exist(stack: &StackInputs) -> Result<(), Failure> {
 }
 
 /// Runs an errand in a house to look at; nothing is made where nothing is.
-pub(crate) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
+pub(crate) async fn look_in<E: Command<Outcome = Result<Exit, Failure>>>(
     args: &StackArgs,
     environment: &Environment,
     errand: impl FnOnce(bool) -> E,
@@ -49,8 +49,8 @@ pub(crate) async fn look_in<E: Errand<Outcome = Result<Exit, Failure>>>(
     must_exist(&common.stack)?;
     // Whoever only looks needs no credential, and none is read.
     let (config, file) = (files::config(&common.stack)?, files::stack(&common.stack, environment)?);
-    let plans = Plans { common: &common, config: config.as_ref(), file: &file, environment };
-    house::visit(&plans, errand(common.stack.json)).await?
+    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    runtime::visit(&plans, errand(common.stack.json)).await?
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -62,10 +62,10 @@ struct Looking {
     json: bool,
 }
 
-impl Errand for Looking {
+impl Command for Looking {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let seen = look(&house).await;
         let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
         if self.json {
@@ -81,12 +81,12 @@ struct Seen {
     records: Vec<Record>,
     machines: BTreeMap<InstanceId, Machine>,
     /// Machines whose report is none, and why.
-    unreadable: BTreeMap<InstanceId, Unreadable>,
+    unreadable: BTreeMap<InstanceId, UnreadableReport>,
     queues: Vec<(String, u64)>,
     strangers: BTreeMap<InstanceId, RanJob>,
 }
 
-async fn look<P: Ports>(house: &House<P>) -> Result<Seen, Fault> {
+async fn look<P: Ports>(house: &Runtime<P>) -> Result<Seen, Fault> {
     let stack = &house.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
@@ -185,7 +185,7 @@ impl Seen {
                     "deadline": record.state.deadline(),
                     "machine": machine_state(self.machines.get(&record.id)),
                     "stranger": self.strangers.get(&record.id),
-                    "unreadable_report": self.unreadable.get(&record.id).map(Unreadable::to_string),
+                    "unreadable_report": self.unreadable.get(&record.id).map(UnreadableReport::to_string),
                 })
             })
             .collect();

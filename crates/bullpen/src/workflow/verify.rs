@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
-use bullpen_core::invariants::{Invariant, Violation, World, on_world};
+use bullpen_core::invariants::{Invariant, StackSnapshot, Violation, on_world};
 use bullpen_core::ports::{Fault, Fleet as _, Ledger as _, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
@@ -15,9 +15,9 @@ use serde_json::json;
 use super::status::look_in;
 use super::{Failure, told};
 use crate::exit::Exit;
-use crate::house::{Door, Errand, House};
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
+use crate::runtime::{Command, GithubAccess, Runtime};
 
 /// Checks everything.
 pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
@@ -33,10 +33,10 @@ struct Checking {
     json: bool,
 }
 
-impl Errand for Checking {
+impl Command for Checking {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let found = findings(&house.stack).await;
         let (records, violations) =
             found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
@@ -73,7 +73,7 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
     let machines = stack.ports.fleet().list().await?;
-    let world = World {
+    let world = StackSnapshot {
         now: stack.now(),
         records: &records,
         intents: &intents,

@@ -3,7 +3,9 @@
 use std::fs;
 
 use bullpen_agent::machine::MailboxPlace;
-use bullpen_core::mailbox::{Credential, Mode, Phase, Report, SYSTEMIC, Secret, SignalKind};
+use bullpen_core::mailbox::{
+    AgentPhase, Credential, Report, SYSTEMIC, Secret, SignalKind, WithdrawalMode,
+};
 use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::Signal;
 
@@ -26,12 +28,13 @@ async fn an_assigned_machine_runs_a_job_and_is_clean_after_the_release() {
     let job = forge.job("warm", "build", script);
     assert_eq!(forge.over(job).await, Some(Conclusion::Success));
     assert_eq!(machine.signal(SignalKind::JobStarted, 1).await.detail, "build");
-    let listening =
-        |report: &Report| report.beat.as_ref().is_some_and(|beat| beat.phase == Phase::Listening);
+    let listening = |report: &Report| {
+        report.beat.as_ref().is_some_and(|beat| beat.phase == AgentPhase::Listening)
+    };
     machine.report("end of the job", listening).await;
-    machine.withdraw(2, Mode::Drain, None).await;
+    machine.withdraw(2, WithdrawalMode::Drain, None).await;
     forge.delete("bp-i-1-1").await;
-    machine.withdraw(2, Mode::Stop, None).await;
+    machine.withdraw(2, WithdrawalMode::Stop, None).await;
     machine.signal(SignalKind::Removed, 2).await;
     machine.is_clean();
     let seen = fs::read_to_string(machine.path("agent/runner/seen")).expect("the job has run");
@@ -67,7 +70,7 @@ async fn a_machine_serves_one_owner_after_the_other_and_removes_runners_by_token
         machine.assign(assigned, token(&forge).await).await;
         machine.signal(SignalKind::Registered, assigned).await;
         let removal = forge.removal_token().await;
-        machine.withdraw(withdrawn, Mode::Stop, Some(removal)).await;
+        machine.withdraw(withdrawn, WithdrawalMode::Stop, Some(removal)).await;
         let removed = machine.signal(SignalKind::Removed, withdrawn).await;
         assert_eq!((removed.detail.as_str(), forge.stand_in.runners()), ("", Vec::new()));
         machine.is_clean();
@@ -87,7 +90,7 @@ async fn a_jit_runner_is_reported_with_its_id_and_with_its_end() {
     let ended = machine.signal(SignalKind::ListenerEnded, 1).await;
     assert_eq!(ended.detail, "exit 0 after 1 jobs");
     assert!(machine.path("agent/runner/where").exists(), "it worked where cleaning reaches");
-    machine.withdraw(2, Mode::Stop, None).await;
+    machine.withdraw(2, WithdrawalMode::Stop, None).await;
     machine.signal(SignalKind::Removed, 2).await;
     machine.is_clean();
 }
@@ -118,7 +121,8 @@ async fn an_agent_that_is_killed_leaves_its_job_to_the_next_one() {
     let before = beats(&machine.report("beat", |report| report.beat.is_some()).await);
     let mut second = machine.agent();
     let busy = |report: &Report| {
-        beats(report) > before && report.beat.as_ref().is_some_and(|it| it.phase == Phase::Busy)
+        beats(report) > before
+            && report.beat.as_ref().is_some_and(|it| it.phase == AgentPhase::Busy)
     };
     machine.report("beat of the next agent", busy).await;
     let mut third = machine.agent();
@@ -126,7 +130,7 @@ async fn an_agent_that_is_killed_leaves_its_job_to_the_next_one() {
     assert!(third.said().contains("another agent lives"), "{}", third.said());
     fs::write(machine.work("go"), "").expect("it can be written");
     assert_eq!(forge.over(job).await, Some(Conclusion::Success));
-    machine.withdraw(2, Mode::Stop, Some(forge.removal_token().await)).await;
+    machine.withdraw(2, WithdrawalMode::Stop, Some(forge.removal_token().await)).await;
     machine.signal(SignalKind::Removed, 2).await;
     machine.is_clean();
     assert!(second.is_alive(), "{}", second.said());

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bullpen_core::class::{RunnerClass, Scripts};
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, StopOp};
-use bullpen_core::mailbox::{Phase, Report, SignalKind};
-use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, Started, StopOrder};
+use bullpen_core::mailbox::{AgentPhase, Report, SignalKind};
+use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, StartOutcome, StopOrder};
 use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::Conclusion;
@@ -56,7 +56,7 @@ impl Host {
     async fn is_ready(&self, not_in: &str) -> String {
         let ready = |report: &Report| {
             let beat = report.beat.as_ref();
-            beat.is_some_and(|beat| beat.boot != not_in && beat.phase == Phase::Waiting)
+            beat.is_some_and(|beat| beat.boot != not_in && beat.phase == AgentPhase::Waiting)
         };
         let report = self.machine.report("boot", ready).await;
         report.beat.expect("it was just there").boot
@@ -68,7 +68,7 @@ impl Host {
         self.fleet.stop(&[order]).await.expect("it is in time");
         self.is(MachineState::Stopped).await;
         let started = self.fleet.start(std::slice::from_ref(&self.id)).await;
-        assert_eq!(started, Ok(vec![(self.id.clone(), Started::Starting)]));
+        assert_eq!(started, Ok(vec![(self.id.clone(), StartOutcome::Starting)]));
     }
 }
 

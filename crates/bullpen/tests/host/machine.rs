@@ -14,7 +14,7 @@ use bullpen_agent::runner::tree;
 use bullpen_core::ids::{Generation, MailboxKey, RequestId, RunnerName};
 use bullpen_core::instance::Owner;
 use bullpen_core::mailbox::{
-    Assignment, Credential, Mode, Order, Report, Secret, Signal, SignalKind, Withdrawal,
+    Assignment, Credential, Order, Report, Secret, Signal, SignalKind, Withdrawal, WithdrawalMode,
 };
 use bullpen_core::ports::{Clock as _, Mailbox as _, Written};
 use bullpen_embedded::SqliteMailbox;
@@ -129,7 +129,7 @@ impl Machine {
     pub(crate) async fn withdraw(
         &self,
         generation: u64,
-        mode: Mode,
+        mode: WithdrawalMode,
         removal_token: Option<Secret>,
     ) {
         let withdrawal = Withdrawal {

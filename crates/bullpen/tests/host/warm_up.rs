@@ -4,7 +4,7 @@ use std::fs;
 
 use bullpen_agent::machine::{ENDS_BY, RunnerProgram};
 use bullpen_agent::runner::tree;
-use bullpen_core::mailbox::{Phase, Report, SignalKind};
+use bullpen_core::mailbox::{AgentPhase, Report, SignalKind};
 use bullpen_core::ports::Clock as _;
 use bullpen_core::time::Timestamp;
 
@@ -62,7 +62,7 @@ async fn a_machine_that_boots_again_prepares_each_boot_and_installs_once() {
         let _agent = machine.agent_of_boot(boot);
         let ready = |report: &Report| {
             let beat = report.beat.as_ref();
-            beat.is_some_and(|beat| beat.boot == boot && beat.phase == Phase::Waiting)
+            beat.is_some_and(|beat| beat.boot == boot && beat.phase == AgentPhase::Waiting)
         };
         machine.report(boot, ready).await;
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, PoolName};
-use bullpen_core::ports::{Fleet as _, Started};
+use bullpen_core::ports::{Fleet as _, StartOutcome};
 use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
 
@@ -57,7 +57,7 @@ async fn a_stopped_machine_that_somebody_starts_is_stopped_again_and_of_use() {
     let machine = one(&before.stopped);
     let id = InstanceId::new(&machine);
     let started = fleet(&stage).start(std::slice::from_ref(&id)).await;
-    assert_eq!(started, Ok(vec![(id, Started::Starting)]));
+    assert_eq!(started, Ok(vec![(id, StartOutcome::Starting)]));
     let again = "bullpen_pool_actions_total{pool=\"ci\",action=\"stop\",reason=\"found-running\"}";
     served.shows(again, 1).await;
     assert_eq!(stage.reaches("ci", 0, 1).await, before);

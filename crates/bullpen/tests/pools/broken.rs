@@ -2,7 +2,7 @@
 //!
 //! Not here: everything that can be wrong with a file (`bullpen_core::config`).
 
-use bullpen_core::job::Life;
+use bullpen_core::job::JobState;
 use bullpen_github::stand_in::protocol::Conclusion;
 
 use crate::stage::Stage;
@@ -52,7 +52,7 @@ async fn broken_pools_are_named_and_the_good_ones_are_kept() {
         assert!(talk.contains(word), "{word}: {talk}");
     }
     let row = until("row", async || stage.row(waits).await).await;
-    assert!(matches!(row.life, Life::Waiting { .. } | Life::Dormant), "{row:?}");
+    assert!(matches!(row.state, JobState::Waiting { .. } | JobState::Dormant), "{row:?}");
     for pool in ["unknown", "dreams", "high"] {
         stage.reaches(pool, 0, 0).await;
     }

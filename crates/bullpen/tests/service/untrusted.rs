@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bullpen_core::ids::InstanceId;
-use bullpen_core::job::{Origin, Step, Visibility};
+use bullpen_core::job::{JobStep, Origin, Visibility};
 use bullpen_core::mailbox::Secret;
 use bullpen_github::stand_in::Hook;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
@@ -22,7 +22,7 @@ async fn ran_on(stage: &Stage, order: JobOrder) -> (u64, InstanceId) {
     stage.settled(job).await;
     let row = stage.row(job).await.expect("it has a row");
     let machine = row.steps.iter().rev().find_map(|step| match &step.step {
-        Step::Assigned { instance, .. } => instance.clone(),
+        JobStep::Assigned { instance, .. } => instance.clone(),
         _ => None,
     });
     (job, machine.expect("it had a machine"))

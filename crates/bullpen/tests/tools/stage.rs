@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bullpen_agent::runner::tree;
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::State;
-use bullpen_core::job::{End, Job, Life};
+use bullpen_core::job::{End, Job, JobState};
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::Ledger as _;
 use bullpen_embedded::SqliteLedger;
@@ -222,8 +222,8 @@ impl Stage {
     /// Waits until nothing is left to do about a job; says how it ended by its row.
     pub(crate) async fn settled(&self, job: u64) -> End {
         until(&format!("settled row of job {job}"), async || {
-            match self.row(job).await.map(|row| row.life) {
-                Some(Life::Ended { end, debts, .. }) if debts.is_settled() => Some(end),
+            match self.row(job).await.map(|row| row.state) {
+                Some(JobState::Ended { end, debts, .. }) if debts.is_settled() => Some(end),
                 _ => None,
             }
         })

@@ -8,7 +8,8 @@ use crate::mailbox::{Beat, Signal};
 use crate::samples::{LIMITS, at, beat};
 
 const TIERS: [Tier; 3] = [Tier::Hot, Tier::Released, Tier::Stopped];
-const STEPS: [Step; 4] = [Step::Claim, Step::Assign, Step::Start, Step::Check];
+const STEPS: [ClaimStep; 4] =
+    [ClaimStep::Claim, ClaimStep::Assign, ClaimStep::Start, ClaimStep::Check];
 const G: Generation = Generation(5);
 
 /// A report with these signals of generation 5 and a beat that is always fresh.
@@ -21,12 +22,12 @@ fn report(kinds: &[SignalKind], now: Timestamp) -> Report {
     }
 }
 
-fn watch(kind: Watched) -> Watch {
-    Watch { generation: G, since: at(0), kind, beat_seen: Some(beat(7, at(0))) }
+fn watch(kind: CheckKind) -> ReportWatch {
+    ReportWatch { generation: G, since: at(0), kind, beat_seen: Some(beat(7, at(0))) }
 }
 
 /// The check of a watch `millis` after it began.
-fn checked(kind: Watched, kinds: &[SignalKind], millis: u64) -> Check {
+fn checked(kind: CheckKind, kinds: &[SignalKind], millis: u64) -> Check {
     let now = at(0).after(Duration::from_millis(millis));
     check(&watch(kind), Some(&report(kinds, now)), &LIMITS, now)
 }
@@ -38,14 +39,26 @@ fn failed(failure: CheckFailure) -> Check {
 #[test]
 fn each_step_that_went_well_leads_to_the_next() {
     for tier in TIERS {
-        assert_eq!(next(Step::Claim, tier, Outcome::Done), Next::Go(Step::Assign));
-        assert_eq!(next(Step::Start, tier, Outcome::Done), Next::Go(Step::Check));
-        assert_eq!(next(Step::Check, tier, Outcome::Done), Next::Ready);
+        assert_eq!(
+            next(ClaimStep::Claim, tier, StepOutcome::Done),
+            AfterStep::Go(ClaimStep::Assign)
+        );
+        assert_eq!(
+            next(ClaimStep::Start, tier, StepOutcome::Done),
+            AfterStep::Go(ClaimStep::Check)
+        );
+        assert_eq!(next(ClaimStep::Check, tier, StepOutcome::Done), AfterStep::Ready);
     }
-    for (tier, step) in
-        [(Tier::Hot, Step::Check), (Tier::Released, Step::Check), (Tier::Stopped, Step::Start)]
-    {
-        assert_eq!(next(Step::Assign, tier, Outcome::Done), Next::Go(step), "{tier:?}");
+    for (tier, step) in [
+        (Tier::Hot, ClaimStep::Check),
+        (Tier::Released, ClaimStep::Check),
+        (Tier::Stopped, ClaimStep::Start),
+    ] {
+        assert_eq!(
+            next(ClaimStep::Assign, tier, StepOutcome::Done),
+            AfterStep::Go(step),
+            "{tier:?}"
+        );
     }
 }
 
@@ -53,11 +66,11 @@ fn each_step_that_went_well_leads_to_the_next() {
 fn each_failure_leads_to_the_same_from_every_step() {
     let silent = CheckFailure::Silent;
     for (outcome, expected) in [
-        (Outcome::Lost, Next::TryAnother),
-        (Outcome::StartRefused, Next::GiveBack),
-        (Outcome::StartFailed, Next::Remove(CheckFailure::NotStarted)),
-        (Outcome::Failed(silent), Next::Remove(silent)),
-        (Outcome::Systemic("down".into()), Next::CloseAttempt("down".into())),
+        (StepOutcome::Lost, AfterStep::TryAnother),
+        (StepOutcome::StartRefused, AfterStep::GiveBack),
+        (StepOutcome::StartFailed, AfterStep::Remove(CheckFailure::NotStarted)),
+        (StepOutcome::Failed(silent), AfterStep::Remove(silent)),
+        (StepOutcome::Systemic("down".into()), AfterStep::CloseAttempt("down".into())),
     ] {
         for step in STEPS {
             for tier in TIERS {
@@ -72,21 +85,21 @@ fn each_failure_leads_to_the_same_from_every_step() {
 fn a_machine_that_jobs_ran_on_is_not_excused() {
     let why = || String::from("GitHub is down");
     for tier in TIERS {
-        let follows = |uses| next(Step::Check, tier, excuse(why(), uses));
-        assert_eq!(follows(0), Next::CloseAttempt(why()), "{tier:?}");
-        assert_eq!(follows(1), Next::RemoveAndClose(why()), "{tier:?}");
+        let follows = |uses| next(ClaimStep::Check, tier, excuse(why(), uses));
+        assert_eq!(follows(0), AfterStep::CloseAttempt(why()), "{tier:?}");
+        assert_eq!(follows(1), AfterStep::RemoveAndClose(why()), "{tier:?}");
     }
 }
 
 /// For each kind of machine: when the acknowledgement and when the registration is overdue.
-fn deadlines() -> [(Watched, u64, u64); 3] {
+fn deadlines() -> [(CheckKind, u64, u64); 3] {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
     let (warm, started) = (LIMITS.assignment_acknowledged, LIMITS.first_beat_stopped);
     let created = LIMITS.fleet_validation;
     [
-        (Watched::Warm, millis(warm), millis(warm + LIMITS.registration)),
-        (Watched::Started, millis(started), millis(started + LIMITS.registration_stopped)),
-        (Watched::Created, millis(created), millis(created)),
+        (CheckKind::Warm, millis(warm), millis(warm + LIMITS.registration)),
+        (CheckKind::Started, millis(started), millis(started + LIMITS.registration_stopped)),
+        (CheckKind::Created, millis(created), millis(created)),
     ]
 }
 
@@ -119,8 +132,8 @@ fn a_machine_that_reports_nothing_at_all_fails_at_the_first_deadline() {
         };
         assert_eq!(silent(acknowledge - 1), Check::Pending, "{kind:?}");
         let expected = match kind {
-            Watched::Created => CheckFailure::NotWarm,
-            Watched::Warm | Watched::Started => CheckFailure::NotAcknowledged,
+            CheckKind::Created => CheckFailure::NotWarm,
+            CheckKind::Warm | CheckKind::Started => CheckFailure::NotAcknowledged,
         };
         assert_eq!(silent(acknowledge), failed(expected), "{kind:?}");
     }
@@ -143,7 +156,7 @@ fn a_listener_on_a_silent_machine_passes_only_when_it_beats_again() {
         let stale = |seen: Option<u64>, millis| {
             let mut report = listens.clone();
             report.beat = report.beat.map(|beat| Beat { at: at(90_000), ..beat });
-            let watch = Watch { beat_seen: seen.map(|seq| beat(seq, at(0))), ..watch(kind) };
+            let watch = ReportWatch { beat_seen: seen.map(|seq| beat(seq, at(0))), ..watch(kind) };
             check(&watch, Some(&report), &LIMITS, at(0).after(Duration::from_millis(millis)))
         };
         assert_eq!(stale(Some(8), register - 1), Check::Pending);
@@ -160,10 +173,10 @@ fn signals_of_another_generation_say_nothing() {
     for signal in report.signals.values_mut() {
         signal.generation = Generation(4);
     }
-    assert_eq!(check(&watch(Watched::Warm), Some(&report), &LIMITS, now), Check::Pending);
+    assert_eq!(check(&watch(CheckKind::Warm), Some(&report), &LIMITS, now), Check::Pending);
     let (_, acknowledge, _) = deadlines()[0];
     let late = at(0).after(Duration::from_millis(acknowledge));
-    let check = check(&watch(Watched::Warm), Some(&report), &LIMITS, late);
+    let check = check(&watch(CheckKind::Warm), Some(&report), &LIMITS, late);
     assert_eq!(check, failed(CheckFailure::NotAcknowledged));
 }
 
@@ -178,8 +191,8 @@ fn a_failed_registration_fails_at_once() {
 #[test]
 fn a_failed_warm_up_fails_a_created_machine_at_once() {
     let kinds = [SignalKind::WarmUpFailed];
-    assert_eq!(checked(Watched::Created, &kinds, 0), failed(CheckFailure::WarmUpFailed));
-    assert_eq!(checked(Watched::Warm, &kinds, 0), Check::Pending, "it was warm before");
+    assert_eq!(checked(CheckKind::Created, &kinds, 0), failed(CheckFailure::WarmUpFailed));
+    assert_eq!(checked(CheckKind::Warm, &kinds, 0), Check::Pending, "it was warm before");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::finding::Findings;
-use super::node::Entry;
+use super::node::MappingEntry;
 use super::pool::PoolConfig;
 use crate::ids::PoolName;
 use crate::limits::{LAUNCHES_PER_HOUR_SUSTAINED, Limits};
@@ -18,7 +18,7 @@ const CHURN_PERCENT_MAX: u64 = 25;
 
 /// Warns at the pool that takes most, if all pools together take too much.
 pub(super) fn check<'c>(
-    entries: &[Entry],
+    entries: &[MappingEntry],
     pools: impl Iterator<Item = (&'c PoolName, &'c PoolConfig)>,
     findings: &mut Findings,
 ) {

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::code;
 use super::finding::Findings;
 use super::label_policy;
-use super::node::{Entry, Node, Value};
+use super::node::{MappingEntry, Node, Value};
 use super::pool::{self, Rollout};
 use super::read::{
-    Fields, Shape, boolean, choice, count, duration, entries, ignored, mapping, positive, shown,
-    text, used, wrong,
+    Fields, MappingShape, boolean, choice, count, duration, entries, ignored, mapping, positive,
+    shown, text, used, wrong,
 };
 use super::runner::Reuse;
 use crate::class::Usage;
@@ -24,7 +24,7 @@ use crate::job::CodeRules;
 use crate::labels::policy::Policy;
 
 /// The keys of `x-bullpen`.
-pub const EXTENSION: Shape = Shape {
+pub const EXTENSION: MappingShape = MappingShape {
     name: "`x-bullpen`",
     keys: &[
         used("runners"),
@@ -38,16 +38,17 @@ pub const EXTENSION: Shape = Shape {
 };
 
 /// Our keys for a runner.
-pub const RUNNER_EXTENSION: Shape = Shape {
+pub const RUNNER_EXTENSION: MappingShape = MappingShape {
     name: "`x-bullpen.runners.<name>`",
     keys: &[used("reuse"), used("trust"), used("usage"), used("max-runtime"), used("group")],
 };
 
 /// The keys of `reuse`.
-pub const REUSE: Shape = Shape { name: "`reuse`", keys: &[used("max-uses"), used("max-age")] };
+pub const REUSE: MappingShape =
+    MappingShape { name: "`reuse`", keys: &[used("max-uses"), used("max-age")] };
 
 /// Our keys for a pool.
-pub const POOL_EXTENSION: Shape = Shape {
+pub const POOL_EXTENSION: MappingShape = MappingShape {
     name: "`x-bullpen.pools.<name>`",
     keys: &[
         used("rollout"),
@@ -107,7 +108,7 @@ pub(super) fn read(
     node: &Node,
     runners: &BTreeSet<&str>,
     pools: &BTreeSet<&str>,
-    others: &[&Shape],
+    others: &[&MappingShape],
     findings: &mut Findings,
 ) -> Extension {
     let Some(fields) = mapping(node, &EXTENSION, others, findings) else {
@@ -156,7 +157,7 @@ fn named<'n>(
     noun: &str,
     known: &BTreeSet<&str>,
     findings: &mut Findings,
-) -> &'n [Entry] {
+) -> &'n [MappingEntry] {
     let Some(node) = node else { return &[] };
     let entries = entries(node, key, findings);
     for entry in entries {
@@ -167,7 +168,7 @@ fn named<'n>(
 
 pub(super) fn exists(
     name: &str,
-    mark: super::finding::Mark,
+    mark: super::finding::TextPosition,
     noun: &str,
     known: &BTreeSet<&str>,
     findings: &mut Findings,
@@ -180,7 +181,7 @@ pub(super) fn exists(
     }
 }
 
-fn runner(node: &Node, others: &[&Shape], findings: &mut Findings) -> RunnerExtension {
+fn runner(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> RunnerExtension {
     let Some(fields) = mapping(node, &RUNNER_EXTENSION, others, findings) else {
         return RunnerExtension::default();
     };
@@ -200,7 +201,7 @@ fn runner(node: &Node, others: &[&Shape], findings: &mut Findings) -> RunnerExte
 }
 
 /// `true`, `false`, or how often and how long.
-fn reuse(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<Reuse> {
+fn reuse(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> Option<Reuse> {
     match &node.value {
         Value::Scalar(_) => boolean(node, "reuse", findings)?.then(Reuse::default),
         Value::List(_) => {
@@ -219,7 +220,7 @@ fn reuse(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<Reus
     }
 }
 
-fn pool_keys(node: &Node, others: &[&Shape], findings: &mut Findings) -> PoolExtension {
+fn pool_keys(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> PoolExtension {
     let Some(fields) = mapping(node, &POOL_EXTENSION, others, findings) else {
         return PoolExtension::default();
     };
@@ -242,7 +243,11 @@ pub(super) fn group(fields: &Fields<'_>, findings: &mut Findings) -> Option<Runn
 }
 
 /// Finds fault with a name that is no repository's.
-pub(super) fn is_repository(name: &str, mark: super::finding::Mark, findings: &mut Findings) {
+pub(super) fn is_repository(
+    name: &str,
+    mark: super::finding::TextPosition,
+    findings: &mut Findings,
+) {
     let parts: Vec<&str> = name.split('/').collect();
     if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
         let message = format!("{} is no repository", shown(name));

@@ -17,14 +17,14 @@ use crate::spelling::nearest;
 
 /// A place in a text, counted from 1. Line 0 is the environment, which has no lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Mark {
+pub struct TextPosition {
     /// The line.
     pub line: u32,
     /// The column, in characters.
     pub column: u32,
 }
 
-impl Mark {
+impl TextPosition {
     /// The first character of a file.
     pub const START: Self = Self { line: 1, column: 1 };
 
@@ -45,7 +45,7 @@ impl Mark {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// Where.
-    pub mark: Mark,
+    pub mark: TextPosition,
     /// How bad.
     pub severity: Severity,
     /// The kind of finding, in kebab-case; stable.
@@ -104,7 +104,7 @@ impl Findings {
     pub(crate) fn add(
         &mut self,
         severity: Severity,
-        mark: Mark,
+        mark: TextPosition,
         code: &'static str,
         message: impl Into<String>,
     ) -> &mut Finding {
@@ -146,7 +146,7 @@ impl Findings {
     /// An error in a tree that is not understood yet. Whose it is is known when what it is in is read.
     pub(crate) fn flaw(
         &mut self,
-        mark: Mark,
+        mark: TextPosition,
         code: &'static str,
         message: impl Into<String>,
     ) -> &mut Finding {
@@ -157,7 +157,7 @@ impl Findings {
     /// What is being read is refused for this.
     pub(crate) fn error(
         &mut self,
-        mark: Mark,
+        mark: TextPosition,
         code: &'static str,
         message: impl Into<String>,
     ) -> &mut Finding {
@@ -167,7 +167,7 @@ impl Findings {
     /// The file is taken in spite of this.
     pub(crate) fn warning(
         &mut self,
-        mark: Mark,
+        mark: TextPosition,
         code: &'static str,
         message: impl Into<String>,
     ) -> &mut Finding {
@@ -233,12 +233,12 @@ impl Finding {
 /// those pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Read<T> {
+pub struct ConfigRead<T> {
     value: Option<T>,
     findings: Vec<Finding>,
 }
 
-impl<T> Read<T> {
+impl<T> ConfigRead<T> {
     pub(crate) fn new(value: Option<T>, findings: Findings) -> Self {
         let refused = findings.refused;
         let findings = findings.into_sorted();
@@ -272,16 +272,20 @@ mod tests {
         for (byte, line, column) in
             [(0, 1, 1), (2, 1, 3), (3, 2, 1), (4, 2, 1), (5, 2, 2), (99, 3, 1)]
         {
-            assert_eq!(Mark::of_byte(text, byte), Mark { line, column }, "byte {byte}");
+            assert_eq!(
+                TextPosition::of_byte(text, byte),
+                TextPosition { line, column },
+                "byte {byte}"
+            );
         }
     }
 
     #[test]
     fn findings_are_told_in_the_order_of_the_text_and_once() {
         let mut findings = Findings::default();
-        findings.warning(Mark { line: 2, column: 1 }, "b", "later");
-        findings.error(Mark::START, "a", "first").instead("write it right");
-        findings.warning(Mark { line: 2, column: 1 }, "b", "later");
+        findings.warning(TextPosition { line: 2, column: 1 }, "b", "later");
+        findings.error(TextPosition::START, "a", "first").instead("write it right");
+        findings.warning(TextPosition { line: 2, column: 1 }, "b", "later");
         let told: Vec<String> = findings.into_sorted().iter().map(ToString::to_string).collect();
         assert_eq!(told, ["1:1: error: first; write it right [a]", "2:1: warning: later [b]"],);
     }
@@ -289,12 +293,13 @@ mod tests {
     #[test]
     fn there_is_no_value_beside_an_error_outside_of_pools() {
         let mut findings = Findings::default();
-        findings.error(Mark::START, "a", "wrong");
-        assert_eq!(Read::new(Some(1), findings).value(), None);
-        assert_eq!(Read::new(Some(1), Findings::default()).value(), Some(&1));
+        findings.error(TextPosition::START, "a", "wrong");
+        assert_eq!(ConfigRead::new(Some(1), findings).value(), None);
+        assert_eq!(ConfigRead::new(Some(1), Findings::default()).value(), Some(&1));
         let (mut findings, pool) = (Findings::default(), PoolName::new("ci"));
-        findings.inside(&pool, |findings| findings.error(Mark::START, "a", "wrong").clone());
+        findings
+            .inside(&pool, |findings| findings.error(TextPosition::START, "a", "wrong").clone());
         assert_eq!(findings.broken(), &BTreeSet::from([pool]));
-        assert_eq!(Read::new(Some(1), findings).value(), Some(&1));
+        assert_eq!(ConfigRead::new(Some(1), findings).value(), Some(&1));
     }
 }

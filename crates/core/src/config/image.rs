@@ -4,13 +4,13 @@
 
 use super::finding::Findings;
 use super::node::Node;
-use super::read::{Shape, choice, count, ignored, mapping, text, used};
+use super::read::{MappingShape, choice, count, ignored, mapping, text, used};
 use super::script;
-use crate::class::{Architecture, Base, ImageSearch};
+use crate::class::{Architecture, BootSource, ImageSearch};
 use crate::ids::ImageName;
 
 /// The keys of an image.
-pub const IMAGE: Shape = Shape {
+pub const IMAGE: MappingShape = MappingShape {
     name: "an image",
     keys: &[
         used("ami"),
@@ -61,9 +61,9 @@ pub struct ImageConfig {
 
 impl ImageConfig {
     /// What a machine with this image boots from, but for the image's name.
-    pub fn base(&self) -> Base {
+    pub fn base(&self) -> BootSource {
         let search = |name: &String| ImageSearch { name: name.clone(), owner: self.owner.clone() };
-        Base {
+        BootSource {
             image: None,
             ami: self.ami.clone(),
             search: self.name.as_ref().map(search),
@@ -117,7 +117,11 @@ pub fn built_in_platform(name: &str) -> (Platform, Architecture) {
 }
 
 /// Reads one image.
-pub(super) fn read(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<ImageConfig> {
+pub(super) fn read(
+    node: &Node,
+    others: &[&MappingShape],
+    findings: &mut Findings,
+) -> Option<ImageConfig> {
     let fields = mapping(node, &IMAGE, others, findings)?;
     let mut text_of = |key: &str| {
         let node = fields.get(key)?;

@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::extension::{exists, group, is_repository};
-use super::finding::{Findings, Mark};
+use super::finding::{Findings, TextPosition};
 use super::node::Node;
 use super::pool;
-use super::read::{Fields, Shape, entries, items, mapping, positive, shown, text, used};
+use super::read::{Fields, MappingShape, entries, items, mapping, positive, shown, text, used};
 use crate::ids::{ClassName, PoolName, Repository};
-use crate::labels::Key;
-use crate::labels::policy::{Family, Groups, Plain, Policy, Rules, Serves};
+use crate::labels::LabelKey;
+use crate::labels::policy::{Family, Groups, PlainLabels, Policy, Rules, ServedBy};
 
 /// The keys of `labels`.
-pub const LABELS: Shape = Shape {
+pub const LABELS: MappingShape = MappingShape {
     name: "`labels`",
     keys: &[
         used("allow"),
@@ -27,19 +27,19 @@ pub const LABELS: Shape = Shape {
 };
 
 /// The keys of one repository's `labels`.
-pub const LABEL_RULES: Shape = Shape {
+pub const LABEL_RULES: MappingShape = MappingShape {
     name: "a repository's `labels`",
     keys: &[used("allow"), used("families"), used("max"), used("group")],
 };
 
 /// The keys of `labels.max`.
-pub const LABEL_MAXIMA: Shape = Shape {
+pub const LABEL_MAXIMA: MappingShape = MappingShape {
     name: "`labels.max`",
     keys: &[used("cpu"), used("ram"), used("volume"), used("throughput"), used("iops")],
 };
 
 /// The keys of one list of `labels.plain`.
-pub const PLAIN_LABELS: Shape = Shape {
+pub const PLAIN_LABELS: MappingShape = MappingShape {
     name: "a list of `labels.plain`",
     keys: &[used("labels"), used("pool"), used("runner"), used("repositories"), used("env")],
 };
@@ -49,7 +49,7 @@ pub(super) fn read(
     node: &Node,
     runners: &BTreeSet<&str>,
     pools: &BTreeSet<&str>,
-    others: &[&Shape],
+    others: &[&MappingShape],
     findings: &mut Findings,
 ) -> Policy {
     let Some(fields) = mapping(node, &LABELS, others, findings) else {
@@ -78,12 +78,12 @@ pub(super) fn read(
 }
 
 /// GitHub does not tell names apart by case, and the policy compares in lower case.
-fn repository(name: &str, mark: Mark, findings: &mut Findings) -> Repository {
+fn repository(name: &str, mark: TextPosition, findings: &mut Findings) -> Repository {
     is_repository(name, mark, findings);
     Repository::new(name.to_lowercase())
 }
 
-fn rules(fields: &Fields<'_>, others: &[&Shape], findings: &mut Findings) -> Rules {
+fn rules(fields: &Fields<'_>, others: &[&MappingShape], findings: &mut Findings) -> Rules {
     let mut rules = Rules {
         allow: fields.get("allow").map(|node| allowed(node, findings)),
         families: fields.get("families").map(|node| families(node, findings)),
@@ -103,16 +103,16 @@ fn rules(fields: &Fields<'_>, others: &[&Shape], findings: &mut Findings) -> Rul
     rules
 }
 
-fn allowed(node: &Node, findings: &mut Findings) -> BTreeSet<Key> {
+fn allowed(node: &Node, findings: &mut Findings) -> BTreeSet<LabelKey> {
     let mut allowed = BTreeSet::new();
     let must_be = "a list of label keys";
     for item in items(node, "allow", must_be, findings).unwrap_or_default() {
         let Some(key) = text(&item, "allow", findings) else { continue };
-        if let Some(key) = Key::parse(key) {
+        if let Some(key) = LabelKey::parse(key) {
             allowed.insert(key);
         } else {
             let message = format!("{} is no key of a label", shown(key));
-            let meant = findings.did_you_mean(key, Key::ALL.iter().map(|key| key.as_str()));
+            let meant = findings.did_you_mean(key, LabelKey::ALL.iter().map(|key| key.as_str()));
             let finding = findings.error(item.mark, "unknown-value", message);
             finding.instead = meant;
         }
@@ -144,9 +144,9 @@ fn plain_labels(
     node: &Node,
     runners: &BTreeSet<&str>,
     pools: &BTreeSet<&str>,
-    others: &[&Shape],
+    others: &[&MappingShape],
     findings: &mut Findings,
-) -> Option<Plain> {
+) -> Option<PlainLabels> {
     let fields = mapping(node, &PLAIN_LABELS, others, findings)?;
     let mut labels = Vec::new();
     if let Some(node) = fields.get("labels") {
@@ -167,12 +167,12 @@ fn plain_labels(
     };
     let (pool, runner) = (named("pool", pools), named("runner", runners));
     let serves = match (pool, runner) {
-        (Some((pool, _)), None) => Some(Serves::Pool(PoolName::new(pool))),
-        (None, Some((runner, _))) => Some(Serves::Runner(ClassName::new(runner))),
+        (Some((pool, _)), None) => Some(ServedBy::Pool(PoolName::new(pool))),
+        (None, Some((runner, _))) => Some(ServedBy::Runner(ClassName::new(runner))),
         (Some((pool, _)), Some((_, mark))) => {
             let message = "plain labels are served by a pool or by a runner, not by both";
             findings.error(mark, "contradiction", message.to_owned()).instead("leave one out");
-            Some(Serves::Pool(PoolName::new(pool)))
+            Some(ServedBy::Pool(PoolName::new(pool)))
         }
         (None, None) => None,
     };
@@ -189,5 +189,5 @@ fn plain_labels(
     });
     let env = fields.get("env").and_then(|node| text(node, "env", findings));
     let env = env.unwrap_or(pool::ENV_DEFAULT).to_owned();
-    Some(Plain { labels, serves, repositories, env })
+    Some(PlainLabels { labels, serves, repositories, env })
 }

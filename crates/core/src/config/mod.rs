@@ -27,8 +27,8 @@ pub mod timetable;
 mod toml;
 mod yaml;
 
-pub use finding::{Finding, Mark, Read};
-pub use read::{Fate, Key, Shape};
+pub use finding::{ConfigRead, Finding, TextPosition};
+pub use read::{ConfigKey, KeySupport, MappingShape};
 pub use runs_on::Config;
 pub use stack::Stack;
 
@@ -43,14 +43,14 @@ pub const STACK_BYTES_MAX: usize = 64 * 1024;
 fn text_of<'b>(bytes: &'b [u8], bytes_max: usize, findings: &mut Findings) -> Option<&'b str> {
     if bytes.len() > bytes_max {
         let message = format!("the file is longer than {bytes_max} bytes");
-        findings.error(Mark::START, "too-large", message);
+        findings.error(TextPosition::START, "too-large", message);
         return None;
     }
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
         Err(error) => {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            let at = Mark::of_byte(&before, before.len());
+            let at = TextPosition::of_byte(&before, before.len());
             let message = "the file is not UTF-8 from here on";
             findings.error(at, "not-utf8", message).instead("save it as UTF-8");
             None

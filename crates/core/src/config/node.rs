@@ -5,12 +5,12 @@
 //!
 //! Not here: making one (`yaml`, `toml`), or reading values out of one (`read`).
 
-use super::finding::Mark;
+use super::finding::TextPosition;
 
 /// A value at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    pub(crate) mark: Mark,
+    pub(crate) mark: TextPosition,
     pub(crate) value: Value,
     /// Whether something was found here that makes it unreliable, and whoever reads it with it.
     pub(crate) flawed: bool,
@@ -20,15 +20,15 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     Scalar(Scalar),
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<MappingEntry>),
 }
 
 /// One key of a mapping, and what stands under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct MappingEntry {
     pub(crate) key: String,
     /// Where the key stands.
-    pub(crate) mark: Mark,
+    pub(crate) mark: TextPosition,
     pub(crate) node: Node,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Style {
 
 /// What an unquoted scalar is taken for by everyone who reads the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScalarKind {
     Nothing,
     Bool(bool),
     Number,
@@ -59,16 +59,16 @@ pub(crate) enum Kind {
 }
 
 impl Scalar {
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ScalarKind {
         if self.style != Style::Plain {
-            return Kind::Text;
+            return ScalarKind::Text;
         }
         match self.text.as_str() {
-            "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
-            "true" | "True" | "TRUE" => Kind::Bool(true),
-            "false" | "False" | "FALSE" => Kind::Bool(false),
-            text if looks_like_a_number(text) => Kind::Number,
-            _ => Kind::Text,
+            "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Nothing,
+            "true" | "True" | "TRUE" => ScalarKind::Bool(true),
+            "false" | "False" | "FALSE" => ScalarKind::Bool(false),
+            text if looks_like_a_number(text) => ScalarKind::Number,
+            _ => ScalarKind::Text,
         }
     }
 }
@@ -103,16 +103,16 @@ fn looks_like_a_number(text: &str) -> bool {
 
 impl Node {
     /// A value without a flaw.
-    pub(crate) const fn new(mark: Mark, value: Value) -> Self {
+    pub(crate) const fn new(mark: TextPosition, value: Value) -> Self {
         Self { mark, value, flawed: false }
     }
 
-    pub(crate) fn scalar(mark: Mark, text: impl Into<String>, style: Style) -> Self {
+    pub(crate) fn scalar(mark: TextPosition, text: impl Into<String>, style: Style) -> Self {
         Self::new(mark, Value::Scalar(Scalar { text: text.into(), style }))
     }
 
     /// The entries of a mapping; none of anything else.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[MappingEntry] {
         match &self.value {
             Value::Map(entries) => entries,
             Value::Scalar(_) | Value::List(_) => &[],
@@ -120,13 +120,13 @@ impl Node {
     }
 
     pub(crate) fn is_nothing(&self) -> bool {
-        matches!(&self.value, Value::Scalar(scalar) if scalar.kind() == Kind::Nothing)
+        matches!(&self.value, Value::Scalar(scalar) if scalar.kind() == ScalarKind::Nothing)
     }
 
     /// How many nodes it is, how deep, and whether one is flawed. Depth is bounded where trees are made.
-    pub(crate) fn extent(&self) -> Extent {
+    pub(crate) fn extent(&self) -> TreeSize {
         let over = |children: &mut dyn Iterator<Item = &Self>| {
-            let mut extent = Extent { nodes: 1, depth: 1, flawed: self.flawed };
+            let mut extent = TreeSize { nodes: 1, depth: 1, flawed: self.flawed };
             for child in children {
                 let inner = child.extent();
                 extent.nodes += inner.nodes;
@@ -136,7 +136,7 @@ impl Node {
             extent
         };
         match &self.value {
-            Value::Scalar(_) => Extent { nodes: 1, depth: 1, flawed: self.flawed },
+            Value::Scalar(_) => TreeSize { nodes: 1, depth: 1, flawed: self.flawed },
             Value::List(items) => over(&mut items.iter()),
             Value::Map(entries) => over(&mut entries.iter().map(|entry| &entry.node)),
         }
@@ -145,7 +145,7 @@ impl Node {
 
 /// How large a tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct TreeSize {
     pub(crate) nodes: usize,
     pub(crate) depth: usize,
     pub(crate) flawed: bool,
@@ -159,15 +159,15 @@ mod tests {
     fn unquoted_scalars_are_what_everyone_takes_them_for() {
         let kind = |text: &str| Scalar { text: text.to_owned(), style: Style::Plain }.kind();
         for text in ["0", "-1", "+2", "1.5", ".5", "1.", "1e3", "1.5E-3", "0x1f", "0o17", ".inf"] {
-            assert_eq!(kind(text), Kind::Number, "{text}");
+            assert_eq!(kind(text), ScalarKind::Number, "{text}");
         }
         for text in ["22:00", "2+4", "1_000", "t3", "-", ".", "e3", "1e", "0x", "yes", "1.2.3", "+"]
         {
-            assert_eq!(kind(text), Kind::Text, "{text}");
+            assert_eq!(kind(text), ScalarKind::Text, "{text}");
         }
-        assert_eq!(kind("True"), Kind::Bool(true));
-        assert_eq!(kind("~"), Kind::Nothing);
+        assert_eq!(kind("True"), ScalarKind::Bool(true));
+        assert_eq!(kind("~"), ScalarKind::Nothing);
         let quoted = Scalar { text: "1".to_owned(), style: Style::Quoted };
-        assert_eq!(quoted.kind(), Kind::Text);
+        assert_eq!(quoted.kind(), ScalarKind::Text);
     }
 }

@@ -9,21 +9,23 @@ use std::time::Duration;
 use super::extension::PoolExtension;
 use super::finding::Findings;
 use super::image::Platform;
-use super::node::{Entry as Keyed, Node};
-use super::read::{Fate, Fields, Key, Shape, choice, mapping, scalar, shown, text, used};
+use super::node::{MappingEntry, Node};
+use super::read::{
+    ConfigKey, Fields, KeySupport, MappingShape, choice, mapping, scalar, shown, text, used,
+};
 use super::stack::{Ceilings, Stack};
-use super::timetable::{self, Bound};
+use super::timetable::{self, CountLimit};
 use crate::creation::{Ceiling, Scope};
 use crate::ids::{ClassName, PoolName, RunnerGroup};
 use crate::schedule::Schedule;
 
 /// The keys of a pool.
-pub const POOL: Shape = Shape {
+pub const POOL: MappingShape = MappingShape {
     name: "a pool",
     keys: &[
         used("runner"),
         used("env"),
-        Key { name: "environment", fate: Fate::Renamed("env") },
+        ConfigKey { name: "environment", fate: KeySupport::Renamed("env") },
         used("timezone"),
         used("version"),
         used("schedule"),
@@ -70,19 +72,19 @@ pub struct PoolConfig {
 }
 
 /// What a pool is checked against.
-pub(super) struct Around<'a> {
+pub(super) struct PoolContext<'a> {
     /// The names under `runners:`, and what each boots, where that is known.
     pub(super) runners: &'a BTreeMap<&'a str, Option<Platform>>,
     pub(super) zones: &'a BTreeSet<String>,
     pub(super) extensions: &'a BTreeMap<String, PoolExtension>,
     pub(super) stacks: &'a [Stack],
-    pub(super) others: &'a [&'a Shape],
+    pub(super) others: &'a [&'a MappingShape],
 }
 
 /// Reads one pool.
 pub(super) fn read(
-    pool: &Keyed,
-    around: &Around<'_>,
+    pool: &MappingEntry,
+    around: &PoolContext<'_>,
     findings: &mut Findings,
 ) -> Option<PoolConfig> {
     if pool.node.extent().flawed {
@@ -98,9 +100,9 @@ pub(super) fn read(
         .and_then(|node| Some(scalar(node, "version", "text or a number", findings)?.text.clone()));
     let zone = fields.get("timezone").and_then(|node| zone(node, around.zones, findings));
     let zone = zone.unwrap_or_else(|| ZONE_DEFAULT.to_owned());
-    let bounds: Vec<Bound> = extension
+    let bounds: Vec<CountLimit> = extension
         .max
-        .map(Bound::Own)
+        .map(CountLimit::Own)
         .into_iter()
         .chain(above(pool, runner.as_ref(), &env, around))
         .collect();
@@ -121,11 +123,11 @@ pub(super) fn read(
 
 /// The ceilings that the pool's machines count under in the stacks that it is for.
 fn above(
-    pool: &Keyed,
+    pool: &MappingEntry,
     runner: Option<&ClassName>,
     env: &str,
-    around: &Around<'_>,
-) -> impl Iterator<Item = Bound> {
+    around: &PoolContext<'_>,
+) -> impl Iterator<Item = CountLimit> {
     let name = PoolName::new(&pool.key);
     around.stacks.iter().filter(move |stack| stack.env == env).flat_map(move |stack| {
         let Ceilings { stack, classes, pools } = &stack.ceilings;
@@ -135,11 +137,11 @@ fn above(
             of_class.map(|(class, max)| (Scope::Class(class.clone()), *max)),
             pools.get(&name).map(|max| (Scope::Pool(name.clone()), *max)),
         ];
-        all.into_iter().flatten().map(|(scope, max)| Bound::Ceiling(Ceiling { scope, max }))
+        all.into_iter().flatten().map(|(scope, max)| CountLimit::Ceiling(Ceiling { scope, max }))
     })
 }
 
-fn check_name(pool: &Keyed, findings: &mut Findings) {
+fn check_name(pool: &MappingEntry, findings: &mut Findings) {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ['_', '-'].contains(&c);
     if !pool.key.is_empty() && pool.key.chars().all(legal) {
         return;
@@ -155,7 +157,7 @@ fn check_name(pool: &Keyed, findings: &mut Findings) {
 }
 
 fn runner(
-    pool: &Keyed,
+    pool: &MappingEntry,
     fields: &Fields<'_>,
     runners: &BTreeMap<&str, Option<Platform>>,
     findings: &mut Findings,

@@ -1,6 +1,6 @@
 //! Reading values out of a tree: one function per form a value may have.
 //!
-//! Each returns the value or has said why there is none. A [`Shape`] is the list of keys that one
+//! Each returns the value or has said why there is none. A [`MappingShape`] is the list of keys that one
 //! kind of mapping may have; it is the only place where keys are named for checking.
 //!
 //! Not here: what the keys mean (`runner`, `image`, `pool`, `extension`, `stack`).
@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::finding::{Finding, Findings, Mark};
+use super::finding::{Finding, Findings, TextPosition};
 use super::forms;
-use super::node::{Entry, Kind, Node, Scalar, Style, Value};
+use super::node::{MappingEntry, Node, Scalar, ScalarKind, Style, Value};
 use crate::spelling::nearest;
 
 /// How much of a value is repeated in a message.
@@ -21,25 +21,25 @@ const SLIPS_MAX: usize = 32;
 
 /// The keys of one kind of mapping.
 #[derive(Debug)]
-pub struct Shape {
+pub struct MappingShape {
     /// What it is called in a message, such as "a pool".
     pub name: &'static str,
     /// Its keys.
-    pub keys: &'static [Key],
+    pub keys: &'static [ConfigKey],
 }
 
 /// A key, and what comes of it.
 #[derive(Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// As it is written.
     pub name: &'static str,
     /// What comes of it.
-    pub fate: Fate,
+    pub fate: KeySupport,
 }
 
 /// What comes of a key that may be there.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum KeySupport {
     /// It is acted on.
     Used,
     /// It is accepted, for the file's sake, and changes nothing; the text says what happens instead.
@@ -49,16 +49,16 @@ pub enum Fate {
 }
 
 /// A key that is acted on.
-pub(super) const fn used(name: &'static str) -> Key {
-    Key { name, fate: Fate::Used }
+pub(super) const fn used(name: &'static str) -> ConfigKey {
+    ConfigKey { name, fate: KeySupport::Used }
 }
 
 /// A key that is accepted and changes nothing.
-pub(super) const fn ignored(name: &'static str, why: &'static str) -> Key {
-    Key { name, fate: Fate::Ignored(why) }
+pub(super) const fn ignored(name: &'static str, why: &'static str) -> ConfigKey {
+    ConfigKey { name, fate: KeySupport::Ignored(why) }
 }
 
-impl Shape {
+impl MappingShape {
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|known| known.name == key)
     }
@@ -71,9 +71,9 @@ impl Shape {
 /// A mapping whose keys have been checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'n> {
-    pub(super) mark: Mark,
-    shape: &'static Shape,
-    entries: &'n [Entry],
+    pub(super) mark: TextPosition,
+    shape: &'static MappingShape,
+    entries: &'n [MappingEntry],
 }
 
 impl<'n> Fields<'n> {
@@ -84,7 +84,7 @@ impl<'n> Fields<'n> {
 
     /// Whether a key is not there, and no slip of it either, which was told already.
     pub(super) fn lacks(&self, key: &str) -> bool {
-        let slip = |entry: &Entry| {
+        let slip = |entry: &MappingEntry| {
             !self.shape.has(&entry.key)
                 && nearest(&entry.key, self.shape.names()).first() == Some(&key)
         };
@@ -92,16 +92,16 @@ impl<'n> Fields<'n> {
     }
 
     /// Everything in it, in the order of the text.
-    pub(super) fn entries(&self) -> &'n [Entry] {
+    pub(super) fn entries(&self) -> &'n [MappingEntry] {
         self.entries
     }
 
     /// The same kind of mapping with something else in it.
-    pub(super) fn holding<'m>(&self, entries: &'m [Entry]) -> Fields<'m> {
+    pub(super) fn holding<'m>(&self, entries: &'m [MappingEntry]) -> Fields<'m> {
         Fields { mark: self.mark, shape: self.shape, entries }
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&'n Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<&'n MappingEntry> {
         self.entries.iter().find(|entry| entry.key == key && !entry.node.is_nothing())
     }
 }
@@ -117,7 +117,7 @@ pub(crate) fn shown(text: &str) -> String {
 
 fn described(node: &Node) -> String {
     match &node.value {
-        Value::Scalar(scalar) if scalar.kind() == Kind::Nothing => "nothing".to_owned(),
+        Value::Scalar(scalar) if scalar.kind() == ScalarKind::Nothing => "nothing".to_owned(),
         Value::Scalar(scalar) if scalar.style == Style::Quoted => {
             format!("the text {}", shown(&scalar.text))
         }
@@ -139,7 +139,11 @@ pub(super) fn wrong<'f>(
 }
 
 /// The entries of a mapping.
-pub(super) fn entries<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> &'n [Entry] {
+pub(super) fn entries<'n>(
+    node: &'n Node,
+    key: &str,
+    findings: &mut Findings,
+) -> &'n [MappingEntry] {
     let Value::Map(entries) = &node.value else {
         wrong(node, key, "a mapping", findings);
         return &[];
@@ -151,8 +155,8 @@ pub(super) fn entries<'n>(node: &'n Node, key: &str, findings: &mut Findings) ->
 /// from.
 pub(super) fn mapping<'n>(
     node: &'n Node,
-    shape: &'static Shape,
-    others: &[&Shape],
+    shape: &'static MappingShape,
+    others: &[&MappingShape],
     findings: &mut Findings,
 ) -> Option<Fields<'n>> {
     let Value::Map(entries) = &node.value else {
@@ -169,15 +173,20 @@ pub(super) fn mapping<'n>(
     Some(Fields { mark: node.mark, shape, entries })
 }
 
-fn accepted(entry: &Entry, known: &Key, shape: &Shape, findings: &mut Findings) {
+fn accepted(
+    entry: &MappingEntry,
+    known: &ConfigKey,
+    shape: &MappingShape,
+    findings: &mut Findings,
+) {
     let name = known.name;
     match known.fate {
-        Fate::Used => {}
-        Fate::Ignored(why) => {
+        KeySupport::Used => {}
+        KeySupport::Ignored(why) => {
             let message = format!("`{name}` of {} is accepted and not acted on: {why}", shape.name);
             findings.warning(entry.mark, "not-acted-on", message);
         }
-        Fate::Renamed(to) => {
+        KeySupport::Renamed(to) => {
             let message = format!("`{name}` is the deprecated spelling of `{to}`");
             findings
                 .warning(entry.mark, "deprecated-key", message)
@@ -192,7 +201,12 @@ fn accepted(entry: &Entry, known: &Key, shape: &Shape, findings: &mut Findings) 
     }
 }
 
-fn unknown(entry: &Entry, shape: &Shape, others: &[&Shape], findings: &mut Findings) {
+fn unknown(
+    entry: &MappingEntry,
+    shape: &MappingShape,
+    others: &[&MappingShape],
+    findings: &mut Findings,
+) {
     let message = format!("unknown key {} in {}", shown(&entry.key), shape.name);
     let meant = findings.did_you_mean(&entry.key, shape.names());
     let finding = findings.error(entry.mark, "unknown-key", message);
@@ -212,7 +226,7 @@ pub(super) fn scalar<'n>(
     findings: &mut Findings,
 ) -> Option<&'n Scalar> {
     match &node.value {
-        Value::Scalar(scalar) if scalar.kind() != Kind::Nothing => Some(scalar),
+        Value::Scalar(scalar) if scalar.kind() != ScalarKind::Nothing => Some(scalar),
         _ => {
             wrong(node, key, must_be, findings);
             None
@@ -223,7 +237,7 @@ pub(super) fn scalar<'n>(
 /// Text. An unquoted number or truth value is none: other readers of the file would change it.
 pub(super) fn text<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> Option<&'n str> {
     let scalar = scalar(node, key, "text", findings)?;
-    if scalar.kind() != Kind::Text {
+    if scalar.kind() != ScalarKind::Text {
         wrong(node, key, "text", findings)
             .instead(format!("put it in quotes: `\"{}\"`", scalar.text));
         return None;
@@ -260,7 +274,7 @@ pub(super) fn choice<T: Copy>(
 pub(super) fn boolean(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
     let must_be = "`true` or `false`";
     let scalar = scalar(node, key, must_be, findings)?;
-    if let Kind::Bool(value) = scalar.kind() {
+    if let ScalarKind::Bool(value) = scalar.kind() {
         return Some(value);
     }
     match scalar.text.as_str() {
@@ -336,7 +350,7 @@ pub(super) fn items<'n>(
             let part = |text: &str| Cow::Owned(Node::scalar(node.mark, text.trim(), Style::Bare));
             scalar.text.split(',').map(part).collect()
         }
-        Value::Scalar(scalar) if scalar.kind() != Kind::Nothing => vec![Cow::Borrowed(node)],
+        Value::Scalar(scalar) if scalar.kind() != ScalarKind::Nothing => vec![Cow::Borrowed(node)],
         _ => {
             wrong(node, key, must_be, findings);
             return None;

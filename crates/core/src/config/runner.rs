@@ -10,17 +10,19 @@ use super::finding::Findings;
 use super::forms;
 use super::image;
 use super::node::{Node, Scalar};
-use super::read::{Fields, Shape, boolean, ignored, items, mapping, scalar, shown, text, used};
+use super::read::{
+    Fields, MappingShape, boolean, ignored, items, mapping, scalar, shown, text, used,
+};
 use super::script;
 use crate::class::{Usage, VcpuRange};
 use crate::ids::{ImageName, RunnerGroup, TrustGroup};
 use crate::labels::LabelSpec;
-use crate::labels::value::{Amounts, Spot, parse_families};
+use crate::labels::value::{AmountRange, Spot, parse_families};
 use crate::labels::volume::Volume;
 use crate::request::TypePattern;
 
 /// The keys of a runner.
-pub const RUNNER: Shape = Shape {
+pub const RUNNER: MappingShape = MappingShape {
     name: "a runner",
     keys: &[
         used("cpu"),
@@ -102,8 +104,8 @@ impl RunnerConfig {
         LabelSpec {
             cpu: self
                 .cpu
-                .map(|cpu| Amounts { min_milli: milli(cpu.min), max_milli: milli(cpu.max) }),
-            ram: self.ram.map(|ram| Amounts {
+                .map(|cpu| AmountRange { min_milli: milli(cpu.min), max_milli: milli(cpu.max) }),
+            ram: self.ram.map(|ram| AmountRange {
                 min_milli: gib_milli(ram.min_mib),
                 max_milli: gib_milli(ram.max_mib),
             }),
@@ -120,7 +122,7 @@ impl RunnerConfig {
 pub(super) fn read(
     node: &Node,
     images: &BTreeSet<&str>,
-    others: &[&Shape],
+    others: &[&MappingShape],
     findings: &mut Findings,
 ) -> Option<RunnerConfig> {
     let fields = mapping(node, &RUNNER, others, findings)?;

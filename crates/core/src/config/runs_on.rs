@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::extension::{self, Extension, OnUnfulfillable};
-use super::finding::{Findings, Mark, Read};
+use super::finding::{ConfigRead, Findings, TextPosition};
 use super::image::{self, ImageConfig, Platform};
-use super::node::{Entry, Node, Value};
+use super::node::{MappingEntry, Node, Value};
 use super::pool::{self, PoolConfig};
-use super::read::{Fate, Shape, entries, ignored, shown, used};
+use super::read::{KeySupport, MappingShape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
 use super::stack::Stack;
 use super::{churn, label_policy, timetable, yaml};
@@ -22,7 +22,7 @@ use crate::labels::policy::Policy;
 use crate::spelling::nearest;
 
 /// The keys of the file. Others are warned of, and `x-*` is anyone's.
-pub const FILE: Shape = Shape {
+pub const FILE: MappingShape = MappingShape {
     name: "the file",
     keys: &[
         used("runners"),
@@ -35,7 +35,7 @@ pub const FILE: Shape = Shape {
 };
 
 /// Every kind of mapping in the file.
-pub const SHAPES: &[&Shape] = &[
+pub const SHAPES: &[&MappingShape] = &[
     &FILE,
     &runner::RUNNER,
     &image::IMAGE,
@@ -54,7 +54,7 @@ pub const SHAPES: &[&Shape] = &[
 
 /// Where a key may have strayed from, the likelier places first. Names such as `runners` are in
 /// several, so the file itself is not among them.
-const STRAYS: &[&Shape] = &[
+const STRAYS: &[&MappingShape] = &[
     &timetable::ENTRY,
     &timetable::MATCH,
     &pool::POOL,
@@ -175,18 +175,18 @@ impl Config {
 }
 
 /// Reads `runs-on.yml`, and says everything there is to say about it alone.
-pub fn read(bytes: &[u8]) -> Read<Config> {
+pub fn read(bytes: &[u8]) -> ConfigRead<Config> {
     read_beside(bytes, &[])
 }
 
 /// Reads `runs-on.yml`, and says everything there is to say about it beside the `bullpen.toml` of these
 /// stacks.
-pub fn read_beside(bytes: &[u8], stacks: &[Stack]) -> Read<Config> {
+pub fn read_beside(bytes: &[u8], stacks: &[Stack]) -> ConfigRead<Config> {
     let mut findings = Findings::default();
     let config = super::text_of(bytes, super::RUNS_ON_BYTES_MAX, &mut findings)
         .and_then(|text| yaml::read(text, &mut findings).or_else(|| empty(&mut findings)))
         .map(|root| file(&root, stacks, &mut findings));
-    Read::new(config, findings)
+    ConfigRead::new(config, findings)
 }
 
 /// No tree is an empty file, unless something was found.
@@ -194,8 +194,8 @@ fn empty(findings: &mut Findings) -> Option<Node> {
     if findings.any() {
         return None;
     }
-    findings.warning(Mark::START, "empty-file", "the file says nothing");
-    Some(Node::new(Mark::START, Value::Map(Vec::new())))
+    findings.warning(TextPosition::START, "empty-file", "the file says nothing");
+    Some(Node::new(TextPosition::START, Value::Map(Vec::new())))
 }
 
 fn file(root: &Node, stacks: &[Stack], findings: &mut Findings) -> Config {
@@ -221,7 +221,7 @@ fn file(root: &Node, stacks: &[Stack], findings: &mut Findings) -> Config {
         pools: listed("pools", findings),
         stacks,
     };
-    let names = |entries: &'_ [Entry]| -> BTreeSet<String> {
+    let names = |entries: &'_ [MappingEntry]| -> BTreeSet<String> {
         entries.iter().map(|entry| entry.key.clone()).collect()
     };
     let (runner_names, pool_names) = (names(parts.runners), names(parts.pools));
@@ -238,9 +238,9 @@ fn file(root: &Node, stacks: &[Stack], findings: &mut Findings) -> Config {
 
 /// What a configuration is put together from.
 struct Parts<'a> {
-    images: &'a [Entry],
-    runners: &'a [Entry],
-    pools: &'a [Entry],
+    images: &'a [MappingEntry],
+    runners: &'a [MappingEntry],
+    pools: &'a [MappingEntry],
     /// What is known of the stacks that it is for.
     stacks: &'a [Stack],
 }
@@ -286,7 +286,7 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
     }
     let platforms = platforms(runners, &config);
     let zones = if pools.is_empty() { BTreeSet::new() } else { zones() };
-    let around = pool::Around {
+    let around = pool::PoolContext {
         runners: &platforms,
         zones: &zones,
         extensions: &extension.pools,
@@ -310,11 +310,11 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
 
 /// Whether the tree has a flaw that is not inside one pool.
 fn flawed_outside_pools(root: &Node) -> bool {
-    let of_extension = |entry: &Entry| match entry.key.as_str() {
+    let of_extension = |entry: &MappingEntry| match entry.key.as_str() {
         "pools" => entry.node.flawed,
         _ => entry.node.extent().flawed,
     };
-    let of_file = |entry: &Entry| match entry.key.as_str() {
+    let of_file = |entry: &MappingEntry| match entry.key.as_str() {
         "pools" => entry.node.flawed,
         "x-bullpen" => entry.node.flawed || entry.node.entries().iter().any(of_extension),
         _ => entry.node.extent().flawed,
@@ -324,8 +324,11 @@ fn flawed_outside_pools(root: &Node) -> bool {
 
 /// What each runner that is named boots; also those that could not be read, so that their pools are
 /// not blamed.
-fn platforms<'n>(runners: &'n [Entry], config: &Config) -> BTreeMap<&'n str, Option<Platform>> {
-    let platform = |entry: &Entry| config.boots(&ClassName::new(&entry.key));
+fn platforms<'n>(
+    runners: &'n [MappingEntry],
+    config: &Config,
+) -> BTreeMap<&'n str, Option<Platform>> {
+    let platform = |entry: &MappingEntry| config.boots(&ClassName::new(&entry.key));
     runners.iter().map(|entry| (entry.key.as_str(), platform(entry))).collect()
 }
 
@@ -335,15 +338,15 @@ fn zones() -> BTreeSet<String> {
     bundled.available().map(|name| name.as_str().to_owned()).collect()
 }
 
-fn top_level(top: &[Entry], findings: &mut Findings) {
+fn top_level(top: &[MappingEntry], findings: &mut Findings) {
     for entry in top {
         let known = FILE.keys.iter().find(|key| key.name == entry.key);
         match known.map(|key| &key.fate) {
-            Some(Fate::Ignored(why)) => {
+            Some(KeySupport::Ignored(why)) => {
                 let message = format!("`{}` is accepted and not acted on: {why}", entry.key);
                 findings.warning(entry.mark, "not-acted-on", message);
             }
-            Some(Fate::Used | Fate::Renamed(_)) if entry.node.is_nothing() => {
+            Some(KeySupport::Used | KeySupport::Renamed(_)) if entry.node.is_nothing() => {
                 let message = format!("`{}` has no value and is taken as absent", entry.key);
                 findings.warning(entry.mark, "empty-value", message);
             }
@@ -354,7 +357,7 @@ fn top_level(top: &[Entry], findings: &mut Findings) {
 }
 
 /// Other top-level keys are legal in RunsOn's file. Those that look like a slip are worth a word.
-fn stranger(entry: &Entry, findings: &mut Findings) {
+fn stranger(entry: &MappingEntry, findings: &mut Findings) {
     if entry.key.starts_with("x-") {
         if !nearest(&entry.key, ["x-bullpen"]).is_empty() {
             let message = format!("{} is not read", shown(&entry.key));
@@ -374,7 +377,7 @@ fn stranger(entry: &Entry, findings: &mut Findings) {
 
 /// Whether an entry is a name with a mapping. A key of the mapping in the name's place means that
 /// the name was left out.
-fn is_named(entry: &Entry, shape: &Shape, findings: &mut Findings) -> bool {
+fn is_named(entry: &MappingEntry, shape: &MappingShape, findings: &mut Findings) -> bool {
     let nameless = shape.has(&entry.key) && !matches!(entry.node.value, Value::Map(_));
     if nameless {
         let message =
@@ -387,7 +390,7 @@ fn is_named(entry: &Entry, shape: &Shape, findings: &mut Findings) -> bool {
 }
 
 /// A runner's queue must not be one of the service's own.
-fn check_free(entry: &Entry, findings: &mut Findings) {
+fn check_free(entry: &MappingEntry, findings: &mut Findings) {
     if wake::QUEUES.contains(&&*entry.key) {
         let message = format!("a runner cannot be called `{}`: a queue of ours is", entry.key);
         findings.error(entry.mark, "reserved-name", message).instead("give it another name");
@@ -395,7 +398,7 @@ fn check_free(entry: &Entry, findings: &mut Findings) {
 }
 
 /// A name has to fit into a label.
-fn check_name(entry: &Entry, noun: &str, findings: &mut Findings) {
+fn check_name(entry: &MappingEntry, noun: &str, findings: &mut Findings) {
     let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
     if entry.key.is_empty() || !entry.key.chars().all(legal) {
         let name = shown(&entry.key);

@@ -18,15 +18,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::finding::{Findings, Mark, Read};
-use super::node::{Entry, Node, Style, Value};
-use super::read::{Shape, mapping, used};
+use super::finding::{ConfigRead, Findings, TextPosition};
+use super::node::{MappingEntry, Node, Style, Value};
+use super::read::{MappingShape, mapping, used};
 use super::toml;
 use crate::class::Architecture;
 use crate::creation::Offering;
 use crate::download::Download;
 use crate::ids::{ClassName, ImageName, PoolName};
-use crate::isolation::{UserRange, Wish};
+use crate::isolation::{IsolationMode, UserRange};
 use crate::limits::Limits;
 
 pub use instance::INSTANCE;
@@ -40,7 +40,7 @@ pub use sections::{AWS, CEILINGS, GITHUB, LISTENERS, STACK};
 pub const DEFAULTS: &str = include_str!("../../config.default.toml");
 
 /// The sections of the file.
-pub const FILE: Shape = Shape {
+pub const FILE: MappingShape = MappingShape {
     name: "the file",
     keys: &[
         used("stack"),
@@ -56,7 +56,7 @@ pub const FILE: Shape = Shape {
 };
 
 /// The sections whose keys are fixed, by name; these the environment can reach.
-pub const SECTIONS: &[(&str, &Shape)] = &[
+pub const SECTIONS: &[(&str, &MappingShape)] = &[
     ("stack", &STACK),
     ("aws", &AWS),
     ("instance", &INSTANCE),
@@ -142,7 +142,7 @@ pub struct ProcessFleet {
     /// What cannot be had at all.
     pub out_of: BTreeSet<Offering>,
     /// How much jobs are to be kept from the service.
-    pub isolation: Wish,
+    pub isolation: IsolationMode,
     /// The ids that machines' own users have, where the service is root.
     pub users: UserRange,
     /// What jobs see of directories that are hidden from them.
@@ -208,7 +208,7 @@ pub struct Listeners {
 
 /// Reads `bullpen.toml`, with the variables of the environment laid over it. Variables that are not
 /// of this file are left alone.
-pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> Read<Stack> {
+pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> ConfigRead<Stack> {
     let mut findings = Findings::default();
     let mut variables = Vec::new();
     let stack = super::text_of(bytes, super::STACK_BYTES_MAX, &mut findings)
@@ -220,12 +220,12 @@ pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> Read<Stack>
     findings.name_the_placeless(|number| {
         variables.get(usize::try_from(number).ok()?.checked_sub(1)?).cloned()
     });
-    Read::new(stack.flatten(), findings)
+    ConfigRead::new(stack.flatten(), findings)
 }
 
 /// The place of the n-th variable: no line, and its number for a column, until findings are named.
-fn placeless(number: usize) -> Mark {
-    Mark { line: 0, column: u32::try_from(number).unwrap_or(u32::MAX) }
+fn placeless(number: usize) -> TextPosition {
+    TextPosition { line: 0, column: u32::try_from(number).unwrap_or(u32::MAX) }
 }
 
 /// Lays variables over the tree; returns their names, in the order of their numbers.
@@ -248,7 +248,7 @@ fn overlay(
             continue;
         };
         let node = Node::scalar(mark, text.as_str(), Style::Bare);
-        put(root, section, Entry { key: known.name.to_owned(), mark, node });
+        put(root, section, MappingEntry { key: known.name.to_owned(), mark, node });
     }
     names
 }
@@ -259,7 +259,7 @@ fn spelling(name: &str) -> String {
 }
 
 /// Which section and key a variable is for, if it is for one.
-fn addressed(name: &str) -> Option<(&'static str, &'static Shape, &str)> {
+fn addressed(name: &str) -> Option<(&'static str, &'static MappingShape, &str)> {
     let rest = name.strip_prefix(PREFIX)?;
     SECTIONS.iter().find_map(|(section, shape)| {
         let key = rest.strip_prefix(&spelling(section))?.strip_prefix('_')?;
@@ -267,11 +267,11 @@ fn addressed(name: &str) -> Option<(&'static str, &'static Shape, &str)> {
     })
 }
 
-fn put(root: &mut Node, section: &str, entry: Entry) {
+fn put(root: &mut Node, section: &str, entry: MappingEntry) {
     let Value::Map(sections) = &mut root.value else { return };
     if !sections.iter().any(|known| known.key == section) {
         let node = Node::new(entry.mark, Value::Map(Vec::new()));
-        sections.push(Entry { key: section.to_owned(), mark: entry.mark, node });
+        sections.push(MappingEntry { key: section.to_owned(), mark: entry.mark, node });
     }
     let found = sections.iter_mut().find(|known| known.key == section);
     if let Some(Value::Map(entries)) = found.map(|section| &mut section.node.value) {
@@ -283,8 +283,9 @@ fn put(root: &mut Node, section: &str, entry: Entry) {
 fn file(root: &Node, findings: &mut Findings) -> Option<Stack> {
     let others = SECTIONS.iter().map(|(_, shape)| *shape).collect::<Vec<_>>();
     let fields = mapping(root, &FILE, &others, findings)?;
-    let mut section =
-        |name: &str, shape: &'static Shape| mapping(fields.get(name)?, shape, &others, findings);
+    let mut section = |name: &str, shape: &'static MappingShape| {
+        mapping(fields.get(name)?, shape, &others, findings)
+    };
     let (stack, aws) = (section("stack", &STACK), section("aws", &AWS));
     let (instance, processes) =
         (section("instance", &INSTANCE), section("process-fleet", &PROCESS_FLEET));

@@ -5,25 +5,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Findings, Mark};
-use super::node::{Entry as Keyed, Node, Value};
-use super::read::{Fields, Shape, count, mapping, scalar, shown, text, used, wrong};
+use super::finding::{Findings, TextPosition};
+use super::node::{MappingEntry, Node, Value};
+use super::read::{Fields, MappingShape, count, mapping, scalar, shown, text, used, wrong};
 use crate::creation::Ceiling;
 use crate::schedule::{
-    self, Entry, Match, Schedule, ScheduleFindingKind, TimeOfDay, Weekday, Window,
+    self, Match, Schedule, ScheduleEntry, ScheduleFindingKind, TimeOfDay, Weekday, Window,
 };
 
 /// The keys of an entry of a schedule.
-pub const ENTRY: Shape = Shape {
+pub const ENTRY: MappingShape = MappingShape {
     name: "an entry of `schedule`",
     keys: &[used("name"), used("hot"), used("stopped"), used("match")],
 };
 
 /// The keys of an entry's `match`.
-pub const MATCH: Shape = Shape { name: "`match`", keys: &[used("day"), used("time")] };
+pub const MATCH: MappingShape =
+    MappingShape { name: "`match`", keys: &[used("day"), used("time")] };
 
 /// How many machines an entry may ask for.
-pub(super) enum Bound {
+pub(super) enum CountLimit {
     /// As many as the pool's own `max`.
     Own(u32),
     /// As many as a ceiling of the stack. A target above it is kept as far as the ceiling allows, so
@@ -33,11 +34,11 @@ pub(super) enum Bound {
 
 /// Reads the `schedule` of a pool.
 pub(super) fn read(
-    pool: &Keyed,
+    pool: &MappingEntry,
     fields: &Fields<'_>,
     zone: String,
-    bounds: &[Bound],
-    others: &[&Shape],
+    bounds: &[CountLimit],
+    others: &[&MappingShape],
     findings: &mut Findings,
 ) -> Schedule {
     let Some(node) = fields.get("schedule") else {
@@ -62,7 +63,7 @@ pub(super) fn read(
     }
     let mut entries = Vec::new();
     let mut marks = Vec::new();
-    let mut names: BTreeMap<String, Mark> = BTreeMap::new();
+    let mut names: BTreeMap<String, TextPosition> = BTreeMap::new();
     for item in items {
         let Some(read) = entry(item, bounds, others, findings) else { continue };
         if let Some(first) = names.insert(read.name.clone(), item.mark) {
@@ -84,7 +85,12 @@ pub(super) fn read(
 
 /// What a schedule as a whole gives cause to say: overlaps, entries that are never reached, times
 /// without a target. `marks` are the places of its entries.
-fn schedule_findings(schedule: &Schedule, whole: Mark, marks: &[Mark], findings: &mut Findings) {
+fn schedule_findings(
+    schedule: &Schedule,
+    whole: TextPosition,
+    marks: &[TextPosition],
+    findings: &mut Findings,
+) {
     for found in schedule::lint(schedule) {
         let code = match found.kind {
             // Both were told already, where the list was read.
@@ -101,10 +107,10 @@ fn schedule_findings(schedule: &Schedule, whole: Mark, marks: &[Mark], findings:
 
 fn entry(
     node: &Node,
-    bounds: &[Bound],
-    others: &[&Shape],
+    bounds: &[CountLimit],
+    others: &[&MappingShape],
     findings: &mut Findings,
-) -> Option<Entry> {
+) -> Option<ScheduleEntry> {
     let fields = mapping(node, &ENTRY, others, findings)?;
     for key in ["name", "hot", "stopped"] {
         if fields.lacks(key) {
@@ -126,22 +132,27 @@ fn entry(
         Some(read) => Some(read?),
         None => None,
     };
-    Some(Entry { name: name?.to_owned(), hot: hot?, stopped: stopped?, when })
+    Some(ScheduleEntry { name: name?.to_owned(), hot: hot?, stopped: stopped?, when })
 }
 
-fn bounded(mark: Mark, (hot, stopped): (u32, u32), bound: &Bound, findings: &mut Findings) {
-    let (Bound::Own(max) | Bound::Ceiling(Ceiling { max, .. })) = bound;
+fn bounded(
+    mark: TextPosition,
+    (hot, stopped): (u32, u32),
+    bound: &CountLimit,
+    findings: &mut Findings,
+) {
+    let (CountLimit::Own(max) | CountLimit::Ceiling(Ceiling { max, .. })) = bound;
     if hot.saturating_add(stopped) <= *max {
         return;
     }
     let more = format!("{hot} hot and {stopped} stopped are more than");
     match bound {
-        Bound::Own(max) => {
+        CountLimit::Own(max) => {
             let message = format!("{more} the pool's `max`, {max}");
             let instead = "raise `x-bullpen.pools.<name>.max`";
             findings.error(mark, "above-max", message).instead(instead);
         }
-        Bound::Ceiling(Ceiling { scope, max }) => {
+        CountLimit::Ceiling(Ceiling { scope, max }) => {
             let message = format!("{more} the ceiling of the {scope}, {max}, and are never kept");
             let instead = "lower them, or raise it in `[ceilings]` of `bullpen.toml`";
             findings.warning(mark, "above-ceiling", message).instead(instead);
@@ -149,7 +160,7 @@ fn bounded(mark: Mark, (hot, stopped): (u32, u32), bound: &Bound, findings: &mut
     }
 }
 
-fn matched(node: &Node, others: &[&Shape], findings: &mut Findings) -> Option<Match> {
+fn matched(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> Option<Match> {
     let fields = mapping(node, &MATCH, others, findings)?;
     if fields.lacks("day") && fields.lacks("time") {
         let message = "`match` names neither `day` nor `time`: it matches always";

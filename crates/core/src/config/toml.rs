@@ -5,18 +5,18 @@
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
-use super::finding::{Findings, Mark};
-use super::node::{Entry, Node, Style, Value};
+use super::finding::{Findings, TextPosition};
+use super::node::{MappingEntry, Node, Style, Value};
 
 /// The tree of this text; nothing if it is no TOML, with every place where it is not.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let lines = Lines::of(text);
     for error in &errors {
-        let at = error.span().map_or(Mark::START, |span| lines.mark(span.start));
+        let at = error.span().map_or(TextPosition::START, |span| lines.mark(span.start));
         findings.error(at, "syntax", format!("this is not TOML: {}", error.message()));
     }
-    errors.is_empty().then(|| lines.table(Mark::START, table.get_ref()))
+    errors.is_empty().then(|| lines.table(TextPosition::START, table.get_ref()))
 }
 
 /// Where lines start, so that a byte's place is found without reading the text again.
@@ -31,21 +31,21 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(after_newlines).collect() }
     }
 
-    fn mark(&self, byte: usize) -> Mark {
+    fn mark(&self, byte: usize) -> TextPosition {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line.saturating_sub(1)];
         let column = 1 + self.text[start..self.text.floor_char_boundary(byte)].chars().count();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Mark { line: count(line), column: count(column) }
+        TextPosition { line: count(line), column: count(column) }
     }
 
     /// In the order of the text, which the parser does not keep.
-    fn table(&self, mark: Mark, table: &DeTable<'_>) -> Node {
+    fn table(&self, mark: TextPosition, table: &DeTable<'_>) -> Node {
         let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
             let mark = self.mark(key.span().start);
-            Entry { key: key.get_ref().to_string(), mark, node: self.value(value) }
+            MappingEntry { key: key.get_ref().to_string(), mark, node: self.value(value) }
         };
-        let mut entries: Vec<Entry> = table.iter().map(entry).collect();
+        let mut entries: Vec<MappingEntry> = table.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.mark);
         Node::new(mark, Value::Map(entries))
     }
@@ -82,7 +82,10 @@ mod tests {
         let Value::Map(entries) = &root.value else { panic!("a table") };
         assert_eq!(entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["b", "a"]);
         let Value::Map(b) = &entries[0].node.value else { panic!("a table") };
-        assert_eq!(b[0].node, Node::scalar(Mark { line: 2, column: 7 }, "31", Style::Plain));
+        assert_eq!(
+            b[0].node,
+            Node::scalar(TextPosition { line: 2, column: 7 }, "31", Style::Plain)
+        );
     }
 
     #[test]

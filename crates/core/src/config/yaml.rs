@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::finding::{Findings, Mark};
-use super::node::{Entry, Node, Style, Value};
+use super::finding::{Findings, TextPosition};
+use super::node::{MappingEntry, Node, Style, Value};
 
 /// How deep lists and mappings may stand in each other, aliases included. RunsOn's file needs six.
 const DEPTH_MAX: usize = 32;
@@ -49,9 +49,12 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     tree.root
 }
 
-fn mark(marker: Marker) -> Mark {
+fn mark(marker: Marker) -> TextPosition {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Mark { line: count(marker.line()).max(1), column: count(marker.col()).saturating_add(1) }
+    TextPosition {
+        line: count(marker.line()).max(1),
+        column: count(marker.col()).saturating_add(1),
+    }
 }
 
 /// The text is no YAML. A tab is the cause more often than the parser's words suggest.
@@ -74,13 +77,13 @@ fn no_yaml(text: &str, error: &ScanError, findings: &mut Findings) {
     findings.error(at, "syntax", message).instead("check the indentation and quotes up to here");
 }
 
-fn tab_in_indentation(text: &str, line: u32) -> Option<Mark> {
+fn tab_in_indentation(text: &str, line: u32) -> Option<TextPosition> {
     let index = usize::try_from(line.checked_sub(1)?).ok()?;
     let content = text.lines().nth(index)?;
     let indentation = content.chars().take_while(|c| [' ', '\t'].contains(c));
     let column = indentation.into_iter().position(|c| c == '\t')?;
     let blank = content.chars().all(char::is_whitespace);
-    (!blank).then(|| Mark { line, column: u32::try_from(column).unwrap_or(u32::MAX) + 1 })
+    (!blank).then(|| TextPosition { line, column: u32::try_from(column).unwrap_or(u32::MAX) + 1 })
 }
 
 /// A bound was broken: there is no tree.
@@ -96,7 +99,7 @@ struct Tree<'f> {
 }
 
 struct Frame {
-    mark: Mark,
+    mark: TextPosition,
     anchor: usize,
     kind: FrameKind,
     flawed: bool,
@@ -109,8 +112,8 @@ enum FrameKind {
 
 #[derive(Default)]
 struct Mapping {
-    entries: Vec<Entry>,
-    seen: BTreeMap<String, Mark>,
+    entries: Vec<MappingEntry>,
+    seen: BTreeMap<String, TextPosition>,
     pending: Option<Pending>,
     merges: Vec<Node>,
     flawed: bool,
@@ -120,7 +123,7 @@ struct Mapping {
 enum Pending {
     Key {
         key: String,
-        mark: Mark,
+        mark: TextPosition,
     },
     Merge,
     /// A key that was refused; its value is read and forgotten.
@@ -157,7 +160,7 @@ impl Tree<'_> {
     }
 
     /// A tag asks for a type that only its author's program has; YAML's own are harmless.
-    fn known(&mut self, tag: Option<&Tag>, at: Mark) -> bool {
+    fn known(&mut self, tag: Option<&Tag>, at: TextPosition) -> bool {
         let Some(tag) = tag else { return true };
         let says_text = tag.handle == "!" && tag.suffix.is_empty();
         let known = tag.is_yaml_core_schema() || says_text;
@@ -168,7 +171,7 @@ impl Tree<'_> {
         known
     }
 
-    fn spend(&mut self, nodes: usize, at: Mark) -> Result<(), Broken> {
+    fn spend(&mut self, nodes: usize, at: TextPosition) -> Result<(), Broken> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes <= NODES_MAX {
             return Ok(());
@@ -178,7 +181,7 @@ impl Tree<'_> {
         Err(Broken)
     }
 
-    fn shallow(&mut self, depth: usize, at: Mark) -> Result<(), Broken> {
+    fn shallow(&mut self, depth: usize, at: TextPosition) -> Result<(), Broken> {
         if depth <= DEPTH_MAX {
             return Ok(());
         }
@@ -204,7 +207,7 @@ impl Tree<'_> {
         self.complete(Node { mark: frame.mark, value, flawed }, frame.anchor)
     }
 
-    fn alias(&mut self, anchor: usize, at: Mark) -> Result<(), Broken> {
+    fn alias(&mut self, anchor: usize, at: TextPosition) -> Result<(), Broken> {
         let Some(node) = self.anchors.get(&anchor) else {
             self.findings.error(at, "endless-alias", "an alias inside the value it stands for");
             return Err(Broken);
@@ -273,7 +276,7 @@ impl Mapping {
     fn take(&mut self, node: Node, findings: &mut Findings) {
         match self.pending.take() {
             None => self.pending = Some(self.key(node, findings)),
-            Some(Pending::Key { key, mark }) => self.entries.push(Entry { key, mark, node }),
+            Some(Pending::Key { key, mark }) => self.entries.push(MappingEntry { key, mark, node }),
             Some(Pending::Merge) => self.merges.push(node),
             Some(Pending::Refused) => {}
         }
@@ -317,7 +320,8 @@ mod tests {
                     format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(" "))
                 }
                 Value::Map(entries) => {
-                    let each = |entry: &Entry| format!("{}:{}", entry.key, show(&entry.node));
+                    let each =
+                        |entry: &MappingEntry| format!("{}:{}", entry.key, show(&entry.node));
                     format!("{{{}}}", entries.iter().map(each).collect::<Vec<_>>().join(" "))
                 }
             }

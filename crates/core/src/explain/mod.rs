@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::instance::{Record, State};
 use crate::job::Job;
 use crate::limits::Limits;
-use crate::mailbox::{Report, Unreadable};
+use crate::mailbox::{Report, UnreadableReport};
 use crate::time::Timestamp;
 
 mod outlook;
@@ -22,16 +22,16 @@ mod tests;
 mod text;
 mod timeline;
 
-pub use parts::{Part, PartCode};
+pub use parts::{PartCode, WaitPart};
 pub use text::span;
-pub use timeline::{By, Entry};
+pub use timeline::{By, TimelineEntry};
 
 /// The shape of the JSON; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
 /// What is stored of a job when somebody asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct ExplainInput<'a> {
     /// Its row.
     pub job: &'a Job,
     /// When the row is looked at again, whatever else wakes somebody.
@@ -43,7 +43,7 @@ pub struct Subject<'a> {
     /// What that machine's agent said last.
     pub report: Option<&'a Report>,
     /// Why what it said is no report.
-    pub unreadable: Option<&'a Unreadable>,
+    pub unreadable: Option<&'a UnreadableReport>,
     /// Now.
     pub now: Timestamp,
     /// The stack's numbers.
@@ -76,22 +76,22 @@ pub struct Explanation {
     /// The code of what it waited for longest.
     pub blocker: Option<&'static str>,
     /// What it waited for, longest first; together they are the wait.
-    pub parts: Vec<Part>,
+    pub parts: Vec<WaitPart>,
     /// What happened, oldest first.
-    pub timeline: Vec<Entry>,
+    pub timeline: Vec<TimelineEntry>,
     /// Where it is now.
     pub now: String,
     /// What happens next.
-    pub next: Next,
+    pub next: NextStep,
     /// What would have made it faster, if anything would.
     pub helped: Option<String>,
     /// The machine that it has, or that is being taken back from it.
-    pub machine: Option<Machine>,
+    pub machine: Option<ExplainedMachine>,
 }
 
 /// What happens next, and when at the latest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Next {
+pub struct NextStep {
     /// What.
     pub what: String,
     /// When at the latest, if that is known.
@@ -100,7 +100,7 @@ pub struct Next {
 
 /// A machine, in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub struct ExplainedMachine {
     /// Which one.
     pub id: String,
     /// What its record says of it.
@@ -117,21 +117,21 @@ pub struct Machine {
     pub unreadable_report: Option<String>,
 }
 
-impl Machine {
-    fn of(record: &Record, unreadable: Option<&Unreadable>) -> Self {
+impl ExplainedMachine {
+    fn of(record: &Record, unreadable: Option<&UnreadableReport>) -> Self {
         Self {
             id: record.id.to_string(),
             state: record.state.name().as_str(),
             class: record.facts.class.to_string(),
             instance_type: record.facts.instance_type.to_string(),
             uses: record.uses,
-            unreadable_report: unreadable.map(Unreadable::to_string),
+            unreadable_report: unreadable.map(UnreadableReport::to_string),
         }
     }
 }
 
 /// Explains one job.
-pub fn explain(subject: &Subject<'_>) -> Explanation {
+pub fn explain(subject: &ExplainInput<'_>) -> Explanation {
     let job = subject.job;
     let about = &job.known.about;
     let story = timeline::story(subject);
@@ -145,7 +145,7 @@ pub fn explain(subject: &Subject<'_>) -> Explanation {
         repository: about.repository.to_string(),
         run: about.run.to_string(),
         labels: about.labels.clone(),
-        state: job.life.name().as_str(),
+        state: job.state.name().as_str(),
         verdict: text::verdict(subject, wait.as_ref(), &parts),
         waited_ms: wait.as_ref().map(parts::Wait::millis),
         waits: wait.as_ref().is_some_and(|wait| wait.goes_on),
@@ -155,11 +155,11 @@ pub fn explain(subject: &Subject<'_>) -> Explanation {
         timeline: timeline::entries(&story),
         now: outlook::now(subject),
         next: outlook::next(subject),
-        machine: subject.record.map(|record| Machine::of(record, subject.unreadable)),
+        machine: subject.record.map(|record| ExplainedMachine::of(record, subject.unreadable)),
     }
 }
 
-impl Subject<'_> {
+impl ExplainInput<'_> {
     /// The machine's record, as far as it is still this job's.
     fn own_record(&self) -> Option<&Record> {
         let held = self.job.keeps()?;

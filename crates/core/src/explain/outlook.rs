@@ -4,33 +4,35 @@
 
 use std::time::Duration;
 
-use super::parts::{Part, PartCode};
+use super::parts::{PartCode, WaitPart};
 use super::text::{lane_words, span};
-use super::{Next, Subject};
+use super::{ExplainInput, NextStep};
 use crate::instance::State;
-use crate::job::{Debts, End, Job, Lane, Life, OnlyUnused, Phase, Step};
+use crate::job::{End, EndTasks, Job, JobPhase, JobState, JobStep, Lane, OnlyUnused};
 use crate::time::Timestamp;
 
 /// Nobody needs advice about less than this.
 const WORTH_ADVICE: Duration = Duration::from_secs(1);
 
 /// Where it is now.
-pub(super) fn now(subject: &Subject<'_>) -> String {
+pub(super) fn now(subject: &ExplainInput<'_>) -> String {
     let job = subject.job;
-    match &job.life {
-        Life::Dormant => "it wants no runner: a gate or a concurrency group holds it back".into(),
-        Life::Waiting { not_before, .. } if subject.now < *not_before => {
+    match &job.state {
+        JobState::Dormant => {
+            "it wants no runner: a gate or a concurrency group holds it back".into()
+        }
+        JobState::Waiting { not_before, .. } if subject.now < *not_before => {
             let tried = if job.attempts == 0 { String::new() } else { attempts(job.attempts) };
             format!("it waits until its next attempt{tried}")
         }
-        Life::Waiting { .. } => match &job.lane {
+        JobState::Waiting { .. } => match &job.lane {
             None => "it waits: no configuration was read yet".to_owned(),
             Some(lane) => format!("it waits for {}", lane_words(lane)),
         },
-        Life::Assigning { .. } => "a worker is getting a machine for it".to_owned(),
-        Life::Assigned { held, .. } => {
+        JobState::Assigning { .. } => "a worker is getting a machine for it".to_owned(),
+        JobState::Assigned { held, .. } => {
             let (machine, runner) = (&held.instance, &held.runner);
-            let what = if job.known.phase() >= Phase::Started {
+            let what = if job.known.phase() >= JobPhase::Started {
                 "it runs"
             } else if subject.listens_since().is_some() {
                 "its runner listens, and GitHub has yet to give it the job,"
@@ -39,11 +41,11 @@ pub(super) fn now(subject: &Subject<'_>) -> String {
             };
             format!("{what} on machine {machine} as runner {runner}")
         }
-        Life::Elsewhere => match job.known.runner() {
+        JobState::Elsewhere => match job.known.runner() {
             Some(runner) => format!("it runs on {runner}, which is no machine of this job's"),
             None => "it runs somewhere else".to_owned(),
         },
-        Life::Ended { end, .. } => format!("it is over: {}", end_words(end)),
+        JobState::Ended { end, .. } => format!("it is over: {}", end_words(end)),
     }
 }
 
@@ -60,45 +62,45 @@ fn end_words(end: &End) -> String {
 }
 
 /// What happens next.
-pub(super) fn next(subject: &Subject<'_>) -> Next {
+pub(super) fn next(subject: &ExplainInput<'_>) -> NextStep {
     let job = subject.job;
-    let then = |what: &str, at: Option<Timestamp>| Next { what: what.to_owned(), at };
-    match &job.life {
-        Life::Dormant => then("GitHub is asked about it again", subject.next_look),
-        Life::Waiting { not_before, .. } if subject.now < *not_before => {
+    let then = |what: &str, at: Option<Timestamp>| NextStep { what: what.to_owned(), at };
+    match &job.state {
+        JobState::Dormant => then("GitHub is asked about it again", subject.next_look),
+        JobState::Waiting { not_before, .. } if subject.now < *not_before => {
             then("it is tried again", Some(*not_before))
         }
-        Life::Waiting { .. } if job.lane.is_none() => {
+        JobState::Waiting { .. } if job.lane.is_none() => {
             then("it is routed as soon as there is a configuration", subject.next_look)
         }
-        Life::Waiting { deadline, .. } => {
+        JobState::Waiting { deadline, .. } => {
             then("the next free worker takes it on, or it is given up", Some(*deadline))
         }
-        Life::Assigning { lease, .. } => {
+        JobState::Assigning { lease, .. } => {
             then("it has a machine, or another worker takes over", Some(*lease))
         }
-        Life::Assigned { .. } if job.known.phase() >= Phase::Started => {
+        JobState::Assigned { .. } if job.known.phase() >= JobPhase::Started => {
             then("its machine is taken back when it is over", None)
         }
-        Life::Assigned { .. } if is_listening(subject) => {
+        JobState::Assigned { .. } if is_listening(subject) => {
             then("GitHub gives the job to its runner, or is asked why not", subject.next_look)
         }
-        Life::Assigned { .. } => {
+        JobState::Assigned { .. } => {
             then("its runner listens, or another machine is tried", subject.next_look)
         }
-        Life::Elsewhere => then("GitHub is asked whether it is over", subject.next_look),
-        Life::Ended { debts, .. } if debts.is_settled() => {
+        JobState::Elsewhere => then("GitHub is asked whether it is over", subject.next_look),
+        JobState::Ended { debts, .. } if debts.is_settled() => {
             then("nothing: all is done, and its row is forgotten", Some(subject.forget_at))
         }
-        Life::Ended { debts, .. } => Next { what: owed(debts), at: subject.next_look },
+        JobState::Ended { debts, .. } => NextStep { what: owed(debts), at: subject.next_look },
     }
 }
 
-fn is_listening(subject: &Subject<'_>) -> bool {
+fn is_listening(subject: &ExplainInput<'_>) -> bool {
     matches!(subject.own_record().map(|record| &record.state), Some(State::Running { .. }))
 }
 
-fn owed(debts: &Debts) -> String {
+fn owed(debts: &EndTasks) -> String {
     let mut owed = Vec::new();
     if let Some(held) = &debts.release {
         owed.push(format!("machine {} is taken back", held.instance));
@@ -113,7 +115,7 @@ fn owed(debts: &Debts) -> String {
 }
 
 /// What would have made it faster: less of what it waited for longest.
-pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String> {
+pub(super) fn helped(job: &Job, longest: &WaitPart, parts: &[WaitPart]) -> Option<String> {
     if Duration::from_millis(longest.ms) < WORTH_ADVICE {
         return None;
     }
@@ -138,12 +140,12 @@ pub(super) fn helped(job: &Job, longest: &Part, parts: &[Part]) -> Option<String
 }
 
 /// A machine had to be made or started: one that ran would have saved that.
-fn warm_machine(job: &Job, parts: &[Part]) -> String {
+fn warm_machine(job: &Job, parts: &[WaitPart]) -> String {
     let is_saved = |code| matches!(code, PartCode::Launch | PartCode::WarmUp | PartCode::Start);
     let made = parts.iter().filter(|part| is_saved(part.code));
     let saved = span(Duration::from_millis(made.map(|part| part.ms).sum()));
     let searched = job.steps.iter().rev().find_map(|step| match &step.step {
-        Step::NothingIdle { unfit } => Some(unfit),
+        JobStep::NothingIdle { unfit } => Some(unfit),
         _ => None,
     });
     let is_among = |code: &str| searched.is_some_and(|unfit| unfit.contains_key(code));

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Subject;
-use super::timeline::{Event, Happened};
+use super::ExplainInput;
+use super::timeline::{TimelineEvent, TimelineKind};
 use crate::instance::Tier;
-use crate::job::{Job, Life, Phase, Setback, Step};
+use crate::job::{Job, JobPhase, JobState, JobStep, Setback};
 use crate::time::Timestamp;
 
 /// One part of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct WaitPart {
     /// What was waited for.
     pub code: PartCode,
     /// How long.
@@ -150,10 +150,10 @@ impl Wait {
     }
 
     /// What it consists of, longest first; of equals, what came first.
-    pub(super) fn parts(&self) -> Vec<Part> {
+    pub(super) fn parts(&self) -> Vec<WaitPart> {
         let lasting = self.spent.iter().filter(|(_, spent)| !spent.is_zero());
-        let mut parts: Vec<Part> =
-            lasting.map(|(code, spent)| Part { code: *code, ms: in_millis(*spent) }).collect();
+        let mut parts: Vec<WaitPart> =
+            lasting.map(|(code, spent)| WaitPart { code: *code, ms: in_millis(*spent) }).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.ms));
         parts
     }
@@ -164,12 +164,12 @@ fn in_millis(time: Duration) -> u64 {
 }
 
 /// The wait of a job, and what it consists of; none if it never wanted a runner.
-pub(super) fn wait(subject: &Subject<'_>, story: &[Event]) -> Option<Wait> {
+pub(super) fn wait(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> Option<Wait> {
     subject.job.known.queued.as_ref()?;
-    let from = story.iter().find(|event| event.what == Happened::Queued)?.at;
+    let from = story.iter().find(|event| event.what == TimelineKind::Queued)?.at;
     let (until, goes_on) = until(subject, story);
     let until = until.max(from);
-    let marks: Vec<&Event> = story.iter().filter(|event| is_mark(&event.what)).collect();
+    let marks: Vec<&TimelineEvent> = story.iter().filter(|event| is_mark(&event.what)).collect();
     let mut spent: BTreeMap<PartCode, Duration> = BTreeMap::new();
     let mut before = from;
     for (index, mark) in marks.iter().enumerate() {
@@ -182,20 +182,20 @@ pub(super) fn wait(subject: &Subject<'_>, story: &[Event]) -> Option<Wait> {
 }
 
 /// When the wait was over: it began, or it is over otherwise, or it goes on.
-fn until(subject: &Subject<'_>, story: &[Event]) -> (Timestamp, bool) {
-    let at = |is: fn(&Happened) -> bool| {
+fn until(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> (Timestamp, bool) {
+    let at = |is: fn(&TimelineKind) -> bool| {
         story.iter().find(|event| is(&event.what)).map(|event| event.at)
     };
-    let began = at(|what| matches!(what, Happened::Began(_)));
-    let over = at(|what| matches!(what, Happened::Failed(_) | Happened::Completed(_)));
-    let over = over.or(match &subject.job.life {
-        Life::Ended { at, .. } => Some(*at),
+    let began = at(|what| matches!(what, TimelineKind::Began(_)));
+    let over = at(|what| matches!(what, TimelineKind::Failed(_) | TimelineKind::Completed(_)));
+    let over = over.or(match &subject.job.state {
+        JobState::Ended { at, .. } => Some(*at),
         _ => None,
     });
-    let waits = subject.job.known.phase() < Phase::Started && !subject.job.is_over();
+    let waits = subject.job.known.phase() < JobPhase::Started && !subject.job.is_over();
     // It has begun, and nobody said when: not long after its runner listened.
-    let is_ready = |event: &&Event| {
-        matches!(event.what, Happened::Step(Step::Assigned { .. } | Step::Listens))
+    let is_ready = |event: &&TimelineEvent| {
+        matches!(event.what, TimelineKind::Step(JobStep::Assigned { .. } | JobStep::Listens))
     };
     let ready = story.iter().rfind(is_ready).map(|event| event.at);
     let ready = ready.filter(|_| subject.job.known.started.is_some());
@@ -208,114 +208,114 @@ fn until(subject: &Subject<'_>, story: &[Event]) -> (Timestamp, bool) {
 }
 
 /// Whether it is a step on the way to a runner.
-const fn is_mark(what: &Happened) -> bool {
+const fn is_mark(what: &TimelineKind) -> bool {
     match what {
-        Happened::Setback(_) => true,
-        Happened::Step(step) => match step {
-            Step::Heard
-            | Step::Routed { .. }
-            | Step::Begun
-            | Step::Minted
-            | Step::Asked
-            | Step::NothingIdle { .. }
-            | Step::Claimed { .. }
-            | Step::Launched { .. }
-            | Step::Warm
-            | Step::Assigned { .. }
-            | Step::Listens => true,
-            Step::Exchanged { .. }
-            | Step::Adopted { .. }
-            | Step::Told
-            | Step::RunCancelled
-            | Step::Released
-            | Step::Unknown => false,
+        TimelineKind::Setback(_) => true,
+        TimelineKind::Step(step) => match step {
+            JobStep::Heard
+            | JobStep::Routed { .. }
+            | JobStep::Begun
+            | JobStep::Minted
+            | JobStep::Asked
+            | JobStep::NothingIdle { .. }
+            | JobStep::Claimed { .. }
+            | JobStep::Launched { .. }
+            | JobStep::Warm
+            | JobStep::Assigned { .. }
+            | JobStep::Listens => true,
+            JobStep::Exchanged { .. }
+            | JobStep::Adopted { .. }
+            | JobStep::Told
+            | JobStep::RunCancelled
+            | JobStep::Released
+            | JobStep::Unknown => false,
         },
-        Happened::Created
-        | Happened::Queued
-        | Happened::Acknowledged
-        | Happened::Began(_)
-        | Happened::Completed(_)
-        | Happened::Failed(_) => false,
+        TimelineKind::Created
+        | TimelineKind::Queued
+        | TimelineKind::Acknowledged
+        | TimelineKind::Began(_)
+        | TimelineKind::Completed(_)
+        | TimelineKind::Failed(_) => false,
     }
 }
 
 /// What the time before this mark was for.
-fn code_of(marks: &[&Event], index: usize) -> PartCode {
-    if matches!(marks[index].what, Happened::Step(Step::Begun)) {
+fn code_of(marks: &[&TimelineEvent], index: usize) -> PartCode {
+    if matches!(marks[index].what, TimelineKind::Step(JobStep::Begun)) {
         return set_back_before(&marks[..index]).unwrap_or(PartCode::Worker);
     }
     if let Some(code) = set_back_after(&marks[index..]) {
         return code;
     }
     match &marks[index].what {
-        Happened::Step(Step::Listens) => listen_code(&marks[..index]),
-        Happened::Step(step) => step_code(step),
-        Happened::Setback(setback) => PartCode::of(&setback.setback),
+        TimelineKind::Step(JobStep::Listens) => listen_code(&marks[..index]),
+        TimelineKind::Step(step) => step_code(step),
+        TimelineKind::Setback(setback) => PartCode::of(&setback.setback),
         _ => PartCode::Github,
     }
 }
 
 /// What the attempt comes to that these marks go on with, if it comes to nothing.
-fn set_back_after(marks: &[&Event]) -> Option<PartCode> {
+fn set_back_after(marks: &[&TimelineEvent]) -> Option<PartCode> {
     marks.iter().find_map(|mark| match &mark.what {
-        Happened::Step(Step::Begun) => Some(None),
-        Happened::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
+        TimelineKind::Step(JobStep::Begun) => Some(None),
+        TimelineKind::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
         _ => None,
     })?
 }
 
 /// What the attempt came to that these marks end with.
-fn set_back_before(marks: &[&Event]) -> Option<PartCode> {
+fn set_back_before(marks: &[&TimelineEvent]) -> Option<PartCode> {
     marks.iter().rev().find_map(|mark| match &mark.what {
-        Happened::Step(Step::Begun) => Some(None),
-        Happened::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
+        TimelineKind::Step(JobStep::Begun) => Some(None),
+        TimelineKind::Setback(setback) => Some(Some(PartCode::of(&setback.setback))),
         _ => None,
     })?
 }
 
 /// What the time until a runner listens is for, by the machine that these marks took: one that was
 /// stopped has to start first, and that is nearly all of it.
-fn listen_code(marks: &[&Event]) -> PartCode {
+fn listen_code(marks: &[&TimelineEvent]) -> PartCode {
     let took = marks.iter().rev().find_map(|mark| match &mark.what {
-        Happened::Step(Step::Begun) => Some(None),
-        Happened::Step(Step::Claimed { tier, .. }) => Some(Some(*tier)),
+        TimelineKind::Step(JobStep::Begun) => Some(None),
+        TimelineKind::Step(JobStep::Claimed { tier, .. }) => Some(Some(*tier)),
         _ => None,
     });
     if took.flatten() == Some(Tier::Stopped) { PartCode::Start } else { PartCode::Listen }
 }
 
-const fn step_code(step: &Step) -> PartCode {
+const fn step_code(step: &JobStep) -> PartCode {
     match step {
-        Step::Heard => PartCode::Webhook,
-        Step::Routed { .. } => PartCode::Configuration,
-        Step::Begun => PartCode::Worker,
-        Step::Minted => PartCode::Credential,
-        Step::Asked | Step::NothingIdle { .. } | Step::Claimed { .. } => PartCode::Search,
-        Step::Launched { .. } => PartCode::Launch,
-        Step::Warm => PartCode::WarmUp,
-        Step::Assigned { .. } => PartCode::HandOver,
-        Step::Listens => PartCode::Listen,
-        Step::Exchanged { .. }
-        | Step::Adopted { .. }
-        | Step::Told
-        | Step::RunCancelled
-        | Step::Released
-        | Step::Unknown => PartCode::Github,
+        JobStep::Heard => PartCode::Webhook,
+        JobStep::Routed { .. } => PartCode::Configuration,
+        JobStep::Begun => PartCode::Worker,
+        JobStep::Minted => PartCode::Credential,
+        JobStep::Asked | JobStep::NothingIdle { .. } | JobStep::Claimed { .. } => PartCode::Search,
+        JobStep::Launched { .. } => PartCode::Launch,
+        JobStep::Warm => PartCode::WarmUp,
+        JobStep::Assigned { .. } => PartCode::HandOver,
+        JobStep::Listens => PartCode::Listen,
+        JobStep::Exchanged { .. }
+        | JobStep::Adopted { .. }
+        | JobStep::Told
+        | JobStep::RunCancelled
+        | JobStep::Released
+        | JobStep::Unknown => PartCode::Github,
     }
 }
 
 /// What the time after the last mark is or was for.
-fn last_code(subject: &Subject<'_>, marks: &[&Event]) -> PartCode {
+fn last_code(subject: &ExplainInput<'_>, marks: &[&TimelineEvent]) -> PartCode {
     let job: &Job = subject.job;
-    if job.known.phase() >= Phase::Started && job.known.started.is_some() {
+    if job.known.phase() >= JobPhase::Started && job.known.started.is_some() {
         return PartCode::Github;
     }
     match marks.last().map(|mark| &mark.what) {
-        Some(Happened::Setback(setback)) => PartCode::of(&setback.setback),
-        Some(Happened::Step(Step::Listens)) => PartCode::Github,
-        Some(Happened::Step(Step::Assigned { .. })) => listen_code(marks),
-        Some(Happened::Step(Step::Routed { .. })) => PartCode::Worker,
-        Some(Happened::Step(Step::Heard)) => PartCode::Configuration,
+        Some(TimelineKind::Setback(setback)) => PartCode::of(&setback.setback),
+        Some(TimelineKind::Step(JobStep::Listens)) => PartCode::Github,
+        Some(TimelineKind::Step(JobStep::Assigned { .. })) => listen_code(marks),
+        Some(TimelineKind::Step(JobStep::Routed { .. })) => PartCode::Worker,
+        Some(TimelineKind::Step(JobStep::Heard)) => PartCode::Configuration,
         Some(_) => PartCode::Attempt,
         None => PartCode::Webhook,
     }

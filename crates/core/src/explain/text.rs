@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::parts::{Part, Wait};
-use super::{Explanation, Subject};
-use crate::job::{End, Lane, Life, Phase};
+use super::parts::{Wait, WaitPart};
+use super::{ExplainInput, Explanation};
+use crate::job::{End, JobPhase, JobState, Lane};
 use crate::printable::one_line;
 
 /// How many parts the verdict names.
@@ -37,41 +37,47 @@ pub(super) fn lane_words(lane: &Lane) -> String {
 }
 
 /// The answer in one line.
-pub(super) fn verdict(subject: &Subject<'_>, wait: Option<&Wait>, parts: &[Part]) -> String {
+pub(super) fn verdict(
+    subject: &ExplainInput<'_>,
+    wait: Option<&Wait>,
+    parts: &[WaitPart],
+) -> String {
     let job = subject.job;
     let Some(wait) = wait else {
         if let Some(runner) = job.known.runner() {
             return format!("ran on {runner}; GitHub has not said when it was queued");
         }
-        return match &job.life {
-            Life::Ended { end: End::Failed(reason), .. } => format!("no runner: {reason}"),
-            Life::Ended { .. } => "never wanted a runner of this stack".to_owned(),
-            Life::Dormant => "wants no runner yet: GitHub holds it back".to_owned(),
+        return match &job.state {
+            JobState::Ended { end: End::Failed(reason), .. } => format!("no runner: {reason}"),
+            JobState::Ended { .. } => "never wanted a runner of this stack".to_owned(),
+            JobState::Dormant => "wants no runner yet: GitHub holds it back".to_owned(),
             _ => "GitHub did not say when it was queued".to_owned(),
         };
     };
     let lasted = span(wait.lasted());
     let why = why(parts);
-    match &job.life {
-        Life::Ended { end: End::Failed(reason), .. } => {
+    match &job.state {
+        JobState::Ended { end: End::Failed(reason), .. } => {
             format!("no runner after {lasted}: {reason}")
         }
-        Life::Ended { end: End::Cancelled, .. } if job.known.phase_begun() => {
+        JobState::Ended { end: End::Cancelled, .. } if job.known.phase_begun() => {
             format!("waited {lasted}{why}; then it was cancelled")
         }
-        Life::Ended { end: End::Cancelled, .. } => {
+        JobState::Ended { end: End::Cancelled, .. } => {
             format!("cancelled after {lasted} without a runner{why}")
         }
-        Life::Elsewhere => format!("waited {lasted}{why}; it runs on a runner that is not ours"),
+        JobState::Elsewhere => {
+            format!("waited {lasted}{why}; it runs on a runner that is not ours")
+        }
         _ if wait.goes_on => format!("has waited {lasted} so far{why}"),
         _ => format!("waited {lasted}{why}"),
     }
 }
 
 /// ": 38 s for one thing, 3.0 s for another".
-fn why(parts: &[Part]) -> String {
+fn why(parts: &[WaitPart]) -> String {
     let all: u64 = parts.iter().map(|part| part.ms).sum();
-    let large = |part: &&Part| part.ms.saturating_mul(NAMED_SHARE) >= all;
+    let large = |part: &&WaitPart| part.ms.saturating_mul(NAMED_SHARE) >= all;
     let named: Vec<String> = parts
         .iter()
         .filter(large)
@@ -81,10 +87,10 @@ fn why(parts: &[Part]) -> String {
     if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 
-impl crate::job::Known {
+impl crate::job::JobKnowledge {
     /// Whether a runner ever had it.
     fn phase_begun(&self) -> bool {
-        self.phase() >= Phase::Started && self.started.is_some()
+        self.phase() >= JobPhase::Started && self.started.is_some()
     }
 }
 
@@ -136,7 +142,7 @@ impl Explanation {
 }
 
 /// Date and time to the millisecond, all of one width.
-fn clock(entry: &super::Entry) -> String {
+fn clock(entry: &super::TimelineEntry) -> String {
     let text = entry.at.to_string();
     let text = text.trim_end_matches('Z');
     let (second, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -42,7 +42,7 @@ pub enum Authority {
 
 /// What a pool's machine becomes when its warm-up is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warm {
+pub enum AfterWarmUp {
     /// It stays running.
     Hot {
         /// When it expires.
@@ -63,7 +63,7 @@ pub enum Warm {
 
 /// Something that happened, or that somebody with authority wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum InstanceEvent {
     /// A pool's machine reported that its warm-up is complete.
     WarmedUp {
         /// Whose.
@@ -71,7 +71,7 @@ pub enum Event {
         /// Now.
         at: Timestamp,
         /// What it becomes.
-        into: Warm,
+        into: AfterWarmUp,
     },
     /// The cloud says that a machine recorded as stopped runs: a start call landed late.
     FoundRunning {
@@ -213,7 +213,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl InstanceEvent {
     /// The event's name, for tables and refusals.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -237,7 +237,7 @@ impl Event {
 
 /// Why an event does not move a state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum InstanceRefusal {
     /// The state knows no such event.
     #[error("{} does not accept {event}", state.as_str())]
     Illegal {

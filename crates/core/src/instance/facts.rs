@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 /// What is known of a machine since its launch and never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct InstanceFacts {
     /// The class it was launched as.
     pub class: ClassName,
     /// Its type, as launched.
@@ -39,7 +39,7 @@ pub struct Facts {
     pub launched_at: Timestamp,
 }
 
-impl Facts {
+impl InstanceFacts {
     /// What the cloud must have of to start it.
     pub fn offering(&self) -> Offering {
         Offering {

@@ -22,8 +22,8 @@ mod facts;
 pub mod standby;
 pub mod transition;
 
-pub use event::{Authority, Event, Refusal, Warm};
-pub use facts::Facts;
+pub use event::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
+pub use facts::InstanceFacts;
 
 /// Who holds an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -313,7 +313,7 @@ pub struct Record {
     /// Which machine.
     pub id: InstanceId,
     /// What never changes.
-    pub facts: Facts,
+    pub facts: InstanceFacts,
     /// What is true now.
     pub state: State,
     /// Raised by every change of owner.
@@ -333,7 +333,7 @@ impl Record {
     /// A machine whose id just came back from a launch.
     pub fn born(
         id: InstanceId,
-        facts: Facts,
+        facts: InstanceFacts,
         owner: Owner,
         trust: Option<TrustGroup>,
         deadline: Timestamp,

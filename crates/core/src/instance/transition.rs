@@ -1,51 +1,55 @@
 //! The one function that moves an instance from state to state.
 //!
-//! [`Record::on`] is total: every pair of state and event either moves or is a typed [`Refusal`].
+//! [`Record::on`] is total: every pair of state and event either moves or is a typed [`InstanceRefusal`].
 //! An event carries the *authority* of whoever writes it (owner and generation, a claim's nonce, a
 //! deadline that has passed, a proof that nobody listens) and the function checks it. That the
 //! record is still what the writer read is the ledger's part: it compares revisions.
 //!
 //! Not here: deciding which event to write, or a machine's first record ([`Record::born`]).
 
-use super::event::{Authority, Event, Refusal, Warm};
+use super::event::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
 use super::{Owner, Record, State, Tier};
 use crate::ids::{ClaimId, Generation, TrustGroup};
-use crate::mailbox::{Removal, Unexposed};
+use crate::mailbox::{RemovalProof, Unexposed};
 use crate::sabotage;
 use crate::time::Timestamp;
 
 impl Record {
     /// The record after `event`, or why there is none. The revision is left for the ledger to raise.
-    pub fn on(&self, event: &Event) -> Result<Self, Refusal> {
+    pub fn on(&self, event: &InstanceEvent) -> Result<Self, InstanceRefusal> {
         let mut next = self.clone();
         match event {
-            Event::Claimed { .. } | Event::TakenOver { .. } | Event::Renewed { .. } => {
+            InstanceEvent::Claimed { .. }
+            | InstanceEvent::TakenOver { .. }
+            | InstanceEvent::Renewed { .. } => {
                 next.claim_event(event)?;
             }
-            Event::WarmedUp { .. }
-            | Event::FoundRunning { .. }
-            | Event::StopAgain { .. }
-            | Event::FoundStopped { .. } => next.standby_event(event)?,
-            Event::Registered { .. } | Event::Extended { .. } | Event::Swapped { .. } => {
+            InstanceEvent::WarmedUp { .. }
+            | InstanceEvent::FoundRunning { .. }
+            | InstanceEvent::StopAgain { .. }
+            | InstanceEvent::FoundStopped { .. } => next.standby_event(event)?,
+            InstanceEvent::Registered { .. }
+            | InstanceEvent::Extended { .. }
+            | InstanceEvent::Swapped { .. } => {
                 next.tenure_event(event)?;
             }
-            Event::Withdrawn { .. }
-            | Event::Returned { .. }
-            | Event::Condemned { .. }
-            | Event::Gone { .. } => next.ending_event(event)?,
+            InstanceEvent::Withdrawn { .. }
+            | InstanceEvent::Returned { .. }
+            | InstanceEvent::Condemned { .. }
+            | InstanceEvent::Gone { .. } => next.ending_event(event)?,
         }
         Ok(next)
     }
 
-    fn claim_event(&mut self, event: &Event) -> Result<(), Refusal> {
+    fn claim_event(&mut self, event: &InstanceEvent) -> Result<(), InstanceRefusal> {
         match (&mut self.state, event) {
             (
                 State::Idle { tier, deadline, .. },
-                Event::Claimed { owner, claim, trust, seen, at, margin, lease },
+                InstanceEvent::Claimed { owner, claim, trust, seen, at, margin, lease },
             ) => {
                 fenced(self.generation, *seen)?;
                 if *deadline <= at.after(*margin) && !sabotage!("claims-what-has-expired") {
-                    return Err(Refusal::Expiring { deadline: *deadline });
+                    return Err(InstanceRefusal::Expiring { deadline: *deadline });
                 }
                 self.state = State::Claimed {
                     owner: owner.clone(),
@@ -58,7 +62,7 @@ impl Record {
             }
             (
                 State::Claimed { owner, claim, lease, .. },
-                Event::TakenOver { owner: by, generation, claim: nonce, lease: until },
+                InstanceEvent::TakenOver { owner: by, generation, claim: nonce, lease: until },
             ) => {
                 owned_by(owner, by)?;
                 fenced(self.generation, *generation)?;
@@ -68,7 +72,7 @@ impl Record {
             }
             (
                 State::Claimed { claim, lease, .. },
-                Event::Renewed { claim: nonce, generation, lease: until },
+                InstanceEvent::Renewed { claim: nonce, generation, lease: until },
             ) => {
                 fenced(self.generation, *generation)?;
                 same_claim(claim, nonce)?;
@@ -79,18 +83,18 @@ impl Record {
         Ok(())
     }
 
-    fn standby_event(&mut self, event: &Event) -> Result<(), Refusal> {
+    fn standby_event(&mut self, event: &InstanceEvent) -> Result<(), InstanceRefusal> {
         match (&mut self.state, event) {
-            (State::Created { owner, .. }, Event::WarmedUp { pool, at, into }) => {
+            (State::Created { owner, .. }, InstanceEvent::WarmedUp { pool, at, into }) => {
                 owned_by(owner, &Owner::Pool(pool.clone()))?;
                 self.state = match into {
-                    Warm::Hot { deadline, shared } => State::Idle {
+                    AfterWarmUp::Hot { deadline, shared } => State::Idle {
                         tier: Tier::Hot,
                         since: *at,
                         deadline: *deadline,
                         shared: *shared,
                     },
-                    Warm::ToStop { op, until, deadline } => {
+                    AfterWarmUp::ToStop { op, until, deadline } => {
                         State::Stopping { op: op.clone(), until: *until, deadline: *deadline }
                     }
                 };
@@ -98,19 +102,25 @@ impl Record {
             }
             (
                 State::Idle { tier: Tier::Stopped, .. },
-                Event::FoundRunning { op, until, deadline },
+                InstanceEvent::FoundRunning { op, until, deadline },
             ) => {
                 self.state = State::Stopping { op: op.clone(), until: *until, deadline: *deadline };
             }
-            (State::Stopping { op, until, .. }, Event::StopAgain { op: again, until: later }) => {
+            (
+                State::Stopping { op, until, .. },
+                InstanceEvent::StopAgain { op: again, until: later },
+            ) => {
                 *op = again.clone();
                 // An earlier call may still land until its own time.
                 *until = (*until).max(*later);
             }
-            (State::Stopping { until, .. }, Event::FoundStopped { at, skew, deadline, shared }) => {
+            (
+                State::Stopping { until, .. },
+                InstanceEvent::FoundStopped { at, skew, deadline, shared },
+            ) => {
                 let fenced_until = until.after(*skew);
                 if *at < fenced_until {
-                    return Err(Refusal::TooEarly { until: fenced_until });
+                    return Err(InstanceRefusal::TooEarly { until: fenced_until });
                 }
                 self.state = State::Idle {
                     tier: Tier::Stopped,
@@ -124,11 +134,11 @@ impl Record {
         Ok(())
     }
 
-    fn tenure_event(&mut self, event: &Event) -> Result<(), Refusal> {
+    fn tenure_event(&mut self, event: &InstanceEvent) -> Result<(), InstanceRefusal> {
         match (&mut self.state, event) {
             (
                 State::Created { owner, .. },
-                Event::Registered { owner: by, generation, at, deadline, cap, .. },
+                InstanceEvent::Registered { owner: by, generation, at, deadline, cap, .. },
             ) if !matches!(owner, Owner::Pool(_)) => {
                 owned_by(owner, by)?;
                 fenced(self.generation, *generation)?;
@@ -136,16 +146,23 @@ impl Record {
             }
             (
                 State::Claimed { owner, claim, .. },
-                Event::Registered { owner: by, generation, claim: nonce, at, deadline, cap },
+                InstanceEvent::Registered {
+                    owner: by,
+                    generation,
+                    claim: nonce,
+                    at,
+                    deadline,
+                    cap,
+                },
             ) => {
                 owned_by(owner, by)?;
                 fenced(self.generation, *generation)?;
-                same_claim(claim, nonce.as_ref().ok_or(Refusal::AnotherClaim)?)?;
+                same_claim(claim, nonce.as_ref().ok_or(InstanceRefusal::AnotherClaim)?)?;
                 self.run_for(by.clone(), *at, *deadline, *cap);
             }
             (
                 State::Running { owner, deadline, cap, .. },
-                Event::Extended { owner: by, generation, deadline: later },
+                InstanceEvent::Extended { owner: by, generation, deadline: later },
             ) => {
                 owned_by(owner, by)?;
                 fenced(self.generation, *generation)?;
@@ -153,7 +170,10 @@ impl Record {
                 *deadline =
                     if sabotage!("beats-extend-the-hard-cap") { later } else { later.min(*cap) };
             }
-            (State::Running { owner, .. }, Event::Swapped { from, to, trust, generation }) => {
+            (
+                State::Running { owner, .. },
+                InstanceEvent::Swapped { from, to, trust, generation },
+            ) => {
                 owned_by(owner, from)?;
                 fenced(self.generation, *generation)?;
                 *owner = to.clone();
@@ -165,12 +185,12 @@ impl Record {
     }
 
     /// This record after it exchanged owners with `other`, both running.
-    pub fn swapped_with(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn swapped_with(&self, other: &Self) -> Result<Self, InstanceRefusal> {
         let owner = |record: &Self| match &record.state {
             State::Running { owner, .. } => Ok(owner.clone()),
-            state => Err(Refusal::Illegal { state: state.name(), event: "swapped" }),
+            state => Err(InstanceRefusal::Illegal { state: state.name(), event: "swapped" }),
         };
-        self.on(&Event::Swapped {
+        self.on(&InstanceEvent::Swapped {
             from: owner(self)?,
             to: owner(other)?,
             trust: other.trust.clone(),
@@ -183,13 +203,13 @@ impl Record {
         self.uses = self.uses.saturating_add(1);
     }
 
-    fn ending_event(&mut self, event: &Event) -> Result<(), Refusal> {
+    fn ending_event(&mut self, event: &InstanceEvent) -> Result<(), InstanceRefusal> {
         match (&self.state, event) {
             (
                 State::Created { owner, .. }
                 | State::Claimed { owner, .. }
                 | State::Running { owner, .. },
-                Event::Withdrawn { authority, warm, at, cap },
+                InstanceEvent::Withdrawn { authority, warm, at, cap },
             ) => {
                 let owner = owner.clone();
                 self.permits(authority)?;
@@ -197,7 +217,7 @@ impl Record {
             }
             (
                 State::Releasing { tier, trusted_before, .. },
-                Event::Returned { proof, at, deadline, shared },
+                InstanceEvent::Returned { proof, at, deadline, shared },
             ) => {
                 let (tier, trust) = self.fits(proof, *tier, trusted_before.as_ref())?;
                 self.trust = trust;
@@ -210,13 +230,13 @@ impl Record {
                 | State::Running { .. }
                 | State::Releasing { .. }
                 | State::Stopping { .. },
-                Event::Condemned { authority, why, at },
+                InstanceEvent::Condemned { authority, why, at },
             ) => {
                 self.permits(authority)?;
                 self.state = State::Terminating { why: *why, since: *at };
                 self.generation = self.generation.next();
             }
-            (State::Terminating { why, .. }, Event::Gone { at, forget_at }) => {
+            (State::Terminating { why, .. }, InstanceEvent::Gone { at, forget_at }) => {
                 self.state = State::Terminated { why: *why, at: *at, forget_at: *forget_at };
             }
             (state, event) => return Err(illegal(state, event)),
@@ -230,11 +250,11 @@ impl Record {
         warm: bool,
         at: Timestamp,
         cap: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), InstanceRefusal> {
         let (tier, trusted_before) = match &self.state {
             State::Claimed { tier, trusted_before, .. } => (*tier, trusted_before.clone()),
             // Before `UD_OK` nothing of a machine can be relied on, not even that it will answer.
-            State::Created { .. } if !warm => return Err(Refusal::NotWarm),
+            State::Created { .. } if !warm => return Err(InstanceRefusal::NotWarm),
             _ => (Tier::Released, self.trust.clone()),
         };
         self.state = State::Releasing { owner, tier, trusted_before, since: at, cap };
@@ -251,27 +271,27 @@ impl Record {
         proof: &Unexposed,
         tier: Tier,
         trusted_before: Option<&TrustGroup>,
-    ) -> Result<(Tier, Option<TrustGroup>), Refusal> {
+    ) -> Result<(Tier, Option<TrustGroup>), InstanceRefusal> {
         if proof.generation() != self.generation {
-            return Err(Refusal::UnfitProof);
+            return Err(InstanceRefusal::UnfitProof);
         }
         match proof.removal() {
-            Removal::NeverAssigned => Ok((tier, trusted_before.cloned())),
-            Removal::Acknowledged => Ok((Tier::Released, self.trust.clone())),
-            Removal::MachineStopped if tier == Tier::Stopped => {
+            RemovalProof::NeverAssigned => Ok((tier, trusted_before.cloned())),
+            RemovalProof::Acknowledged => Ok((Tier::Released, self.trust.clone())),
+            RemovalProof::MachineStopped if tier == Tier::Stopped => {
                 Ok((Tier::Stopped, self.trust.clone()))
             }
-            Removal::MachineStopped => Err(Refusal::UnfitProof),
+            RemovalProof::MachineStopped => Err(InstanceRefusal::UnfitProof),
         }
     }
 
     /// Whether this authority reaches the instance as it is. Invariant 4 is this function.
-    fn permits(&self, authority: &Authority) -> Result<(), Refusal> {
-        let protected = Err(Refusal::Protected { state: self.state.name() });
+    fn permits(&self, authority: &Authority) -> Result<(), InstanceRefusal> {
+        let protected = Err(InstanceRefusal::Protected { state: self.state.name() });
         match authority {
             Authority::Operator | Authority::Cloud => Ok(()),
             Authority::Deadline { at } => match self.state.deadline() {
-                deadline if *at < deadline => Err(Refusal::TooEarly { until: deadline }),
+                deadline if *at < deadline => Err(InstanceRefusal::TooEarly { until: deadline }),
                 _ => Ok(()),
             },
             Authority::Owner { owner, generation } => match self.state.owner() {
@@ -301,20 +321,20 @@ impl Record {
     }
 }
 
-fn illegal(state: &State, event: &Event) -> Refusal {
-    Refusal::Illegal { state: state.name(), event: event.name() }
+fn illegal(state: &State, event: &InstanceEvent) -> InstanceRefusal {
+    InstanceRefusal::Illegal { state: state.name(), event: event.name() }
 }
 
-fn fenced(actual: Generation, claimed: Generation) -> Result<(), Refusal> {
-    if actual == claimed { Ok(()) } else { Err(Refusal::Fenced { claimed, actual }) }
+fn fenced(actual: Generation, claimed: Generation) -> Result<(), InstanceRefusal> {
+    if actual == claimed { Ok(()) } else { Err(InstanceRefusal::Fenced { claimed, actual }) }
 }
 
-fn owned_by(actual: &Owner, claimed: &Owner) -> Result<(), Refusal> {
-    if actual == claimed { Ok(()) } else { Err(Refusal::NotTheOwner) }
+fn owned_by(actual: &Owner, claimed: &Owner) -> Result<(), InstanceRefusal> {
+    if actual == claimed { Ok(()) } else { Err(InstanceRefusal::NotTheOwner) }
 }
 
-fn same_claim(actual: &ClaimId, claimed: &ClaimId) -> Result<(), Refusal> {
-    if actual == claimed { Ok(()) } else { Err(Refusal::AnotherClaim) }
+fn same_claim(actual: &ClaimId, claimed: &ClaimId) -> Result<(), InstanceRefusal> {
+    if actual == claimed { Ok(()) } else { Err(InstanceRefusal::AnotherClaim) }
 }
 
 #[cfg(test)]

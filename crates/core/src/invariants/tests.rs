@@ -153,7 +153,7 @@ fn wrong(
 ) -> Vec<Invariant> {
     let ceilings = [Ceiling { scope: Scope::Stack, max }];
     let (now, limits) = (at(seconds), &LIMITS);
-    let world = World { now, records, intents, machines, ceilings: &ceilings, limits };
+    let world = StackSnapshot { now, records, intents, machines, ceilings: &ceilings, limits };
     on_world(&world).into_iter().map(|violation| violation.invariant).collect()
 }
 

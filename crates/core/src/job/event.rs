@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use super::{AfterJob, Held, How, Job, Lane, Life, Reason, Setback, StepAt};
+use super::{AfterJob, Job, JobMachine, JobState, JobStepAt, Lane, MachineSource, Reason, Setback};
 use crate::ids::{ClaimId, JobId};
 use crate::time::Timestamp;
 
 /// Something that we do about a job. Each carries the authority of whoever writes it: the worker's
 /// nonce, the machine it holds, a time that has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum JobEvent {
     /// It is known where it is served.
     Routed {
         /// Where.
@@ -44,13 +44,13 @@ pub enum Event {
         /// The worker's nonce.
         worker: ClaimId,
         /// The machine.
-        held: Held,
+        held: JobMachine,
         /// How it was come by.
-        how: How,
+        how: MachineSource,
         /// Now.
         at: Timestamp,
         /// What the worker did on the way.
-        notes: Vec<StepAt>,
+        notes: Vec<JobStepAt>,
     },
     /// The worker found nothing.
     SetBack {
@@ -63,12 +63,12 @@ pub enum Event {
         /// When to try again.
         not_before: Timestamp,
         /// What the worker did on the way.
-        notes: Vec<StepAt>,
+        notes: Vec<JobStepAt>,
     },
     /// The machine it has is of no use to it any more, before it ran there.
     Freed {
         /// The machine, as it was read.
-        held: Held,
+        held: JobMachine,
         /// Why.
         setback: Setback,
         /// Now.
@@ -79,16 +79,16 @@ pub enum Event {
     /// It runs on another machine of ours than the one it has; both jobs exchange.
     Swapped {
         /// What it has.
-        from: Held,
+        from: JobMachine,
         /// What it has from now on.
-        to: Held,
+        to: JobMachine,
         /// Now.
         at: Timestamp,
     },
     /// It runs on a machine of ours, and has none.
     Adopted {
         /// The machine.
-        held: Held,
+        held: JobMachine,
         /// Until when a runner would have had to be there.
         deadline: Timestamp,
         /// Now.
@@ -123,22 +123,22 @@ pub enum Event {
     /// It is decided what becomes of its machine.
     Judged {
         /// The machine.
-        held: Held,
+        held: JobMachine,
         /// What becomes of it.
         after: AfterJob,
     },
     /// Its machine is released.
     Released {
         /// The machine.
-        held: Held,
+        held: JobMachine,
         /// Now.
         at: Timestamp,
         /// What its record said of it before.
-        notes: Vec<StepAt>,
+        notes: Vec<JobStepAt>,
     },
 }
 
-impl Event {
+impl JobEvent {
     /// The event's name, for refusals.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ impl Event {
 
 /// A state without what is true in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StateName {
+pub enum JobStateName {
     /// It wants no runner yet.
     Dormant,
     /// It wants one.
@@ -178,7 +178,7 @@ pub enum StateName {
     Ended,
 }
 
-impl StateName {
+impl JobStateName {
     /// The state's name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -192,34 +192,34 @@ impl StateName {
     }
 }
 
-impl Life {
+impl JobState {
     /// The state's name.
-    pub const fn name(&self) -> StateName {
+    pub const fn name(&self) -> JobStateName {
         match self {
-            Self::Dormant => StateName::Dormant,
-            Self::Waiting { .. } => StateName::Waiting,
-            Self::Assigning { .. } => StateName::Assigning,
-            Self::Assigned { .. } => StateName::Assigned,
-            Self::Elsewhere => StateName::Elsewhere,
-            Self::Ended { .. } => StateName::Ended,
+            Self::Dormant => JobStateName::Dormant,
+            Self::Waiting { .. } => JobStateName::Waiting,
+            Self::Assigning { .. } => JobStateName::Assigning,
+            Self::Assigned { .. } => JobStateName::Assigned,
+            Self::Elsewhere => JobStateName::Elsewhere,
+            Self::Ended { .. } => JobStateName::Ended,
         }
     }
 }
 
 impl Job {
-    pub(super) fn illegal(&self, event: &Event) -> Refusal {
-        Refusal::Illegal { state: self.life.name(), event: event.name() }
+    pub(super) fn illegal(&self, event: &JobEvent) -> JobRefusal {
+        JobRefusal::Illegal { state: self.state.name(), event: event.name() }
     }
 }
 
 /// Why an event or a fact does not move a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum JobRefusal {
     /// The state knows no such event.
     #[error("{} does not accept {event}", state.as_str())]
     Illegal {
         /// The state.
-        state: StateName,
+        state: JobStateName,
         /// The event.
         event: &'static str,
     },

@@ -1,7 +1,7 @@
 //! What is known of a job: facts that only ever grow, merged in any order and however often.
 //!
-//! A [`Fact`] is what one source (a webhook, or GitHub when it is asked) said of a job, once.
-//! [`Known`] is everything that was ever said: each field is joined by itself, by a rule that does
+//! A [`JobFact`] is what one source (a webhook, or GitHub when it is asked) said of a job, once.
+//! [`JobKnowledge`] is everything that was ever said: each field is joined by itself, by a rule that does
 //! not care for order or repetition. So a fact that comes late, twice, or again under the same
 //! delivery id after a crash changes nothing that it should not, and none has to be remembered as
 //! "seen".
@@ -16,19 +16,19 @@ use crate::time::Timestamp;
 
 /// What one source said of one job, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fact {
+pub struct JobFact {
     /// Which job.
     pub job: JobId,
     /// What stays the same for all its life.
-    pub about: About,
+    pub about: JobDetails,
     /// Where it stood.
-    pub said: Said,
+    pub said: ReportedStatus,
 }
 
 /// What stays the same for all of a job's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct About {
+pub struct JobDetails {
     /// Of which repository.
     pub repository: Repository,
     /// Of which attempt of which run.
@@ -48,7 +48,7 @@ pub struct About {
 
 /// Where a job stood when somebody looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ReportedStatus {
     /// It exists and wants no runner yet: a gate or a concurrency group holds it back, or its
     /// status is a word that we do not know.
     Held,
@@ -99,7 +99,7 @@ impl Conclusion {
 
 /// Where a job stands, by everything that is known. It only ever moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum JobPhase {
     /// It wants no runner yet.
     Held,
     /// It wants one.
@@ -113,15 +113,15 @@ pub enum Phase {
 /// Everything that was ever said of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Known {
+pub struct JobKnowledge {
     /// What stays the same.
-    pub about: About,
+    pub about: JobDetails,
     /// That it was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queued: Option<Moment>,
+    pub queued: Option<GithubTime>,
     /// That it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<Started>,
+    pub started: Option<JobStart>,
     /// That it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Completed>,
@@ -129,14 +129,14 @@ pub struct Known {
 
 /// That something happened, and when, by GitHub's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct GithubTime {
     /// When, if it was said.
     pub at: Option<Timestamp>,
 }
 
 /// That a job started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
+pub struct JobStart {
     /// On which runner, if it was said.
     pub runner: Option<RunnerName>,
     /// When, if it was said.
@@ -152,21 +152,21 @@ pub struct Completed {
     pub at: Option<Timestamp>,
 }
 
-impl Known {
+impl JobKnowledge {
     /// What one fact says.
-    pub fn of(fact: &Fact) -> Self {
+    pub fn of(fact: &JobFact) -> Self {
         let mut known =
             Self { about: fact.about.clone(), queued: None, started: None, completed: None };
         match &fact.said {
-            Said::Held => {}
-            Said::Queued { at } => known.queued = Some(Moment { at: *at }),
-            Said::Started { runner, at } => {
-                known.started = Some(Started { runner: runner.clone(), at: *at });
+            ReportedStatus::Held => {}
+            ReportedStatus::Queued { at } => known.queued = Some(GithubTime { at: *at }),
+            ReportedStatus::Started { runner, at } => {
+                known.started = Some(JobStart { runner: runner.clone(), at: *at });
             }
-            Said::Completed { conclusion, runner, at } => {
+            ReportedStatus::Completed { conclusion, runner, at } => {
                 // Who had it is a fact about its start, which may be the fact that was lost.
                 known.started =
-                    runner.clone().map(|runner| Started { runner: Some(runner), at: None });
+                    runner.clone().map(|runner| JobStart { runner: Some(runner), at: None });
                 known.completed = Some(Completed { conclusion: conclusion.clone(), at: *at });
             }
         }
@@ -178,8 +178,10 @@ impl Known {
     pub fn join(self, other: Self) -> Self {
         Self {
             about: self.about.join(other.about),
-            queued: either(self.queued, other.queued, |a, b| Moment { at: earlier(a.at, b.at) }),
-            started: either(self.started, other.started, |a, b| Started {
+            queued: either(self.queued, other.queued, |a, b| GithubTime {
+                at: earlier(a.at, b.at),
+            }),
+            started: either(self.started, other.started, |a, b| JobStart {
                 runner: a.runner.max(b.runner),
                 at: earlier(a.at, b.at),
             }),
@@ -191,15 +193,15 @@ impl Known {
     }
 
     /// Where the job stands.
-    pub const fn phase(&self) -> Phase {
+    pub const fn phase(&self) -> JobPhase {
         if self.completed.is_some() {
-            Phase::Completed
+            JobPhase::Completed
         } else if self.started.is_some() {
-            Phase::Started
+            JobPhase::Started
         } else if self.queued.is_some() {
-            Phase::Queued
+            JobPhase::Queued
         } else {
-            Phase::Held
+            JobPhase::Held
         }
     }
 
@@ -214,7 +216,7 @@ impl Known {
     }
 }
 
-impl About {
+impl JobDetails {
     /// They are equal unless GitHub left something out, or a repository was renamed meanwhile; then
     /// any rule will do that does not depend on the order.
     fn join(self, other: Self) -> Self {

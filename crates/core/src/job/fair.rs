@@ -52,14 +52,14 @@ impl Shares {
 
 /// What each repository has earned and not been served for, and what it has under way.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct FairQueue {
     earned: BTreeMap<Repository, i64>,
     under_way: BTreeMap<Repository, u32>,
 }
 
-impl Turns {
+impl FairQueue {
     /// Whose turn it is among those that wait; none if all of them have as much under way as they
-    /// may, and the process is busy. Whoever gets a turn must [`Turns::end`] it.
+    /// may, and the process is busy. Whoever gets a turn must [`FairQueue::end`] it.
     pub fn begin(&mut self, waiting: &BTreeSet<Repository>, shares: &Shares) -> Option<Repository> {
         // Who waits for nothing earns nothing: an old claim must not become a burst.
         self.earned.retain(|repository, _| waiting.contains(repository));
@@ -129,7 +129,7 @@ mod tests {
     fn served(lines: &[(&str, usize)], shares: &Shares) -> Vec<Repository> {
         let mut left: BTreeMap<Repository, usize> =
             lines.iter().map(|(name, count)| (repository(name), *count)).collect();
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         let mut order = Vec::new();
         loop {
             left.retain(|_, count| *count > 0);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_was_not_waited_for_is_not_earned() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         let shares = Shares::default();
         let (one, both) = (
             BTreeSet::from([repository("one")]),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_repository_has_no_more_under_way_than_its_cap_in_a_busy_process() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         let shares = Shares { cap: 2, busy: 2, ..Shares::default() };
         let waiting = BTreeSet::from([repository("one")]);
         let first = turns.begin(&waiting, &shares).expect("it may");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_nobody_else_needs_is_used_and_a_newcomer_has_its_cap() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         let shares = Shares { cap: 2, busy: 5, ..Shares::default() };
         let burst = BTreeSet::from([repository("burst")]);
         let begun = (0..9).filter(|_| turns.begin(&burst, &shares).is_some()).count();

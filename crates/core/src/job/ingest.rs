@@ -3,8 +3,8 @@
 //!
 //! Not here: storing it. A writer that loses the race reads again and asks again.
 
-use super::placing::{Placed, place};
-use super::{Event, Fact, Job, Lane, Life, Refusal};
+use super::placement::{Placement, place};
+use super::{Job, JobEvent, JobFact, JobRefusal, JobState, Lane};
 use crate::ids::RequestId;
 use crate::limits::Limits;
 use crate::route::{NotOurs, Routing, route};
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 /// What to do about a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Learned {
+pub enum IngestOutcome {
     /// Nothing: the job is none of ours.
     NotOurs(NotOurs),
     /// Nothing: the row says it already.
@@ -26,16 +26,16 @@ pub enum Learned {
 /// cancelled in the end.
 pub fn ingest(
     stored: Option<&Job>,
-    fact: &Fact,
+    fact: &JobFact,
     routing: &Routing<'_>,
     again: Option<&RequestId>,
     now: Timestamp,
     limits: &Limits,
     cancels: bool,
-) -> Result<Learned, Refusal> {
+) -> Result<IngestOutcome, JobRefusal> {
     // Whatever is stored, and whatever request the label belongs to: it is not ours to learn.
     if !routing.scope.serves(&fact.about.repository) {
-        return Ok(Learned::NotOurs(NotOurs::Outside));
+        return Ok(IngestOutcome::NotOurs(NotOurs::Outside));
     }
     let job = match stored {
         Some(job) => job.learn(fact, now, limits)?,
@@ -48,15 +48,15 @@ pub fn ingest(
     let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
     let placed = match again {
         Some(request) => {
-            Placed::Event(Event::Routed { lane: Lane::Request(request.clone()), at: now })
+            Placement::Event(JobEvent::Routed { lane: Lane::Request(request.clone()), at: now })
         }
         None => placed(&job, routing, now, limits, cancels),
     };
     let next = match placed {
-        Placed::NotOurs(why) if is_strange => return Ok(Learned::NotOurs(why)),
+        Placement::NotOurs(why) if is_strange => return Ok(IngestOutcome::NotOurs(why)),
         placed => follow(job, &placed)?,
     };
-    Ok(if stored == Some(&next) { Learned::Unchanged } else { Learned::Store(next) })
+    Ok(if stored == Some(&next) { IngestOutcome::Unchanged } else { IngestOutcome::Store(next) })
 }
 
 /// A stored job where its route puts it now: in a lane, or failed. One that does not wait, or that is
@@ -67,7 +67,7 @@ pub fn reroute(
     now: Timestamp,
     limits: &Limits,
     cancels: bool,
-) -> Result<Job, Refusal> {
+) -> Result<Job, JobRefusal> {
     let placed = placed(&job, routing, now, limits, cancels);
     follow(job, &placed)
 }
@@ -78,22 +78,22 @@ fn placed(
     now: Timestamp,
     limits: &Limits,
     cancels: bool,
-) -> Placed {
+) -> Placement {
     let about = &job.known.about;
     let cancel_by = cancels.then(|| now.after(limits.job_deadline));
     place(&route(&about.labels, &about.repository, &about.run, routing), now, cancel_by)
 }
 
 /// Nobody is refused before they ask.
-fn follow(job: Job, placed: &Placed) -> Result<Job, Refusal> {
+fn follow(job: Job, placed: &Placement) -> Result<Job, JobRefusal> {
     match placed {
-        Placed::Event(event) if waits(&job) => job.on(event),
-        Placed::NotOurs(_) | Placed::Waits | Placed::Event(_) => Ok(job),
+        Placement::Event(event) if waits(&job) => job.on(event),
+        Placement::NotOurs(_) | Placement::Waits | Placement::Event(_) => Ok(job),
     }
 }
 
 const fn waits(job: &Job) -> bool {
-    matches!(job.life, Life::Waiting { .. })
+    matches!(job.state, JobState::Waiting { .. })
 }
 
 const fn wants_a_lane(job: &Job) -> bool {

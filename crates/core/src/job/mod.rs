@@ -18,16 +18,16 @@ use crate::sabotage;
 use crate::time::Timestamp;
 
 pub mod active;
-pub mod again;
+pub mod capacity;
 pub mod event;
 pub mod fact;
 pub mod fair;
 pub mod ingest;
 pub mod origin;
-pub mod placing;
+pub mod placement;
 pub mod reason;
+pub mod rerun;
 pub mod returning;
-pub mod room;
 pub mod step;
 mod stored;
 #[cfg(test)]
@@ -35,20 +35,20 @@ mod tests;
 pub mod transition;
 pub mod wake;
 
-pub use event::{Event, Refusal, StateName};
-pub use fact::{About, Conclusion, Fact, Known, Phase, Said};
-pub use ingest::{Learned, ingest, reroute};
+pub use event::{JobEvent, JobRefusal, JobStateName};
+pub use fact::{Conclusion, JobDetails, JobFact, JobKnowledge, JobPhase, ReportedStatus};
+pub use ingest::{IngestOutcome, ingest, reroute};
 pub use origin::{
     CodeRules, OnlyUnused, Origin, Provenance, RunFact, SharedLabels, UsedMachines, Visibility,
     used_machines,
 };
-pub use placing::{Placed, place};
+pub use placement::{Placement, place};
 pub use reason::{Reason, Setback, SetbackAt};
 pub use returning::{AfterJob, after_job, ends_anyway};
-pub use step::{How, STEPS_FIRST_KEPT, STEPS_KEPT_MAX, Step, StepAt};
+pub use step::{JobStep, JobStepAt, MachineSource, STEPS_FIRST_KEPT, STEPS_KEPT_MAX};
 pub use stored::{ENDED_LOOK_AGAIN, FOREIGN_LOOK_AGAIN, QUEUED_BELIEVED_FOR, RUNNING_LOOK_AGAIN};
-pub use transition::{Next, SETBACKS_KEPT_MAX};
-pub use wake::{DeadLetter, Unreadable, Wake};
+pub use transition::{AfterSetback, SETBACKS_KEPT_MAX};
+pub use wake::{DeadLetter, UnreadableWake, Wake};
 
 /// A job as its row holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Job {
     /// GitHub's id; another for every attempt of its run.
     pub id: JobId,
     /// What GitHub said.
-    pub known: Known,
+    pub known: JobKnowledge,
     /// Where it is served; none until a configuration was read.
     pub lane: Option<Lane>,
     /// Whether its pool had nothing for it, so that it may be launched for.
@@ -72,15 +72,16 @@ pub struct Job {
     /// Machines that it had and let go of before it ran there, the last ones last. After an exchange
     /// the runner on one is named after another job, and whoever takes it back has to know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub let_go: Vec<Held>,
+    pub let_go: Vec<JobMachine>,
     /// The last setbacks, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
     /// What was done about it, oldest first, for whoever asks why it took as long as it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<StepAt>,
-    /// What we do about it.
-    pub life: Life,
+    pub steps: Vec<JobStepAt>,
+    /// What the service does about it.
+    #[serde(rename = "life")]
+    pub state: JobState,
 }
 
 /// Where a job is served.
@@ -114,7 +115,7 @@ pub const UNROUTED: &str = "unrouted";
 /// A machine that a job has, and the runner on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Held {
+pub struct JobMachine {
     /// Which machine.
     pub instance: InstanceId,
     /// Since which change of owner.
@@ -126,7 +127,7 @@ pub struct Held {
 /// What we do about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
-pub enum Life {
+pub enum JobState {
     /// Nothing: it wants no runner yet.
     Dormant,
     /// It wants a runner, and nobody works on it.
@@ -142,14 +143,14 @@ pub enum Life {
         worker: ClaimId,
         /// Until when, unless it is renewed.
         lease: Timestamp,
-        /// As for [`Life::Waiting`].
+        /// As for [`JobState::Waiting`].
         deadline: Timestamp,
     },
     /// It has a machine.
     Assigned {
         /// Which one.
-        held: Held,
-        /// As for [`Life::Waiting`].
+        held: JobMachine,
+        /// As for [`JobState::Waiting`].
         deadline: Timestamp,
     },
     /// It runs, and not on a machine that it has.
@@ -161,7 +162,7 @@ pub enum Life {
         /// When.
         at: Timestamp,
         /// What is still to be done about it.
-        debts: Debts,
+        debts: EndTasks,
     },
 }
 
@@ -181,7 +182,7 @@ pub enum End {
 /// none, so that a crash between the end and its consequences loses neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Debts {
+pub struct EndTasks {
     /// Its author must be told.
     #[serde(default)]
     pub tell: bool,
@@ -190,13 +191,13 @@ pub struct Debts {
     pub cancel_by: Option<Timestamp>,
     /// This machine must be released.
     #[serde(default)]
-    pub release: Option<Held>,
+    pub release: Option<JobMachine>,
     /// What becomes of it then, once that is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<AfterJob>,
 }
 
-impl Debts {
+impl EndTasks {
     /// Whether nothing is left to do.
     pub const fn is_settled(&self) -> bool {
         !self.tell && self.cancel_by.is_none() && self.release.is_none()
@@ -206,7 +207,7 @@ impl Debts {
 impl Job {
     /// Whether it is over.
     pub const fn is_over(&self) -> bool {
-        matches!(self.life, Life::Ended { .. })
+        matches!(self.state, JobState::Ended { .. })
     }
 
     /// Whose job it is.
@@ -215,26 +216,26 @@ impl Job {
     }
 
     /// The machine it has.
-    pub const fn held(&self) -> Option<&Held> {
-        match &self.life {
-            Life::Assigned { held, .. } => Some(held),
-            Life::Dormant
-            | Life::Waiting { .. }
-            | Life::Assigning { .. }
-            | Life::Elsewhere
-            | Life::Ended { .. } => None,
+    pub const fn held(&self) -> Option<&JobMachine> {
+        match &self.state {
+            JobState::Assigned { held, .. } => Some(held),
+            JobState::Dormant
+            | JobState::Waiting { .. }
+            | JobState::Assigning { .. }
+            | JobState::Elsewhere
+            | JobState::Ended { .. } => None,
         }
     }
 
     /// The machine that is its own, also if releasing it is all that is left to do.
-    pub const fn keeps(&self) -> Option<&Held> {
-        match &self.life {
-            Life::Ended { debts, .. } => debts.release.as_ref(),
-            Life::Dormant
-            | Life::Waiting { .. }
-            | Life::Assigning { .. }
-            | Life::Assigned { .. }
-            | Life::Elsewhere => self.held(),
+    pub const fn keeps(&self) -> Option<&JobMachine> {
+        match &self.state {
+            JobState::Ended { debts, .. } => debts.release.as_ref(),
+            JobState::Dormant
+            | JobState::Waiting { .. }
+            | JobState::Assigning { .. }
+            | JobState::Assigned { .. }
+            | JobState::Elsewhere => self.held(),
         }
     }
 
@@ -263,21 +264,24 @@ impl Job {
         let runner = self.known.runner()?;
         match self.keeps() {
             Some(held) => (held.runner != *runner).then_some(runner),
-            None => matches!(self.life, Life::Elsewhere).then_some(runner),
+            None => matches!(self.state, JobState::Elsewhere).then_some(runner),
         }
     }
 
     /// Whether a worker took it on since then, and was not set back.
     pub fn is_begun_since(&self, then: Timestamp) -> bool {
-        let Some(StepAt { at, step: Step::Begun }) = self.steps.last() else { return false };
+        let Some(JobStepAt { at, step: JobStep::Begun }) = self.steps.last() else { return false };
         *at >= then && self.setbacks.last().is_none_or(|setback| setback.at < *at)
     }
 
     /// Why it is to be given up now: its time is up, and nobody has a machine for it.
     pub fn overdue(&self, now: Timestamp) -> Option<Reason> {
-        let deadline = match &self.life {
-            Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. } => *deadline,
-            Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => {
+        let deadline = match &self.state {
+            JobState::Waiting { deadline, .. } | JobState::Assigning { deadline, .. } => *deadline,
+            JobState::Dormant
+            | JobState::Assigned { .. }
+            | JobState::Elsewhere
+            | JobState::Ended { .. } => {
                 return None;
             }
         };

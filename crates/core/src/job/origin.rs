@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::About;
+use super::JobDetails;
 use crate::ids::{Repository, RunAttempt};
 use crate::labels::is_bound_to_run;
 use crate::sabotage;
@@ -132,7 +132,7 @@ impl CodeRules {
 
     /// Whether used machines are offered under shared labels; none if that depends on what GitHub has
     /// not said.
-    fn offers_under_shared_labels(&self, about: &About) -> Option<bool> {
+    fn offers_under_shared_labels(&self, about: &JobDetails) -> Option<bool> {
         let key = Repository::new(about.repository.as_str().to_lowercase());
         match self.repositories.get(&key).copied().unwrap_or(self.shared_labels) {
             SharedLabels::Always => Some(true),
@@ -208,7 +208,7 @@ impl UsedMachines {
 }
 
 /// Whether a job may have a machine that another job of its trust group used.
-pub fn used_machines(about: &About, rules: &CodeRules) -> UsedMachines {
+pub fn used_machines(about: &JobDetails, rules: &CodeRules) -> UsedMachines {
     let origin = about.provenance.origin;
     if origin.is_some_and(|origin| !rules.trusts(origin)) && !sabotage!("forks-get-used-machines") {
         return UsedMachines::Withheld(OnlyUnused::UntrustedCode);

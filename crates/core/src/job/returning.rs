@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CodeRules, Debts, Held, Job, Life, Origin};
+use super::{CodeRules, EndTasks, Job, JobMachine, JobState, Origin};
 use crate::config::runner::Reuse;
 use crate::ids::InstanceId;
 use crate::instance::{EndReason, Record};
@@ -30,7 +30,7 @@ pub enum AfterJob {
 /// what its class says about serving more than once.
 pub fn ends_anyway(
     job: &Job,
-    held: &Held,
+    held: &JobMachine,
     record: &Record,
     reuse: Option<&Reuse>,
     now: Timestamp,
@@ -60,7 +60,9 @@ impl Job {
     /// What becomes of a machine that is being taken back from this job; none while that is yet to
     /// be decided. `ran` says whether a job was seen on it.
     pub fn says_of(&self, instance: &InstanceId, ran: bool) -> Option<AfterJob> {
-        let Life::Ended { debts: Debts { release: Some(held), after, .. }, .. } = &self.life else {
+        let JobState::Ended { debts: EndTasks { release: Some(held), after, .. }, .. } =
+            &self.state
+        else {
             return Some(AfterJob::End(EndReason::WornOut));
         };
         if held.instance != *instance {

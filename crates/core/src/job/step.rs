@@ -23,7 +23,7 @@ pub const STEPS_FIRST_KEPT: usize = 4;
 /// One thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "step")]
-pub enum Step {
+pub enum JobStep {
     /// We learned that it wants a runner.
     Heard,
     /// It was sent there.
@@ -60,7 +60,7 @@ pub enum Step {
     /// It had a machine.
     Assigned {
         /// How that was come by.
-        how: How,
+        how: MachineSource,
         /// Which one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<InstanceId>,
@@ -88,7 +88,7 @@ pub enum Step {
     Unknown,
 }
 
-impl Step {
+impl JobStep {
     /// The step as one word.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Step {
     }
 }
 
-impl Step {
+impl JobStep {
     /// Whether it is part of one attempt, and of no interest once another has come to the same.
     const fn is_of_an_attempt(&self) -> bool {
         match self {
@@ -141,7 +141,7 @@ impl Step {
 /// How a job's machine was come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum MachineSource {
     /// It was the job's already: an earlier worker had taken it.
     Continued,
     /// It stood by in the job's pool.
@@ -155,16 +155,16 @@ pub enum How {
 /// A step, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct StepAt {
+pub struct JobStepAt {
     /// When.
     pub at: Timestamp,
     /// What.
     #[serde(rename = "what")]
-    pub step: Step,
+    pub step: JobStep,
 }
 
 /// Adds a step; if there are too many, the oldest but the first few is forgotten.
-pub(super) fn remember(steps: &mut Vec<StepAt>, step: StepAt) {
+pub(super) fn remember(steps: &mut Vec<JobStepAt>, step: JobStepAt) {
     steps.push(step);
     while steps.len() > STEPS_KEPT_MAX {
         steps.remove(STEPS_FIRST_KEPT);
@@ -172,7 +172,7 @@ pub(super) fn remember(steps: &mut Vec<StepAt>, step: StepAt) {
 }
 
 /// Forgets the last attempt, which began after `since`.
-pub(super) fn forget_attempt(steps: &mut Vec<StepAt>, since: Timestamp) {
+pub(super) fn forget_attempt(steps: &mut Vec<JobStepAt>, since: Timestamp) {
     while steps.last().is_some_and(|last| last.at > since && last.step.is_of_an_attempt()) {
         steps.pop();
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::fact::Phase;
-use super::{Job, Lane, Life, UNROUTED};
+use super::fact::JobPhase;
+use super::{Job, JobState, Lane, UNROUTED};
 use crate::ids::Revision;
 use crate::limits::Limits;
 use crate::ports::{JobRow, WaitingAt};
@@ -60,7 +60,7 @@ impl Job {
 
     /// Where it is listed while it waits for a runner.
     pub fn waiting_at(&self) -> Option<WaitingAt> {
-        let waits = matches!(self.life, Life::Waiting { .. });
+        let waits = matches!(self.state, JobState::Waiting { .. });
         waits.then(|| WaitingAt {
             lane: self.lane.as_ref().map_or_else(|| UNROUTED.to_owned(), ToString::to_string),
             repository: self.repository().clone(),
@@ -71,23 +71,27 @@ impl Job {
     /// with.
     pub fn next_look(&self, now: Timestamp, limits: &Limits) -> Option<Timestamp> {
         let soon = now.after(limits.row_look_again);
-        match &self.life {
-            Life::Waiting { deadline, not_before } => Some(soon.max(*not_before).min(*deadline)),
-            Life::Assigning { lease, deadline, .. } => {
+        match &self.state {
+            JobState::Waiting { deadline, not_before } => {
+                Some(soon.max(*not_before).min(*deadline))
+            }
+            JobState::Assigning { lease, deadline, .. } => {
                 Some(lease.after(limits.clock_skew).min(*deadline))
             }
-            Life::Assigned { .. } if self.known.phase() == Phase::Queued => Some(soon),
-            Life::Assigned { .. } if sabotage!("ends-are-only-heard-of") => None,
-            Life::Assigned { .. } => Some(now.after(RUNNING_LOOK_AGAIN)),
-            Life::Dormant | Life::Elsewhere => Some(now.after(FOREIGN_LOOK_AGAIN)),
-            Life::Ended { debts, .. } => (!debts.is_settled()).then(|| now.after(ENDED_LOOK_AGAIN)),
+            JobState::Assigned { .. } if self.known.phase() == JobPhase::Queued => Some(soon),
+            JobState::Assigned { .. } if sabotage!("ends-are-only-heard-of") => None,
+            JobState::Assigned { .. } => Some(now.after(RUNNING_LOOK_AGAIN)),
+            JobState::Dormant | JobState::Elsewhere => Some(now.after(FOREIGN_LOOK_AGAIN)),
+            JobState::Ended { debts, .. } => {
+                (!debts.is_settled()).then(|| now.after(ENDED_LOOK_AGAIN))
+            }
         }
     }
 
     /// A row that is not over is written at every look, and so never forgotten.
     fn forget_at(&self, now: Timestamp, limits: &Limits) -> Timestamp {
-        match &self.life {
-            Life::Ended { at, debts, .. } if debts.is_settled() => at.after(limits.job_row_ttl),
+        match &self.state {
+            JobState::Ended { at, debts, .. } if debts.is_settled() => at.after(limits.job_row_ttl),
             _ => now.after(limits.job_row_ttl),
         }
     }

@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
-use super::event::{Event, Refusal};
-use super::fact::{Completed, Fact, Known, Phase};
+use super::event::{JobEvent, JobRefusal};
+use super::fact::{Completed, JobFact, JobKnowledge, JobPhase};
 use super::{
-    AfterJob, Debts, End, Held, Job, Life, Reason, Setback, SetbackAt, Step, StepAt, step,
+    AfterJob, End, EndTasks, Job, JobMachine, JobState, JobStep, JobStepAt, Reason, Setback,
+    SetbackAt, step,
 };
 use crate::ids::ClaimId;
 use crate::instance::EndReason;
@@ -31,7 +32,7 @@ const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
 
 /// What follows a setback.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterSetback {
     /// Another attempt, not before this.
     Again {
         /// When.
@@ -43,10 +44,10 @@ pub enum Next {
 
 impl Job {
     /// A job of which this is the first fact.
-    pub fn first(fact: &Fact, now: Timestamp, limits: &Limits) -> Self {
+    pub fn first(fact: &JobFact, now: Timestamp, limits: &Limits) -> Self {
         let job = Self {
             id: fact.job.clone(),
-            known: Known::of(fact),
+            known: JobKnowledge::of(fact),
             lane: None,
             overflowed: false,
             attempts: 0,
@@ -54,78 +55,84 @@ impl Job {
             let_go: Vec::new(),
             setbacks: Vec::new(),
             steps: Vec::new(),
-            life: Life::Dormant,
+            state: JobState::Dormant,
         };
         job.settled(now, limits)
     }
 
     /// The job after another fact about it, which may be old, or known already.
-    pub fn learn(&self, fact: &Fact, now: Timestamp, limits: &Limits) -> Result<Self, Refusal> {
+    pub fn learn(
+        &self,
+        fact: &JobFact,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Result<Self, JobRefusal> {
         if fact.job != self.id {
-            return Err(Refusal::AnotherJob { job: fact.job.clone() });
+            return Err(JobRefusal::AnotherJob { job: fact.job.clone() });
         }
         let mut next = self.clone();
-        next.known = next.known.join(Known::of(fact));
+        next.known = next.known.join(JobKnowledge::of(fact));
         Ok(next.settled(now, limits))
     }
 
     /// The life that the facts allow.
     fn settled(mut self, now: Timestamp, limits: &Limits) -> Self {
-        self.life = match (self.known.phase(), self.life) {
-            (Phase::Completed, Life::Ended { end, at, debts }) => {
-                Life::Ended { end, at, debts: Debts { cancel_by: None, ..debts } }
+        self.state = match (self.known.phase(), self.state) {
+            (JobPhase::Completed, JobState::Ended { end, at, debts }) => {
+                JobState::Ended { end, at, debts: EndTasks { cancel_by: None, ..debts } }
             }
-            (Phase::Completed, life) => {
-                let release = match life {
-                    Life::Assigned { held, .. } => Some(held),
+            (JobPhase::Completed, state) => {
+                let release = match state {
+                    JobState::Assigned { held, .. } => Some(held),
                     _ => None,
                 };
                 ended(self.known.completed.as_ref(), release, now)
             }
-            (Phase::Started, Life::Dormant | Life::Waiting { .. } | Life::Assigning { .. }) => {
-                Life::Elsewhere
+            (
+                JobPhase::Started,
+                JobState::Dormant | JobState::Waiting { .. } | JobState::Assigning { .. },
+            ) => JobState::Elsewhere,
+            (JobPhase::Queued, JobState::Dormant) => {
+                JobState::Waiting { deadline: now.after(limits.job_deadline), not_before: now }
             }
-            (Phase::Queued, Life::Dormant) => {
-                Life::Waiting { deadline: now.after(limits.job_deadline), not_before: now }
-            }
-            (_, life) => life,
+            (_, state) => state,
         };
         self
     }
 
     /// The job after `event`, or why there is none.
-    pub fn on(&self, event: &Event) -> Result<Self, Refusal> {
+    pub fn on(&self, event: &JobEvent) -> Result<Self, JobRefusal> {
         let mut next = self.clone();
         match event {
-            Event::Routed { .. } | Event::Overflowed => next.lane_event(event)?,
-            Event::Begun { .. }
-            | Event::Renewed { .. }
-            | Event::Assigned { .. }
-            | Event::SetBack { .. } => next.worker_event(event)?,
-            Event::Freed { .. } | Event::Swapped { .. } | Event::Adopted { .. } => {
+            JobEvent::Routed { .. } | JobEvent::Overflowed => next.lane_event(event)?,
+            JobEvent::Begun { .. }
+            | JobEvent::Renewed { .. }
+            | JobEvent::Assigned { .. }
+            | JobEvent::SetBack { .. } => next.worker_event(event)?,
+            JobEvent::Freed { .. } | JobEvent::Swapped { .. } | JobEvent::Adopted { .. } => {
                 next.machine_event(event)?;
             }
-            Event::Failed { .. }
-            | Event::Dismissed { .. }
-            | Event::Told { .. }
-            | Event::RunCancelled { .. }
-            | Event::Judged { .. }
-            | Event::Released { .. } => next.ending_event(event)?,
+            JobEvent::Failed { .. }
+            | JobEvent::Dismissed { .. }
+            | JobEvent::Told { .. }
+            | JobEvent::RunCancelled { .. }
+            | JobEvent::Judged { .. }
+            | JobEvent::Released { .. } => next.ending_event(event)?,
         }
         Ok(next)
     }
 
-    fn lane_event(&mut self, event: &Event) -> Result<(), Refusal> {
-        match (&self.life, event) {
-            (Life::Dormant | Life::Waiting { .. }, Event::Routed { lane, at }) => {
+    fn lane_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
+        match (&self.state, event) {
+            (JobState::Dormant | JobState::Waiting { .. }, JobEvent::Routed { lane, at }) => {
                 if self.lane.as_ref() != Some(lane) {
                     self.overflowed = false;
                     self.note_heard();
-                    self.note(*at, Step::Routed { lane: lane.clone() });
+                    self.note(*at, JobStep::Routed { lane: lane.clone() });
                 }
                 self.lane = Some(lane.clone());
             }
-            (Life::Waiting { .. } | Life::Assigning { .. }, Event::Overflowed) => {
+            (JobState::Waiting { .. } | JobState::Assigning { .. }, JobEvent::Overflowed) => {
                 self.overflowed = true;
             }
             (_, event) => return Err(self.illegal(event)),
@@ -133,22 +140,26 @@ impl Job {
         Ok(())
     }
 
-    fn worker_event(&mut self, event: &Event) -> Result<(), Refusal> {
-        match (&mut self.life, event) {
-            (Life::Waiting { deadline, not_before }, Event::Begun { worker, at, lease, .. }) => {
+    fn worker_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
+        match (&mut self.state, event) {
+            (
+                JobState::Waiting { deadline, not_before },
+                JobEvent::Begun { worker, at, lease, .. },
+            ) => {
                 if self.lane.is_none() {
-                    return Err(Refusal::Unrouted);
+                    return Err(JobRefusal::Unrouted);
                 }
                 if at < not_before {
-                    return Err(Refusal::TooEarly { until: *not_before });
+                    return Err(JobRefusal::TooEarly { until: *not_before });
                 }
                 let deadline = in_time(*deadline, *at)?;
-                self.life = Life::Assigning { worker: worker.clone(), lease: *lease, deadline };
-                self.note(*at, Step::Begun);
+                self.state =
+                    JobState::Assigning { worker: worker.clone(), lease: *lease, deadline };
+                self.note(*at, JobStep::Begun);
             }
             (
-                Life::Assigning { worker, lease, deadline },
-                Event::Begun { worker: by, at, lease: until, skew },
+                JobState::Assigning { worker, lease, deadline },
+                JobEvent::Begun { worker: by, at, lease: until, skew },
             ) => {
                 if worker == by {
                     // It landed before, and its answer was lost.
@@ -157,38 +168,39 @@ impl Job {
                 }
                 let lapses = lease.after(*skew);
                 if *at < lapses {
-                    return Err(Refusal::TooEarly { until: lapses });
+                    return Err(JobRefusal::TooEarly { until: lapses });
                 }
                 in_time(*deadline, *at)?;
                 (*worker, *lease) = (by.clone(), *until);
                 self.remember(*at, Setback::WorkerLost);
-                self.note(*at, Step::Begun);
+                self.note(*at, JobStep::Begun);
             }
             (
-                Life::Assigning { worker, lease, .. },
-                Event::Renewed { worker: by, lease: until },
+                JobState::Assigning { worker, lease, .. },
+                JobEvent::Renewed { worker: by, lease: until },
             ) => {
                 same_worker(worker, by)?;
                 *lease = (*lease).max(*until);
             }
             (
-                Life::Assigning { worker, deadline, .. },
-                Event::Assigned { worker: by, held, how, at, notes },
+                JobState::Assigning { worker, deadline, .. },
+                JobEvent::Assigned { worker: by, held, how, at, notes },
             ) => {
                 same_worker(worker, by)?;
-                self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
+                self.state = JobState::Assigned { held: held.clone(), deadline: *deadline };
                 self.note_all(notes);
                 let instance = Some(held.instance.clone());
-                self.note(*at, Step::Assigned { how: *how, instance });
+                self.note(*at, JobStep::Assigned { how: *how, instance });
             }
             // It landed before, and its answer was lost.
-            (Life::Assigned { held: has, .. }, Event::Assigned { held, .. }) if has == held => {}
+            (JobState::Assigned { held: has, .. }, JobEvent::Assigned { held, .. })
+                if has == held => {}
             (
-                Life::Assigning { worker, deadline, .. },
-                Event::SetBack { worker: by, setback, at, not_before, notes },
+                JobState::Assigning { worker, deadline, .. },
+                JobEvent::SetBack { worker: by, setback, at, not_before, notes },
             ) => {
                 same_worker(worker, by)?;
-                self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.state = JobState::Waiting { deadline: *deadline, not_before: *not_before };
                 self.note_all(notes);
                 self.remember(*at, setback.clone());
             }
@@ -197,98 +209,98 @@ impl Job {
         Ok(())
     }
 
-    fn machine_event(&mut self, event: &Event) -> Result<(), Refusal> {
-        match (&mut self.life, event) {
+    fn machine_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
+        match (&mut self.state, event) {
             (
-                Life::Assigned { held, deadline },
-                Event::Freed { held: seen, setback, at, not_before },
+                JobState::Assigned { held, deadline },
+                JobEvent::Freed { held: seen, setback, at, not_before },
             ) => {
                 same_machine(held, seen)?;
                 if self.known.started.is_some() {
-                    return Err(Refusal::Started);
+                    return Err(JobRefusal::Started);
                 }
                 self.let_go.push(held.clone());
                 let surplus = self.let_go.len().saturating_sub(LET_GO_KEPT_MAX);
                 self.let_go.drain(..surplus);
-                self.life = Life::Waiting { deadline: *deadline, not_before: *not_before };
+                self.state = JobState::Waiting { deadline: *deadline, not_before: *not_before };
                 self.names = self.names.saturating_add(1);
                 self.remember(*at, setback.clone());
             }
-            (Life::Assigned { held, .. }, Event::Swapped { from, to, at }) => {
+            (JobState::Assigned { held, .. }, JobEvent::Swapped { from, to, at }) => {
                 same_machine(held, from)?;
                 *held = to.clone();
-                self.note(*at, Step::Exchanged { instance: to.instance.clone() });
+                self.note(*at, JobStep::Exchanged { instance: to.instance.clone() });
             }
-            (Life::Ended { debts, .. }, Event::Swapped { from, to, at }) => {
+            (JobState::Ended { debts, .. }, JobEvent::Swapped { from, to, at }) => {
                 let Some(owed) = &mut debts.release else { return Err(self.illegal(event)) };
                 same_machine(owed, from)?;
                 *owed = to.clone();
                 // What was decided was decided about the other one.
                 debts.after = None;
-                self.note(*at, Step::Exchanged { instance: to.instance.clone() });
+                self.note(*at, JobStep::Exchanged { instance: to.instance.clone() });
             }
-            (Life::Elsewhere, Event::Adopted { held, deadline, at }) => {
-                self.life = Life::Assigned { held: held.clone(), deadline: *deadline };
-                self.note(*at, Step::Adopted { instance: held.instance.clone() });
+            (JobState::Elsewhere, JobEvent::Adopted { held, deadline, at }) => {
+                self.state = JobState::Assigned { held: held.clone(), deadline: *deadline };
+                self.note(*at, JobStep::Adopted { instance: held.instance.clone() });
             }
             (_, event) => return Err(self.illegal(event)),
         }
         Ok(())
     }
 
-    fn ending_event(&mut self, event: &Event) -> Result<(), Refusal> {
-        match (&mut self.life, event) {
+    fn ending_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
+        match (&mut self.state, event) {
             (
-                Life::Dormant
-                | Life::Waiting { .. }
-                | Life::Assigning { .. }
-                | Life::Assigned { .. },
-                Event::Failed { reason, at, cancel_by },
+                JobState::Dormant
+                | JobState::Waiting { .. }
+                | JobState::Assigning { .. }
+                | JobState::Assigned { .. },
+                JobEvent::Failed { reason, at, cancel_by },
             ) => {
                 if self.known.started.is_some() {
-                    return Err(Refusal::Started);
+                    return Err(JobRefusal::Started);
                 }
                 self.note_heard();
                 let release = self.held().cloned();
                 let tell = !sabotage!("failures-are-not-told");
-                let debts = Debts { tell, cancel_by: *cancel_by, release, after: None };
-                self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
+                let debts = EndTasks { tell, cancel_by: *cancel_by, release, after: None };
+                self.state = JobState::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
-            (Life::Ended { debts, .. }, Event::Dismissed { .. }) => {
+            (JobState::Ended { debts, .. }, JobEvent::Dismissed { .. }) => {
                 (debts.tell, debts.cancel_by) = (false, None);
                 debts.after = debts.release.as_ref().map(|_| UNTRUSTED);
             }
-            (_, Event::Dismissed { reason, at }) => {
+            (_, JobEvent::Dismissed { reason, at }) => {
                 self.note_heard();
                 let release = self.held().cloned();
                 let after = release.as_ref().map(|_| UNTRUSTED);
-                let debts = Debts { release, after, ..Debts::default() };
-                self.life = Life::Ended { end: End::Failed(reason.clone()), at: *at, debts };
+                let debts = EndTasks { release, after, ..EndTasks::default() };
+                self.state = JobState::Ended { end: End::Failed(reason.clone()), at: *at, debts };
             }
-            (Life::Ended { debts, .. }, Event::Told { at }) => {
+            (JobState::Ended { debts, .. }, JobEvent::Told { at }) => {
                 if std::mem::take(&mut debts.tell) {
-                    self.note(*at, Step::Told);
+                    self.note(*at, JobStep::Told);
                 }
             }
-            (Life::Ended { debts, .. }, Event::RunCancelled { at }) => {
+            (JobState::Ended { debts, .. }, JobEvent::RunCancelled { at }) => {
                 if debts.cancel_by.take().is_some() {
-                    self.note(*at, Step::RunCancelled);
+                    self.note(*at, JobStep::RunCancelled);
                 }
             }
-            (Life::Ended { debts, .. }, Event::Judged { held, after }) => {
+            (JobState::Ended { debts, .. }, JobEvent::Judged { held, after }) => {
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
                     // Whoever decided first may have acted on it.
                     debts.after = debts.after.or(Some(*after));
                 }
             }
-            (Life::Ended { debts, .. }, Event::Released { held, at, notes }) => {
+            (JobState::Ended { debts, .. }, JobEvent::Released { held, at, notes }) => {
                 // Released twice is released.
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
                     debts.release = None;
                     self.note_all(notes);
-                    self.note(*at, Step::Released);
+                    self.note(*at, JobStep::Released);
                 }
             }
             (_, event) => return Err(self.illegal(event)),
@@ -313,11 +325,11 @@ impl Job {
         self.setbacks.drain(..surplus);
     }
 
-    fn note(&mut self, at: Timestamp, step: Step) {
-        step::remember(&mut self.steps, StepAt { at, step });
+    fn note(&mut self, at: Timestamp, step: JobStep) {
+        step::remember(&mut self.steps, JobStepAt { at, step });
     }
 
-    fn note_all(&mut self, notes: &[StepAt]) {
+    fn note_all(&mut self, notes: &[JobStepAt]) {
         for note in notes {
             self.note(note.at, note.step.clone());
         }
@@ -325,10 +337,10 @@ impl Job {
 
     /// A job that nothing was done about yet waits since we learned that it wants a runner.
     fn note_heard(&mut self) {
-        if let Life::Waiting { not_before, .. } = self.life
+        if let JobState::Waiting { not_before, .. } = self.state
             && self.steps.is_empty()
         {
-            self.note(not_before, Step::Heard);
+            self.note(not_before, JobStep::Heard);
         }
     }
 
@@ -340,17 +352,17 @@ impl Job {
         now: Timestamp,
         limits: &Limits,
         jitter: Duration,
-    ) -> Next {
+    ) -> AfterSetback {
         let attempts = self.attempts.saturating_add(u32::from(setback.counts()));
         if attempts >= limits.launch_attempts_max {
-            return Next::GiveUp(Reason::OutOfAttempts { attempts, last: setback.clone() });
+            return AfterSetback::GiveUp(Reason::OutOfAttempts { attempts, last: setback.clone() });
         }
         if !setback.counts() {
-            return Next::Again { not_before: now };
+            return AfterSetback::Again { not_before: now };
         }
         // Half of it is certain, so that a storm spreads and still abates.
         let wait = self.backoff(limits) / 2 + jitter.min(self.backoff(limits)) / 2;
-        Next::Again { not_before: now.after(wait) }
+        AfterSetback::Again { not_before: now.after(wait) }
     }
 
     /// How long to wait after the next setback that counts, at most.
@@ -360,23 +372,23 @@ impl Job {
     }
 }
 
-fn ended(completed: Option<&Completed>, release: Option<Held>, now: Timestamp) -> Life {
+fn ended(completed: Option<&Completed>, release: Option<JobMachine>, now: Timestamp) -> JobState {
     let end = match completed.map(|completed| &completed.conclusion) {
         Some(conclusion) if !conclusion.is_cancelled() => End::Completed(conclusion.clone()),
         _ => End::Cancelled,
     };
     let release = release.filter(|_| !sabotage!("ends-release-nothing"));
-    Life::Ended { end, at: now, debts: Debts { release, ..Debts::default() } }
+    JobState::Ended { end, at: now, debts: EndTasks { release, ..EndTasks::default() } }
 }
 
-fn in_time(deadline: Timestamp, at: Timestamp) -> Result<Timestamp, Refusal> {
-    if at < deadline { Ok(deadline) } else { Err(Refusal::Overdue { deadline }) }
+fn in_time(deadline: Timestamp, at: Timestamp) -> Result<Timestamp, JobRefusal> {
+    if at < deadline { Ok(deadline) } else { Err(JobRefusal::Overdue { deadline }) }
 }
 
-fn same_worker(has: &ClaimId, by: &ClaimId) -> Result<(), Refusal> {
-    if has == by { Ok(()) } else { Err(Refusal::AnotherWorker) }
+fn same_worker(has: &ClaimId, by: &ClaimId) -> Result<(), JobRefusal> {
+    if has == by { Ok(()) } else { Err(JobRefusal::AnotherWorker) }
 }
 
-fn same_machine(has: &Held, seen: &Held) -> Result<(), Refusal> {
-    if has == seen { Ok(()) } else { Err(Refusal::AnotherMachine) }
+fn same_machine(has: &JobMachine, seen: &JobMachine) -> Result<(), JobRefusal> {
+    if has == seen { Ok(()) } else { Err(JobRefusal::AnotherMachine) }
 }

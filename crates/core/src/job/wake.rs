@@ -39,7 +39,7 @@ impl Wake {
     }
 
     /// From the message's text.
-    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+    pub fn decode(text: &str) -> Result<Self, UnreadableWake> {
         #[derive(Deserialize)]
         struct Versioned {
             v: String,
@@ -47,8 +47,8 @@ impl Wake {
         match serde_json::from_str(text) {
             Ok(Message::V1(wake)) => Ok(wake),
             Err(error) => match serde_json::from_str::<Versioned>(text) {
-                Ok(Versioned { v }) if v != "1" => Err(Unreadable::AnotherVersion(v)),
-                _ => Err(Unreadable::Garbage(error.to_string())),
+                Ok(Versioned { v }) if v != "1" => Err(UnreadableWake::AnotherVersion(v)),
+                _ => Err(UnreadableWake::Garbage(error.to_string())),
             },
         }
     }
@@ -76,7 +76,7 @@ impl DeadLetter<'_> {
 
 /// Why a message wakes nobody.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableWake {
     /// Another version of the program wrote it, and will read it.
     #[error("its version is {0}")]
     AnotherVersion(String),
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn what_another_version_wrote_is_told_from_garbage() {
         let newer = r#"{"v":"2","who":"7"}"#;
-        assert_eq!(Wake::decode(newer), Err(Unreadable::AnotherVersion("2".to_owned())));
+        assert_eq!(Wake::decode(newer), Err(UnreadableWake::AnotherVersion("2".to_owned())));
         for garbage in ["", "{", "[]", r#"{"v":"1"}"#, r#"{"v":2}"#] {
-            assert!(matches!(Wake::decode(garbage), Err(Unreadable::Garbage(_))), "{garbage}");
+            assert!(matches!(Wake::decode(garbage), Err(UnreadableWake::Garbage(_))), "{garbage}");
         }
     }
 }

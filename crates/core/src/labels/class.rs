@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use super::LabelSpec;
-use super::value::{AMOUNT_MAX, Amounts};
-use crate::class::{Architecture, Base, RunnerClass, Scripts, VcpuRange};
+use super::value::{AMOUNT_MAX, AmountRange};
+use crate::class::{Architecture, BootSource, RunnerClass, Scripts, VcpuRange};
 use crate::config::image;
 use crate::ids::{ClassName, ImageName};
 use crate::spec_hash::digest_hex;
@@ -33,7 +33,7 @@ pub struct Catalogue {
     /// What machines of its runners run before they take jobs, where that is said.
     pub scripts: BTreeMap<ClassName, Scripts>,
     /// What machines boot from whose image is one of these.
-    pub bases: BTreeMap<String, Base>,
+    pub bases: BTreeMap<String, BootSource>,
 }
 
 impl Catalogue {
@@ -48,8 +48,8 @@ impl Catalogue {
             let memory = u64::from(class.memory_mib_min) * 1_000 / 1_024;
             let memory = u32::try_from(memory).unwrap_or(u32::MAX);
             let spec = LabelSpec {
-                cpu: Some(Amounts { min_milli: vcpu.min * 1_000, max_milli: vcpu.max * 1_000 }),
-                ram: Some(Amounts { min_milli: memory, max_milli: memory }),
+                cpu: Some(AmountRange { min_milli: vcpu.min * 1_000, max_milli: vcpu.max * 1_000 }),
+                ram: Some(AmountRange { min_milli: memory, max_milli: memory }),
                 architecture: Some(class.architecture),
                 ..LabelSpec::default()
             };
@@ -143,10 +143,10 @@ pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, Reso
 }
 
 /// What a machine boots from. An image's id says more than its name.
-fn base(spec: &LabelSpec, catalogue: &Catalogue) -> Base {
+fn base(spec: &LabelSpec, catalogue: &Catalogue) -> BootSource {
     let named = spec.image.as_ref().map(|name| {
         let known = catalogue.bases.get(name).cloned().unwrap_or_default();
-        Base { image: Some(ImageName::new(name)), ..known }
+        BootSource { image: Some(ImageName::new(name)), ..known }
     });
     let mut base = named.unwrap_or_default();
     if spec.ami.is_some() {
@@ -165,7 +165,7 @@ pub fn builtin(name: &ClassName) -> Option<LabelSpec> {
         && count.bytes().all(|b| b.is_ascii_digit());
     let count: u32 = count.parse().ok().filter(|_| plain)?;
     Some(LabelSpec {
-        cpu: Some(Amounts::exactly(count)),
+        cpu: Some(AmountRange::exactly(count)),
         architecture: Some(architecture),
         ..LabelSpec::default()
     })
@@ -190,7 +190,7 @@ struct Shape {
     memory_mib_max: Option<u32>,
     architecture: Architecture,
     /// The rest, as pairs in their fixed order.
-    rest: Vec<(super::Key, String)>,
+    rest: Vec<(super::LabelKey, String)>,
 }
 
 impl Shape {

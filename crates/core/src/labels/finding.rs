@@ -13,9 +13,9 @@ const FINDINGS_MAX: usize = 64;
 
 /// What is said about one job, as it is collected.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Findings(pub(super) Vec<LabelFinding>);
+pub(super) struct LabelFindings(pub(super) Vec<LabelFinding>);
 
-impl Findings {
+impl LabelFindings {
     pub(super) fn say(&mut self, label: &str, key: Option<&str>, problem: Problem) {
         let is_error = |problem: &Problem| problem.severity() == Severity::Error;
         let first = is_error(&problem) && !self.0.iter().any(|said| is_error(&said.problem));

@@ -10,11 +10,11 @@ macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
         /// A key, one of a closed set.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Key {
+        pub enum LabelKey {
             $($(#[$doc])* $name),+
         }
 
-        impl Key {
+        impl LabelKey {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -79,7 +79,7 @@ keys! {
     Fleet = "fleet",
 }
 
-impl Key {
+impl LabelKey {
     /// The key of this name; case does not matter, as it does not to GitHub.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|key| key.as_str().eq_ignore_ascii_case(text))
@@ -96,7 +96,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for LabelKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

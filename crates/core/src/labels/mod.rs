@@ -29,16 +29,16 @@ use std::fmt::Write as _;
 
 pub use binding::is_bound_to_run;
 pub use finding::{LabelFinding, Problem};
-pub use key::Key;
+pub use key::LabelKey;
 
 use crate::class::Architecture;
 use crate::ids::{ClassName, PoolName, RequestId};
 use crate::request::TypePattern;
 use crate::severity::Severity;
-use finding::Findings;
-use split::{Pair, Split};
-use value::{Amounts, Extra, Retry, Spot, ValueError, short};
-use volume::{Sticky, Volume};
+use finding::LabelFindings;
+use split::{LabelPair, Split};
+use value::{AmountRange, Extra, Retry, Spot, ValueError, short};
+use volume::{StickyVolume, Volume};
 
 /// More labels than this are not read: a runner cannot be registered with more.
 pub const LABELS_MAX: usize = 100;
@@ -46,7 +46,7 @@ pub const LABELS_MAX: usize = 100;
 pub const LABEL_BYTES_MAX: usize = 256;
 /// More pairs than this, over all labels, are not read; there are not half as many keys.
 pub const PAIRS_MAX: usize = 64;
-const _: () = assert!(PAIRS_MAX > 2 * Key::ALL.len());
+const _: () = assert!(PAIRS_MAX > 2 * LabelKey::ALL.len());
 
 /// What a job's labels say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct LabelSpec {
     /// Whether `dependabot` is among the labels.
     pub dependabot: bool,
     /// Which keys were given and are heeded.
-    pub given: BTreeSet<Key>,
+    pub given: BTreeSet<LabelKey>,
     /// The pool that is to serve the job.
     pub pool: Option<PoolName>,
     /// Which stack is meant.
@@ -86,9 +86,9 @@ pub struct LabelSpec {
     /// The named runner that the rest modifies.
     pub runner: Option<ClassName>,
     /// vCPUs.
-    pub cpu: Option<Amounts>,
+    pub cpu: Option<AmountRange>,
     /// Memory in GiB.
-    pub ram: Option<Amounts>,
+    pub ram: Option<AmountRange>,
     /// Which machine types will do; any, if empty.
     pub families: Vec<TypePattern>,
     /// Not a key: known of classes and of runners whose name says it.
@@ -102,7 +102,7 @@ pub struct LabelSpec {
     /// The machine's volume.
     pub volume: Option<Volume>,
     /// A volume that outlives the machine.
-    pub sticky: Option<Sticky>,
+    pub sticky: Option<StickyVolume>,
     /// When a lost job is tried again.
     pub retry: Option<Retry>,
     /// Additions.
@@ -136,19 +136,20 @@ pub fn parse<S: AsRef<str>>(labels: &[S]) -> Parsed {
     Parsed { ours, has_head, spec, findings: findings.0 }
 }
 
-fn fill(spec: &mut LabelSpec, pairs: &[Pair<'_>], findings: &mut Findings) {
-    let pool_decides = pairs.iter().any(|pair| Key::parse(pair.key) == Some(Key::Pool));
+fn fill(spec: &mut LabelSpec, pairs: &[LabelPair<'_>], findings: &mut LabelFindings) {
+    let pool_decides = pairs.iter().any(|pair| LabelKey::parse(pair.key) == Some(LabelKey::Pool));
     let mut seen = BTreeMap::new();
-    for &Pair { label, key, value } in pairs {
-        let known = Key::parse(key);
-        if pool_decides && !matches!(known, Some(Key::Pool | Key::Env | Key::Region)) {
-            if !known.is_some_and(Key::asks_for_nothing) {
+    for &LabelPair { label, key, value } in pairs {
+        let known = LabelKey::parse(key);
+        if pool_decides && !matches!(known, Some(LabelKey::Pool | LabelKey::Env | LabelKey::Region))
+        {
+            if !known.is_some_and(LabelKey::asks_for_nothing) {
                 findings.say(label, Some(key), Problem::PoolDecides);
             }
             continue;
         }
         let Some(known) = known else {
-            let suggestions = Key::suggestions(key);
+            let suggestions = LabelKey::suggestions(key);
             findings.say(label, Some(key), Problem::UnknownKey { suggestions });
             continue;
         };
@@ -167,7 +168,7 @@ fn fill(spec: &mut LabelSpec, pairs: &[Pair<'_>], findings: &mut Findings) {
     }
 }
 
-impl Key {
+impl LabelKey {
     const fn is_marker(self) -> bool {
         matches!(self, Self::Tag | Self::RunId | Self::Comment)
     }
@@ -175,36 +176,41 @@ impl Key {
 
 impl LabelSpec {
     /// Takes one value, written as in a label.
-    pub fn set(&mut self, key: Key, value: &str) -> Result<(), Problem> {
+    pub fn set(&mut self, key: LabelKey, value: &str) -> Result<(), Problem> {
         self.read(key, value).map_err(Problem::Value)?;
         match key {
-            Key::Fleet => Err(Problem::NoFleets),
-            Key::Disk | Key::Hdd => Err(Problem::Deprecated),
+            LabelKey::Fleet => Err(Problem::NoFleets),
+            LabelKey::Disk | LabelKey::Hdd => Err(Problem::Deprecated),
             _ => Ok(()),
         }
     }
 
-    fn read(&mut self, key: Key, value: &str) -> Result<(), ValueError> {
+    fn read(&mut self, key: LabelKey, value: &str) -> Result<(), ValueError> {
         match key {
-            Key::Pool => self.pool = Some(PoolName::new(value::parse_name(value)?)),
-            Key::Env => self.env = Some(value::parse_name(value)?),
-            Key::Region => self.region = Some(value::parse_name(value)?),
-            Key::Runner => self.runner = Some(ClassName::new(value::parse_name(value)?)),
-            Key::Cpu => self.cpu = Some(Amounts::parse(value)?),
-            Key::Ram => self.ram = Some(Amounts::parse(value)?),
-            Key::Family => self.families = value::parse_families(value)?,
-            Key::Image => self.image = Some(value::parse_name(value)?),
-            Key::Ami => self.ami = Some(value::parse_ami(value)?),
-            Key::Spot => self.spot = Some(Spot::parse(value)?),
-            Key::Volume => self.volume = Some(Volume::parse(value)?),
-            Key::Sticky => self.sticky = Some(Sticky::parse(value)?),
-            Key::Retry => self.retry = Some(Retry::parse(value)?),
-            Key::Extras => self.extras = value::parse_extras(value)?,
-            Key::Ssh => self.ssh = Some(value::parse_bool(value)?),
-            Key::Private => self.private = Some(value::parse_bool(value)?),
-            Key::Debug => self.debug = Some(value::parse_bool(value)?),
-            Key::NestedVirt => self.nested_virt = Some(value::parse_bool(value)?),
-            Key::Disk | Key::Hdd | Key::Tag | Key::RunId | Key::Comment | Key::Fleet => {}
+            LabelKey::Pool => self.pool = Some(PoolName::new(value::parse_name(value)?)),
+            LabelKey::Env => self.env = Some(value::parse_name(value)?),
+            LabelKey::Region => self.region = Some(value::parse_name(value)?),
+            LabelKey::Runner => self.runner = Some(ClassName::new(value::parse_name(value)?)),
+            LabelKey::Cpu => self.cpu = Some(AmountRange::parse(value)?),
+            LabelKey::Ram => self.ram = Some(AmountRange::parse(value)?),
+            LabelKey::Family => self.families = value::parse_families(value)?,
+            LabelKey::Image => self.image = Some(value::parse_name(value)?),
+            LabelKey::Ami => self.ami = Some(value::parse_ami(value)?),
+            LabelKey::Spot => self.spot = Some(Spot::parse(value)?),
+            LabelKey::Volume => self.volume = Some(Volume::parse(value)?),
+            LabelKey::Sticky => self.sticky = Some(StickyVolume::parse(value)?),
+            LabelKey::Retry => self.retry = Some(Retry::parse(value)?),
+            LabelKey::Extras => self.extras = value::parse_extras(value)?,
+            LabelKey::Ssh => self.ssh = Some(value::parse_bool(value)?),
+            LabelKey::Private => self.private = Some(value::parse_bool(value)?),
+            LabelKey::Debug => self.debug = Some(value::parse_bool(value)?),
+            LabelKey::NestedVirt => self.nested_virt = Some(value::parse_bool(value)?),
+            LabelKey::Disk
+            | LabelKey::Hdd
+            | LabelKey::Tag
+            | LabelKey::RunId
+            | LabelKey::Comment
+            | LabelKey::Fleet => {}
         }
         Ok(())
     }
@@ -244,22 +250,22 @@ impl LabelSpec {
 
     /// Whether it says anything about a machine, or names one.
     pub fn asks_for_a_machine(&self) -> bool {
-        self.given.iter().any(|key| !key.asks_for_nothing() && *key != Key::Pool)
+        self.given.iter().any(|key| !key.asks_for_nothing() && *key != LabelKey::Pool)
     }
 
     /// Whether the key is given, and only to say that what it stands for is not wanted.
-    pub fn declines(&self, key: Key) -> bool {
+    pub fn declines(&self, key: LabelKey) -> bool {
         let value = match key {
-            Key::Ssh => self.ssh,
-            Key::Debug => self.debug,
-            Key::NestedVirt => self.nested_virt,
+            LabelKey::Ssh => self.ssh,
+            LabelKey::Debug => self.debug,
+            LabelKey::NestedVirt => self.nested_virt,
             _ => None,
         };
         value == Some(false)
     }
 
     /// What it says about a machine, as pairs in one fixed order; without head, pool, env, region.
-    pub fn pairs(&self) -> Vec<(Key, String)> {
+    pub fn pairs(&self) -> Vec<(LabelKey, String)> {
         let text = |value: &Option<String>| value.clone();
         let flag = |value: Option<bool>| value.map(|flag| flag.to_string());
         let listed = |items: Vec<&str>| (!items.is_empty()).then(|| items.join("+"));
@@ -267,21 +273,21 @@ impl LabelSpec {
         families.sort_unstable();
         let extras = self.extras.iter().map(|extra| extra.as_str()).collect();
         [
-            (Key::Runner, self.runner.as_ref().map(ToString::to_string)),
-            (Key::Cpu, self.cpu.map(|cpu| cpu.to_string())),
-            (Key::Ram, self.ram.map(|ram| ram.to_string())),
-            (Key::Family, listed(families)),
-            (Key::Image, text(&self.image)),
-            (Key::Ami, text(&self.ami)),
-            (Key::Spot, self.spot.map(|spot| spot.as_str().to_owned())),
-            (Key::Volume, self.volume.map(|volume| volume.to_string())),
-            (Key::Sticky, self.sticky.as_ref().map(ToString::to_string)),
-            (Key::Retry, self.retry.map(|retry| retry.as_str().to_owned())),
-            (Key::Extras, listed(extras)),
-            (Key::Ssh, flag(self.ssh)),
-            (Key::Private, flag(self.private)),
-            (Key::Debug, flag(self.debug)),
-            (Key::NestedVirt, flag(self.nested_virt)),
+            (LabelKey::Runner, self.runner.as_ref().map(ToString::to_string)),
+            (LabelKey::Cpu, self.cpu.map(|cpu| cpu.to_string())),
+            (LabelKey::Ram, self.ram.map(|ram| ram.to_string())),
+            (LabelKey::Family, listed(families)),
+            (LabelKey::Image, text(&self.image)),
+            (LabelKey::Ami, text(&self.ami)),
+            (LabelKey::Spot, self.spot.map(|spot| spot.as_str().to_owned())),
+            (LabelKey::Volume, self.volume.map(|volume| volume.to_string())),
+            (LabelKey::Sticky, self.sticky.as_ref().map(ToString::to_string)),
+            (LabelKey::Retry, self.retry.map(|retry| retry.as_str().to_owned())),
+            (LabelKey::Extras, listed(extras)),
+            (LabelKey::Ssh, flag(self.ssh)),
+            (LabelKey::Private, flag(self.private)),
+            (LabelKey::Debug, flag(self.debug)),
+            (LabelKey::NestedVirt, flag(self.nested_virt)),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
@@ -292,9 +298,9 @@ impl LabelSpec {
     pub fn packed(&self, head: &str) -> String {
         let mut label = head.to_owned();
         let named = [
-            (Key::Pool, self.pool.as_ref().map(ToString::to_string)),
-            (Key::Env, self.env.clone()),
-            (Key::Region, self.region.clone()),
+            (LabelKey::Pool, self.pool.as_ref().map(ToString::to_string)),
+            (LabelKey::Env, self.env.clone()),
+            (LabelKey::Region, self.region.clone()),
         ];
         let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
         for (key, value) in self.pairs().into_iter().chain(named) {

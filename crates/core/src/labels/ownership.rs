@@ -4,7 +4,7 @@
 //! it is made for and no more, and one label that the stack does not own refuses the whole job.
 //! *Owned* are labels with a head and the job's own run id, labels with a head and no id that mean this
 //! stack by themselves, `dependabot` where that pool exists, and what the operator lists as
-//! [`super::policy::Plain`].
+//! [`super::policy::PlainLabels`].
 //!
 //! Not here: what a label asks for (`policy`), or where the job goes (`route`).
 
@@ -14,7 +14,7 @@ mod tests;
 use super::policy::Policy;
 use super::split::{Form, form, split};
 use super::value::short;
-use super::{Key, LABELS_MAX};
+use super::{LABELS_MAX, LabelKey};
 use crate::ids::{Repository, RunAttempt};
 use crate::route::ENV_DEFAULT;
 use crate::sabotage;
@@ -101,16 +101,16 @@ fn judge(label: &str, claimant: &Claimant<'_>, policy: &Policy) -> Option<NotOwn
 /// A label without an id may be written by every job of its stack, and of no other: one label that
 /// names `env=dev` must not bring along one that means production.
 fn judge_without_id(label: &str, claimant: &Claimant<'_>) -> Option<NotOwned> {
-    let value_of = |key: Key| {
+    let value_of = |key: LabelKey| {
         let pairs = split(std::iter::once(label)).pairs;
-        pairs.into_iter().find(|pair| Key::parse(pair.key) == Some(key)).map(|pair| pair.value)
+        pairs.into_iter().find(|pair| LabelKey::parse(pair.key) == Some(key)).map(|pair| pair.value)
     };
-    let is_other_stack = value_of(Key::Env).unwrap_or(ENV_DEFAULT) != claimant.env;
+    let is_other_stack = value_of(LabelKey::Env).unwrap_or(ENV_DEFAULT) != claimant.env;
     if is_other_stack {
         return Some(NotOwned::OtherStack { label: short(label) });
     }
     // A marker with digits alone is how older workflows write their run's id.
-    let names_other_run = value_of(Key::RunId).is_some_and(|id| {
+    let names_other_run = value_of(LabelKey::RunId).is_some_and(|id| {
         id.bytes().all(|byte| byte.is_ascii_digit()) && id != claimant.run.run_id()
     });
     names_other_run.then(|| NotOwned::OtherRun { label: short(label) })
@@ -124,5 +124,5 @@ pub fn is_of_run(id: &str, run: &RunAttempt) -> bool {
 }
 
 fn is_pair(label: &str) -> bool {
-    label.split_once('=').is_some_and(|(key, _)| Key::parse(key).is_some())
+    label.split_once('=').is_some_and(|(key, _)| LabelKey::parse(key).is_some())
 }

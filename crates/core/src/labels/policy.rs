@@ -12,8 +12,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::value::Amounts;
-use super::{Key, LabelSpec};
+use super::value::AmountRange;
+use super::{LabelKey, LabelSpec};
 use crate::ids::{ClassName, PoolName, Repository, RunnerGroup};
 use crate::request::{TypePattern, glob};
 use crate::sabotage;
@@ -21,20 +21,20 @@ use crate::sabotage;
 /// Keys that a label may use where the operator says nothing. Not among them: `ami` (an image of a
 /// stranger's boots with the stack's role and network), `ssh` and `debug` (a door, and a machine that
 /// stays), `sticky` (a volume that outlives its job), `nested-virt` (whole metal machines).
-pub const KEYS_DEFAULT: &[Key] = &[
-    Key::Cpu,
-    Key::Ram,
-    Key::Family,
-    Key::Image,
-    Key::Spot,
-    Key::Volume,
-    Key::Disk,
-    Key::Hdd,
-    Key::Retry,
-    Key::Extras,
-    Key::Private,
-    Key::Pool,
-    Key::Fleet,
+pub const KEYS_DEFAULT: &[LabelKey] = &[
+    LabelKey::Cpu,
+    LabelKey::Ram,
+    LabelKey::Family,
+    LabelKey::Image,
+    LabelKey::Spot,
+    LabelKey::Volume,
+    LabelKey::Disk,
+    LabelKey::Hdd,
+    LabelKey::Retry,
+    LabelKey::Extras,
+    LabelKey::Private,
+    LabelKey::Pool,
+    LabelKey::Fleet,
 ];
 /// The largest of RunsOn's usual runners.
 pub const CPU_MAX_DEFAULT: u32 = 64;
@@ -56,7 +56,7 @@ const METAL: &str = "metal";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The keys that may be used.
-    pub allow: Option<BTreeSet<Key>>,
+    pub allow: Option<BTreeSet<LabelKey>>,
     /// The machine families that `family` may name.
     pub families: Option<Vec<Family>>,
     /// The most vCPUs, in thousandths.
@@ -103,11 +103,11 @@ impl Family {
 
 /// Labels without a head that jobs may carry, because the operator lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plain {
+pub struct PlainLabels {
     /// The labels, with `*` for any run of characters, in lower case.
     pub labels: Vec<String>,
     /// What serves jobs that have these labels and no others; none if they only stand beside ours.
-    pub serves: Option<Serves>,
+    pub serves: Option<ServedBy>,
     /// The repositories whose jobs may carry them, in lower case; every repository if absent.
     pub repositories: Option<BTreeSet<Repository>>,
     /// The stack that serves them.
@@ -116,14 +116,14 @@ pub struct Plain {
 
 /// What serves the jobs of plain labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serves {
+pub enum ServedBy {
     /// A standby pool.
     Pool(PoolName),
     /// Machines of a named runner.
     Runner(ClassName),
 }
 
-impl Plain {
+impl PlainLabels {
     /// Whether this label is among them.
     pub fn has(&self, label: &str) -> bool {
         let label = label.trim().to_lowercase();
@@ -139,7 +139,7 @@ pub struct Policy {
     /// For some repositories, in place of what is set for everyone. Names in lower case.
     pub repositories: BTreeMap<Repository, Rules>,
     /// Labels without a head.
-    pub plain: Vec<Plain>,
+    pub plain: Vec<PlainLabels>,
     /// The runner groups that runners join at GitHub.
     pub groups: Groups,
 }
@@ -177,9 +177,9 @@ fn folded(repository: &Repository) -> Repository {
 pub enum PolicyRefusal {
     /// A key that may not be used.
     #[error("the key {key} may not be used by {repository}{}", instead(*.key))]
-    Key {
+    LabelKey {
         /// Which.
-        key: Key,
+        key: LabelKey,
         /// By which repository.
         repository: Repository,
     },
@@ -221,7 +221,7 @@ pub enum PolicyRefusal {
     #[error("{key}: {asked} is more than {repository} may ask for; the most is {most}")]
     TooMuch {
         /// Of what.
-        key: Key,
+        key: LabelKey,
         /// How much.
         asked: String,
         /// The maximum.
@@ -232,10 +232,10 @@ pub enum PolicyRefusal {
 }
 
 /// What an author can write in place of a key.
-const fn instead(key: Key) -> &'static str {
+const fn instead(key: LabelKey) -> &'static str {
     match key {
-        Key::Ami => "; name an image instead, as image=NAME",
-        Key::Sticky => "; ask for a volume instead, as volume=80gb",
+        LabelKey::Ami => "; name an image instead, as image=NAME",
+        LabelKey::Sticky => "; ask for a volume instead, as volume=80gb",
         _ => "; leave it out",
     }
 }
@@ -276,7 +276,7 @@ impl Policy {
         &'p self,
         repository: &Repository,
         env: &'p str,
-    ) -> impl Iterator<Item = &'p Plain> {
+    ) -> impl Iterator<Item = &'p PlainLabels> {
         let key = folded(repository);
         self.plain.iter().filter(move |plain| {
             let named = plain.repositories.as_ref();
@@ -290,7 +290,7 @@ impl Policy {
         &self,
         repository: &Repository,
         spec: &LabelSpec,
-        cpu: Option<Amounts>,
+        cpu: Option<AmountRange>,
     ) -> Vec<PolicyRefusal> {
         if sabotage!("label-policy-allows-everything") {
             return Vec::new();
@@ -303,7 +303,7 @@ impl Policy {
         found.extend(family);
         for (key, asked, most) in amounts(spec, cpu, &rules) {
             if let Some((asked, most)) = asked.zip(most).filter(|(asked, most)| asked > most) {
-                let text = |milli| Amounts { min_milli: milli, max_milli: milli }.to_string();
+                let text = |milli| AmountRange { min_milli: milli, max_milli: milli }.to_string();
                 let (asked, most) = (text(asked), text(most));
                 let repository = repository.clone();
                 found.push(PolicyRefusal::TooMuch { key, asked, most, repository });
@@ -315,9 +315,10 @@ impl Policy {
 
 fn refused_keys(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Vec<PolicyRefusal> {
     let Some(allow) = &rules.allow else { return Vec::new() };
-    let free = |key: Key| key.asks_for_nothing() || key == Key::Runner || spec.declines(key);
+    let free =
+        |key: LabelKey| key.asks_for_nothing() || key == LabelKey::Runner || spec.declines(key);
     let refused = spec.given.iter().filter(|key| !free(**key) && !allow.contains(key));
-    refused.map(|&key| PolicyRefusal::Key { key, repository: repository.clone() }).collect()
+    refused.map(|&key| PolicyRefusal::LabelKey { key, repository: repository.clone() }).collect()
 }
 
 fn refused_families(
@@ -347,7 +348,7 @@ fn refused_size(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Opt
     Some(PolicyRefusal::Size {
         family: family.as_str().to_owned(),
         vcpus: vcpus(family).unwrap_or_default(),
-        most: Amounts { min_milli: most, max_milli: most }.to_string(),
+        most: AmountRange { min_milli: most, max_milli: most }.to_string(),
         repository: repository.clone(),
     })
 }
@@ -375,7 +376,7 @@ fn refused_metal(
     };
     let is_metal = |pattern: &&TypePattern| pattern.as_str().contains(METAL);
     let unnamed = spec.families.iter().filter(is_metal).find(|pattern| !names(pattern))?;
-    let is_open = rules.allow.as_ref().is_some_and(|allow| allow.contains(&Key::NestedVirt));
+    let is_open = rules.allow.as_ref().is_some_and(|allow| allow.contains(&LabelKey::NestedVirt));
     (!is_open).then(|| PolicyRefusal::Metal {
         family: unnamed.as_str().to_owned(),
         repository: repository.clone(),
@@ -385,9 +386,9 @@ fn refused_metal(
 /// What is asked for and what may be, in thousandths.
 fn amounts(
     spec: &LabelSpec,
-    cpu: Option<Amounts>,
+    cpu: Option<AmountRange>,
     rules: &Rules,
-) -> [(Key, Option<u32>, Option<u32>); 8] {
+) -> [(LabelKey, Option<u32>, Option<u32>); 8] {
     let milli = |whole: Option<u32>| whole.map(|whole| whole.saturating_mul(1_000));
     let volume = spec.volume.unwrap_or_default();
     let sticky = spec.sticky.as_ref().map(|sticky| sticky.volume).unwrap_or_default();
@@ -395,13 +396,13 @@ fn amounts(
     let rate = milli(rules.volume_mibps_max);
     let iops = milli(rules.volume_iops_max);
     [
-        (Key::Cpu, cpu.map(|cpu| cpu.max_milli), rules.cpu_milli_max),
-        (Key::Ram, spec.ram.map(|ram| ram.max_milli), rules.ram_milli_max),
-        (Key::Volume, milli(volume.size_gb), size),
-        (Key::Volume, milli(volume.throughput_mibps), rate),
-        (Key::Volume, milli(volume.iops), iops),
-        (Key::Sticky, milli(sticky.size_gb), size),
-        (Key::Sticky, milli(sticky.throughput_mibps), rate),
-        (Key::Sticky, milli(sticky.iops), iops),
+        (LabelKey::Cpu, cpu.map(|cpu| cpu.max_milli), rules.cpu_milli_max),
+        (LabelKey::Ram, spec.ram.map(|ram| ram.max_milli), rules.ram_milli_max),
+        (LabelKey::Volume, milli(volume.size_gb), size),
+        (LabelKey::Volume, milli(volume.throughput_mibps), rate),
+        (LabelKey::Volume, milli(volume.iops), iops),
+        (LabelKey::Sticky, milli(sticky.size_gb), size),
+        (LabelKey::Sticky, milli(sticky.throughput_mibps), rate),
+        (LabelKey::Sticky, milli(sticky.iops), iops),
     ]
 }

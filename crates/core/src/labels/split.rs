@@ -7,8 +7,8 @@
 //!
 //! Not here: what the pairs mean.
 
-use super::finding::{Findings, Problem};
-use super::key::Key;
+use super::finding::{LabelFindings, Problem};
+use super::key::LabelKey;
 use super::value::short;
 use super::{LABEL_BYTES_MAX, LABELS_MAX, PAIRS_MAX};
 
@@ -35,7 +35,7 @@ pub(super) fn request_of(label: &str) -> Option<&str> {
 
 /// A key and a value, and where they stand.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair<'a> {
+pub(super) struct LabelPair<'a> {
     pub(super) label: &'a str,
     pub(super) key: &'a str,
     pub(super) value: &'a str,
@@ -48,8 +48,8 @@ pub(super) struct Split<'a> {
     pub(super) id: Option<&'a str>,
     pub(super) dependabot: bool,
     pub(super) of_a_request: bool,
-    pub(super) pairs: Vec<Pair<'a>>,
-    pub(super) findings: Findings,
+    pub(super) pairs: Vec<LabelPair<'a>>,
+    pub(super) findings: LabelFindings,
 }
 
 /// What one label is.
@@ -101,7 +101,7 @@ pub(super) fn split<'a>(labels: impl Iterator<Item = &'a str>) -> Split<'a> {
             split.other(label);
         }
     }
-    if let Some(Pair { label, key, .. }) = split.pairs.get(PAIRS_MAX).copied() {
+    if let Some(LabelPair { label, key, .. }) = split.pairs.get(PAIRS_MAX).copied() {
         split.say(label, Some(key), Problem::TooManyPairs);
         split.pairs.truncate(PAIRS_MAX);
     }
@@ -158,7 +158,7 @@ impl<'a> Split<'a> {
             None => self.say(label, None, Problem::NotAPair { part: short(part) }),
             // One more than is read, to tell that there are more.
             Some(_) if self.pairs.len() > PAIRS_MAX => {}
-            Some((key, value)) => self.pairs.push(Pair { label, key, value }),
+            Some((key, value)) => self.pairs.push(LabelPair { label, key, value }),
         }
     }
 
@@ -175,7 +175,7 @@ fn legacy(part: &str) -> Vec<&str> {
         let next = part[at + 1..].split_once('=').map(|(key, _)| key);
         // A key with `-` in it begins where its first part does, not its second.
         let within = at > start && part[start..at].contains('=');
-        if within && next.is_some_and(|key| Key::parse(key).is_some()) {
+        if within && next.is_some_and(|key| LabelKey::parse(key).is_some()) {
             parts.push(&part[start..at]);
             start = at + 1;
         }

@@ -225,7 +225,7 @@ fn a_pool_decides_everything_but_the_stack() {
          note: label \"runs-on=42/pool=small/cpu=many/env=dev/cpus=4/region=eu-west-1/tag=x\": cpus: it is ignored: the pool decides",
     )]);
     let spec = parse(&["runs-on/pool=small/cpu=4"]).spec;
-    assert_eq!(spec.given, BTreeSet::from([Key::Pool]));
+    assert_eq!(spec.given, BTreeSet::from([LabelKey::Pool]));
 }
 
 #[test]
@@ -340,7 +340,12 @@ fn equal_shapes_have_equal_names() {
 fn the_policy_refuses_by_name() {
     let policy = Policy {
         all: Rules {
-            allow: Some(BTreeSet::from([Key::Cpu, Key::Ram, Key::Volume, Key::Pool])),
+            allow: Some(BTreeSet::from([
+                LabelKey::Cpu,
+                LabelKey::Ram,
+                LabelKey::Volume,
+                LabelKey::Pool,
+            ])),
             cpu_milli_max: Some(16_000),
             ram_milli_max: Some(64_000),
             volume_gb_max: Some(200),

@@ -84,14 +84,14 @@ fn items(text: &str) -> Result<Vec<&str>, ValueError> {
 
 /// From the least to the most, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Amounts {
+pub struct AmountRange {
     /// The least.
     pub min_milli: u32,
     /// The most; the same if one amount is asked for.
     pub max_milli: u32,
 }
 
-impl Amounts {
+impl AmountRange {
     /// Exactly this many.
     pub const fn exactly(whole: u32) -> Self {
         let milli = whole.saturating_mul(1_000);
@@ -126,7 +126,7 @@ fn milli(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-impl fmt::Display for Amounts {
+impl fmt::Display for AmountRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_milli(f, self.min_milli)?;
         if self.max_milli != self.min_milli {

@@ -127,7 +127,7 @@ impl fmt::Display for Volume {
 
 /// A volume that outlives the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sticky {
+pub struct StickyVolume {
     /// Which of several.
     pub name: Option<String>,
     /// What it is; its size is always said.
@@ -136,7 +136,7 @@ pub struct Sticky {
     pub lazy_init: bool,
 }
 
-impl Sticky {
+impl StickyVolume {
     /// Reads `[name:]size[:type:…][:lazy-init]`.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut sticky = Self { name: None, volume: Volume::default(), lazy_init: false };
@@ -153,7 +153,7 @@ impl Sticky {
     }
 }
 
-impl fmt::Display for Sticky {
+impl fmt::Display for StickyVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
             write!(f, "{name}:")?;

@@ -1,20 +1,20 @@
 //! What an agent does about its inbox: the pure half of its life.
 //!
-//! [`Acted`] is what the agent remembers having done; [`react`] compares it with the inbox. The
+//! [`ActedOn`] is what the agent remembers having done; [`react`] compares it with the inbox. The
 //! agent's process does what the [`Reaction`] says and then remembers it. A restarted agent finds
 //! its predecessor's listener, if one lives, before it reacts to anything.
 //!
 //! Not here: warm-up, running a listener, cleaning, or reading the mailbox (`bullpen-agent`).
 
-use super::{Assignment, Inbox, Mode, Order, Rank, Withdrawal};
+use super::{Assignment, Inbox, Order, OrderRank, Withdrawal, WithdrawalMode};
 use crate::ids::Generation;
 use crate::time::Timestamp;
 
 /// What an agent has acted on since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Acted {
+pub struct ActedOn {
     /// The order it acted on last.
-    pub rank: Option<Rank>,
+    pub rank: Option<OrderRank>,
     /// The assignment its listener belongs to, while there is a listener.
     pub listener: Option<Assignment>,
 }
@@ -39,7 +39,7 @@ pub enum Reaction {
 }
 
 /// Compares what was done with what is wanted. `busy` says whether a job runs on the listener now.
-pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -> Reaction {
+pub fn react(acted: &ActedOn, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -> Reaction {
     let Some(inbox) = inbox else { return Reaction::Wait };
     if acted.rank.is_some_and(|rank| rank >= inbox.order.rank()) {
         return Reaction::Wait;
@@ -54,7 +54,9 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -
         Order::Assigned(assignment) => Reaction::Start(assignment.clone()),
         // A listener that GitHub may be giving a job to right now is left alone; without one there
         // is nothing to wait for, so the removal can be acknowledged at once.
-        Order::Withdrawn(order) if order.mode == Mode::Drain && acted.listener.is_some() => {
+        Order::Withdrawn(order)
+            if order.mode == WithdrawalMode::Drain && acted.listener.is_some() =>
+        {
             Reaction::Drain(order.clone())
         }
         // GitHub's word that no job can start may be missing (it did not answer) or overtaken (it
@@ -76,7 +78,7 @@ pub fn react(acted: &Acted, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -
 /// The listener that runs already is the one that is wanted: a restarted agent finds it at the same
 /// generation (its credential may be gone from the inbox by then), or a second worker of the same
 /// owner took the claim over with the same credential.
-fn adopts(acted: &Acted, assignment: &Assignment) -> bool {
+fn adopts(acted: &ActedOn, assignment: &Assignment) -> bool {
     acted.listener.as_ref().is_some_and(|current| {
         current.generation == assignment.generation
             || (current.owner == assignment.owner
@@ -85,9 +87,9 @@ fn adopts(acted: &Acted, assignment: &Assignment) -> bool {
     })
 }
 
-impl Acted {
+impl ActedOn {
     /// Remembers an order as acted on.
-    pub fn done(&mut self, order: Rank) {
+    pub fn done(&mut self, order: OrderRank) {
         self.rank = self.rank.max(Some(order));
     }
 

@@ -24,7 +24,7 @@ pub mod agent;
 mod reading;
 pub mod wire;
 
-pub use reading::{RawReport, ReportRead, Unreadable, shown};
+pub use reading::{RawReport, ReportRead, UnreadableReport, shown};
 
 /// A value that must never be printed.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ pub struct Assignment {
 /// How far a withdrawal goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum WithdrawalMode {
     /// Start nothing; leave a registered listener alone.
     Drain,
     /// Stop the listener, clean, acknowledge.
@@ -108,7 +108,7 @@ pub struct Withdrawal {
     /// At which generation.
     pub generation: Generation,
     /// How far.
-    pub mode: Mode,
+    pub mode: WithdrawalMode,
     /// When this was written; the wait for the acknowledgement of a stop counts from here.
     pub at: Timestamp,
     /// When an idle agent ends itself.
@@ -129,7 +129,7 @@ pub enum Order {
 
 /// Where an order stands among all orders to one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank {
+pub struct OrderRank {
     /// First by generation.
     pub generation: Generation,
     /// Then assignment, drain, stop.
@@ -146,14 +146,14 @@ impl Order {
     }
 
     /// This order's rank. Only a higher one may replace it.
-    pub const fn rank(&self) -> Rank {
+    pub const fn rank(&self) -> OrderRank {
         match self {
-            Self::Assigned(assignment) => Rank { generation: assignment.generation, step: 0 },
-            Self::Withdrawn(Withdrawal { generation, mode: Mode::Drain, .. }) => {
-                Rank { generation: *generation, step: 1 }
+            Self::Assigned(assignment) => OrderRank { generation: assignment.generation, step: 0 },
+            Self::Withdrawn(Withdrawal { generation, mode: WithdrawalMode::Drain, .. }) => {
+                OrderRank { generation: *generation, step: 1 }
             }
-            Self::Withdrawn(Withdrawal { generation, mode: Mode::Stop, .. }) => {
-                Rank { generation: *generation, step: 2 }
+            Self::Withdrawn(Withdrawal { generation, mode: WithdrawalMode::Stop, .. }) => {
+                OrderRank { generation: *generation, step: 2 }
             }
         }
     }
@@ -173,7 +173,7 @@ pub struct Inbox {
 #[error("the mailbox already holds an order of generation {}", stored.generation)]
 pub struct Overtaken {
     /// What is stored.
-    pub stored: Rank,
+    pub stored: OrderRank,
 }
 
 impl Inbox {
@@ -209,7 +209,7 @@ impl Inbox {
 /// What an agent does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum AgentPhase {
     /// Running its warm-up.
     WarmingUp,
     /// Waiting for an assignment.
@@ -232,7 +232,7 @@ pub struct Beat {
     /// By the machine's own clock.
     pub at: Timestamp,
     /// What it does.
-    pub phase: Phase,
+    pub phase: AgentPhase,
     /// Which boot this is.
     pub boot: String,
 }
@@ -343,7 +343,7 @@ impl Report {
 
 /// How it is known that nobody listens on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Removal {
+pub enum RemovalProof {
     /// Nothing was assigned since the last acknowledged removal.
     NeverAssigned,
     /// The agent acknowledged this withdrawal.
@@ -356,7 +356,7 @@ pub enum Removal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unexposed {
     generation: Generation,
-    removal: Removal,
+    removal: RemovalProof,
 }
 
 impl Unexposed {
@@ -366,12 +366,12 @@ impl Unexposed {
     }
 
     /// How it is known.
-    pub const fn removal(&self) -> Removal {
+    pub const fn removal(&self) -> RemovalProof {
         self.removal
     }
 
     #[cfg(test)]
-    pub(crate) const fn assumed(generation: Generation, removal: Removal) -> Self {
+    pub(crate) const fn assumed(generation: Generation, removal: RemovalProof) -> Self {
         Self { generation, removal }
     }
 }
@@ -423,11 +423,11 @@ pub fn prove_unexposed(
         && !crate::sabotage!("removals-deny-assignments");
     let is_acknowledged = removed >= generation || is_its_own_word;
     let removal = if is_acknowledged || crate::sabotage!("idle-before-acknowledgement") {
-        Removal::Acknowledged
+        RemovalProof::Acknowledged
     } else if assigned <= removed {
-        Removal::NeverAssigned
+        RemovalProof::NeverAssigned
     } else if machine_stopped {
-        Removal::MachineStopped
+        RemovalProof::MachineStopped
     } else {
         return Err(Exposed::Unacknowledged { assigned, removed });
     };

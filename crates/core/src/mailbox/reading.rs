@@ -1,7 +1,7 @@
 //! Reading a report that anybody with root on its machine may have written.
 //!
 //! A store hands over what it holds as text ([`RawReport`]); [`RawReport::read`] makes a [`Report`] of
-//! it, or says in a bounded, escaped line why it cannot ([`Unreadable`]). Each machine has an answer of
+//! it, or says in a bounded, escaped line why it cannot ([`UnreadableReport`]). Each machine has an answer of
 //! its own ([`ReportRead`]): what one machine wrote never hides another's report.
 //! [`Report::believed`] drops what a readable report cannot know.
 //!
@@ -26,7 +26,7 @@ pub enum ReportRead {
     /// The agent has reported nothing.
     Absent,
     /// Something that is no report. It counts as none, for this machine alone.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableReport),
     /// A report.
     Read(Report),
 }
@@ -41,8 +41,8 @@ impl ReportRead {
     }
 }
 
-impl From<Result<Report, Unreadable>> for ReportRead {
-    fn from(read: Result<Report, Unreadable>) -> Self {
+impl From<Result<Report, UnreadableReport>> for ReportRead {
+    fn from(read: Result<Report, UnreadableReport>) -> Self {
         match read {
             Ok(report) => Self::Read(report),
             Err(why) => Self::Unreadable(why),
@@ -52,16 +52,16 @@ impl From<Result<Report, Unreadable>> for ReportRead {
 
 /// Why a report cannot be read: one short line without control characters, whatever was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable(String);
+pub struct UnreadableReport(String);
 
-impl Unreadable {
+impl UnreadableReport {
     /// For this reason, as much of it as fits a line.
     pub fn because(why: impl fmt::Display) -> Self {
         Self(shown(&why.to_string(), UNREADABLE_CHARS_MAX))
     }
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for UnreadableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -111,16 +111,16 @@ pub struct RawReport<'a> {
 
 impl RawReport<'_> {
     /// The report, if every part of it is one that an agent of ours could have written.
-    pub fn read(&self) -> Result<Report, Unreadable> {
+    pub fn read(&self) -> Result<Report, UnreadableReport> {
         if self.signals.len() > REPORT_SIGNALS_MAX {
-            return Err(Unreadable::because(format_args!(
+            return Err(UnreadableReport::because(format_args!(
                 "it has more than {REPORT_SIGNALS_MAX} signals"
             )));
         }
         let parts = self.signals.iter().flat_map(|(kind, body)| [kind.len(), body.len()]);
         let bytes: usize = parts.chain(self.beat.map(str::len)).sum();
         if bytes > REPORT_BYTES_MAX {
-            return Err(Unreadable::because(format_args!(
+            return Err(UnreadableReport::because(format_args!(
                 "it has {bytes} bytes; at most {REPORT_BYTES_MAX} are read"
             )));
         }
@@ -134,15 +134,15 @@ impl RawReport<'_> {
     }
 }
 
-fn read_beat(text: &str) -> Result<Beat, Unreadable> {
+fn read_beat(text: &str) -> Result<Beat, UnreadableReport> {
     let beat: Beat = part("its beat", text)?;
     within("the name of its boot", &beat.boot, REPORT_BOOT_BYTES_MAX)?;
     Ok(beat)
 }
 
-fn read_signal(name: &str, body: &str) -> Result<(SignalKind, Signal), Unreadable> {
+fn read_signal(name: &str, body: &str) -> Result<(SignalKind, Signal), UnreadableReport> {
     let kind = serde_json::from_value(name.into())
-        .map_err(|_| Unreadable::because(format_args!("it knows no signal {name:?}")))?;
+        .map_err(|_| UnreadableReport::because(format_args!("it knows no signal {name:?}")))?;
     let signal: Signal = part(name, body)?;
     within("a signal's detail", &signal.detail, SIGNAL_DETAIL_BYTES_MAX)?;
     if let Some(RanJob { repository, job, event, run: _, attempt: _ }) = &signal.ran {
@@ -157,17 +157,20 @@ fn read_signal(name: &str, body: &str) -> Result<(SignalKind, Signal), Unreadabl
     Ok((kind, signal))
 }
 
-fn part<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Unreadable> {
+fn part<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, UnreadableReport> {
     within(what, text, REPORT_PART_BYTES_MAX)?;
-    serde_json::from_str(text).map_err(|error| Unreadable::because(format_args!("{what}: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| UnreadableReport::because(format_args!("{what}: {error}")))
 }
 
-fn within(what: &str, text: &str, bytes_max: usize) -> Result<(), Unreadable> {
+fn within(what: &str, text: &str, bytes_max: usize) -> Result<(), UnreadableReport> {
     if text.len() <= bytes_max {
         return Ok(());
     }
     let bytes = text.len();
-    Err(Unreadable::because(format_args!("{what} has {bytes} bytes; at most {bytes_max} are read")))
+    Err(UnreadableReport::because(format_args!(
+        "{what} has {bytes} bytes; at most {bytes_max} are read"
+    )))
 }
 
 impl Report {

@@ -11,7 +11,7 @@ use crate::instance::Tier;
 use crate::request::TypePattern;
 use crate::samples::{LIMITS, advert, at, request};
 
-fn verdict(advert: &Advert) -> Verdict {
+fn verdict(advert: &Advert) -> AdvertVerdict {
     judge(advert, &request(), &LIMITS, at(0))
 }
 
@@ -21,15 +21,15 @@ fn with(change: impl FnOnce(&mut Advert)) -> Advert {
     advert
 }
 
-fn discarded(why: DiscardWhy) -> Verdict {
-    Verdict::Discard(why)
+fn discarded(why: DiscardWhy) -> AdvertVerdict {
+    AdvertVerdict::Discard(why)
 }
 
 fn text(advert: &Advert) -> String {
     message::encode(advert)
 }
 
-fn scan(scan: &mut Scan, bodies: &[&str]) -> Judged {
+fn scan(scan: &mut QueueScan, bodies: &[&str]) -> JudgedBatch {
     let bodies = bodies.iter().map(|&body| body.to_owned()).collect();
     scan.batch(bodies, &request(), &LIMITS, at(0))
 }
@@ -40,11 +40,11 @@ fn other_type(id: &str, generation: u64) -> Advert {
 
 #[test]
 fn what_the_request_wants_is_passed_on() {
-    assert_eq!(verdict(&advert("i-1", 5)), Verdict::PassOn);
+    assert_eq!(verdict(&advert("i-1", 5)), AdvertVerdict::PassOn);
     let unused = with(|advert| advert.trust = None);
-    assert_eq!(verdict(&unused), Verdict::PassOn, "what nobody used serves anyone");
+    assert_eq!(verdict(&unused), AdvertVerdict::PassOn, "what nobody used serves anyone");
     let larger = with(|advert| advert.memory_mib = 8_192);
-    assert_eq!(verdict(&larger), Verdict::PassOn, "memory has no upper end");
+    assert_eq!(verdict(&larger), AdvertVerdict::PassOn, "memory has no upper end");
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn a_used_machine_is_put_back_by_a_job_that_may_not_have_one() {
     let why = OnlyUnused::UntrustedCode;
     let request = Request { only_unused: Some(why), ..request() };
     let judged = |advert: &Advert| judge(advert, &request, &LIMITS, at(0));
-    let used = Verdict::Requeue(RequeueWhy::UsedBefore(why));
+    let used = AdvertVerdict::Requeue(RequeueWhy::UsedBefore(why));
     assert_eq!(judged(&advert("i-1", 5)), used);
     assert_eq!(judged(&with(|advert| advert.trust = None)), used, "its tier says that it was used");
     for tier in [Tier::Hot, Tier::Stopped] {
-        assert_eq!(judged(&with(|advert| advert.tier = tier)), Verdict::PassOn);
+        assert_eq!(judged(&with(|advert| advert.tier = tier)), AdvertVerdict::PassOn);
     }
 }
 
@@ -74,7 +74,7 @@ fn what_nobody_can_use_is_discarded_with_its_reason() {
         assert_eq!(verdict(&advert), discarded(why));
     }
     let just = at(0).after(margin + Duration::from_millis(1));
-    assert_eq!(verdict(&with(|a| a.deadline = just)), Verdict::PassOn);
+    assert_eq!(verdict(&with(|a| a.deadline = just)), AdvertVerdict::PassOn);
 }
 
 #[test]
@@ -84,14 +84,14 @@ fn what_suits_somebody_else_is_put_back_with_its_reason() {
         (with(|a| a.instance_type = InstanceType::new("m5.large")), RequeueWhy::TypeNotAllowed),
         (with(|a| a.trust = Some(TrustGroup::new("acme/other"))), RequeueWhy::TrustDiffers),
     ] {
-        assert_eq!(verdict(&advert), Verdict::Requeue(why));
+        assert_eq!(verdict(&advert), AdvertVerdict::Requeue(why));
     }
     let mut nothing = request();
     nothing.allowed_types = Vec::new();
     let refused = judge(&advert("i-1", 5), &nothing, &LIMITS, at(0));
-    assert_eq!(refused, Verdict::Requeue(RequeueWhy::TypeNotAllowed), "an empty list");
+    assert_eq!(refused, AdvertVerdict::Requeue(RequeueWhy::TypeNotAllowed), "an empty list");
     nothing.allowed_types = vec![TypePattern::new("C6I.*")];
-    assert_eq!(judge(&advert("i-1", 5), &nothing, &LIMITS, at(0)), Verdict::PassOn);
+    assert_eq!(judge(&advert("i-1", 5), &nothing, &LIMITS, at(0)), AdvertVerdict::PassOn);
 }
 
 #[test]
@@ -113,19 +113,22 @@ fn of_several_reasons_the_first_in_this_order_counts() {
     advert.memory_mib = 4_096;
     assert_eq!(verdict(&advert), discarded(DiscardWhy::Expired));
     advert.deadline = at(420);
-    assert_eq!(verdict(&advert), Verdict::Requeue(RequeueWhy::UsageDiffers));
+    assert_eq!(verdict(&advert), AdvertVerdict::Requeue(RequeueWhy::UsageDiffers));
     advert.usage = Usage::OnDemand;
-    assert_eq!(verdict(&advert), Verdict::Requeue(RequeueWhy::TypeNotAllowed));
+    assert_eq!(verdict(&advert), AdvertVerdict::Requeue(RequeueWhy::TypeNotAllowed));
     advert.instance_type = InstanceType::new("c7a.large");
-    assert_eq!(verdict(&advert), Verdict::Requeue(RequeueWhy::TrustDiffers));
+    assert_eq!(verdict(&advert), AdvertVerdict::Requeue(RequeueWhy::TrustDiffers));
     advert.trust = None;
-    assert_eq!(verdict(&advert), Verdict::PassOn);
+    assert_eq!(verdict(&advert), AdvertVerdict::PassOn);
 }
 
 #[test]
 fn an_empty_batch_ends_the_scan_globally() {
-    let judged = scan(&mut Scan::default(), &[]);
-    assert_eq!(judged, Judged { exhausted: Some(Exhausted::Globally), ..Judged::default() });
+    let judged = scan(&mut QueueScan::default(), &[]);
+    assert_eq!(
+        judged,
+        JudgedBatch { exhausted: Some(Exhausted::Globally), ..JudgedBatch::default() }
+    );
 }
 
 #[test]
@@ -135,8 +138,8 @@ fn a_batch_is_dealt_into_candidates_put_backs_and_counted_discards() {
     let no_usage =
         r#"{"id":"i-4","resourceClass":"large","instanceType":"c6i.large","cpu":2,"mmem":4096}"#;
     let bodies = [&text(&good), &other, &expired, no_usage, "not json", "{}"];
-    let judged = scan(&mut Scan::default(), &bodies);
-    let expected = Judged {
+    let judged = scan(&mut QueueScan::default(), &bodies);
+    let expected = JudgedBatch {
         pass_on: vec![good],
         requeue: vec![(other, RequeueWhy::TypeNotAllowed)],
         discarded: [
@@ -153,7 +156,7 @@ fn a_batch_is_dealt_into_candidates_put_backs_and_counted_discards() {
 #[test]
 fn a_message_of_an_unknown_version_is_put_back_verbatim() {
     let newer = r#" {"v": 2, "id": ["changed", "entirely"],  "cpu": "two"} "#;
-    let judged = scan(&mut Scan::default(), &[newer]);
+    let judged = scan(&mut QueueScan::default(), &[newer]);
     assert_eq!(judged.requeue, [(newer.to_owned(), RequeueWhy::UnknownVersion)]);
     assert_eq!(judged.exhausted, None, "once is no lap");
 }
@@ -161,13 +164,13 @@ fn a_message_of_an_unknown_version_is_put_back_verbatim() {
 #[test]
 fn put_backs_keep_their_exact_text() {
     let body = text(&other_type("i-1", 5)).replacen('{', "{ \"theirs\" : 1,", 1);
-    let judged = scan(&mut Scan::default(), &[&body]);
+    let judged = scan(&mut QueueScan::default(), &[&body]);
     assert_eq!(judged.requeue, [(body, RequeueWhy::TypeNotAllowed)]);
 }
 
 #[test]
 fn the_same_generation_is_offered_once() {
-    let (mut memory, body) = (Scan::default(), text(&advert("i-1", 5)));
+    let (mut memory, body) = (QueueScan::default(), text(&advert("i-1", 5)));
     let judged = scan(&mut memory, &[&body, &body]);
     assert_eq!(judged.pass_on.len(), 1);
     assert_eq!(judged.discarded, [(DiscardWhy::Outdated, 1)].into());
@@ -180,7 +183,7 @@ fn the_same_generation_is_offered_once() {
 #[test]
 fn a_message_without_a_generation_is_offered_once_and_gives_way_to_one_with() {
     let unknown = Advert { generation: None, ..advert("i-1", 0) };
-    let (mut memory, body) = (Scan::default(), text(&unknown));
+    let (mut memory, body) = (QueueScan::default(), text(&unknown));
     assert_eq!(scan(&mut memory, &[&body]).pass_on, [unknown]);
     assert_eq!(scan(&mut memory, &[&body]).discarded, [(DiscardWhy::Outdated, 1)].into());
     assert_eq!(scan(&mut memory, &[&text(&advert("i-1", 1))]).pass_on.len(), 1);
@@ -189,10 +192,10 @@ fn a_message_without_a_generation_is_offered_once_and_gives_way_to_one_with() {
 
 #[test]
 fn a_mismatch_older_than_what_was_read_is_dropped_and_does_not_go_round() {
-    let (mut memory, stale) = (Scan::default(), text(&other_type("i-1", 4)));
+    let (mut memory, stale) = (QueueScan::default(), text(&other_type("i-1", 4)));
     scan(&mut memory, &[&text(&advert("i-1", 5))]);
     assert_eq!(scan(&mut memory, &[&stale]).discarded, [(DiscardWhy::Outdated, 1)].into());
-    let (mut memory, current) = (Scan::default(), text(&other_type("i-1", 5)));
+    let (mut memory, current) = (QueueScan::default(), text(&other_type("i-1", 5)));
     scan(&mut memory, &[&current]);
     assert_eq!(scan(&mut memory, &[&stale]).requeue, [], "a mismatch is read too");
     assert_eq!(scan(&mut memory, &[&current]).requeue.len(), 1, "the newest itself goes back");
@@ -200,7 +203,7 @@ fn a_mismatch_older_than_what_was_read_is_dropped_and_does_not_go_round() {
 
 #[test]
 fn a_stale_match_is_not_offered_after_a_newer_mismatch() {
-    let mut memory = Scan::default();
+    let mut memory = QueueScan::default();
     scan(&mut memory, &[&text(&other_type("i-1", 5))]);
     let judged = scan(&mut memory, &[&text(&advert("i-1", 4))]);
     assert_eq!(judged.discarded, [(DiscardWhy::Outdated, 1)].into());
@@ -209,7 +212,7 @@ fn a_stale_match_is_not_offered_after_a_newer_mismatch() {
 #[test]
 fn a_batch_of_nothing_but_known_mismatches_is_a_completed_lap() {
     let (one, two) = (text(&other_type("i-1", 5)), text(&other_type("i-2", 5)));
-    let mut memory = Scan::default();
+    let mut memory = QueueScan::default();
     assert_eq!(scan(&mut memory, &[&one]).exhausted, None);
     assert_eq!(scan(&mut memory, &[&two, &one]).exhausted, None, "one of them is new");
     let lap = scan(&mut memory, &[&one, &two]);
@@ -220,12 +223,12 @@ fn a_batch_of_nothing_but_known_mismatches_is_a_completed_lap() {
 #[test]
 fn a_double_within_one_batch_is_no_lap() {
     let one = text(&other_type("i-1", 5));
-    assert_eq!(scan(&mut Scan::default(), &[&one, &one]).exhausted, None);
+    assert_eq!(scan(&mut QueueScan::default(), &[&one, &one]).exhausted, None);
 }
 
 #[test]
 fn a_machine_that_has_become_a_match_ends_no_lap() {
-    let mut memory = Scan::default();
+    let mut memory = QueueScan::default();
     let before = Advert { trust: Some(TrustGroup::new("acme/other")), ..advert("i-1", 5) };
     scan(&mut memory, &[&text(&before)]);
     let judged = scan(&mut memory, &[&text(&advert("i-1", 7))]);
@@ -234,7 +237,7 @@ fn a_machine_that_has_become_a_match_ends_no_lap() {
 
 #[test]
 fn one_id_seen_more_often_than_allowed_ends_the_scan_and_still_goes_back() {
-    let mut memory = Scan::default();
+    let mut memory = QueueScan::default();
     let (again, mut seen) = (text(&other_type("i-1", 5)), 0);
     loop {
         // Something new in every batch, so that no lap ends the scan first.
@@ -253,7 +256,7 @@ fn one_id_seen_more_often_than_allowed_ends_the_scan_and_still_goes_back() {
 
 #[test]
 fn sightings_count_whatever_the_verdicts_were() {
-    let (mut memory, body) = (Scan::default(), text(&advert("i-1", 5)));
+    let (mut memory, body) = (QueueScan::default(), text(&advert("i-1", 5)));
     for _ in 0..LIMITS.sightings_max {
         assert_eq!(scan(&mut memory, &[&body]).exhausted, None);
     }
@@ -262,7 +265,7 @@ fn sightings_count_whatever_the_verdicts_were() {
 
 #[test]
 fn the_directory_offers_only_what_matches_and_is_new() {
-    let mut memory = Scan::default();
+    let mut memory = QueueScan::default();
     scan(&mut memory, &[&text(&advert("i-1", 5)), &text(&other_type("i-2", 5))]);
     let directory = vec![
         advert("i-1", 5),

@@ -38,7 +38,7 @@ impl Cause {
 
 /// A machine to end, and what its record is to say.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Ending {
+pub struct MachineEnding {
     /// Which machine.
     pub id: InstanceId,
     /// Why.
@@ -78,7 +78,7 @@ pub enum Action {
         /// Which step says so.
         cause: Cause,
         /// Which machines.
-        endings: Vec<Ending>,
+        endings: Vec<MachineEnding>,
     },
     /// Their warm-up is complete and they stay running: idle from now on. Only the ledger changes.
     KeepHot(Vec<InstanceId>),
@@ -120,7 +120,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub(super) fn terminate(&mut self, cause: Cause, mut endings: Vec<Ending>) {
+    pub(super) fn terminate(&mut self, cause: Cause, mut endings: Vec<MachineEnding>) {
         if !endings.is_empty() {
             endings.sort();
             self.actions.push(Action::Terminate { cause, endings });

@@ -1,12 +1,12 @@
 //! What a pool's machines are built from, and what its configuration promises: everything about a pool
 //! that does not depend on the time.
 //!
-//! Not here: reading a configuration (`config`), how many machines are wanted now ([`Desired`]).
+//! Not here: reading a configuration (`config`), how many machines are wanted now ([`DesiredPool`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::desired::{Allowance, Desired, Mode};
+use super::desired::{Allowance, DesiredPool, PoolMode};
 use crate::class::{RunnerClass, Usage};
 use crate::config::pool::PoolConfig;
 use crate::config::runner::RunnerConfig;
@@ -19,12 +19,12 @@ use crate::limits::Limits;
 use crate::request::TypePattern;
 use crate::sabotage;
 use crate::schedule::{UnknownZone, Zone, target_at};
-use crate::spec_hash::{MachineSpec, PoolSpec, RunnerSpec, spec_hash};
+use crate::spec_hash::{HashedRunner, MachineSpec, PoolSpec, spec_hash};
 use crate::time::Timestamp;
 
 /// What every machine of a stack is built from, whatever its class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Foundation {
+pub struct StackBase {
     /// The image of a runner that names none.
     pub image: String,
     /// What image names stand for in the cloud's own terms, where that is said.
@@ -65,7 +65,7 @@ pub struct Blueprints {
 
 impl Blueprints {
     /// The pools of this environment; those of others are nothing to this stack.
-    pub fn of(env: &str, config: &Config, foundation: &Foundation) -> Self {
+    pub fn of(env: &str, config: &Config, foundation: &StackBase) -> Self {
         let catalogue = config.catalogue();
         // Nobody knows of which environment these are; to leave another's alone costs nothing.
         let broken = config.broken.iter().map(|name| (name.clone(), BROKEN.to_owned()));
@@ -97,7 +97,7 @@ impl Blueprint {
         (name, pool): (&PoolName, &PoolConfig),
         config: &Config,
         catalogue: &Catalogue,
-        foundation: &Foundation,
+        foundation: &StackBase,
     ) -> Result<Self, Unbuildable> {
         let asked = LabelSpec { runner: Some(pool.runner.clone()), ..LabelSpec::default() };
         let resolved = resolve(&asked, catalogue)?;
@@ -140,12 +140,12 @@ impl Blueprint {
     /// What is wanted of it now.
     pub fn desired(
         &self,
-        mode: Mode,
+        mode: PoolMode,
         allowances: Vec<Allowance>,
         limits: &Limits,
         now: Timestamp,
-    ) -> Desired {
-        Desired {
+    ) -> DesiredPool {
+        DesiredPool {
             pool: self.name.clone(),
             mode,
             target: target_at(&self.config.schedule, &self.zone, now),
@@ -165,7 +165,7 @@ fn hash(
     runner: &RunnerConfig,
     class: &RunnerClass,
     config: &Config,
-    foundation: &Foundation,
+    foundation: &StackBase,
 ) -> SpecHash {
     let image = runner.image.as_ref().and_then(|image| config.images.get(image));
     let scripts = |of_image: Option<&String>, of_runner: Option<&String>| {
@@ -175,7 +175,7 @@ fn hash(
     let preinstall = image.and_then(|image| image.preinstall.as_ref());
     let prerun = image.and_then(|image| image.prerun.as_ref());
     let prerun = scripts(prerun, runner.prerun.as_ref());
-    let shape = RunnerSpec {
+    let shape = HashedRunner {
         vcpu_milli: Some((
             class.vcpu.min.saturating_mul(1_000),
             class.vcpu.max.saturating_mul(1_000),
@@ -189,7 +189,7 @@ fn hash(
         volume: runner.volume.as_ref().map(ToString::to_string),
         preinstall: scripts(preinstall, runner.preinstall.as_ref()),
         prerun: scripts(prerun.as_ref(), foundation.pre_runner.as_ref()),
-        ..RunnerSpec::default()
+        ..HashedRunner::default()
     };
     spec_hash(&MachineSpec {
         runner: shape,
@@ -204,7 +204,7 @@ fn hash(
 }
 
 /// The image in the cloud's own terms, as far as they are known without asking it.
-fn resolved_image(name: Option<&ImageName>, config: &Config, foundation: &Foundation) -> String {
+fn resolved_image(name: Option<&ImageName>, config: &Config, foundation: &StackBase) -> String {
     let Some(name) = name else { return foundation.image.clone() };
     if let Some(known) = foundation.images.get(name) {
         return known.clone();

@@ -13,7 +13,7 @@ use crate::schedule::Target;
 
 /// What is to be done with a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum PoolMode {
     /// It keeps its target.
     Kept,
     /// An operator said to leave it as it is.
@@ -35,11 +35,11 @@ pub struct Allowance {
 
 /// What is wanted of one pool now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub struct DesiredPool {
     /// Which pool.
     pub pool: PoolName,
     /// What is to be done with it.
-    pub mode: Mode,
+    pub mode: PoolMode,
     /// What its schedule says for now.
     pub target: Target,
     /// What its machines are to be built from.
@@ -56,9 +56,9 @@ pub struct Desired {
     pub limits: Limits,
 }
 
-impl Desired {
+impl DesiredPool {
     /// Of a pool that nothing is configured of: it is to have no machines.
-    pub fn nothing(pool: PoolName, mode: Mode, limits: &Limits) -> Self {
+    pub fn nothing(pool: PoolName, mode: PoolMode, limits: &Limits) -> Self {
         Self {
             pool,
             mode,
@@ -75,8 +75,8 @@ impl Desired {
     /// Whether the pool is to become empty.
     pub(super) fn empties(&self) -> bool {
         match self.mode {
-            Mode::Draining | Mode::Removed => true,
-            Mode::Kept | Mode::Paused => false,
+            PoolMode::Draining | PoolMode::Removed => true,
+            PoolMode::Kept | PoolMode::Paused => false,
         }
     }
 

@@ -9,9 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::desired::{Desired, Mode};
+use super::desired::{DesiredPool, PoolMode};
 use super::note::Note;
-use super::observed::{BootFailure, Observed, WarmUp};
+use super::observed::{BootFailure, ObservedPool, WarmUp};
 use super::{Action, Plan};
 use crate::creation::Intent;
 use crate::ids::{FencingToken, InstanceId, IntentId, PoolName, SpecHash};
@@ -30,7 +30,7 @@ const DEEDS_MAX: usize = 12;
 /// What an operator ordered; it holds until another order does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum OperatorOrder {
     /// Leave the pool as it is.
     Pause,
     /// Empty it, and keep it empty.
@@ -48,7 +48,7 @@ pub struct Booted {
 
 /// Something that was done, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deed {
+pub struct ActionTaken {
     /// When.
     pub at: Timestamp,
     /// What: one word.
@@ -72,7 +72,7 @@ pub struct Journal {
     pub token: FencingToken,
     /// What an operator ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
+    pub order: Option<OperatorOrder>,
     /// The number of the launch that was begun last.
     pub launches: u64,
     /// Launches of which something may be outstanding.
@@ -91,17 +91,17 @@ pub struct Journal {
     /// What it waited on when it was last planned.
     pub notes: Vec<Note>,
     /// What was done lately, the oldest first.
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<ActionTaken>,
 }
 
 impl Journal {
     /// What is to be done with the pool. A pause is an order to do nothing, to a removed pool too.
-    pub const fn mode(&self, is_configured: bool) -> Mode {
+    pub const fn mode(&self, is_configured: bool) -> PoolMode {
         match self.order {
-            Some(Order::Pause) => Mode::Paused,
-            Some(Order::Drain) => Mode::Draining,
-            None if is_configured => Mode::Kept,
-            None => Mode::Removed,
+            Some(OperatorOrder::Pause) => PoolMode::Paused,
+            Some(OperatorOrder::Drain) => PoolMode::Draining,
+            None if is_configured => PoolMode::Kept,
+            None => PoolMode::Removed,
         }
     }
 
@@ -136,8 +136,8 @@ impl Journal {
     #[must_use]
     pub fn after(
         mut self,
-        seen: &Observed,
-        desired: &Desired,
+        seen: &ObservedPool,
+        desired: &DesiredPool,
         plan: &Plan,
         now: Timestamp,
     ) -> Self {
@@ -170,7 +170,7 @@ impl Journal {
 
     /// With these deeds done.
     #[must_use]
-    pub fn with_deeds(mut self, deeds: impl IntoIterator<Item = Deed>) -> Self {
+    pub fn with_deeds(mut self, deeds: impl IntoIterator<Item = ActionTaken>) -> Self {
         self.deeds.extend(deeds);
         let too_many = self.deeds.len().saturating_sub(DEEDS_MAX);
         self.deeds.drain(..too_many);
@@ -184,7 +184,7 @@ pub fn launch_id(pool: &PoolName, number: u64) -> IntentId {
 }
 
 /// The boots that failed, by what was seen: those that end for it, and those that this plan ends.
-fn failed(seen: &Observed, plan: &Plan, now: Timestamp) -> Vec<BootFailure> {
+fn failed(seen: &ObservedPool, plan: &Plan, now: Timestamp) -> Vec<BootFailure> {
     let ends_now = |id: &InstanceId| {
         plan.actions.iter().any(|action| match action {
             Action::Terminate { endings, .. } => {
@@ -193,7 +193,7 @@ fn failed(seen: &Observed, plan: &Plan, now: Timestamp) -> Vec<BootFailure> {
             _ => false,
         })
     };
-    let failure = |one: &super::Standby| {
+    let failure = |one: &super::PoolMachine| {
         let at = match one.record.state {
             State::Created { .. } if ends_now(&one.record.id) => now,
             _ => one.ends_unbooted()?,

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pick::{Picked, Seeker, pick, withheld};
+use super::pick::{PickedMachine, WaitingJob, pick, withheld};
 use crate::creation::Offering;
 use crate::ids::{Generation, InstanceId};
 use crate::instance::{Record, State, Tier};
@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 
 /// An idle machine as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct IdleMachine {
     /// Which machine.
     pub id: InstanceId,
     /// At which generation: whoever claims it claims it as it was seen.
@@ -28,9 +28,9 @@ pub struct Sighting {
 
 /// What a look brought for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LineResult {
     /// This machine.
-    Machine(Sighting),
+    Machine(IdleMachine),
     /// There is none for it.
     Nothing {
         /// How many machines it was kept from because others used them.
@@ -40,30 +40,30 @@ pub enum Found {
 
 /// Jobs of one pool, and what was found for them.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct PoolLine {
     /// Whoever is looked for when somebody looks first, in their order.
-    waiting: Vec<Seeker>,
-    found: BTreeMap<Seeker, Found>,
+    waiting: Vec<WaitingJob>,
+    found: BTreeMap<WaitingJob, LineResult>,
     /// Where somebody was sent: it was lost, or is about to be claimed.
     given: BTreeSet<InstanceId>,
 }
 
-impl Line {
+impl PoolLine {
     /// Adds a job, behind the others.
-    pub fn join(&mut self, seeker: Seeker) {
+    pub fn join(&mut self, seeker: WaitingJob) {
         self.waiting.push(seeker);
     }
 
     /// What was found for this job, once. Without an answer somebody has to look: nobody has yet, or
     /// what was found was lost.
-    pub fn take(&mut self, seeker: &Seeker) -> Option<Found> {
+    pub fn take(&mut self, seeker: &WaitingJob) -> Option<LineResult> {
         self.found.remove(seeker)
     }
 
     /// Looks at the pool for this job, and for everybody who has not been looked for.
     pub fn look(
         &mut self,
-        seeker: &Seeker,
+        seeker: &WaitingJob,
         mut records: Vec<Record>,
         short: &BTreeSet<Offering>,
         limits: &Limits,
@@ -74,18 +74,18 @@ impl Line {
             seekers.push(seeker.clone());
         }
         records.retain(|record| !self.is_passed_over(record, short));
-        for Picked { job, record, tier } in pick(&records, &seekers, limits, now) {
+        for PickedMachine { job, record, tier } in pick(&records, &seekers, limits, now) {
             self.given.insert(record.id.clone());
             let (id, generation) = (record.id.clone(), record.generation);
-            let sighting = Sighting { id, generation, tier };
+            let sighting = IdleMachine { id, generation, tier };
             if let Some(seeker) = seekers.iter().find(|seeker| seeker.job == job) {
-                self.found.insert(seeker.clone(), Found::Machine(sighting));
+                self.found.insert(seeker.clone(), LineResult::Machine(sighting));
             }
         }
         records.retain(|record| !self.given.contains(&record.id));
         for seeker in seekers {
             let withheld = withheld(&records, &seeker, limits, now);
-            self.found.entry(seeker).or_insert(Found::Nothing { withheld });
+            self.found.entry(seeker).or_insert(LineResult::Nothing { withheld });
         }
     }
 

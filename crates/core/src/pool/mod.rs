@@ -19,7 +19,8 @@
 
 mod action;
 mod blueprint;
-mod boots;
+mod boot_history;
+mod capacity;
 mod desired;
 pub mod journal;
 mod lifetime;
@@ -28,21 +29,20 @@ mod note;
 mod observed;
 mod pick;
 mod plan;
+mod role;
 mod rollout;
-mod room;
-mod standing;
 mod supply;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-pub use action::{Action, Cause, Ending, Plan, StopWhy};
-pub use blueprint::{Blueprint, Blueprints, Foundation, Unbuildable};
-pub use desired::{Allowance, Desired, Mode};
-pub use journal::{Booted, Deed, Journal, Order};
+pub use action::{Action, Cause, MachineEnding, Plan, StopWhy};
+pub use blueprint::{Blueprint, Blueprints, StackBase, Unbuildable};
+pub use desired::{Allowance, DesiredPool, PoolMode};
+pub use journal::{ActionTaken, Booted, Journal, OperatorOrder};
 pub use lifetime::{hot_deadline, lifetime};
-pub use line::{Found, Line, Sighting};
+pub use line::{IdleMachine, LineResult, PoolLine};
 pub use note::Note;
-pub use observed::{BootFailure, Observed, Standby, WarmUp};
-pub use pick::{Picked, Seeker, pick};
+pub use observed::{BootFailure, ObservedPool, PoolMachine, WarmUp};
+pub use pick::{PickedMachine, WaitingJob, pick};
 pub use plan::plan;

@@ -41,7 +41,7 @@ impl WarmUp {
 
 /// One machine of a pool: its record, and what others say of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standby {
+pub struct PoolMachine {
     /// What the ledger says.
     pub record: Record,
     /// What the cloud says; nothing if it did not list the machine, which proves nothing.
@@ -54,7 +54,7 @@ pub struct Standby {
     pub interrupted: bool,
 }
 
-impl Standby {
+impl PoolMachine {
     /// Whether its agent said that it does not come up, and not because it is taken away.
     pub(super) fn failed_to_boot(&self) -> bool {
         self.warm_up == WarmUp::Failed && !self.interrupted
@@ -97,9 +97,9 @@ pub struct BootFailure {
 /// Everything that was seen of one pool. The launches must have been read before the records: a
 /// machine that moves from one to the other in between is then counted twice, and never not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedPool {
     /// Its machines, in every live state.
-    pub instances: Vec<Standby>,
+    pub instances: Vec<PoolMachine>,
     /// Launches of which something is outstanding.
     pub launches: Vec<Intent>,
     /// Boots that failed lately, those of other specifications too.
@@ -110,9 +110,9 @@ pub struct Observed {
     pub short_until: Option<Timestamp>,
 }
 
-impl Observed {
+impl ObservedPool {
     /// Each machine once, in the order of their ids: a listing may show one twice.
-    pub(super) fn each(&self) -> Vec<&Standby> {
+    pub(super) fn each(&self) -> Vec<&PoolMachine> {
         let mut each: Vec<_> = self.instances.iter().collect();
         each.sort_by(|one, other| {
             let by_id = one.record.id.cmp(&other.record.id);

@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 
 /// A job that wants a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seeker {
+pub struct WaitingJob {
     /// Which job.
     pub job: JobId,
     /// Whose code it runs.
@@ -30,7 +30,7 @@ pub struct Seeker {
 
 /// A machine for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picked<'r> {
+pub struct PickedMachine<'r> {
     /// Which job.
     pub job: JobId,
     /// Which machine.
@@ -45,20 +45,20 @@ type Place<'r> = (Tier, Timestamp, &'r InstanceId);
 /// Maps jobs, in their order, to idle machines. Jobs that are absent from the answer found none.
 pub fn pick<'r>(
     records: &'r [Record],
-    jobs: &[Seeker],
+    jobs: &[WaitingJob],
     limits: &Limits,
     now: Timestamp,
-) -> Vec<Picked<'r>> {
+) -> Vec<PickedMachine<'r>> {
     let mut line = in_line(records, limits, now);
     let mut picked = Vec::new();
-    for Seeker { job, trust, only_unused } in jobs {
+    for WaitingJob { job, trust, only_unused } in jobs {
         let first = |key| line.get(&key)?.last().map(|(place, _)| (place.0, key));
         let kinds = [(false, None), (false, Some(trust)), (true, None), (true, Some(trust))];
         let may = kinds.into_iter().filter(|(is_used, _)| !is_used || only_unused.is_none());
         let nearest = may.filter_map(first).min();
         let Some((place, key)) = nearest else { continue };
         let Some((_, record)) = line.get_mut(&key).and_then(Vec::pop) else { continue };
-        picked.push(Picked { job: job.clone(), record, tier: place.0 });
+        picked.push(PickedMachine { job: job.clone(), record, tier: place.0 });
     }
     picked
 }
@@ -66,7 +66,7 @@ pub fn pick<'r>(
 /// How many machines a job would have found, had it not been kept from those that others used.
 pub(super) fn withheld(
     records: &[Record],
-    seeker: &Seeker,
+    seeker: &WaitingJob,
     limits: &Limits,
     now: Timestamp,
 ) -> usize {

@@ -7,38 +7,38 @@
 //! Not here: what a machine is to its pool (`standing`), how far a rollout goes (`rollout`), or what is
 //! said of waiting (`waiting`).
 
-use super::boots::Boots;
-use super::desired::{Desired, Mode};
+use super::boot_history::BootHistory;
+use super::capacity::PoolCapacity;
+use super::desired::{DesiredPool, PoolMode};
 use super::note::Note;
-use super::observed::{Observed, Standby};
-use super::rollout::{Share, Terms, surge_left};
-use super::room::Room;
-use super::standing::{Turn, ending};
-use super::supply::{Allotted, Sorted, Stock};
+use super::observed::{ObservedPool, PoolMachine};
+use super::role::{StopStep, ending};
+use super::rollout::{RolloutLimits, RolloutShare, surge_left};
+use super::supply::{Allotment, ReadyMachines, SortedMachines};
 use super::waiting::Notes;
-use super::{Action, Cause, Ending, Plan, StopWhy};
+use super::{Action, Cause, MachineEnding, Plan, StopWhy};
 use crate::class::Usage;
 use crate::instance::EndReason;
 use crate::time::Timestamp;
 
 /// Decides what to do for one pool now. Total and pure: the same facts, in whatever order, give the
 /// same plan.
-pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
-    if desired.mode == Mode::Paused {
+pub fn plan(observed: &ObservedPool, desired: &DesiredPool, now: Timestamp) -> Plan {
+    if desired.mode == PoolMode::Paused {
         return Plan { actions: Vec::new(), notes: vec![Note::Paused] };
     }
-    let sorted = Sorted::of(observed, desired, now);
-    let allotted = Allotted::of(observed, &sorted, desired, now);
-    let boots = Boots::of(observed, &sorted, desired, now);
+    let sorted = SortedMachines::of(observed, desired, now);
+    let allotted = Allotment::of(observed, &sorted, desired, now);
+    let boots = BootHistory::of(observed, &sorted, desired, now);
     let short_until = observed.short_until.filter(|until| now < *until);
     let mut terms = terms(boots, &sorted, &allotted, desired, now);
     if short_until.is_some() {
         terms.launches = 0;
     }
-    let room = Room::of(observed, &sorted, desired);
+    let room = PoolCapacity::of(observed, &sorted, desired);
     let (aim_hot, aim_stopped) = desired.aim();
-    let mut hot = Share::of(&sorted.hot, aim_hot, allotted.hot, terms);
-    let mut stopped = Share::of(&sorted.stopped, aim_stopped, allotted.stopped, terms);
+    let mut hot = RolloutShare::of(&sorted.hot, aim_hot, allotted.hot, terms);
+    let mut stopped = RolloutShare::of(&sorted.stopped, aim_stopped, allotted.stopped, terms);
     terms.launches = terms.launches.min(surge_left([hot, stopped]));
     let launches = room.left.min(terms.launches);
     let create_hot = hot.wanted().min(launches);
@@ -68,27 +68,27 @@ pub fn plan(observed: &Observed, desired: &Desired, now: Timestamp) -> Plan {
 }
 
 fn terms(
-    boots: Boots,
-    sorted: &Sorted<'_>,
-    allotted: &Allotted<'_>,
-    desired: &Desired,
+    boots: BootHistory,
+    sorted: &SortedMachines<'_>,
+    allotted: &Allotment<'_>,
+    desired: &DesiredPool,
     now: Timestamp,
-) -> Terms {
+) -> RolloutLimits {
     let any_old = !sorted.hot.old.is_empty() || !sorted.stopped.old.is_empty();
-    Terms::of(boots, desired, any_old, sorted.warming.len() + allotted.launching, now)
+    RolloutLimits::of(boots, desired, any_old, sorted.warming.len() + allotted.launching, now)
 }
 
 /// What is warm becomes what it is to be, and what is stopped is kept so.
-fn settle(allotted: Allotted<'_>, plan: &mut Plan) {
+fn settle(allotted: Allotment<'_>, plan: &mut Plan) {
     let mut stops: Vec<_> =
         allotted.to_stop.into_iter().map(|id| (id, StopWhy::WarmedUp)).collect();
     let mut kept = Vec::new();
     for (instance, turn) in allotted.turning {
         let id = instance.record.id.clone();
         match turn {
-            Turn::Stop(why) => stops.push((id, why)),
-            Turn::Keep => kept.push(id),
-            Turn::Wait | Turn::Fenced(_) => {}
+            StopStep::Stop(why) => stops.push((id, why)),
+            StopStep::Keep => kept.push(id),
+            StopStep::Wait | StopStep::Fenced(_) => {}
         }
     }
     plan.keep(Action::KeepHot, allotted.keep_hot);
@@ -109,28 +109,28 @@ fn create(hot_usage: Usage, hot: usize, stopped: usize, plan: &mut Plan) {
 
 /// The oldest of these; lists are from the oldest to the youngest.
 fn oldest<'o>(
-    instances: &'o [&'o Standby],
+    instances: &'o [&'o PoolMachine],
     count: usize,
     why: EndReason,
-) -> impl Iterator<Item = Ending> + 'o {
+) -> impl Iterator<Item = MachineEnding> + 'o {
     instances.iter().take(count).map(move |instance| ending(instance, why))
 }
 
 /// What is too much: ready machines beyond the aim, expiring ones whose replacement is ready, and
 /// whatever is coming for nothing. An emptied pool keeps nothing that it may touch.
 fn excess(
-    sorted: &Sorted<'_>,
-    allotted: &Allotted<'_>,
-    shares: [Share; 2],
-    desired: &Desired,
-) -> Vec<Ending> {
+    sorted: &SortedMachines<'_>,
+    allotted: &Allotment<'_>,
+    shares: [RolloutShare; 2],
+    desired: &DesiredPool,
+) -> Vec<MachineEnding> {
     let why = match desired.mode {
-        Mode::Draining => EndReason::Operator,
-        Mode::Kept | Mode::Paused | Mode::Removed => EndReason::Surplus,
+        PoolMode::Draining => EndReason::Operator,
+        PoolMode::Kept | PoolMode::Paused | PoolMode::Removed => EndReason::Surplus,
     };
     let mut excess = Vec::new();
     for (stock, share) in [&sorted.hot, &sorted.stopped].into_iter().zip(shares) {
-        let Stock { ready, expiring, .. } = stock;
+        let ReadyMachines { ready, expiring, .. } = stock;
         excess.extend(oldest(ready, share.excess(), why));
         excess.extend(oldest(expiring, expiring.len() - share.expiring_kept, why));
     }

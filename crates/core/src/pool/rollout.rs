@@ -7,16 +7,16 @@
 //!
 //! Not here: which machines are old (`standing`).
 
-use super::boots::Boots;
-use super::desired::Desired;
-use super::supply::Stock;
+use super::boot_history::BootHistory;
+use super::desired::DesiredPool;
+use super::supply::ReadyMachines;
 use crate::config::pool::Rollout;
 use crate::limits::ROLLING_PARTS;
 use crate::time::Timestamp;
 
 /// What is good for the whole pool now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
+pub(super) struct RolloutLimits {
     /// Whether old machines are replaced a few at a time.
     pub(super) rolling: bool,
     /// Whether old machines stay because what would replace them may not boot.
@@ -25,11 +25,11 @@ pub(super) struct Terms {
     pub(super) launches: usize,
 }
 
-impl Terms {
+impl RolloutLimits {
     /// `coming` machines are on their way already.
     pub(super) fn of(
-        boots: Boots,
-        desired: &Desired,
+        boots: BootHistory,
+        desired: &DesiredPool,
         any_old: bool,
         coming: usize,
         now: Timestamp,
@@ -37,10 +37,10 @@ impl Terms {
         let rolling = desired.rollout() == Rollout::Rolling;
         let one = 1_usize.saturating_sub(coming);
         let (held, launches) = match boots {
-            Boots::Failing { .. } if rolling && any_old => (true, one),
-            Boots::Sound | Boots::Failing { .. } => (false, usize::MAX),
-            Boots::Quarantined { until, .. } if now < until => (true, 0),
-            Boots::Quarantined { .. } => (true, one),
+            BootHistory::Failing { .. } if rolling && any_old => (true, one),
+            BootHistory::Sound | BootHistory::Failing { .. } => (false, usize::MAX),
+            BootHistory::Quarantined { until, .. } if now < until => (true, 0),
+            BootHistory::Quarantined { .. } => (true, one),
         };
         Self { rolling, held, launches }
     }
@@ -48,7 +48,7 @@ impl Terms {
 
 /// One kind's numbers in one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct RolloutShare {
     aim: usize,
     ready: usize,
     coming: usize,
@@ -59,8 +59,13 @@ pub(super) struct Share {
     pub(super) old_kept: usize,
 }
 
-impl Share {
-    pub(super) fn of(stock: &Stock<'_>, aim: usize, coming: usize, terms: Terms) -> Self {
+impl RolloutShare {
+    pub(super) fn of(
+        stock: &ReadyMachines<'_>,
+        aim: usize,
+        coming: usize,
+        terms: RolloutLimits,
+    ) -> Self {
         let (ready, old) = (stock.ready.len(), stock.old.len());
         let open = aim.saturating_sub(ready);
         let expiring_kept = stock.expiring.len().min(open);
@@ -111,7 +116,7 @@ impl Share {
 
 /// How many more may stand beside old machines of both kinds. What warms up may become either, and
 /// counts as hot first: by itself each kind would launch for what the other is given.
-pub(super) fn surge_left(shares: [Share; 2]) -> usize {
+pub(super) fn surge_left(shares: [RolloutShare; 2]) -> usize {
     if shares.iter().any(|share| share.old_kept == 0) {
         return usize::MAX;
     }

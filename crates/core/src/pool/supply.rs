@@ -5,10 +5,10 @@
 //!
 //! Not here: what a single machine is (`standing`), or what is done about it (`plan`).
 
-use super::desired::Desired;
-use super::observed::{Observed, Standby};
-use super::standing::{Kind, Standing, Turn, ending, outdated, standing};
-use super::{Ending, WarmUp};
+use super::desired::DesiredPool;
+use super::observed::{ObservedPool, PoolMachine};
+use super::role::{PoolRole, StandbyKind, StopStep, ending, outdated, standing};
+use super::{MachineEnding, WarmUp};
 use crate::class::Usage;
 use crate::creation::Intent;
 use crate::ids::InstanceId;
@@ -19,40 +19,40 @@ use crate::time::Timestamp;
 
 /// The ready machines of one kind, each list from the oldest to the youngest.
 #[derive(Debug, Default)]
-pub(super) struct Stock<'o> {
-    pub(super) ready: Vec<&'o Standby>,
-    pub(super) expiring: Vec<&'o Standby>,
-    pub(super) old: Vec<&'o Standby>,
+pub(super) struct ReadyMachines<'o> {
+    pub(super) ready: Vec<&'o PoolMachine>,
+    pub(super) expiring: Vec<&'o PoolMachine>,
+    pub(super) old: Vec<&'o PoolMachine>,
 }
 
 /// All machines of a pool, sorted by what they are to it.
 #[derive(Debug, Default)]
-pub(super) struct Sorted<'o> {
-    pub(super) each: Vec<(&'o Standby, Standing)>,
+pub(super) struct SortedMachines<'o> {
+    pub(super) each: Vec<(&'o PoolMachine, PoolRole)>,
     pub(super) protected: usize,
     pub(super) ending: usize,
     /// Machines that the cloud should list by now, and did not.
     pub(super) unseen: usize,
-    pub(super) errors: Vec<Ending>,
-    pub(super) dangling: Vec<Ending>,
+    pub(super) errors: Vec<MachineEnding>,
+    pub(super) dangling: Vec<MachineEnding>,
     /// Built otherwise than would be built now, and of no use to anybody at present.
-    pub(super) useless: Vec<Ending>,
+    pub(super) useless: Vec<MachineEnding>,
     /// From the one nearest to ready to the furthest.
-    pub(super) warming: Vec<&'o Standby>,
+    pub(super) warming: Vec<&'o PoolMachine>,
     /// From the oldest to the youngest.
-    pub(super) stopping: Vec<(&'o Standby, Turn)>,
-    pub(super) released: Vec<&'o Standby>,
-    pub(super) hot: Stock<'o>,
-    pub(super) stopped: Stock<'o>,
+    pub(super) stopping: Vec<(&'o PoolMachine, StopStep)>,
+    pub(super) released: Vec<&'o PoolMachine>,
+    pub(super) hot: ReadyMachines<'o>,
+    pub(super) stopped: ReadyMachines<'o>,
 }
 
-impl<'o> Sorted<'o> {
-    pub(super) fn of(observed: &'o Observed, desired: &Desired, now: Timestamp) -> Self {
+impl<'o> SortedMachines<'o> {
+    pub(super) fn of(observed: &'o ObservedPool, desired: &DesiredPool, now: Timestamp) -> Self {
         let mut sorted = Self::default();
         let mut ready = Vec::new();
         for instance in observed.each() {
             let standing = standing(instance, desired, now);
-            if let Standing::Ready { kind, since, expiring } = standing {
+            if let PoolRole::Ready { kind, since, expiring } = standing {
                 ready.push((since, &instance.record.id, kind, expiring, instance));
             } else {
                 sorted.put(instance, &standing, outdated(instance, desired));
@@ -63,8 +63,8 @@ impl<'o> Sorted<'o> {
         ready.sort_by_key(|(since, id, ..)| (*since, *id));
         for (_, _, kind, expiring, instance) in ready {
             let stock = match kind {
-                Kind::Hot => &mut sorted.hot,
-                Kind::Stopped => &mut sorted.stopped,
+                StandbyKind::Hot => &mut sorted.hot,
+                StandbyKind::Stopped => &mut sorted.stopped,
             };
             match (outdated(instance, desired), expiring) {
                 (true, _) => stock.old.push(instance),
@@ -72,7 +72,8 @@ impl<'o> Sorted<'o> {
                 (false, false) => stock.ready.push(instance),
             }
         }
-        let age = |instance: &'o Standby| (instance.record.facts.launched_at, &instance.record.id);
+        let age =
+            |instance: &'o PoolMachine| (instance.record.facts.launched_at, &instance.record.id);
         sorted.warming.sort_by_key(|&one| (one.warm_up != WarmUp::Complete, age(one)));
         sorted.stopping.sort_by_key(|&(one, _)| age(one));
         sorted
@@ -84,52 +85,57 @@ impl<'o> Sorted<'o> {
     }
 
     /// Puts a machine that cannot be picked where it belongs.
-    fn put(&mut self, instance: &'o Standby, standing: &Standing, outdated: bool) {
+    fn put(&mut self, instance: &'o PoolMachine, standing: &PoolRole, outdated: bool) {
         match standing {
-            Standing::Over | Standing::Ready { .. } => {}
-            Standing::Ending => self.ending += 1,
-            Standing::Protected => self.protected += 1,
-            Standing::Error(why) => self.errors.push(ending(instance, *why)),
-            Standing::Dangling(why) => self.dangling.push(ending(instance, *why)),
-            Standing::Warming | Standing::Stopping(_) | Standing::Released if outdated => {
+            PoolRole::Over | PoolRole::Ready { .. } => {}
+            PoolRole::Ending => self.ending += 1,
+            PoolRole::Protected => self.protected += 1,
+            PoolRole::Error(why) => self.errors.push(ending(instance, *why)),
+            PoolRole::Dangling(why) => self.dangling.push(ending(instance, *why)),
+            PoolRole::Warming | PoolRole::Stopping(_) | PoolRole::Released if outdated => {
                 self.useless.push(ending(instance, EndReason::Outdated));
             }
-            Standing::Warming => self.warming.push(instance),
-            Standing::Stopping(turn) => self.stopping.push((instance, *turn)),
-            Standing::Released => self.released.push(instance),
+            PoolRole::Warming => self.warming.push(instance),
+            PoolRole::Stopping(turn) => self.stopping.push((instance, *turn)),
+            PoolRole::Released => self.released.push(instance),
         }
     }
 }
 
 /// Whether the cloud should list the machine by now, and did not. It still counts as supply: that a
 /// listing lags must not launch anything. Reconciling ends it if it is really gone.
-fn unseen(instance: &Standby, standing: &Standing, desired: &Desired, now: Timestamp) -> bool {
+fn unseen(
+    instance: &PoolMachine,
+    standing: &PoolRole,
+    desired: &DesiredPool,
+    now: Timestamp,
+) -> bool {
     let age = now.since(instance.record.facts.launched_at);
     let of_use = match standing {
-        Standing::Over | Standing::Ending | Standing::Protected => false,
-        Standing::Error(_)
-        | Standing::Dangling(_)
-        | Standing::Warming
-        | Standing::Stopping(_)
-        | Standing::Ready { .. }
-        | Standing::Released => true,
+        PoolRole::Over | PoolRole::Ending | PoolRole::Protected => false,
+        PoolRole::Error(_)
+        | PoolRole::Dangling(_)
+        | PoolRole::Warming
+        | PoolRole::Stopping(_)
+        | PoolRole::Ready { .. }
+        | PoolRole::Released => true,
     };
     instance.machine.is_none() && of_use && age >= desired.limits.reconcile_grace
 }
 
 /// Who becomes what, and how much of each kind is coming.
 #[derive(Debug, Default)]
-pub(super) struct Allotted<'o> {
+pub(super) struct Allotment<'o> {
     /// Warm, and to stay running.
     pub(super) keep_hot: Vec<InstanceId>,
     /// Warm, and to be stopped.
     pub(super) to_stop: Vec<InstanceId>,
     /// Warming up for nothing.
-    pub(super) surplus: Vec<&'o Standby>,
+    pub(super) surplus: Vec<&'o PoolMachine>,
     /// On their way to stopped, and wanted.
-    pub(super) turning: Vec<(&'o Standby, Turn)>,
+    pub(super) turning: Vec<(&'o PoolMachine, StopStep)>,
     /// On their way to stopped for nothing.
-    pub(super) turning_surplus: Vec<&'o Standby>,
+    pub(super) turning_surplus: Vec<&'o PoolMachine>,
     /// Machines that are warming up, or are warm and still undecided.
     pub(super) warming: usize,
     /// Machines that are being launched.
@@ -140,12 +146,12 @@ pub(super) struct Allotted<'o> {
     pub(super) stopped: usize,
 }
 
-impl<'o> Allotted<'o> {
+impl<'o> Allotment<'o> {
     /// Gives every machine that is coming a place in the aim, as far as there are places.
     pub(super) fn of(
-        observed: &Observed,
-        sorted: &Sorted<'o>,
-        desired: &Desired,
+        observed: &ObservedPool,
+        sorted: &SortedMachines<'o>,
+        desired: &DesiredPool,
         now: Timestamp,
     ) -> Self {
         let (hot, stopped) = desired.aim();
@@ -172,7 +178,7 @@ impl<'o> Allotted<'o> {
         allotted
     }
 
-    fn turn(&mut self, sorted: &Sorted<'o>, open: &mut Open) {
+    fn turn(&mut self, sorted: &SortedMachines<'o>, open: &mut Open) {
         let surplus = sorted.stopping.len().saturating_sub(open.stopped);
         if sabotage!("stopping-is-gone") {
             self.turning.clone_from(&sorted.stopping);
@@ -185,7 +191,7 @@ impl<'o> Allotted<'o> {
         open.stopped -= wanted.len();
     }
 
-    fn settle(&mut self, instance: &'o Standby, open: &mut Open) {
+    fn settle(&mut self, instance: &'o PoolMachine, open: &mut Open) {
         let places = open.take(instance.record.facts.usage, 1);
         self.hot += places.hot;
         self.stopped += places.stopped;
@@ -219,16 +225,16 @@ impl Open {
     /// Places for so many machines that are paid for like this: among the hot ones first, which serve
     /// a job soonest, unless those are to be spot and these are not.
     fn take(&mut self, usage: Usage, machines: usize) -> Places {
-        let order: &[Kind] = match (usage, self.hot_usage) {
-            (Usage::Spot, _) => &[Kind::Hot],
-            (Usage::OnDemand, Usage::OnDemand) => &[Kind::Hot, Kind::Stopped],
-            (Usage::OnDemand, Usage::Spot) => &[Kind::Stopped, Kind::Hot],
+        let order: &[StandbyKind] = match (usage, self.hot_usage) {
+            (Usage::Spot, _) => &[StandbyKind::Hot],
+            (Usage::OnDemand, Usage::OnDemand) => &[StandbyKind::Hot, StandbyKind::Stopped],
+            (Usage::OnDemand, Usage::Spot) => &[StandbyKind::Stopped, StandbyKind::Hot],
         };
         let (mut places, mut left) = (Places::default(), machines);
         for kind in order {
             let (open, taken) = match kind {
-                Kind::Hot => (&mut self.hot, &mut places.hot),
-                Kind::Stopped => (&mut self.stopped, &mut places.stopped),
+                StandbyKind::Hot => (&mut self.hot, &mut places.hot),
+                StandbyKind::Stopped => (&mut self.stopped, &mut places.stopped),
             };
             *taken = left.min(*open);
             *open -= *taken;
@@ -240,7 +246,12 @@ impl Open {
 
 /// How many machines are being launched that this pool will want. What is outstanding past its
 /// deadline is given up, and comes no more.
-fn launching(observed: &Observed, desired: &Desired, usage: Usage, now: Timestamp) -> usize {
+fn launching(
+    observed: &ObservedPool,
+    desired: &DesiredPool,
+    usage: Usage,
+    now: Timestamp,
+) -> usize {
     let owner = Owner::Pool(desired.pool.clone());
     let wanted = |launch: &&Intent| {
         launch.owner == owner

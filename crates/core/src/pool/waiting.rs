@@ -2,42 +2,42 @@
 //!
 //! Not here: their words (`note`).
 
-use super::boots::Boots;
-use super::desired::{Desired, Mode};
+use super::boot_history::BootHistory;
+use super::capacity::PoolCapacity;
+use super::desired::{DesiredPool, PoolMode};
 use super::note::Note;
-use super::rollout::{Share, Terms};
-use super::room::Room;
-use super::standing::Turn;
-use super::supply::{Allotted, Sorted};
+use super::role::StopStep;
+use super::rollout::{RolloutLimits, RolloutShare};
+use super::supply::{Allotment, SortedMachines};
 use crate::time::Timestamp;
 
 /// What the notes are made of.
 pub(super) struct Notes<'a> {
-    pub(super) sorted: &'a Sorted<'a>,
-    pub(super) allotted: &'a Allotted<'a>,
-    pub(super) terms: Terms,
-    pub(super) boots: Boots,
-    pub(super) room: &'a Room,
+    pub(super) sorted: &'a SortedMachines<'a>,
+    pub(super) allotted: &'a Allotment<'a>,
+    pub(super) terms: RolloutLimits,
+    pub(super) boots: BootHistory,
+    pub(super) room: &'a PoolCapacity,
     pub(super) short_until: Option<Timestamp>,
 }
 
 impl Notes<'_> {
     pub(super) fn of(
         &self,
-        shares: [Share; 2],
+        shares: [RolloutShare; 2],
         created: usize,
-        desired: &Desired,
+        desired: &DesiredPool,
         now: Timestamp,
     ) -> Vec<Note> {
         let mut notes = Vec::new();
         let in_use = self.sorted.protected;
         match desired.mode {
-            Mode::Draining => notes.push(Note::Draining { in_use }),
-            Mode::Removed => notes.push(Note::Removed { in_use }),
-            Mode::Kept | Mode::Paused if desired.target.entry.is_none() => {
+            PoolMode::Draining => notes.push(Note::Draining { in_use }),
+            PoolMode::Removed => notes.push(Note::Removed { in_use }),
+            PoolMode::Kept | PoolMode::Paused if desired.target.entry.is_none() => {
                 notes.push(Note::NoEntry);
             }
-            Mode::Kept | Mode::Paused => {}
+            PoolMode::Kept | PoolMode::Paused => {}
         }
         notes.extend(self.ceiling(shares, created, desired));
         notes.extend(self.shortage(shares));
@@ -47,7 +47,12 @@ impl Notes<'_> {
     }
 
     /// What a ceiling keeps from being launched, and what the pool's own keeps from being aimed at.
-    fn ceiling(&self, shares: [Share; 2], created: usize, desired: &Desired) -> Option<Note> {
+    fn ceiling(
+        &self,
+        shares: [RolloutShare; 2],
+        created: usize,
+        desired: &DesiredPool,
+    ) -> Option<Note> {
         let (scope, max, used) = self.room.nearest.clone()?;
         let wanted: usize = shares.iter().map(|share| share.wanted()).sum();
         let launches = wanted.min(self.terms.launches);
@@ -58,36 +63,43 @@ impl Notes<'_> {
         (short > 0).then_some(Note::Ceiling { scope, max, used, short })
     }
 
-    fn shortage(&self, shares: [Share; 2]) -> Option<Note> {
+    fn shortage(&self, shares: [RolloutShare; 2]) -> Option<Note> {
         let short: usize = shares.iter().map(|share| share.wanted()).sum();
         let until = self.short_until.filter(|_| short > 0)?;
         Some(Note::NoCapacity { short, until })
     }
 
-    fn boots(&self, shares: [Share; 2], desired: &Desired, now: Timestamp) -> Option<Note> {
+    fn boots(
+        &self,
+        shares: [RolloutShare; 2],
+        desired: &DesiredPool,
+        now: Timestamp,
+    ) -> Option<Note> {
         let old: usize = shares.iter().map(|share| share.old_kept).sum();
         match self.boots {
             _ if desired.empties() => None,
-            Boots::Quarantined { failed, until } if now < until => {
+            BootHistory::Quarantined { failed, until } if now < until => {
                 Some(Note::Quarantined { failed, until })
             }
-            Boots::Quarantined { failed, .. } => Some(Note::Probing { failed }),
-            Boots::Failing { failed } if self.terms.held => {
+            BootHistory::Quarantined { failed, .. } => Some(Note::Probing { failed }),
+            BootHistory::Failing { failed } if self.terms.held => {
                 Some(Note::RolloutPaused { failed, old })
             }
-            Boots::Failing { .. } | Boots::Sound => (old > 0).then_some(Note::RollingOut { old }),
+            BootHistory::Failing { .. } | BootHistory::Sound => {
+                (old > 0).then_some(Note::RollingOut { old })
+            }
         }
     }
 
     /// What is under way, and what nobody knows.
-    fn waits(&self, shares: [Share; 2]) -> Vec<Note> {
+    fn waits(&self, shares: [RolloutShare; 2]) -> Vec<Note> {
         let turns = self.allotted.turning.iter().map(|(_, turn)| *turn);
         let (mut stopping, mut fenced, mut until) = (0, 0, Timestamp::EPOCH);
         for turn in turns {
             match turn {
-                Turn::Wait => stopping += 1,
-                Turn::Fenced(fence) => (fenced, until) = (fenced + 1, until.max(fence)),
-                Turn::Stop(_) | Turn::Keep => {}
+                StopStep::Wait => stopping += 1,
+                StopStep::Fenced(fence) => (fenced, until) = (fenced + 1, until.max(fence)),
+                StopStep::Stop(_) | StopStep::Keep => {}
             }
         }
         let expiring = shares.iter().map(|share| share.expiring_kept).sum();

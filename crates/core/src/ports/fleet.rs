@@ -12,7 +12,7 @@ use crate::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
 use crate::instance::standby::StandbyStatus;
-use crate::parameters::Ground;
+use crate::parameters::LaunchSite;
 use crate::rates::Rates;
 use crate::time::Timestamp;
 
@@ -106,7 +106,7 @@ pub struct Launched {
 
 /// How one machine's start went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Started {
+pub enum StartOutcome {
     /// It is starting, or runs already.
     Starting,
     /// The cloud has no room for it now.
@@ -150,7 +150,7 @@ pub trait Fleet: Send + Sync {
     fn start(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<(InstanceId, Started)>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<(InstanceId, StartOutcome)>, Fault>> + Send;
     /// Stops machines, each under the operation its record names. A fault may leave some stopped.
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Ends machines. Ids that are unknown or gone are no error.
@@ -166,8 +166,8 @@ pub trait Fleet: Send + Sync {
     fn learn(
         &self,
         born: &str,
-        kept: Option<&Ground>,
-    ) -> impl Future<Output = Result<Option<Ground>, Fault>> + Send {
+        kept: Option<&LaunchSite>,
+    ) -> impl Future<Output = Result<Option<LaunchSite>, Fault>> + Send {
         let _ = (born, kept);
         async { Ok(None) }
     }

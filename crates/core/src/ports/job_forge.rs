@@ -4,7 +4,7 @@ use std::future::Future;
 
 use super::Fault;
 use crate::ids::{JobId, Repository, RunAttempt};
-use crate::job::{Fact, Provenance, Reason};
+use crate::job::{JobFact, Provenance, Reason};
 use crate::time::Timestamp;
 
 /// What is said to the author of a job that cannot be served.
@@ -60,18 +60,18 @@ pub trait JobForge: Send + Sync {
         &self,
         repository: &Repository,
         job: &JobId,
-    ) -> impl Future<Output = Result<Fact, Fault>> + Send;
+    ) -> impl Future<Output = Result<JobFact, Fault>> + Send;
     /// All jobs of one attempt of a run.
     fn jobs_of(
         &self,
         repository: &Repository,
         run: &RunAttempt,
-    ) -> impl Future<Output = Result<Vec<Fact>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
     /// All jobs of a repository that want a runner now, announced or not.
     fn queued_jobs(
         &self,
         repository: &Repository,
-    ) -> impl Future<Output = Result<Vec<Fact>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
     /// Where the code of this run comes from, by one call. An answer says both parts.
     fn provenance(
         &self,

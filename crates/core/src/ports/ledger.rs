@@ -148,7 +148,7 @@ pub struct RowSwap {
 pub trait Ledger: Send + Sync {
     /// One record.
     fn read(&self, id: &InstanceId) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
-    /// Idle → claimed, exactly if [`Record::on`] with [`crate::instance::Event::Claimed`] allows it.
+    /// Idle → claimed, exactly if [`Record::on`] with [`crate::instance::InstanceEvent::Claimed`] allows it.
     /// The owner directory lists the instance no later than its record names the owner.
     fn claim(
         &self,

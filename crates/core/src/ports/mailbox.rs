@@ -9,7 +9,7 @@ use crate::mailbox::{Beat, Inbox, Order, ReportRead, Signal, SignalKind};
 
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum Consistency {
     /// May be a little old.
     Eventual,
     /// Sees every write that was answered before it.
@@ -59,7 +59,7 @@ pub trait Mailbox: Send + Sync {
     fn inbox(
         &self,
         key: &MailboxKey,
-        read: Read,
+        read: Consistency,
     ) -> impl Future<Output = Result<Option<Inbox>, Fault>> + Send;
     /// What agents reported under these keys, in their order; consistent. Each key has an answer of its
     /// own: whatever is stored under one, the others are answered. A fault is the store's.

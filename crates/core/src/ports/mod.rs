@@ -24,13 +24,13 @@ mod mailbox;
 mod queue;
 
 pub use demand::{Demand, DemandSource};
-pub use fleet::{Fleet, Launched, Machine, MachineState, Started, StopOrder, Tag, Tags};
+pub use fleet::{Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};
 pub use ledger::{
     ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,
 };
-pub use mailbox::{Mailbox, Read};
+pub use mailbox::{Consistency, Mailbox};
 pub use queue::{Delivery, Depth, Fifo, Outgoing, QueueKind, QueueSpec, Queues};
 
 /// What can go wrong at a port. Closed: the engine matches on it and never on text.

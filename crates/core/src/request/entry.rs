@@ -1,7 +1,7 @@
 //! What is remembered of a request, under its run attempt: so that running it again resumes it, and
 //! releasing a run attempt finds all of its requests.
 //!
-//! An [`Entry`] is stored before anything is done for its request. Whoever works on the request
+//! An [`RequestEntry`] is stored before anything is done for its request. Whoever works on the request
 //! writes its own nonce into it; a worker that finds another nonce there has been superseded, and
 //! stands down without touching anything.
 //!
@@ -17,7 +17,7 @@ use crate::sabotage;
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
+pub enum RequestStage {
     /// It is worked on, or its runners serve.
     Live,
     /// It was cancelled; whatever it held is on its way back.
@@ -28,17 +28,17 @@ pub enum Stage {
 
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct RequestEntry {
     /// What was asked for.
     pub request: Request,
     /// Where it stands.
-    pub stage: Stage,
+    pub stage: RequestStage,
     /// Who works on it, or did last.
     pub worker: ClaimId,
     /// Whose workflow asked, where it was one.
     pub repository: Option<Repository>,
     /// The label of this incarnation's runners. Entries of older versions have none: see
-    /// [`Entry::label`].
+    /// [`RequestEntry::label`].
     #[serde(default, rename = "label", skip_serializing_if = "Option::is_none")]
     pub secret_label: Option<String>,
     /// Whether its run has code that is not trusted, a fork's or Dependabot's for one, once that is known.
@@ -53,12 +53,12 @@ pub struct Entry {
 #[serde(tag = "v")]
 enum Stored {
     #[serde(rename = "1")]
-    V1(Entry),
+    V1(RequestEntry),
 }
 
 /// What to do about a request that somebody runs again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Again {
+pub enum BeginDecision {
     /// It is the first time, or the last time is over: this is its incarnation.
     Anew {
         /// Counted from 1.
@@ -91,7 +91,7 @@ fn label_without_bits(id: &RequestId) -> String {
     format!("warm-{id}")
 }
 
-impl Entry {
+impl RequestEntry {
     /// The label of its runners.
     pub fn label(&self) -> String {
         let old = || label_without_bits(&self.request.id);
@@ -151,19 +151,19 @@ impl Entry {
 }
 
 /// Decides by what is stored.
-pub fn again(stored: Option<&Entry>, wanted: &Request) -> Again {
+pub fn begin_decision(stored: Option<&RequestEntry>, wanted: &Request) -> BeginDecision {
     let Some(stored) = stored else {
-        return Again::Anew { incarnation: 1, after_abandonment: false };
+        return BeginDecision::Anew { incarnation: 1, after_abandonment: false };
     };
     let incarnation = stored.request.incarnation;
     match stored.stage {
-        Stage::Live => match differs(&stored.request, wanted) {
-            Some(field) => Again::Differs { field },
-            None => Again::Resume { incarnation },
+        RequestStage::Live => match differs(&stored.request, wanted) {
+            Some(field) => BeginDecision::Differs { field },
+            None => BeginDecision::Resume { incarnation },
         },
-        Stage::Abandoned | Stage::Finished => Again::Anew {
+        RequestStage::Abandoned | RequestStage::Finished => BeginDecision::Anew {
             incarnation: incarnation.saturating_add(1),
-            after_abandonment: stored.stage == Stage::Abandoned,
+            after_abandonment: stored.stage == RequestStage::Abandoned,
         },
     }
 }
@@ -213,8 +213,8 @@ mod tests {
     use crate::request::stranger::RanJob;
     use crate::samples;
 
-    fn entry(stage: Stage) -> Entry {
-        Entry {
+    fn entry(stage: RequestStage) -> RequestEntry {
+        RequestEntry {
             request: samples::request(),
             stage,
             worker: ClaimId::new("w-1"),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_an_older_version_has_the_label_that_its_runners_have() {
-        let old = Entry::decode(OLD).unwrap();
+        let old = RequestEntry::decode(OLD).unwrap();
         assert_eq!(old.label(), "warm-77.1.build");
         assert!(!old.request.ephemeral && old.strangers.is_empty());
         assert_eq!(old.encode(), OLD, "and is stored as it was");
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_label_is_the_requests() {
-        let live = entry(Stage::Live);
+        let live = entry(RequestStage::Live);
         let label = live.label();
         assert!(live.owns_all(&[label.to_uppercase()]), "GitHub does not mind case");
         assert!(live.owns_all(&[&label, &label]));
@@ -263,11 +263,11 @@ mod tests {
 
     #[test]
     fn a_run_of_github_is_trusted_once_it_is_known_to_be() {
-        let of = |id: &str, repository: Option<&str>, from_fork| Entry {
+        let of = |id: &str, repository: Option<&str>, from_fork| RequestEntry {
             request: Request { id: RequestId::new(id), ..samples::request() },
             repository: repository.map(Repository::new),
             from_fork,
-            ..entry(Stage::Live)
+            ..entry(RequestStage::Live)
         };
         for (id, repository, from_fork, trusted) in [
             ("77.1.build", Some("acme/app"), None, false),
@@ -291,7 +291,7 @@ mod tests {
             event: "pull_request".to_owned(),
         };
         let stranger = |run| Stranger { instance: "i-1".into(), ran: ran(run) };
-        let mut entry = entry(Stage::Live).with_stranger(&stranger(0)).unwrap();
+        let mut entry = entry(RequestStage::Live).with_stranger(&stranger(0)).unwrap();
         assert_eq!(entry.with_stranger(&stranger(0)), None);
         for run in 1..100 {
             entry = entry.with_stranger(&stranger(run)).unwrap_or(entry);
@@ -302,31 +302,36 @@ mod tests {
     #[test]
     fn a_live_request_is_resumed_and_a_finished_one_begins_anew() {
         let wanted = samples::request();
-        let first = Again::Anew { incarnation: 1, after_abandonment: false };
-        assert_eq!(again(None, &wanted), first);
+        let first = BeginDecision::Anew { incarnation: 1, after_abandonment: false };
+        assert_eq!(begin_decision(None, &wanted), first);
         let incarnation = wanted.incarnation;
-        assert_eq!(again(Some(&entry(Stage::Live)), &wanted), Again::Resume { incarnation });
-        for (stage, after_abandonment) in [(Stage::Finished, false), (Stage::Abandoned, true)] {
-            let anew = Again::Anew { incarnation: incarnation + 1, after_abandonment };
-            assert_eq!(again(Some(&entry(stage)), &wanted), anew);
+        assert_eq!(
+            begin_decision(Some(&entry(RequestStage::Live)), &wanted),
+            BeginDecision::Resume { incarnation }
+        );
+        for (stage, after_abandonment) in
+            [(RequestStage::Finished, false), (RequestStage::Abandoned, true)]
+        {
+            let anew = BeginDecision::Anew { incarnation: incarnation + 1, after_abandonment };
+            assert_eq!(begin_decision(Some(&entry(stage)), &wanted), anew);
         }
     }
 
     #[test]
     fn a_live_request_with_other_parameters_is_refused() {
-        let live = entry(Stage::Live);
+        let live = entry(RequestStage::Live);
         let mut later = live.request.clone();
         later.deadline = later.deadline.after(std::time::Duration::from_secs(60));
-        assert!(matches!(again(Some(&live), &later), Again::Resume { .. }));
+        assert!(matches!(begin_decision(Some(&live), &later), BeginDecision::Resume { .. }));
         let more = Request { count: live.request.count + 1, ..live.request.clone() };
-        assert_eq!(again(Some(&live), &more), Again::Differs { field: "count" });
+        assert_eq!(begin_decision(Some(&live), &more), BeginDecision::Differs { field: "count" });
     }
 
     #[test]
     fn an_entry_is_read_back_as_it_was_written() {
-        let live = entry(Stage::Live);
-        assert_eq!(Entry::decode(&live.encode()).unwrap(), live);
-        assert!(Entry::decode("{\"v\":\"2\"}").is_err());
+        let live = entry(RequestStage::Live);
+        assert_eq!(RequestEntry::decode(&live.encode()).unwrap(), live);
+        assert!(RequestEntry::decode("{\"v\":\"2\"}").is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// What is stored of a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StoredPlace {
     /// Whose it is.
     pub request: RequestId,
     /// When it gives up.
@@ -22,7 +22,7 @@ pub struct Place {
     pub left: bool,
 }
 
-impl Place {
+impl StoredPlace {
     /// As it is stored.
     pub fn encode(&self) -> String {
         serde_json::to_string(self).expect("a place has string keys only, so it serialises")
@@ -46,7 +46,7 @@ pub fn is_first<'a>(
     mine: &str,
     now: Timestamp,
 ) -> bool {
-    let counts = |text: &str| match serde_json::from_str::<Place>(text) {
+    let counts = |text: &str| match serde_json::from_str::<StoredPlace>(text) {
         Ok(place) => !place.left && place.until > now,
         Err(_) => true,
     };
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_first_who_still_waits_is_first() {
         let place = |until, left| {
-            Place { request: RequestId::new("1.1.a"), until: at(until), left }.encode()
+            StoredPlace { request: RequestId::new("1.1.a"), until: at(until), left }.encode()
         };
         let (gone, late, waits) = (place(600, true), place(10, false), place(600, false));
         let names: Vec<String> =

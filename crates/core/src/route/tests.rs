@@ -258,7 +258,7 @@ fn a_label_of_other_jobs_refuses_the_whole_job() {
 
 #[test]
 fn plain_labels_are_served_where_the_operator_lists_them() {
-    let list = |labels: &[&str], serves| Plain {
+    let list = |labels: &[&str], serves| PlainLabels {
         labels: labels.iter().map(|&label| label.to_owned()).collect(),
         serves,
         repositories: Some([Repository::new("acme/app")].into()),
@@ -266,8 +266,8 @@ fn plain_labels_are_served_where_the_operator_lists_them() {
     };
     let plain = vec![
         list(&["prod-deploy", "cpu=*"], None),
-        list(&["self-hosted", "linux", "x64"], Some(Serves::Pool(PoolName::new("small")))),
-        list(&["self-hosted", "big"], Some(Serves::Runner("xlarge".into()))),
+        list(&["self-hosted", "linux", "x64"], Some(ServedBy::Pool(PoolName::new("small")))),
+        list(&["self-hosted", "big"], Some(ServedBy::Runner("xlarge".into()))),
     ];
     let listed = Stack { policy: Policy { plain, ..stack().policy }, ..stack() };
     let cases: &[(&[&str], &str)] = &[

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::civil::{Date, Time};
 
-use super::{Entry, Schedule, Target, Window, Zone, entry_at};
+use super::{Schedule, ScheduleEntry, Target, Window, Zone, entry_at};
 use crate::time::Timestamp;
 
 /// The longest span a person is shown: ten years, a few thousand changes a pool. The work grows
@@ -51,8 +51,8 @@ pub fn changes(
 }
 
 /// Whether both make the same target.
-fn same(one: Option<&Entry>, other: Option<&Entry>) -> bool {
-    let says = |entry: &Entry| (entry.hot, entry.stopped);
+fn same(one: Option<&ScheduleEntry>, other: Option<&ScheduleEntry>) -> bool {
+    let says = |entry: &ScheduleEntry| (entry.hot, entry.stopped);
     one.map(says) == other.map(says)
         && one.map(|entry| &entry.name) == other.map(|entry| &entry.name)
 }

@@ -71,7 +71,7 @@ impl Match {
 
 /// What to keep, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ScheduleEntry {
     /// What people call it.
     pub name: String,
     /// How many instances run and wait.
@@ -88,7 +88,7 @@ pub struct Schedule {
     /// The IANA name of the zone whose wall clock decides.
     pub zone: String,
     /// In the order they are listed, which decides who wins.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ScheduleEntry>,
 }
 
 /// What a pool should keep at one instant.
@@ -106,7 +106,7 @@ impl Target {
     /// What holds where no entry applies.
     pub const NOTHING: Self = Self { entry: None, hot: 0, stopped: 0 };
 
-    fn of(entry: Option<&Entry>) -> Self {
+    fn of(entry: Option<&ScheduleEntry>) -> Self {
         entry.map_or(Self::NOTHING, |entry| Self {
             entry: Some(entry.name.clone()),
             hot: entry.hot,
@@ -118,7 +118,8 @@ impl Target {
 impl Schedule {
     /// Which entry applies while a wall clock shows this, by its place in the list.
     pub fn entry_at(&self, day: Weekday, time: TimeOfDay) -> Option<usize> {
-        let matching = |entry: &Entry| entry.when.as_ref().is_some_and(|m| m.covers(day, time));
+        let matching =
+            |entry: &ScheduleEntry| entry.when.as_ref().is_some_and(|m| m.covers(day, time));
         self.entries
             .iter()
             .rposition(matching)
@@ -131,7 +132,7 @@ pub fn target_at(schedule: &Schedule, zone: &Zone, at: Timestamp) -> Target {
     Target::of(entry_at(schedule, zone, at))
 }
 
-fn entry_at<'a>(schedule: &'a Schedule, zone: &Zone, at: Timestamp) -> Option<&'a Entry> {
+fn entry_at<'a>(schedule: &'a Schedule, zone: &Zone, at: Timestamp) -> Option<&'a ScheduleEntry> {
     let WallClock { day, time } = zone.wall_clock(at);
     schedule.entry_at(day, time).map(|index| &schedule.entries[index])
 }

@@ -47,7 +47,7 @@ fn any_schedule() -> impl Strategy<Value = Schedule> {
     })
 }
 
-fn entry_of(n: usize, hot: u32, stopped: u32, when: Option<Match>) -> Entry {
+fn entry_of(n: usize, hot: u32, stopped: u32, when: Option<Match>) -> ScheduleEntry {
     entry(&format!("e{n}"), hot, stopped, when)
 }
 

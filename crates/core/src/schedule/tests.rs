@@ -29,11 +29,11 @@ fn on_at(names: &[&str], from: &str, to: &str) -> Match {
     Match { window: daily(from, to).window, ..on(names) }
 }
 
-pub(super) fn entry(name: &str, hot: u32, stopped: u32, when: Option<Match>) -> Entry {
-    Entry { name: name.to_owned(), hot, stopped, when }
+pub(super) fn entry(name: &str, hot: u32, stopped: u32, when: Option<Match>) -> ScheduleEntry {
+    ScheduleEntry { name: name.to_owned(), hot, stopped, when }
 }
 
-pub(super) fn schedule(entries: Vec<Entry>) -> Schedule {
+pub(super) fn schedule(entries: Vec<ScheduleEntry>) -> Schedule {
     Schedule { zone: "Europe/Paris".to_owned(), entries }
 }
 
@@ -205,7 +205,7 @@ fn nothing_applies_says_so() {
 }
 
 /// The findings of a schedule, a line each.
-fn lint_lines(entries: Vec<Entry>) -> Vec<String> {
+fn lint_lines(entries: Vec<ScheduleEntry>) -> Vec<String> {
     let line =
         |finding: ScheduleFinding| format!("{}: {}", finding.severity.as_str(), finding.message);
     lint(&schedule(entries)).into_iter().map(line).collect()

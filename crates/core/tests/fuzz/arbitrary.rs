@@ -9,8 +9,8 @@ use bullpen_core::ids::{
 };
 use bullpen_core::instance::{Owner, Tier};
 use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Report, Secret, Signal, SignalKind,
-    Withdrawal,
+    AgentPhase, Assignment, Beat, Credential, Inbox, Order, Report, Secret, Signal, SignalKind,
+    Withdrawal, WithdrawalMode,
 };
 use bullpen_core::message::Advert;
 use bullpen_core::request::stranger::{OwnRun, RanJob};
@@ -117,7 +117,7 @@ fn assignment() -> impl Strategy<Value = Assignment> {
 }
 
 fn withdrawal() -> impl Strategy<Value = Withdrawal> {
-    let mode = select(vec![Mode::Drain, Mode::Stop]);
+    let mode = select(vec![WithdrawalMode::Drain, WithdrawalMode::Stop]);
     (generation(), mode, time(), time(), option::of(text())).prop_map(
         |(generation, mode, at, idle_deadline, token)| Withdrawal {
             generation,
@@ -141,12 +141,12 @@ pub(crate) fn inbox() -> impl Strategy<Value = Inbox> {
 /// Any report.
 pub(crate) fn report() -> impl Strategy<Value = Report> {
     let phase = select(vec![
-        Phase::WarmingUp,
-        Phase::Waiting,
-        Phase::Registering,
-        Phase::Listening,
-        Phase::Busy,
-        Phase::Cleaning,
+        AgentPhase::WarmingUp,
+        AgentPhase::Waiting,
+        AgentPhase::Registering,
+        AgentPhase::Listening,
+        AgentPhase::Busy,
+        AgentPhase::Cleaning,
     ]);
     let kind = select(vec![
         SignalKind::WarmUpOk,

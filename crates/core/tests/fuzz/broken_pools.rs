@@ -3,7 +3,7 @@
 //! Not here: text that is no YAML (`configuration`); nobody could say where such a pool ends.
 
 use bullpen_core::config::runs_on;
-use bullpen_core::config::{Config, Read};
+use bullpen_core::config::{Config, ConfigRead};
 use bullpen_core::ids::PoolName;
 use bullpen_core::severity::Severity;
 use proptest::collection::vec;
@@ -105,7 +105,7 @@ fn anything() -> impl Strategy<Value = String> {
     prop_oneof![3 => nested, 1 => select(WELL).prop_map(str::to_owned)]
 }
 
-fn read(pool: &str, ours: &str) -> Read<Config> {
+fn read(pool: &str, ours: &str) -> ConfigRead<Config> {
     let file = FILE.replacen("ANY", pool, 1).replacen("ANY", ours, 1);
     runs_on::read(file.as_bytes())
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use bullpen_core::config::{
-    Config, RUNS_ON_BYTES_MAX, Read, STACK_BYTES_MAX, Stack, runs_on, stack,
+    Config, ConfigRead, RUNS_ON_BYTES_MAX, STACK_BYTES_MAX, Stack, runs_on, stack,
 };
 use bullpen_core::severity::Severity;
 use proptest::collection::vec;
@@ -34,12 +34,12 @@ const TOKENS: &str = r#"runners: pools: x-bullpen: schedule: match: hot: cpu:2+4
 const BLANKS: &[&str] =
     &[" ", "\n", "  ", "\n  ", "\n    - ", "\t", "\u{feff}", "\0", "\r", "\u{85}"];
 
-fn errors<T>(read: &Read<T>) -> usize {
+fn errors<T>(read: &ConfigRead<T>) -> usize {
     read.findings().iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
 /// The file is refused for an error, or the pool that it is in is broken by it.
-fn is_sound_config(read: &Read<Config>, text: &[u8]) {
+fn is_sound_config(read: &ConfigRead<Config>, text: &[u8]) {
     let findings = read.findings();
     if let Some(config) = read.value() {
         assert_eq!(config.broken.is_empty(), errors(read) == 0, "{findings:?}");
@@ -50,12 +50,12 @@ fn is_sound_config(read: &Read<Config>, text: &[u8]) {
     places_are_sound(read, text);
 }
 
-fn is_sound_stack(read: &Read<Stack>, text: &[u8]) {
+fn is_sound_stack(read: &ConfigRead<Stack>, text: &[u8]) {
     assert_eq!(read.value().is_some(), errors(read) == 0, "{:?}", read.findings());
     places_are_sound(read, text);
 }
 
-fn places_are_sound<T>(read: &Read<T>, text: &[u8]) {
+fn places_are_sound<T>(read: &ConfigRead<T>, text: &[u8]) {
     let findings = read.findings();
     let lines = 2 + text.iter().filter(|byte| [b'\n', b'\r'].contains(byte)).count();
     for finding in findings {

@@ -6,7 +6,7 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{PoolName, Repository, RunAttempt};
 use bullpen_core::labels::class::{Catalogue, resolve};
 use bullpen_core::labels::policy::Policy;
-use bullpen_core::labels::{self, Key};
+use bullpen_core::labels::{self, LabelKey};
 use bullpen_core::route::{Routing, route};
 use bullpen_core::schedule::{TimeOfDay, Weekday, Zone};
 use bullpen_core::scope::ServiceScope;
@@ -62,8 +62,8 @@ fn label() -> impl Strategy<Value = String> {
     ];
     let piece = prop_oneof![
         4 => select(PIECES).prop_map(str::to_owned),
-        2 => select(Key::ALL).prop_map(|key| format!("{key}=")),
-        1 => select(Key::ALL).prop_map(|key| format!("/{key}=")),
+        2 => select(LabelKey::ALL).prop_map(|key| format!("{key}=")),
+        1 => select(LabelKey::ALL).prop_map(|key| format!("/{key}=")),
         1 => ".{0,8}",
     ];
     let made = vec(piece, 0..12).prop_map(|pieces| pieces.concat());

@@ -12,7 +12,7 @@ mod stack_file;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bullpen_core::config::{Shape, runs_on, stack};
+use bullpen_core::config::{MappingShape, runs_on, stack};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ fn keys(schema: &Value, definition: &str) -> BTreeSet<String> {
     properties.keys().cloned().collect()
 }
 
-fn same_keys(schema: &Value, definition: &str, shape: &Shape) {
+fn same_keys(schema: &Value, definition: &str, shape: &MappingShape) {
     let known: BTreeSet<String> = shape.keys.iter().map(|key| key.name.to_owned()).collect();
     assert_eq!(keys(schema, definition), known, "{}", shape.name);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bullpen_agent::runner::tree;
 
-use crate::turn::Patience;
+use crate::write_gate::LockWait;
 
 /// How long killed processes may take to be gone, in each round.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) fn end_all(marks: &BTreeSet<String>, users: &BTreeSet<u32>) -> io::Re
         for one in &found {
             one.kill()?;
         }
-        let mut patience = Patience::new(GONE_WITHIN);
+        let mut patience = LockWait::new(GONE_WITHIN);
         for attempt in 0.. {
             found.retain(|one| one.is_alive());
             if found.is_empty() {

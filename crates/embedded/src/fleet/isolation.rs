@@ -12,11 +12,12 @@ use std::process::{Command, Stdio};
 use bullpen_agent::machine::{Isolation, Limits};
 use bullpen_agent::runner::confine::{Confinement, cover_of, own_groups};
 use bullpen_core::isolation::{
-    CONTROLLERS, Decision, Lacking, Means, UserRange, Wish, decide, own_cgroup,
+    CONTROLLERS, Decision, HostIsolation, IsolationMode, MissingIsolation, UserRange, decide,
+    own_cgroup,
 };
 use rustix::process::geteuid;
 
-use super::home::{absent_is_fine, private_directory};
+use super::directory::{absent_is_fine, private_directory};
 
 /// Marks a cgroup as given away; systemd sets it.
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
@@ -30,7 +31,7 @@ const DELEGATE: &str = "delegate a cgroup of version 2 to the service (Delegate=
 #[derive(Clone, Debug)]
 pub struct IsolationSettings {
     /// How much.
-    pub wish: Wish,
+    pub wish: IsolationMode,
     /// The ids of machines' own users.
     pub users: UserRange,
     /// The state directory.
@@ -51,7 +52,7 @@ pub struct IsolationSettings {
 
 /// What was found and decided.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ChosenIsolation {
     /// What holds jobs, and what is lacking.
     pub decision: Decision,
     /// Whether nothing may be launched.
@@ -64,10 +65,10 @@ pub struct Chosen {
     pub(super) users: Option<UserRange>,
 }
 
-impl Chosen {
+impl ChosenIsolation {
     /// All that is not isolated, in one sentence.
     pub fn lacking(&self) -> Option<String> {
-        let says = |one: &Lacking| format!("{}; {}", one.what, one.then);
+        let says = |one: &MissingIsolation| format!("{}; {}", one.what, one.then);
         let all: Vec<String> = self.decision.lacking.iter().map(says).collect();
         (!all.is_empty()).then(|| all.join(". "))
     }
@@ -84,18 +85,24 @@ impl Chosen {
 }
 
 /// Tries what this host allows, in a directory of its own among the machines in `directory`.
-pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
+pub fn choose(settings: &IsolationSettings, directory: &Path) -> ChosenIsolation {
     let root = geteuid().is_root();
-    let means = if settings.wish == Wish::None {
+    let means = if settings.wish == IsolationMode::None {
         let untried = || Err("not tried".to_owned());
         let groups = Vec::new();
-        Means { root, user: untried(), namespaces: untried(), own_processes: untried(), groups }
+        HostIsolation {
+            root,
+            user: untried(),
+            namespaces: untried(),
+            own_processes: untried(),
+            groups,
+        }
     } else {
         try_all(settings, directory, root)
     };
     let decision = decide(settings.wish, &means);
     let mut told = with_paths(Isolation::of(&decision), settings);
-    let processes_max = settings.processes_max.filter(|_| settings.wish != Wish::None);
+    let processes_max = settings.processes_max.filter(|_| settings.wish != IsolationMode::None);
     let limits = limits(settings, &decision);
     if let (Ok(cgroup), Some(processes_max)) = (&limits, processes_max) {
         let cgroup = cgroup.clone();
@@ -103,12 +110,12 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> Chosen {
     }
     let users = decision.user.then_some(settings.users);
     let (refused, is_to_be_limited) = (decision.refuses(settings.wish), processes_max.is_some());
-    Chosen { decision, refused, limits, is_to_be_limited, told, users }
+    ChosenIsolation { decision, refused, limits, is_to_be_limited, told, users }
 }
 
 /// The cgroup for limits; else why there are none.
 fn limits(settings: &IsolationSettings, decision: &Decision) -> Result<PathBuf, String> {
-    if settings.processes_max.is_none() || settings.wish == Wish::None {
+    if settings.processes_max.is_none() || settings.wish == IsolationMode::None {
         return Err("limits are switched off".to_owned());
     }
     // They are kept by what starts held programs.
@@ -119,7 +126,10 @@ fn limits(settings: &IsolationSettings, decision: &Decision) -> Result<PathBuf, 
 }
 
 /// The same for launches: from now on the cgroup is used.
-pub(super) fn choose_for_launches(settings: &IsolationSettings, directory: &Path) -> Chosen {
+pub(super) fn choose_for_launches(
+    settings: &IsolationSettings,
+    directory: &Path,
+) -> ChosenIsolation {
     let mut chosen = choose(settings, directory);
     if let Err(why) = chosen.limits.clone().and_then(|cgroup| ready(&cgroup)) {
         if chosen.limits.is_ok() {
@@ -148,7 +158,7 @@ fn with_paths(told: Isolation, settings: &IsolationSettings) -> Isolation {
     Isolation { hidden, secrets, fixed, visible: settings.visible.clone(), ..told }
 }
 
-fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means {
+fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> HostIsolation {
     let user = root.then(|| settings.users.first());
     let alone = Isolation { users: root, user, ..Isolation::default() };
     let namespaces = |own_processes| {
@@ -166,7 +176,7 @@ fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> Means 
             .and_then(|()| try_one(&alone, directory))
             .inspect_err(|_| drop(open_way(settings, directory, 0o700))),
     };
-    Means { root, user, namespaces, own_processes, groups: own_groups() }
+    HostIsolation { root, user, namespaces, own_processes, groups: own_groups() }
 }
 
 /// Where no namespace has another way to the machines' directories, others may pass through those above;
@@ -333,7 +343,7 @@ mod tests {
     fn jobs_that_nothing_holds_are_told_of_as_unlimited() {
         let tree = tree("cpu memory pids\n", "");
         let settings = IsolationSettings {
-            wish: Wish::Best,
+            wish: IsolationMode::Best,
             users: UserRange::DEFAULT,
             state: tree.path().to_owned(),
             home: None,
@@ -351,8 +361,8 @@ mod tests {
         assert_eq!(limits(&off, &held).unwrap_err(), "limits are switched off");
     }
 
-    fn chosen(wish: Wish, limits: Result<PathBuf, String>) -> Chosen {
-        let means = Means {
+    fn chosen(wish: IsolationMode, limits: Result<PathBuf, String>) -> ChosenIsolation {
+        let means = HostIsolation {
             root: true,
             user: Ok(()),
             namespaces: Ok(()),
@@ -361,19 +371,26 @@ mod tests {
         };
         let decision = decide(wish, &means);
         let told = Isolation::of(&decision);
-        Chosen { decision, refused: false, limits, is_to_be_limited: true, told, users: None }
+        ChosenIsolation {
+            decision,
+            refused: false,
+            limits,
+            is_to_be_limited: true,
+            told,
+            users: None,
+        }
     }
 
     #[test]
     fn limits_that_are_lacking_are_in_the_warning_and_refuse_nothing() {
         let why = Err("this host has no cgroup of version 2".to_owned());
-        let without = chosen(Wish::Required, why.clone());
+        let without = chosen(IsolationMode::Required, why.clone());
         let warning = without.warning().unwrap();
         assert!(warning.contains("are not limited: this host has no cgroup"), "{warning}");
         assert_eq!(without.lacking(), None);
-        assert_eq!(Chosen { is_to_be_limited: false, ..without }.warning(), None);
-        assert_eq!(chosen(Wish::Required, Ok("/c".into())).warning(), None);
-        let both = chosen(Wish::None, why).warning().unwrap();
+        assert_eq!(ChosenIsolation { is_to_be_limited: false, ..without }.warning(), None);
+        assert_eq!(chosen(IsolationMode::Required, Ok("/c".into())).warning(), None);
+        let both = chosen(IsolationMode::None, why).warning().unwrap();
         assert!(both.contains("isolation is \"none\"") && both.contains("not limited"), "{both}");
     }
 

@@ -18,34 +18,34 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, Started, StopOrder, Tag};
+use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, StartOutcome, StopOrder, Tag};
 
-use crate::turn::Door;
+use crate::write_gate::WriteGate;
 
 mod catalogue;
-mod deeds;
+mod directory;
 mod ending;
-mod home;
+mod execute;
 mod isolation;
-mod life;
+mod life_lock;
+mod machines;
+mod notices;
 mod record;
 mod settings;
 mod supervisor;
-mod words;
-mod yard;
 
 #[cfg(test)]
 mod tests;
 
 pub use catalogue::{Catalogue, MachineType};
-pub use isolation::{Chosen, IsolationSettings, choose};
-pub use record::Ended;
+pub use isolation::{ChosenIsolation, IsolationSettings, choose};
+pub use record::SupervisorEnd;
 pub use settings::{Capacity, Entropy, FleetError, FleetSettings};
 pub use supervisor::supervise;
 
-use home::private_directory;
-use record::Plan;
-use yard::{Yard, lock};
+use directory::private_directory;
+use machines::{Machines, lock};
+use record::BootPlan;
 
 /// What names the host's boot: no process outlives it.
 const HOST_BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -55,7 +55,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(20);
 
 /// Machines as processes.
 pub struct ProcessFleet<C> {
-    yard: Arc<Yard<C>>,
+    yard: Arc<Machines<C>>,
     /// Whose work is done now, in this process.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -82,17 +82,17 @@ impl<C: Clock> ProcessFleet<C> {
             private_directory(&settings.directory.join(part)).map_err(io)?;
         }
         let directory = settings.directory.canonicalize().map_err(io)?;
-        let door = Door::open(&directory.join("fleet"), TURN_WITHIN).map_err(io)?;
+        let door = WriteGate::open(&directory.join("fleet"), TURN_WITHIN).map_err(io)?;
         text("the path of the machines", directory.clone().into_os_string())?;
         let host_boot =
             host_boot().map_err(|source| FleetError::NoProc { path: HOST_BOOT.into(), source })?;
-        let plan = Plan {
+        let plan = BootPlan {
             agent: command_line("agent", settings.agent)?,
             environment: settings.environment,
             watchdog: settings.watchdog,
             boot_delay: settings.boot_delay,
         };
-        let yard = Yard {
+        let yard = Machines {
             clock,
             directory,
             host_boot,
@@ -138,7 +138,7 @@ impl<C: Clock + 'static> ProcessFleet<C> {
     /// waits for it: who cancels a launch and then ends every machine must see what it launched.
     fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Yard<C>) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Machines<C>) -> Result<T, Fault> + Send + 'static,
     ) -> impl Future<Output = Result<T, Fault>> + Send {
         let (yard, turn) = (Arc::clone(&self.yard), Arc::clone(&self.turn));
         async move {
@@ -176,7 +176,7 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
     fn start(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<(InstanceId, Started)>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Vec<(InstanceId, StartOutcome)>, Fault>> + Send {
         let ids = ids.to_vec();
         self.work(move |yard| yard.start(&ids))
     }

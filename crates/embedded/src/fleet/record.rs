@@ -40,11 +40,11 @@ impl<'de> Deserialize<'de> for Version {
 
 /// `machine.json`: what the fleet knows of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct MachineFile {
     pub(super) version: Version,
-    pub(super) facts: Facts,
-    pub(super) life: Life,
-    pub(super) plan: Plan,
+    pub(super) facts: MachineFacts,
+    pub(super) life: MachineGoal,
+    pub(super) plan: BootPlan,
     /// Stop operations that were carried out, each until it could not come again.
     pub(super) stops: BTreeMap<StopOp, Timestamp>,
     /// What it was tagged with since its launch.
@@ -55,7 +55,7 @@ pub(super) struct Record {
 /// What the fleet means a machine to do. Whether it does, its lock and `boot.json` say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Life {
+pub(super) enum MachineGoal {
     /// To be up, in this boot.
     Up {
         /// Which boot.
@@ -80,7 +80,7 @@ pub(super) enum Life {
 
 /// What a boot's supervisor is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct BootPlan {
     pub(super) agent: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) watchdog: Duration,
@@ -89,7 +89,7 @@ pub(super) struct Plan {
 
 /// What a machine is, from its launch to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct MachineFacts {
     pub(super) id: InstanceId,
     pub(super) intent: IntentId,
     pub(super) class: ClassName,
@@ -106,7 +106,7 @@ pub(super) struct Facts {
     pub(super) user: Option<u32>,
 }
 
-impl Facts {
+impl MachineFacts {
     /// The machine in this state, with these tags. Its mailbox is named after it.
     pub(super) fn machine(&self, state: MachineState, tags: Tags) -> Machine {
         Machine {
@@ -138,20 +138,20 @@ impl Facts {
 
 /// `boot.json`: what a supervisor says of its boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Boot {
+pub(super) struct BootFile {
     pub(super) version: Version,
     pub(super) id: String,
     /// The host's own boot, without which the supervisor's identity means nothing.
     pub(super) host: String,
     pub(super) supervisor: Identity,
     pub(super) began: Timestamp,
-    pub(super) phase: Phase,
+    pub(super) phase: BootPhase,
 }
 
 /// How far a boot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Phase {
+pub(super) enum BootPhase {
     /// The agent is not started yet.
     Pending,
     /// It was, or should have been.
@@ -161,14 +161,14 @@ pub(super) enum Phase {
         /// When.
         at: Timestamp,
         /// Why.
-        by: Ended,
+        by: SupervisorEnd,
     },
 }
 
 /// Why a supervisor ended its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum SupervisorEnd {
     /// The agent said that it is done.
     Agent,
     /// The watchdog's time was over.
@@ -185,7 +185,7 @@ pub(super) struct LaunchRecord {
     pub(super) version: Version,
     pub(super) intent: IntentId,
     pub(super) at: Timestamp,
-    pub(super) machines: Vec<Facts>,
+    pub(super) machines: Vec<MachineFacts>,
     pub(super) shortages: Vec<Offering>,
     /// What the machines are told; whoever finishes the launch may have something else to tell.
     #[serde(default)]

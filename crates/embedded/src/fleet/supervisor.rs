@@ -4,7 +4,7 @@
 //! It knows the machine's directory and nothing else: no store, no network, no user data. So it
 //! keeps its word when any of those is broken, and when the agent hangs or never comes up.
 //!
-//! Not here: starting a supervisor, or what is left when one is killed (`yard`).
+//! Not here: starting a supervisor, or what is left when one is killed (`machines`).
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -21,10 +21,10 @@ use rustix::process::setsid;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::directory::MachineDirectory;
 use super::ending::end_all;
-use super::home::Home;
-use super::record::{Boot, Ended, Life, Phase, Plan, Version};
-use super::{host_boot, life};
+use super::record::{BootFile, BootPhase, BootPlan, MachineGoal, SupervisorEnd, Version};
+use super::{host_boot, life_lock};
 
 /// How often the agent's wish to end is looked for.
 const LOOK: Duration = Duration::from_millis(500);
@@ -37,32 +37,32 @@ const RAN_WELL: Duration = Duration::from_secs(60);
 
 /// The supervisor's whole life, from taking the machine's lock to the machine's end; returns why it
 /// ended. The runtime needs its drivers for time and for input and output.
-pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<Ended> {
-    let home = Home::at(machine.canonicalize()?);
+pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<SupervisorEnd> {
+    let home = MachineDirectory::at(machine.canonicalize()?);
     // Whoever launched it may close its terminal. One that leads a session already has its own.
     let _ = setsid();
     std::env::set_current_dir(home.path())?;
-    let life = life::given(&home.lock())?;
+    let life = life_lock::given(&home.lock())?;
     let told = signal(SignalKind::terminate())?;
     let mut supervisor = Supervisor::new(home, clock, told)?;
-    supervisor.note(Phase::Pending)?;
+    supervisor.note(BootPhase::Pending)?;
     let by = supervisor.serve().await;
     tracing::info!(?by, "the machine ends");
     end_all(&BTreeSet::from([supervisor.home.mark()]), &supervisor.users)?;
-    supervisor.note(Phase::Ended { at: supervisor.clock.now(), by })?;
+    supervisor.note(BootPhase::Ended { at: supervisor.clock.now(), by })?;
     // Only now: whoever finds the lock free may remove the machine.
     life.unlock()?;
     Ok(by)
 }
 
 struct Supervisor<C> {
-    home: Home,
+    home: MachineDirectory,
     /// The machine's own user, if it has one.
     users: BTreeSet<u32>,
     clock: Arc<C>,
     told: Signal,
-    plan: Plan,
-    boot: Boot,
+    plan: BootPlan,
+    boot: BootFile,
     watchdog: Watchdog,
     seat: Seat,
     backoff: Duration,
@@ -83,11 +83,11 @@ impl Watchdog {
         self.ends_by = [self.ends_by, wish].into_iter().flatten().min();
     }
 
-    fn is_over(self, monotonic: Duration, now: Timestamp) -> Option<Ended> {
+    fn is_over(self, monotonic: Duration, now: Timestamp) -> Option<SupervisorEnd> {
         if monotonic >= self.at {
-            return Some(Ended::Watchdog);
+            return Some(SupervisorEnd::Watchdog);
         }
-        self.ends_by.filter(|by| *by <= now).map(|_| Ended::EndsBy)
+        self.ends_by.filter(|by| *by <= now).map(|_| SupervisorEnd::EndsBy)
     }
 }
 
@@ -104,20 +104,20 @@ enum Seat {
 }
 
 impl<C: Clock> Supervisor<C> {
-    fn new(home: Home, clock: Arc<C>, told: Signal) -> io::Result<Self> {
+    fn new(home: MachineDirectory, clock: Arc<C>, told: Signal) -> io::Result<Self> {
         let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let record = home.record()?.ok_or_else(|| broken("there is no machine.json"))?;
-        let Life::Up { boot, .. } = record.life else {
+        let MachineGoal::Up { boot, .. } = record.life else {
             return Err(broken("machine.json does not say that the machine is to be up"));
         };
         let own = i32::try_from(std::process::id()).ok().and_then(Identity::of);
-        let boot = Boot {
+        let boot = BootFile {
             version: Version::CURRENT,
             id: boot,
             host: host_boot()?,
             supervisor: own.ok_or_else(|| broken("/proc does not show this process"))?,
             began: clock.now(),
-            phase: Phase::Pending,
+            phase: BootPhase::Pending,
         };
         let since = clock.monotonic();
         let seat = Seat::Empty { until: since + record.plan.boot_delay };
@@ -127,13 +127,13 @@ impl<C: Clock> Supervisor<C> {
         Ok(Self { home, users, clock, told, plan, boot, watchdog, seat, backoff })
     }
 
-    fn note(&mut self, phase: Phase) -> io::Result<()> {
+    fn note(&mut self, phase: BootPhase) -> io::Result<()> {
         self.boot.phase = phase;
         self.home.write_boot(&self.boot)
     }
 
     /// Keeps an agent running until something ends the machine.
-    async fn serve(&mut self) -> Ended {
+    async fn serve(&mut self) -> SupervisorEnd {
         loop {
             if let Some(by) = self.is_over() {
                 return by;
@@ -146,9 +146,9 @@ impl<C: Clock> Supervisor<C> {
             };
             tokio::select! {
                 biased;
-                _ = self.told.recv() => return Ended::Terminated,
+                _ = self.told.recv() => return SupervisorEnd::Terminated,
                 status = exit_of(agent) => match status {
-                    Ok(status) if status.success() => return Ended::Agent,
+                    Ok(status) if status.success() => return SupervisorEnd::Agent,
                     status => self.empty_the_seat(status),
                 },
                 () = self.clock.sleep(nap) => {}
@@ -156,7 +156,7 @@ impl<C: Clock> Supervisor<C> {
         }
     }
 
-    fn is_over(&mut self) -> Option<Ended> {
+    fn is_over(&mut self) -> Option<SupervisorEnd> {
         self.watchdog.heed(self.home.ends_by());
         self.watchdog.is_over(self.clock.monotonic(), self.clock.now())
     }
@@ -185,11 +185,11 @@ impl<C: Clock> Supervisor<C> {
                 self.wait_longer();
             }
         }
-        if self.boot.phase == Phase::Pending
-            && let Err(error) = self.note(Phase::Running)
+        if self.boot.phase == BootPhase::Pending
+            && let Err(error) = self.note(BootPhase::Running)
         {
             // Tried again with the next agent; the machine's end does not depend on it.
-            self.boot.phase = Phase::Pending;
+            self.boot.phase = BootPhase::Pending;
             tracing::warn!(%error, "the boot could not be noted");
         }
     }
@@ -232,7 +232,7 @@ impl<C: Clock> Supervisor<C> {
 }
 
 /// What tells a machine's agent from its other processes.
-pub(super) fn agent_mark(home: &Home) -> String {
+pub(super) fn agent_mark(home: &MachineDirectory) -> String {
     format!("{}/agent", home.mark())
 }
 
@@ -254,11 +254,11 @@ mod tests {
         let mut watchdog = Watchdog { at: secs(100), ends_by: None };
         assert_eq!(watchdog.is_over(secs(99), now(99)), None);
         watchdog.heed(Some(now(1_000)));
-        assert_eq!(watchdog.is_over(secs(100), now(100)), Some(Ended::Watchdog));
+        assert_eq!(watchdog.is_over(secs(100), now(100)), Some(SupervisorEnd::Watchdog));
         watchdog.heed(Some(now(50)));
         watchdog.heed(Some(now(80)));
         watchdog.heed(None);
         assert_eq!(watchdog.is_over(secs(49), now(49)), None);
-        assert_eq!(watchdog.is_over(secs(50), now(50)), Some(Ended::EndsBy));
+        assert_eq!(watchdog.is_over(secs(50), now(50)), Some(SupervisorEnd::EndsBy));
     }
 }

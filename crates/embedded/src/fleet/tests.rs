@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bullpen_agent::runner::tree;
 use bullpen_core::class::{RunnerClass, Scripts, Usage};
 use bullpen_core::ids::{IntentId, SpecHash};
-use bullpen_core::isolation::{UserRange, Wish};
+use bullpen_core::isolation::{IsolationMode, UserRange};
 use bullpen_core::ports::{MachineState, Tags};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::ManualClock;
 use tempfile::TempDir;
 
-use super::home::{Durability, Home, home_of};
-use super::record::{Boot, Facts, LaunchRecord, Life, Record, Version};
-use super::yard::TOMBSTONE;
+use super::directory::{Durability, MachineDirectory, home_of};
+use super::machines::TOMBSTONE;
+use super::record::{BootFile, LaunchRecord, MachineFacts, MachineFile, MachineGoal, Version};
 use super::*;
 use crate::testing::{clock, secs};
 use bullpen_agent::machine::{RunnerProgram, USER_DATA, UserData, mark};
@@ -89,12 +89,12 @@ fn request(intent: &str, count: u32) -> LaunchRequest {
     }
 }
 
-type Yard = super::Yard<ManualClock>;
+type Yard = super::Machines<ManualClock>;
 
 /// A launch of two, killed before the first of its machines was made.
 fn begun(yard: &Yard) -> LaunchRecord {
     let record = yard.plan_launch(&request("intent", 2)).unwrap();
-    home::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
+    directory::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
     record
 }
 
@@ -106,15 +106,15 @@ fn states(yard: &Yard) -> Vec<MachineState> {
     yard.machines(None).unwrap().iter().map(|machine| machine.state).collect()
 }
 
-fn home(yard: &Yard, id: &InstanceId) -> Home {
+fn home(yard: &Yard, id: &InstanceId) -> MachineDirectory {
     home_of(&yard.directory, id).unwrap()
 }
 
 /// Writes down another life for a machine, as a process does that is killed right after.
-fn meant(yard: &Yard, id: &InstanceId, life: Life) {
+fn meant(yard: &Yard, id: &InstanceId, life: MachineGoal) {
     let home = home(yard, id);
     let record = home.record().unwrap().unwrap();
-    home.write_record(&Record { life, ..record }).unwrap();
+    home.write_record(&MachineFile { life, ..record }).unwrap();
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_launch_tells_its_machines_the_scripts_its_class_had_when_it_was_written_dow
     };
     let yard = ground.fleet_that_tells(&data.to_text()).yard;
     let record = yard.plan_launch(&with("then")).unwrap();
-    home::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
+    directory::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
     // Killed there; whoever goes on has another configuration, and nothing to tell.
     let yard = ground.fleet().yard;
     let launched = yard.launch(&with("now")).unwrap().machines;
@@ -159,7 +159,7 @@ fn a_launch_that_was_only_written_down_is_made_by_whoever_lists_or_launches() {
     yard.set_room(3);
     let record = yard.plan_launch(&request("second", 2)).unwrap();
     assert_eq!(record.machines.len(), 1, "what was written down has taken its room");
-    home::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
+    directory::write(&yard.launching(), &record, Durability::PowerCut).unwrap();
     assert_eq!(yard.launch(&request("third", 1)), Err(Fault::NoCapacity));
     assert_eq!(ground.processes(), 3);
 }
@@ -169,10 +169,10 @@ fn a_machine_that_was_made_and_not_started_is_started_once() {
     let ground = Ground::new();
     let yard = ground.fleet().yard;
     let record = begun(&yard);
-    let facts: &Facts = &record.machines[0];
+    let facts: &MachineFacts = &record.machines[0];
     let home = home(&yard, &facts.id);
     home.furnish("").unwrap();
-    let made = Record {
+    let made = MachineFile {
         version: Version::CURRENT,
         facts: facts.clone(),
         life: yard.new_boot(),
@@ -194,8 +194,8 @@ fn what_was_begun_to_be_stopped_or_ended_is_so_after_the_next_look() {
     let ground = Ground::new();
     let yard = ground.fleet().yard;
     let launched = yard.launch(&request("intent", 3)).unwrap().machines;
-    meant(&yard, &launched[0].id, Life::Stopping);
-    meant(&yard, &launched[1].id, Life::Ending);
+    meant(&yard, &launched[0].id, MachineGoal::Stopping);
+    meant(&yard, &launched[1].id, MachineGoal::Ending);
     let expected = [MachineState::Stopped, MachineState::Gone, MachineState::Pending];
     assert_eq!(states(&ground.fleet().yard), expected);
     assert_eq!(ground.processes(), 1);
@@ -210,7 +210,7 @@ fn no_machine_outlives_its_host() {
         .unwrap();
     let boot = "b".to_owned();
     let host_boot = "another boot of the host".to_owned();
-    meant(&yard, &launched[0].id, Life::Up { boot, host_boot, spawned: false });
+    meant(&yard, &launched[0].id, MachineGoal::Up { boot, host_boot, spawned: false });
     assert_eq!(states(&yard), [MachineState::Gone]);
     assert_eq!(ground.processes(), 0);
 }
@@ -265,11 +265,11 @@ fn short_capacity_is_told_apart_from_what_there_never_is() {
 #[test]
 fn what_version_1_wrote_is_read_and_a_newer_one_is_left_alone() {
     let machine = include_str!("../../fixtures/fleet/machine-v1.json");
-    let record: Record = serde_json::from_str(machine).unwrap();
-    assert!(matches!(&record.life, Life::Up { spawned: true, .. }));
+    let record: MachineFile = serde_json::from_str(machine).unwrap();
+    assert!(matches!(&record.life, MachineGoal::Up { spawned: true, .. }));
     assert_eq!(record.plan.watchdog, secs(176_400));
     let boot = include_str!("../../fixtures/fleet/boot-v1.json");
-    assert_eq!(serde_json::from_str::<Boot>(boot).unwrap().supervisor.pid, 4242);
+    assert_eq!(serde_json::from_str::<BootFile>(boot).unwrap().supervisor.pid, 4242);
     let launch = include_str!("../../fixtures/fleet/launch-v1.json");
     assert_eq!(serde_json::from_str::<LaunchRecord>(launch).unwrap().machines[0], record.facts);
 
@@ -289,7 +289,7 @@ fn what_version_1_wrote_is_read_and_a_newer_one_is_left_alone() {
 fn nothing_is_launched_where_jobs_must_be_held_and_cannot_be() {
     let ground = Ground::new();
     let settings = IsolationSettings {
-        wish: Wish::None,
+        wish: IsolationMode::None,
         users: UserRange::DEFAULT,
         state: ground.directory.path().to_owned(),
         home: None,
@@ -300,7 +300,7 @@ fn nothing_is_launched_where_jobs_must_be_held_and_cannot_be() {
         cgroup: None,
     };
     let fleet = ground.fleet_with("", Some(settings.clone()));
-    let held = Chosen { refused: true, ..choose(&settings, ground.directory.path()) };
+    let held = ChosenIsolation { refused: true, ..choose(&settings, ground.directory.path()) };
     fleet.yard.chosen.set(held).unwrap();
     let refused = fleet.yard.launch(&request("one", 1)).unwrap_err();
     let Fault::Denied(why) = refused else { panic!("{refused}") };
@@ -332,7 +332,7 @@ fn settings_that_cannot_work_are_refused_with_a_hint() {
     assert!(error.to_string().contains("file") && error.hint().contains("write"), "{error}");
 }
 
-impl super::Yard<ManualClock> {
+impl super::Machines<ManualClock> {
     fn set_room(&self, machines: u32) {
         *lock(&self.capacity) = Capacity { machines_max: Some(machines), ..Capacity::default() };
     }

@@ -17,9 +17,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{FORGOTTEN_PER_WRITE_MAX, records};
 use crate::page::{LIMIT, page};
-use crate::trouble::{Trouble, decode};
+use crate::statement_fault::{StatementFault, decode};
 
-pub(super) fn load(db: &Connection, id: &IntentId) -> Result<Option<Intent>, Trouble> {
+pub(super) fn load(db: &Connection, id: &IntentId) -> Result<Option<Intent>, StatementFault> {
     db.prepare_cached("SELECT body FROM intents WHERE id = ?1")?
         .query_row([id.as_str()], |row| row.get::<_, String>(0))
         .optional()?
@@ -28,7 +28,7 @@ pub(super) fn load(db: &Connection, id: &IntentId) -> Result<Option<Intent>, Tro
 }
 
 /// Intents with something outstanding.
-pub(super) fn open(db: &Connection, after: &str) -> Result<Page<Intent>, Trouble> {
+pub(super) fn open(db: &Connection, after: &str) -> Result<Page<Intent>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT id, body FROM intents WHERE outstanding > 0 AND id > ?1 ORDER BY id LIMIT ?2",
     )?;
@@ -47,7 +47,7 @@ pub(super) fn reserve(
     intent: Intent,
     ceilings: &[Ceiling],
     now: Timestamp,
-) -> Result<Option<Reserved>, Trouble> {
+) -> Result<Option<Reserved>, StatementFault> {
     if let Some(known) = load(db, &intent.id)? {
         return Ok(Some(Reserved::Known(known)));
     }
@@ -81,7 +81,7 @@ pub(super) fn reserve(
 }
 
 /// How many machines a scope holds, launches in flight included.
-pub(super) fn used(db: &Connection, scope: &Scope) -> Result<u32, Trouble> {
+pub(super) fn used(db: &Connection, scope: &Scope) -> Result<u32, StatementFault> {
     let (sql, name) = match scope {
         Scope::Stack => (
             // The name is not needed, but bound all the same, so that all three are asked alike.
@@ -112,7 +112,7 @@ pub(super) fn record(
     db: &Connection,
     record: Record,
     now: Timestamp,
-) -> Result<Option<Recorded>, Trouble> {
+) -> Result<Option<Recorded>, StatementFault> {
     if let Some(known) = records::load(db, &record.id)? {
         return Ok(Some(Recorded::Known(known)));
     }
@@ -132,7 +132,7 @@ pub(super) fn give_back(
     db: &Connection,
     seen: Intent,
     now: Timestamp,
-) -> Result<Option<()>, Trouble> {
+) -> Result<Option<()>, StatementFault> {
     let stored = load(db, &seen.id)?;
     if stored.is_none_or(|stored| stored.revision != seen.revision) {
         return Ok(None);
@@ -141,7 +141,7 @@ pub(super) fn give_back(
 }
 
 /// Stores an intent that was read in this transaction.
-fn update(db: &Connection, intent: Intent, now: Timestamp) -> Result<(), Trouble> {
+fn update(db: &Connection, intent: Intent, now: Timestamp) -> Result<(), StatementFault> {
     let intent = Intent { revision: intent.revision.next(), ..intent };
     db.prepare_cached(
         "UPDATE intents SET revision = ?2, outstanding = ?3, forget_at = ?4, body = ?5 \

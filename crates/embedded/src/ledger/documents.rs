@@ -8,13 +8,13 @@ use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::FORGOTTEN_PER_WRITE_MAX;
-use crate::trouble::Trouble;
+use crate::statement_fault::StatementFault;
 
 pub(super) fn load(
     db: &Connection,
     collection: &str,
     name: &str,
-) -> Result<Option<Document>, Trouble> {
+) -> Result<Option<Document>, StatementFault> {
     let found = db
         .prepare_cached(
             "SELECT collection, name, revision, body, forget_at FROM documents \
@@ -26,7 +26,7 @@ pub(super) fn load(
 }
 
 /// In the order of their names.
-pub(super) fn list(db: &Connection, collection: &str) -> Result<Vec<Document>, Trouble> {
+pub(super) fn list(db: &Connection, collection: &str) -> Result<Vec<Document>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT collection, name, revision, body, forget_at FROM documents \
          WHERE collection = ?1 ORDER BY name",
@@ -41,7 +41,7 @@ pub(super) fn write(
     seen: Option<Revision>,
     next: Document,
     now: Timestamp,
-) -> Result<Option<Document>, Trouble> {
+) -> Result<Option<Document>, StatementFault> {
     let next = Document { revision: seen.map_or(Revision(1), Revision::next), ..next };
     let changed = match seen {
         Some(seen) => update(db, seen, &next)?,

@@ -6,9 +6,9 @@ use bullpen_core::ids::{LeaseName, Revision};
 use bullpen_core::lease::Lease;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::trouble::{Trouble, decode};
+use crate::statement_fault::{StatementFault, decode};
 
-pub(super) fn load(db: &Connection, name: &LeaseName) -> Result<Option<Lease>, Trouble> {
+pub(super) fn load(db: &Connection, name: &LeaseName) -> Result<Option<Lease>, StatementFault> {
     db.prepare_cached("SELECT body FROM leases WHERE name = ?1")?
         .query_row([name.as_str()], |row| row.get::<_, String>(0))
         .optional()?
@@ -21,7 +21,7 @@ pub(super) fn write(
     db: &Connection,
     seen: Option<Revision>,
     next: Lease,
-) -> Result<Option<Lease>, Trouble> {
+) -> Result<Option<Lease>, StatementFault> {
     let body = serde_json::to_string(&next).expect("a lease has string keys only");
     let (name, revision) = (next.name.as_str(), next.revision.0);
     let changed = match seen {

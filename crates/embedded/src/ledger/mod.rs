@@ -27,7 +27,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::open::{LEDGER, OpenError};
 use crate::store::Store;
-use crate::turn::PATIENCE_MAX;
+use crate::write_gate::PATIENCE_MAX;
 
 mod creation;
 mod documents;

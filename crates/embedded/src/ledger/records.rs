@@ -4,7 +4,7 @@
 //! ([`super::creation`]).
 
 use bullpen_core::ids::{ClassName, InstanceId, PoolName, Revision};
-use bullpen_core::instance::{Event, Owner, Record, State};
+use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{ClaimWrite, Page};
 use bullpen_core::time::Timestamp;
@@ -12,9 +12,9 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::FORGOTTEN_PER_WRITE_MAX;
 use crate::page::{LIMIT, page, parse_timed, timed};
-use crate::trouble::{Trouble, decode};
+use crate::statement_fault::{StatementFault, decode};
 
-pub(super) fn load(db: &Connection, id: &InstanceId) -> Result<Option<Record>, Trouble> {
+pub(super) fn load(db: &Connection, id: &InstanceId) -> Result<Option<Record>, StatementFault> {
     db.prepare_cached("SELECT body FROM records WHERE id = ?1")?
         .query_row([id.as_str()], |row| row.get::<_, String>(0))
         .optional()?
@@ -23,9 +23,9 @@ pub(super) fn load(db: &Connection, id: &InstanceId) -> Result<Option<Record>, T
 }
 
 /// Idle → claimed, if the record as it is now allows it.
-pub(super) fn claim(db: &Connection, write: &ClaimWrite) -> Result<Option<Record>, Trouble> {
+pub(super) fn claim(db: &Connection, write: &ClaimWrite) -> Result<Option<Record>, StatementFault> {
     let Some(record) = load(db, &write.id)? else { return Ok(None) };
-    let event = Event::Claimed {
+    let event = InstanceEvent::Claimed {
         owner: write.owner.clone(),
         claim: write.claim.clone(),
         trust: write.trust.clone(),
@@ -48,7 +48,7 @@ pub(super) fn replace(
     db: &Connection,
     seen: Revision,
     next: Record,
-) -> Result<Option<Record>, Trouble> {
+) -> Result<Option<Record>, StatementFault> {
     let next = Record { revision: seen.next(), ..next };
     let changed = db
         .prepare_cached(
@@ -70,7 +70,11 @@ pub(super) fn replace(
 }
 
 /// Forgets a few old tombstones and stores a record that is known to be absent.
-pub(super) fn insert(db: &Connection, record: &Record, now: Timestamp) -> Result<(), Trouble> {
+pub(super) fn insert(
+    db: &Connection,
+    record: &Record,
+    now: Timestamp,
+) -> Result<(), StatementFault> {
     db.prepare_cached(
         "DELETE FROM records WHERE id IN (SELECT id FROM records \
          WHERE live = 0 AND deadline <= ?1 ORDER BY deadline LIMIT ?2)",
@@ -96,12 +100,12 @@ pub(super) fn insert(db: &Connection, record: &Record, now: Timestamp) -> Result
     Ok(())
 }
 
-pub(super) fn owned_by(db: &Connection, owner: &Owner) -> Result<Vec<Record>, Trouble> {
+pub(super) fn owned_by(db: &Connection, owner: &Owner) -> Result<Vec<Record>, StatementFault> {
     list(db, "SELECT id, body FROM records WHERE owner = ?1 ORDER BY id", [owner_key(owner)])
 }
 
 /// Oldest first.
-pub(super) fn idle_in(db: &Connection, class: &ClassName) -> Result<Vec<Advert>, Trouble> {
+pub(super) fn idle_in(db: &Connection, class: &ClassName) -> Result<Vec<Advert>, StatementFault> {
     let records = list(
         db,
         "SELECT id, body FROM records WHERE class = ?1 AND idle_since IS NOT NULL \
@@ -111,7 +115,7 @@ pub(super) fn idle_in(db: &Connection, class: &ClassName) -> Result<Vec<Advert>,
     Ok(records.iter().filter_map(Record::advert).collect())
 }
 
-pub(super) fn standing_by(db: &Connection, pool: &PoolName) -> Result<Vec<Record>, Trouble> {
+pub(super) fn standing_by(db: &Connection, pool: &PoolName) -> Result<Vec<Record>, StatementFault> {
     list(
         db,
         "SELECT id, body FROM records WHERE pool = ?1 AND live = 1 ORDER BY id",
@@ -124,7 +128,7 @@ pub(super) fn due(
     db: &Connection,
     before: Timestamp,
     after: Option<&str>,
-) -> Result<Page<Record>, Trouble> {
+) -> Result<Page<Record>, StatementFault> {
     let (millis, id) = parse_timed(after)?;
     let records = list(
         db,
@@ -135,7 +139,7 @@ pub(super) fn due(
     Ok(page(records, |last| timed(last.state.look_at().as_millis(), last.id.as_str())))
 }
 
-pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, Trouble> {
+pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, StatementFault> {
     let records = list(
         db,
         "SELECT id, body FROM records WHERE live = 1 AND id > ?1 ORDER BY id LIMIT ?2",
@@ -144,7 +148,7 @@ pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, Trouble
     Ok(page(records, |last| last.id.as_str().to_owned()))
 }
 
-fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Record>, Trouble> {
+fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Record>, StatementFault> {
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query(values)?;
     let mut records = Vec::new();

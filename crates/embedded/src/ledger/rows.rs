@@ -9,9 +9,9 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::FORGOTTEN_PER_WRITE_MAX;
 use crate::page::{LIMIT, page, parse_timed, timed};
-use crate::trouble::Trouble;
+use crate::statement_fault::StatementFault;
 
-pub(super) fn load(db: &Connection, job: &JobId) -> Result<Option<JobRow>, Trouble> {
+pub(super) fn load(db: &Connection, job: &JobId) -> Result<Option<JobRow>, StatementFault> {
     let row = db
         .prepare_cached(
             "SELECT job, revision, body, lane, repository, next_look, forget_at FROM job_rows \
@@ -28,7 +28,7 @@ pub(super) fn write(
     seen: Option<Revision>,
     row: JobRow,
     now: Timestamp,
-) -> Result<Option<JobRow>, Trouble> {
+) -> Result<Option<JobRow>, StatementFault> {
     match seen {
         Some(seen) => update(db, seen, row),
         None => insert(db, row, now),
@@ -40,7 +40,7 @@ pub(super) fn update(
     db: &Connection,
     seen: Revision,
     row: JobRow,
-) -> Result<Option<JobRow>, Trouble> {
+) -> Result<Option<JobRow>, StatementFault> {
     let row = JobRow { revision: seen.next(), ..row };
     let changed = db
         .prepare_cached(
@@ -61,7 +61,7 @@ pub(super) fn update(
 }
 
 /// Forgets a few old rows first: one that is past its time is as good as absent.
-fn insert(db: &Connection, row: JobRow, now: Timestamp) -> Result<Option<JobRow>, Trouble> {
+fn insert(db: &Connection, row: JobRow, now: Timestamp) -> Result<Option<JobRow>, StatementFault> {
     db.prepare_cached(
         "DELETE FROM job_rows WHERE job IN (SELECT job FROM job_rows WHERE forget_at <= ?1 \
          ORDER BY forget_at LIMIT ?2)",
@@ -86,7 +86,7 @@ fn insert(db: &Connection, row: JobRow, now: Timestamp) -> Result<Option<JobRow>
 }
 
 /// The repositories with rows in a lane. One look into the index for each, however many rows it has.
-pub(super) fn repositories(db: &Connection, lane: &str) -> Result<Vec<Repository>, Trouble> {
+pub(super) fn repositories(db: &Connection, lane: &str) -> Result<Vec<Repository>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT repository FROM job_rows WHERE lane = ?1 AND repository > ?2 \
          ORDER BY repository LIMIT 1",
@@ -106,7 +106,7 @@ pub(super) fn waiting(
     db: &Connection,
     at: &WaitingAt,
     after: &str,
-) -> Result<Page<JobRow>, Trouble> {
+) -> Result<Page<JobRow>, StatementFault> {
     let rows = list(
         db,
         "SELECT job, revision, body, lane, repository, next_look, forget_at FROM job_rows \
@@ -121,7 +121,7 @@ pub(super) fn due(
     db: &Connection,
     before: Timestamp,
     after: Option<&str>,
-) -> Result<Page<JobRow>, Trouble> {
+) -> Result<Page<JobRow>, StatementFault> {
     let (millis, job) = parse_timed(after)?;
     let rows = list(
         db,
@@ -134,7 +134,7 @@ pub(super) fn due(
     }))
 }
 
-fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<JobRow>, Trouble> {
+fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<JobRow>, StatementFault> {
     let mut statement = db.prepare_cached(sql)?;
     let rows = statement.query_map(values, job_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

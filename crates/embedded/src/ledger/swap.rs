@@ -9,9 +9,9 @@ use bullpen_core::ports::Swap;
 use rusqlite::Connection;
 
 use super::{records, rows};
-use crate::trouble::Trouble;
+use crate::statement_fault::StatementFault;
 
-pub(super) fn swap(db: &Connection, swap: &Swap) -> Result<Option<()>, Trouble> {
+pub(super) fn swap(db: &Connection, swap: &Swap) -> Result<Option<()>, StatementFault> {
     let [left, right] = &swap.records;
     let distinct = left.id != right.id && swap.rows[0].row.job != swap.rows[1].row.job;
     if !distinct || !rows_are_stored(db, swap)? {
@@ -32,11 +32,11 @@ pub(super) fn swap(db: &Connection, swap: &Swap) -> Result<Option<()>, Trouble> 
 }
 
 /// The record as it is, if nobody has written it since it was seen.
-fn stored(db: &Connection, seen: &Record) -> Result<Option<Record>, Trouble> {
+fn stored(db: &Connection, seen: &Record) -> Result<Option<Record>, StatementFault> {
     Ok(records::load(db, &seen.id)?.filter(|stored| stored.revision == seen.revision))
 }
 
-fn rows_are_stored(db: &Connection, swap: &Swap) -> Result<bool, Trouble> {
+fn rows_are_stored(db: &Connection, swap: &Swap) -> Result<bool, StatementFault> {
     for part in &swap.rows {
         if rows::load(db, &part.row.job)?.is_none_or(|stored| stored.revision != part.seen) {
             return Ok(false);

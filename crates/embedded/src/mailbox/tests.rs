@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::task::{Context, Waker};
 
 use bullpen_core::ids::RunnerName;
-use bullpen_core::mailbox::{Assignment, Credential, Mode, Phase, Report, Secret, Withdrawal};
+use bullpen_core::mailbox::{
+    AgentPhase, Assignment, Credential, Report, Secret, Withdrawal, WithdrawalMode,
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -46,7 +48,7 @@ fn assigned(generation: u64) -> Order {
     })
 }
 
-fn withdrawn(generation: u64, mode: Mode) -> Order {
+fn withdrawn(generation: u64, mode: WithdrawalMode) -> Order {
     Order::Withdrawn(Withdrawal {
         generation: Generation(generation),
         mode,
@@ -57,7 +59,7 @@ fn withdrawn(generation: u64, mode: Mode) -> Order {
 }
 
 fn beat(seq: u64, boot: &str, at: Timestamp) -> Beat {
-    Beat { seq, at, phase: Phase::Waiting, boot: boot.to_owned() }
+    Beat { seq, at, phase: AgentPhase::Waiting, boot: boot.to_owned() }
 }
 
 fn signal(generation: u64, detail: &str) -> Signal {
@@ -72,14 +74,14 @@ async fn report(mailbox: &SqliteMailbox<ManualClock>) -> Report {
 #[tokio::test]
 async fn only_a_newer_order_is_stored() {
     let World { mailbox, .. } = &world();
-    assert_eq!(mailbox.inbox(&key(), Read::Consistent).await, Ok(None));
+    assert_eq!(mailbox.inbox(&key(), Consistency::Consistent).await, Ok(None));
     won(mailbox.post(&key(), &assigned(2)).await);
     assert_eq!(mailbox.post(&key(), &assigned(2)).await, Ok(Written::Lost));
-    won(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    won(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
     assert_eq!(mailbox.post(&key(), &assigned(3)).await, Ok(Written::Lost), "overtaken");
-    let last = won(mailbox.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    let last = won(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Stop)).await);
     assert_eq!(last.assigned, Generation(2), "a withdrawal remembers what was handed out");
-    assert_eq!(mailbox.inbox(&key(), Read::Eventual).await, Ok(Some(last)));
+    assert_eq!(mailbox.inbox(&key(), Consistency::Eventual).await, Ok(Some(last)));
 }
 
 #[tokio::test]
@@ -91,10 +93,10 @@ async fn a_redacted_credential_is_in_the_file_no_more() {
         Order::Assigned(assignment) => assignment.credential.clone(),
         Order::Withdrawn(_) => None,
     };
-    let inbox = mailbox.inbox(&key(), Read::Consistent).await.unwrap().unwrap();
+    let inbox = mailbox.inbox(&key(), Consistency::Consistent).await.unwrap().unwrap();
     assert!(credential(&inbox).is_some(), "another generation's");
     mailbox.redact(&key(), Generation(2)).await.unwrap();
-    let inbox = mailbox.inbox(&key(), Read::Consistent).await.unwrap().unwrap();
+    let inbox = mailbox.inbox(&key(), Consistency::Consistent).await.unwrap().unwrap();
     assert_eq!(credential(&inbox), None);
     mailbox.redact(&MailboxKey::new("nobody"), Generation(2)).await.unwrap();
     // Closing brings the log into the file.
@@ -159,9 +161,9 @@ async fn a_mailbox_is_forgotten_a_week_after_its_last_write() {
     mailbox.beat(&beating, &beat(1, "b", clock.now())).await.unwrap();
     clock.advance(secs(3 * 86_400 + 7200));
     won(mailbox.post(&key(), &assigned(1)).await);
-    assert_eq!(mailbox.inbox(&old, Read::Consistent).await, Ok(None));
+    assert_eq!(mailbox.inbox(&old, Consistency::Consistent).await, Ok(None));
     assert_eq!(mailbox.reports(&[old]).await, Ok(vec![ReportRead::Absent]));
-    assert!(mailbox.inbox(&beating, Read::Consistent).await.unwrap().is_some());
+    assert!(mailbox.inbox(&beating, Consistency::Consistent).await.unwrap().is_some());
     assert_eq!(
         mailbox.reports(&[beating]).await.unwrap().remove(0).report().unwrap().signals.len(),
         1
@@ -177,7 +179,7 @@ async fn what_nobody_can_read_names_itself_and_stays() {
     other
         .execute_batch("UPDATE inboxes SET body = '{\"v\":9}'; UPDATE signals SET body = '{}'")
         .unwrap();
-    let Err(Fault::Unreadable(text)) = mailbox.inbox(&key(), Read::Consistent).await else {
+    let Err(Fault::Unreadable(text)) = mailbox.inbox(&key(), Consistency::Consistent).await else {
         panic!()
     };
     assert!(text.starts_with("inboxes/i-1: ") && text.contains("version 9"), "{text}");
@@ -202,7 +204,7 @@ async fn whoever_waits_is_woken_by_what_another_handle_writes() {
             _ => other.signal(&key, SignalKind::WarmUpOk, &signal(1, "")).await.unwrap(),
         }
         waiting.await;
-        mailbox.inbox(&key, Read::Consistent).await.unwrap();
+        mailbox.inbox(&key, Consistency::Consistent).await.unwrap();
         mailbox.reports(std::slice::from_ref(&key)).await.unwrap();
     }
 }
@@ -211,11 +213,11 @@ async fn whoever_waits_is_woken_by_what_another_handle_writes() {
 async fn what_was_written_between_reading_and_waiting_is_not_missed() {
     let World { mailbox, clock, path, .. } = &world();
     let other = SqliteMailbox::open(path, Arc::clone(clock)).unwrap();
-    assert_eq!(mailbox.inbox(&key(), Read::Consistent).await, Ok(None));
+    assert_eq!(mailbox.inbox(&key(), Consistency::Consistent).await, Ok(None));
     won(other.post(&key(), &assigned(1)).await);
     // The clock stands: only the order can end this.
     mailbox.wait(&key(), secs(60)).await;
-    mailbox.inbox(&key(), Read::Consistent).await.unwrap();
+    mailbox.inbox(&key(), Consistency::Consistent).await.unwrap();
     mailbox.reports(&[key()]).await.unwrap();
     other.beat(&key(), &beat(1, "b", START)).await.unwrap();
     mailbox.wait(&key(), secs(60)).await;
@@ -225,7 +227,7 @@ async fn what_was_written_between_reading_and_waiting_is_not_missed() {
 async fn a_wait_without_news_ends_when_its_time_is_up() {
     let World { mailbox, clock, .. } = &world();
     won(mailbox.post(&key(), &assigned(1)).await);
-    mailbox.inbox(&key(), Read::Consistent).await.unwrap();
+    mailbox.inbox(&key(), Consistency::Consistent).await.unwrap();
     let key = key();
     let mut waiting = pin!(mailbox.wait(&key, secs(60)));
     let elsewhere = MailboxKey::new("i-2");

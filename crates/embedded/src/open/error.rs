@@ -1,6 +1,6 @@
 //! Why a database was not opened: what happened, where, and what to do about it.
 //!
-//! Not here: faults of a database that is open ([`crate::trouble`]).
+//! Not here: faults of a database that is open ([`crate::statement_fault`]).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::specs::{self, Spec};
 use super::topic;
+use crate::statement_fault::StatementFault;
 use crate::store::Writing;
-use crate::trouble::Trouble;
 
 /// How long a FIFO queue remembers what it was sent: what SQS does.
 const DEDUPLICATED_FOR: Duration = Duration::from_secs(5 * 60);
@@ -20,7 +20,7 @@ const DEDUPLICATED_FOR: Duration = Duration::from_secs(5 * 60);
 const FORGOTTEN_PER_WRITE_MAX: i64 = 16;
 
 /// A message to be stored.
-pub(super) struct Entry<'a> {
+pub(super) struct NewMessage<'a> {
     pub(super) body: &'a str,
     pub(super) group: Option<&'a str>,
     pub(super) visible_at: Timestamp,
@@ -33,7 +33,7 @@ pub(super) fn send(
     queue: &QueueName,
     outgoing: Vec<Outgoing>,
     now: Timestamp,
-) -> Result<Vec<Result<(), Fault>>, Trouble> {
+) -> Result<Vec<Result<(), Fault>>, StatementFault> {
     let spec = specs::load(writing.db, queue)?;
     forget(writing, now)?;
     let mut answers = Vec::with_capacity(outgoing.len());
@@ -43,7 +43,7 @@ pub(super) fn send(
         } else {
             let visible_at = now.after(message.delay);
             let expires_at = now.after(spec.retention);
-            let entry = Entry { body: &message.body, group: None, visible_at, expires_at };
+            let entry = NewMessage { body: &message.body, group: None, visible_at, expires_at };
             insert(writing.db, queue, &entry)?;
             Ok(())
         });
@@ -58,7 +58,7 @@ fn send_fifo(
     spec: &Spec,
     message: &Outgoing,
     now: Timestamp,
-) -> Result<Result<(), Fault>, Trouble> {
+) -> Result<Result<(), Fault>, StatementFault> {
     let Some(fifo) = &message.fifo else {
         let text = format!("queue {queue} is FIFO and takes no message without a group");
         return Ok(Err(Fault::Denied(text)));
@@ -78,13 +78,17 @@ fn send_fifo(
     if fresh == 1 {
         let expires_at = now.after(spec.retention);
         let group = Some(fifo.group.as_str());
-        insert(db, queue, &Entry { body: &message.body, group, visible_at: now, expires_at })?;
+        insert(db, queue, &NewMessage { body: &message.body, group, visible_at: now, expires_at })?;
     }
     Ok(Ok(()))
 }
 
 /// Stores one message, behind what its group has already.
-pub(super) fn insert(db: &Connection, queue: &QueueName, entry: &Entry<'_>) -> Result<(), Trouble> {
+pub(super) fn insert(
+    db: &Connection,
+    queue: &QueueName,
+    entry: &NewMessage<'_>,
+) -> Result<(), StatementFault> {
     db.prepare_cached(
         "INSERT INTO messages \
          (queue, body, fifo_group, blocked, visible_at, expires_at, receives, in_flight) \
@@ -102,7 +106,7 @@ pub(super) fn insert(db: &Connection, queue: &QueueName, entry: &Entry<'_>) -> R
 }
 
 /// Removes one message; the next of its group takes its place.
-pub(super) fn remove(writing: &mut Writing<'_>, seq: i64) -> Result<(), Trouble> {
+pub(super) fn remove(writing: &mut Writing<'_>, seq: i64) -> Result<(), StatementFault> {
     let gone: Option<(String, Option<String>)> = writing
         .db
         .prepare_cached("DELETE FROM messages WHERE seq = ?1 RETURNING queue, fifo_group")?
@@ -122,7 +126,7 @@ pub(super) fn remove(writing: &mut Writing<'_>, seq: i64) -> Result<(), Trouble>
 }
 
 /// Removes a few messages and memories that are past their time, of whatever queue.
-fn forget(writing: &mut Writing<'_>, now: Timestamp) -> Result<(), Trouble> {
+fn forget(writing: &mut Writing<'_>, now: Timestamp) -> Result<(), StatementFault> {
     let limits = params![now.as_millis(), FORGOTTEN_PER_WRITE_MAX];
     let over: Vec<i64> = writing
         .db
@@ -159,7 +163,7 @@ pub(super) fn delete(
     writing: &mut Writing<'_>,
     queue: &QueueName,
     receipts: &[Receipt],
-) -> Result<(), Trouble> {
+) -> Result<(), StatementFault> {
     specs::load(writing.db, queue)?;
     for (seq, receives) in receipts.iter().filter_map(parse) {
         let held = writing
@@ -181,7 +185,7 @@ pub(super) fn defer(
     queue: &QueueName,
     receipt: &Receipt,
     visible_at: Timestamp,
-) -> Result<(), Trouble> {
+) -> Result<(), StatementFault> {
     specs::load(writing.db, queue)?;
     let Some((seq, receives)) = parse(receipt) else { return Ok(()) };
     let moved = writing
@@ -197,7 +201,11 @@ pub(super) fn defer(
     Ok(())
 }
 
-pub(super) fn depth(db: &Connection, queue: &QueueName, now: Timestamp) -> Result<Depth, Trouble> {
+pub(super) fn depth(
+    db: &Connection,
+    queue: &QueueName,
+    now: Timestamp,
+) -> Result<Depth, StatementFault> {
     specs::load(db, queue)?;
     let depth = db
         .prepare_cached(

@@ -22,11 +22,11 @@ use bullpen_core::time::Timestamp;
 
 use crate::SqliteLedger;
 use crate::open::{LEDGER, OpenError};
+use crate::statement_fault::WriteOutcome;
 use crate::store::Store;
-use crate::trouble::Outcome;
-use crate::turn::PATIENCE_MAX;
 use crate::wait::{First, first};
-use crate::wake::{Listener, Topic, Watch};
+use crate::wake::{Topic, TopicWatch, WakeListener};
+use crate::write_gate::PATIENCE_MAX;
 
 mod messages;
 mod receive;
@@ -35,7 +35,7 @@ mod specs;
 /// The queues in one SQLite file.
 pub struct SqliteQueues<C> {
     store: Arc<Store>,
-    listener: Listener,
+    listener: WakeListener,
     clock: Arc<C>,
 }
 
@@ -52,13 +52,13 @@ impl<C: Clock> SqliteQueues<C> {
     /// messages are due and when they are over.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         let store = Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?);
-        Ok(Self { listener: Listener::new(path)?, store, clock })
+        Ok(Self { listener: WakeListener::new(path)?, store, clock })
     }
 
     /// The queues beside a ledger that is open already. Both then write through one writer.
     pub fn beside(ledger: &SqliteLedger<C>) -> Result<Self, OpenError> {
         let (store, clock) = (Arc::clone(ledger.store()), Arc::clone(ledger.clock()));
-        Ok(Self { listener: Listener::new(store.path())?, store, clock })
+        Ok(Self { listener: WakeListener::new(store.path())?, store, clock })
     }
 
     /// What is ready, as one write.
@@ -73,7 +73,7 @@ impl<C: Clock> SqliteQueues<C> {
     }
 
     /// Returns when there may be something new, at `next` at the latest.
-    async fn wait_for(&self, watch: &Watch, next: Next) {
+    async fn wait_for(&self, watch: &TopicWatch, next: Next) {
         match next {
             Next::Now => {}
             Next::Never => watch.rung().await,
@@ -120,10 +120,10 @@ impl<C: Clock> Queues for SqliteQueues<C> {
         let sent =
             self.store.write(move |writing| messages::send(writing, &queue, outgoing, now)).await;
         match sent {
-            Outcome::Done(answers) => Ok(answers),
-            Outcome::Refused(fault) => Err(fault),
+            WriteOutcome::Done(answers) => Ok(answers),
+            WriteOutcome::Refused(fault) => Err(fault),
             // An error for the whole call would say that none was sent.
-            Outcome::Unknown => Ok(vec![Err(Outcome::<()>::unsure()); messages.len()]),
+            WriteOutcome::Unknown => Ok(vec![Err(WriteOutcome::<()>::unsure()); messages.len()]),
         }
     }
 

@@ -7,11 +7,11 @@ use bullpen_core::ports::Delivery;
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::messages::{self, Entry};
+use super::messages::{self, NewMessage};
 use super::specs::{self, Spec};
 use super::{Next, topic};
+use crate::statement_fault::StatementFault;
 use crate::store::Writing;
-use crate::trouble::Trouble;
 
 /// Messages looked at beyond those asked for, so that a few that are over or dead do not make a
 /// receive empty.
@@ -26,7 +26,11 @@ struct Ready {
 }
 
 /// When this queue has something to give.
-pub(super) fn next(db: &Connection, queue: &QueueName, now: Timestamp) -> Result<Next, Trouble> {
+pub(super) fn next(
+    db: &Connection,
+    queue: &QueueName,
+    now: Timestamp,
+) -> Result<Next, StatementFault> {
     specs::load(db, queue)?;
     let earliest: Option<i64> = db
         .prepare_cached("SELECT min(visible_at) FROM messages WHERE queue = ?1 AND blocked = 0")?
@@ -44,7 +48,7 @@ pub(super) fn take(
     queue: &QueueName,
     max: usize,
     now: Timestamp,
-) -> Result<Vec<Delivery>, Trouble> {
+) -> Result<Vec<Delivery>, StatementFault> {
     let spec = specs::load(writing.db, queue)?;
     let mut taken = Vec::new();
     for message in ready(writing.db, queue, max + SPARE, now)? {
@@ -65,7 +69,7 @@ fn ready(
     queue: &QueueName,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Ready>, Trouble> {
+) -> Result<Vec<Ready>, StatementFault> {
     let messages = db
         .prepare_cached(
             "SELECT seq, body, fifo_group, expires_at, receives FROM messages \
@@ -85,7 +89,7 @@ fn ready(
     Ok(messages)
 }
 
-fn hide(db: &Connection, message: Ready, until: Timestamp) -> Result<Delivery, Trouble> {
+fn hide(db: &Connection, message: Ready, until: Timestamp) -> Result<Delivery, StatementFault> {
     let receives = message.receives.saturating_add(1);
     db.prepare_cached(
         "UPDATE messages SET visible_at = ?2, receives = ?3, in_flight = 1 WHERE seq = ?1",
@@ -102,13 +106,13 @@ fn bury(
     spec: &Spec,
     message: &Ready,
     now: Timestamp,
-) -> Result<bool, Trouble> {
+) -> Result<bool, StatementFault> {
     let Some((name, _)) = spec.dead_letters.as_ref().filter(|(_, max)| message.receives >= *max)
     else {
         return Ok(false);
     };
     let Some(dead_letters) = specs::find(writing.db, name)? else { return Ok(false) };
-    let entry = Entry {
+    let entry = NewMessage {
         body: &message.body,
         group: message.group.as_deref().filter(|_| dead_letters.fifo),
         visible_at: now,

@@ -9,8 +9,8 @@ use bullpen_core::ports::{Fault, QueueKind, QueueSpec};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::topic;
+use crate::statement_fault::StatementFault;
 use crate::store::Writing;
-use crate::trouble::Trouble;
 
 /// What is needed of a queue to send to it or receive from it.
 pub(super) struct Spec {
@@ -21,11 +21,11 @@ pub(super) struct Spec {
 }
 
 /// The queue of this name, or [`Fault::NotFound`].
-pub(super) fn load(db: &Connection, name: &QueueName) -> Result<Spec, Trouble> {
+pub(super) fn load(db: &Connection, name: &QueueName) -> Result<Spec, StatementFault> {
     find(db, name)?.ok_or_else(|| Fault::NotFound.into())
 }
 
-pub(super) fn find(db: &Connection, name: &QueueName) -> Result<Option<Spec>, Trouble> {
+pub(super) fn find(db: &Connection, name: &QueueName) -> Result<Option<Spec>, StatementFault> {
     let spec = db
         .prepare_cached(
             "SELECT fifo, visibility, retention, dead_letters, receives_max FROM queues \
@@ -47,7 +47,7 @@ pub(super) fn find(db: &Connection, name: &QueueName) -> Result<Option<Spec>, Tr
 
 /// Makes the queue be as described. A queue keeps its kind for life: its messages have, or lack,
 /// what the other kind needs.
-pub(super) fn ensure(db: &Connection, spec: &QueueSpec) -> Result<(), Trouble> {
+pub(super) fn ensure(db: &Connection, spec: &QueueSpec) -> Result<(), StatementFault> {
     let fifo = spec.kind == QueueKind::Fifo;
     if find(db, &spec.name)?.is_some_and(|known| known.fifo != fifo) {
         return Err(Fault::Denied(format!("queue {} is of the other kind", spec.name)).into());
@@ -70,7 +70,7 @@ pub(super) fn ensure(db: &Connection, spec: &QueueSpec) -> Result<(), Trouble> {
 }
 
 /// Whoever waits on it is woken, to find that it is gone.
-pub(super) fn remove(writing: &mut Writing<'_>, queue: &QueueName) -> Result<(), Trouble> {
+pub(super) fn remove(writing: &mut Writing<'_>, queue: &QueueName) -> Result<(), StatementFault> {
     load(writing.db, queue)?;
     for sql in [
         "DELETE FROM queues WHERE name = ?1",

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::open::LEDGER;
-use crate::turn::PATIENCE_MAX;
+use crate::write_gate::PATIENCE_MAX;
 
 struct World {
     store: Store,
@@ -28,7 +28,7 @@ fn patient(patience: Duration) -> World {
     World { store, path, _directory: directory }
 }
 
-fn put(writing: &mut Writing<'_>, name: &str) -> Result<(), Trouble> {
+fn put(writing: &mut Writing<'_>, name: &str) -> Result<(), StatementFault> {
     let sql = "INSERT INTO leases (name, revision, body) VALUES (?1, 1, '')";
     writing.db.prepare_cached(sql)?.execute(params![name])?;
     Ok(())
@@ -61,9 +61,9 @@ async fn a_write_that_fails_takes_nothing_else_with_it() {
         store.write(|writing| put(writing, "c")),
         release,
     );
-    assert!(matches!(first, Outcome::Done(())));
-    assert!(matches!(failed, Outcome::Refused(Fault::NotFound)));
-    assert!(matches!(second, Outcome::Done(())));
+    assert!(matches!(first, WriteOutcome::Done(())));
+    assert!(matches!(failed, WriteOutcome::Refused(Fault::NotFound)));
+    assert!(matches!(second, WriteOutcome::Done(())));
     assert_eq!(names(store).await, ["a", "c"]);
 }
 
@@ -79,7 +79,7 @@ async fn a_write_happens_whole_although_its_future_is_dropped() {
         assert!(write.as_mut().poll(&mut context).is_pending());
     }
     drop(store.write(|writing| put(writing, "never polled")));
-    assert!(matches!(store.write(|writing| put(writing, "c")).await, Outcome::Done(())));
+    assert!(matches!(store.write(|writing| put(writing, "c")).await, WriteOutcome::Done(())));
     assert_eq!(names(store).await, ["a", "b", "c"]);
 }
 
@@ -97,8 +97,8 @@ async fn a_commit_that_fails_leaves_open_whether_it_landed() {
             Ok(())
         })
         .await;
-    assert!(matches!(outcome, Outcome::Unknown));
-    assert!(matches!(store.write(|writing| put(writing, "a")).await, Outcome::Done(())));
+    assert!(matches!(outcome, WriteOutcome::Unknown));
+    assert!(matches!(store.write(|writing| put(writing, "a")).await, WriteOutcome::Done(())));
 }
 
 #[tokio::test]
@@ -111,9 +111,9 @@ async fn a_transaction_that_sqlite_gave_up_did_not_land() {
             Ok(())
         })
         .await;
-    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert!(matches!(outcome, WriteOutcome::Refused(_)), "{outcome:?}");
     assert!(names(store).await.is_empty());
-    assert!(matches!(store.write(|writing| put(writing, "b")).await, Outcome::Done(())));
+    assert!(matches!(store.write(|writing| put(writing, "b")).await, WriteOutcome::Done(())));
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn nothing_is_written_into_a_file_that_a_newer_program_migrated() {
     let newer = Connection::open(path).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
     let outcome = store.write(|writing| put(writing, "a")).await;
-    let Outcome::Refused(Fault::Denied(text)) = outcome else { panic!("{outcome:?}") };
+    let WriteOutcome::Refused(Fault::Denied(text)) = outcome else { panic!("{outcome:?}") };
     assert!(text.contains("version 99"), "{text}");
     assert!(names(store).await.is_empty());
 }
@@ -133,10 +133,10 @@ async fn a_lock_that_is_never_released_costs_an_error_and_nothing_else() {
     let other = Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let outcome = store.write(|writing| put(writing, "a")).await;
-    assert!(matches!(outcome, Outcome::Refused(Fault::Throttled)), "{outcome:?}");
+    assert!(matches!(outcome, WriteOutcome::Refused(Fault::Throttled)), "{outcome:?}");
     assert!(names(store).await.is_empty(), "reading needs no lock");
     other.execute_batch("COMMIT").unwrap();
-    assert!(matches!(store.write(|writing| put(writing, "b")).await, Outcome::Done(())));
+    assert!(matches!(store.write(|writing| put(writing, "b")).await, WriteOutcome::Done(())));
     assert_eq!(names(store).await, ["b"]);
 }
 

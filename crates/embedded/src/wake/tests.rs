@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use super::*;
 
 struct World {
-    ringer: Ringer,
-    listener: Listener,
+    ringer: WakeSender,
+    listener: WakeListener,
     wake: PathBuf,
     database: PathBuf,
     _directory: TempDir,
@@ -21,20 +21,20 @@ fn world() -> World {
     let directory = TempDir::new().unwrap();
     let database = directory.path().join("ledger.db");
     World {
-        ringer: Ringer::new(&database).unwrap(),
-        listener: Listener::new(&database).unwrap(),
+        ringer: WakeSender::new(&database).unwrap(),
+        listener: WakeListener::new(&database).unwrap(),
         wake: directory.path().join("wake"),
         database,
         _directory: directory,
     }
 }
 
-fn is_rung(watch: &Watch) -> bool {
+fn is_rung(watch: &TopicWatch) -> bool {
     pin!(watch.rung()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// A test that fails by hanging is no use; nothing here takes this long.
-async fn rung(watch: &Watch) {
+async fn rung(watch: &TopicWatch) {
     tokio::time::timeout(Duration::from_secs(30), watch.rung()).await.expect("nobody rang");
 }
 
@@ -94,7 +94,7 @@ async fn the_dead_are_removed_by_whoever_finds_them() {
         if finder == "ringer" {
             ringer.ring(vec![topic]);
         } else {
-            let living = Listener::new(database).unwrap();
+            let living = WakeListener::new(database).unwrap();
             drop(living.watch(Topic::new("queue", "another")).unwrap());
         }
         assert!(!wake.join("1-1").exists(), "{finder}");
@@ -132,7 +132,7 @@ async fn a_full_socket_loses_no_wake_up() {
 #[test]
 fn a_path_that_no_socket_can_have_is_refused_with_a_hint() {
     let deep = Path::new("/").join("d".repeat(90)).join("ledger.db");
-    let Err(error) = Ringer::new(&deep) else { panic!("accepted") };
+    let Err(error) = WakeSender::new(&deep) else { panic!("accepted") };
     assert!(matches!(error, OpenError::PathTooLong { .. }), "{error}");
     assert_eq!(error.hint(), "name a state directory with a shorter path");
 }

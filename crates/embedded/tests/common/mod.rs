@@ -12,7 +12,7 @@ use bullpen_core::ids::{
     ClaimId, ClassName, InstanceId, InstanceType, IntentId, MailboxKey, RequestId, Revision,
     SpecHash, TrustGroup, Zone,
 };
-use bullpen_core::instance::{Facts, Owner, Record, State, Tier};
+use bullpen_core::instance::{InstanceFacts, Owner, Record, State, Tier};
 use bullpen_core::ports::{ClaimWrite, Clock, Ledger, Recorded, Written};
 use bullpen_core::time::Timestamp;
 
@@ -75,7 +75,7 @@ pub(crate) async fn stock(ledger: &impl Ledger, id: &str) -> Record {
 }
 
 fn born(id: &str) -> Record {
-    let facts = Facts {
+    let facts = InstanceFacts {
         class: ClassName::new("small"),
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,

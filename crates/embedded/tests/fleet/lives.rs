@@ -9,7 +9,7 @@ use std::time::Duration;
 use bullpen_agent::machine::mark;
 use bullpen_agent::runner::tree::Identity;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, Started};
+use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, StartOutcome};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
@@ -186,7 +186,7 @@ fn a_started_machine_has_its_files_and_a_new_boot() {
             let now = RealClock::new().now();
             fleet.stop(&[order(&id, &format!("op-{boots}"), now.after(LONG))]).await.unwrap();
             let started = fleet.start(std::slice::from_ref(&id)).await.unwrap();
-            assert_eq!(started, [(id.clone(), Started::Starting)]);
+            assert_eq!(started, [(id.clone(), StartOutcome::Starting)]);
         }
         let mut boots = ground.lines(&id, "boots");
         boots.dedup();
@@ -206,9 +206,9 @@ fn a_stopped_machine_leaves_its_room_to_others() {
         fleet.stop(&[order(&id, "op", now.after(LONG))]).await.unwrap();
         let other = running(&fleet, "two").await.id;
         let ids = std::slice::from_ref(&id);
-        assert_eq!(fleet.start(ids).await.unwrap()[0].1, Started::NoCapacity);
+        assert_eq!(fleet.start(ids).await.unwrap()[0].1, StartOutcome::NoCapacity);
         fleet.terminate(&[other]).await.unwrap();
-        assert_eq!(fleet.start(ids).await.unwrap()[0].1, Started::Starting);
+        assert_eq!(fleet.start(ids).await.unwrap()[0].1, StartOutcome::Starting);
     });
 }
 

@@ -8,22 +8,22 @@ use bullpen_core::ports::{Fault, Ledger, Ports};
 
 use super::Service;
 use crate::document;
-use crate::patience::patiently;
+use crate::retry::retry_until;
 
 /// Writes down that a repository was heard of, unless that is written already. Somebody waits for an
 /// answer about something else, so it is tried once; the next webhook tries again.
-pub(super) async fn hear<P: Ports, J>(service: &Service<'_, P, J>, repository: &Repository) {
+pub(super) async fn note_active<P: Ports, J>(service: &Service<'_, P, J>, repository: &Repository) {
     let stack = service.stack;
     let now = stack.now();
-    if !service.heard().is_news(repository, now) {
+    if !service.active_repositories().is_news(repository, now) {
         return;
     }
     let place = (COLLECTION, repository.as_str());
     let noted =
         document::change(stack, place, now, |stored| Ok(note(stored, repository, now))).await;
     if let Err(fault) = noted {
-        tracing::info!(%repository, %fault, "not written down that it was heard of");
-        service.heard().forget(repository);
+        tracing::info!(%repository, %fault, "not written down that it was active_repositories of");
+        service.active_repositories().forget(repository);
     }
 }
 
@@ -33,6 +33,6 @@ pub(super) async fn active<P: Ports, J>(
 ) -> Result<Vec<Repository>, Fault> {
     let stack = service.stack;
     let ledger = stack.ports.ledger();
-    let stored = patiently(stack, service.patience(), || ledger.documents(COLLECTION)).await?;
+    let stored = retry_until(stack, service.patience(), || ledger.documents(COLLECTION)).await?;
     Ok(latest(&stored, stack.now()))
 }

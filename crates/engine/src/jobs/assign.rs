@@ -10,17 +10,17 @@
 //! is freed and taken on again at once, for the next one of its pool, or for a launch.
 //!
 //! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died after
-//! it had a machine ([`super::tend`]).
+//! it had a machine ([`super::resume`]).
 
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::ids::{ClaimId, JobId, RunnerName};
-use bullpen_core::instance::{EndReason, Event as Move, Owner, Record, State, Tier};
+use bullpen_core::instance::{EndReason, InstanceEvent, Owner, Record, State, Tier};
 use bullpen_core::job::{
-    Event, Held, How, Job, Lane, Life, Next, Reason, Refusal, Setback, Step, StepAt, UsedMachines,
-    runner_name,
+    AfterSetback, Job, JobEvent, JobMachine, JobRefusal, JobState, JobStep, JobStepAt, Lane,
+    MachineSource, Reason, Setback, UsedMachines, runner_name,
 };
 use bullpen_core::labels::is_bound_to_run;
 use bullpen_core::mailbox::Credential;
@@ -29,18 +29,18 @@ use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
-use super::candidates::{self, Lines, NotTaken, Taken};
+use super::candidates::{self, NotTaken, PoolLines, Taken};
 use super::launch::{self, NotWarm, outage};
-use super::rows::{self, Changed, NotMoved};
-use super::settings::{Wanted, Wanting};
-use super::{Attended, Service, again, ends, origin, owner_of, queues, room, runners};
-use crate::patience::patiently;
-use crate::postman::Postman;
-use crate::provision::lookout::Lookout;
+use super::rows::{self, NotMoved, RowChange};
+use super::settings::{WantDecision, WantedMachine};
+use super::{Processed, Service, capacity, finish, origin, owner_of, queues, rerun, runners};
+use crate::order_batcher::OrderBatcher;
+use crate::progress::unobserved;
+use crate::provision::report_watcher::ReportWatcher;
 use crate::provision::tenure::mark_running;
 use crate::provision::worker::{self, Terms};
 use crate::release;
-use crate::tell::nobody;
+use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
 /// How far a worker goes for a machine.
@@ -61,8 +61,8 @@ pub async fn assign<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
     reach: Reach,
-) -> Result<Attended, Fault> {
-    assign_with(service, id, reach, &Lines::default()).await
+) -> Result<Processed, Fault> {
+    assign_with(service, id, reach, &PoolLines::default()).await
 }
 
 /// The same for one of several jobs that look for a machine together.
@@ -70,63 +70,67 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
     reach: Reach,
-    lines: &Lines,
-) -> Result<Attended, Fault> {
+    lines: &PoolLines,
+) -> Result<Processed, Fault> {
     let stack = service.stack;
     let Some(seen) = rows::load(stack, id, service.patience()).await? else {
-        return Ok(Attended::Done);
+        return Ok(Processed::Done);
     };
-    if let Some(dismissed) = ends::dismiss_foreign(service, &seen).await? {
+    if let Some(dismissed) = finish::end_out_of_scope(service, &seen).await? {
         return Ok(dismissed);
     }
-    let (Life::Waiting { deadline, .. } | Life::Assigning { deadline, .. }) = seen.job.life else {
-        return Ok(Attended::Done);
+    let (JobState::Waiting { deadline, .. } | JobState::Assigning { deadline, .. }) =
+        seen.job.state
+    else {
+        return Ok(Processed::Done);
     };
     let now = stack.now();
     if let Some(reason) = seen.job.overdue(now) {
-        return ends::overdue(service, &seen.job, reason).await;
+        return finish::overdue(service, &seen.job, reason).await;
     }
     if let Some(reason) = out_of_attempts(service, &seen.job) {
-        return ends::fail(service, id, reason).await;
+        return finish::fail(service, id, reason).await;
     }
     let until = deadline.min(now.after(stack.limits.request_deadline));
     let wanting = match &seen.job.lane {
         Some(Lane::Request(request)) => {
             let (settings, patience) = (service.settings(), service.patience());
-            again::want(stack, (&seen.job, &settings), request, until, patience).await?
+            rerun::want(stack, (&seen.job, &settings), request, until, patience).await?
         }
         _ => service.settings().want(&seen.job, stack, until),
     };
     let wanted = match wanting {
-        Wanting::Machine(wanted) => *wanted,
-        Wanting::Nothing(reason) => return ends::fail(service, id, reason).await,
-        Wanting::Unknown => return Ok(later(service)),
+        WantDecision::Machine(wanted) => *wanted,
+        WantDecision::Nothing(reason) => return finish::fail(service, id, reason).await,
+        WantDecision::Unknown => return Ok(later(service)),
     };
-    if seen.job.must_be_checked(now) && !ends::is_queued(service, &seen.job).await? {
-        return Ok(Attended::Done);
+    if seen.job.must_be_checked(now) && !finish::is_queued(service, &seen.job).await? {
+        return Ok(Processed::Done);
     }
     let worker = stack.ports.ids().claim();
     let event = begun(service, worker.clone());
     match rows::apply(stack, id, &event, service.patience()).await? {
         // Boxed: it is a large one, and its callers need not be.
-        Changed::To(seen) => Box::pin(serve(service, seen.job, worker, wanted, reach, lines)).await,
-        Changed::Not(NotMoved::Refused(job, Refusal::TooEarly { until })) => match job.life {
-            Life::Waiting { .. } => Ok(Attended::Again { at: until }),
-            _ => Ok(Attended::Taken),
+        RowChange::To(seen) => {
+            Box::pin(serve(service, seen.job, worker, wanted, reach, lines)).await
+        }
+        RowChange::Not(NotMoved::Refused(job, JobRefusal::TooEarly { until })) => match job.state {
+            JobState::Waiting { .. } => Ok(Processed::Again { at: until }),
+            _ => Ok(Processed::Taken),
         },
-        Changed::Not(NotMoved::Refused(..) | NotMoved::Absent) => Ok(Attended::Taken),
+        RowChange::Not(NotMoved::Refused(..) | NotMoved::Absent) => Ok(Processed::Taken),
     }
 }
 
 /// A worker takes a row on now.
-fn begun<P: Ports, J>(service: &Service<'_, P, J>, worker: ClaimId) -> Event {
+fn begun<P: Ports, J>(service: &Service<'_, P, J>, worker: ClaimId) -> JobEvent {
     let (at, limits) = (service.stack.now(), &service.stack.limits);
-    Event::Begun { worker, at, lease: at.after(limits.row_lease), skew: limits.clock_skew }
+    JobEvent::Begun { worker, at, lease: at.after(limits.row_lease), skew: limits.clock_skew }
 }
 
 /// When nothing but time can help.
-fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Attended {
-    Attended::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
+fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Processed {
+    Processed::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
 }
 
 /// A worker that died between the last setback and the end left this to be said.
@@ -141,10 +145,10 @@ async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: Job,
     worker: ClaimId,
-    wanted: Wanted,
+    wanted: WantedMachine,
     reach: Reach,
-    lines: &Lines,
-) -> Result<Attended, Fault> {
+    lines: &PoolLines,
+) -> Result<Processed, Fault> {
     let mut attempt = Attempt {
         service,
         owner: owner_of(&job.id),
@@ -154,15 +158,15 @@ async fn serve<P: Ports, J: JobForge>(
         reach,
         lines,
         unstarted: 0,
-        lookout: Lookout::default(),
-        postman: Postman::default(),
+        report_watcher: ReportWatcher::default(),
+        order_batcher: OrderBatcher::default(),
         notes: Mutex::default(),
     };
     loop {
         match attempt.outcome().await {
             Outcome::Unused(held, Setback::NotStarted) => match attempt.begin_again(held).await? {
                 Some(job) => attempt = Attempt { job, unstarted: attempt.unstarted + 1, ..attempt },
-                None => return Ok(Attended::Done),
+                None => return Ok(Processed::Done),
             },
             outcome => return attempt.conclude(outcome).await,
         }
@@ -175,15 +179,15 @@ struct Attempt<'s, 'a, P, J> {
     job: Job,
     owner: Owner,
     worker: ClaimId,
-    wanted: Wanted,
+    wanted: WantedMachine,
     reach: Reach,
-    lines: &'s Lines,
+    lines: &'s PoolLines,
     /// How many stopped machines were of no use to it.
     unstarted: u32,
-    lookout: Lookout,
-    postman: Postman,
+    report_watcher: ReportWatcher,
+    order_batcher: OrderBatcher,
     /// What it did since it last wrote the row.
-    notes: Mutex<Vec<StepAt>>,
+    notes: Mutex<Vec<JobStepAt>>,
 }
 
 /// What an attempt came to.
@@ -194,7 +198,7 @@ enum Outcome {
     /// There is no machine for it.
     Nothing(Setback),
     /// The machine that its row names was of no use.
-    Unused(Held, Setback),
+    Unused(JobMachine, Setback),
     /// Its pool has nothing, and it may be launched for.
     Overflows,
     /// The row is somebody else's, or wants nothing any more.
@@ -210,8 +214,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             outcome = self.run() => outcome,
             () = self.service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
             () = self.keep() => Ok(Outcome::Lost),
-            never = self.lookout.look(stack) => match never {},
-            never = self.postman.deliver(stack) => match never {},
+            never = self.report_watcher.look(stack) => match never {},
+            never = self.order_batcher.deliver(stack) => match never {},
         };
         outcome.unwrap_or_else(|fault| Outcome::Nothing(outage(&fault)))
     }
@@ -227,14 +231,14 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             match candidates::take(self.service.stack, looker, &self.wanted, terms, used).await {
                 Ok((terms, taken)) => {
                     let instance = taken.held.record.id.clone();
-                    self.note(Step::Claimed { instance, tier: taken.tier });
+                    self.note(JobStep::Claimed { instance, tier: taken.tier });
                     if taken.held.record.facts.pool.is_some() {
                         // One less stands by.
                         self.service.pools.notify_one();
                     }
                     return self.hand_over(&terms, taken).await;
                 }
-                Err(NotTaken::Nothing(unfit)) => self.note(Step::NothingIdle { unfit }),
+                Err(NotTaken::Nothing(unfit)) => self.note(JobStep::NothingIdle { unfit }),
                 Err(NotTaken::SetBack(setback)) => return Ok(Outcome::Nothing(setback)),
                 Err(NotTaken::Fault(fault)) => return Err(fault),
             }
@@ -244,8 +248,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
         match launch::launch(self.service.stack, &self.wanted.request, &self.owner).await {
             Ok(record) => {
-                self.note(Step::Launched { instance: record.id.clone() });
-                self.created(record, How::Created).await
+                self.note(JobStep::Launched { instance: record.id.clone() });
+                self.created(record, MachineSource::Created).await
             }
             Err(setback) => Ok(Outcome::Nothing(setback)),
         }
@@ -255,11 +259,12 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     async fn go_on(&self) -> Result<Option<Outcome>, Fault> {
         let stack = self.service.stack;
         let until = self.service.patience();
-        let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&self.owner)).await?;
+        let owned =
+            retry_until(stack, until, || stack.ports.ledger().owned_by(&self.owner)).await?;
         for record in owned.into_iter().filter(|record| record.state.owner() == Some(&self.owner)) {
             match record.state {
                 State::Created { .. } => {
-                    return Ok(Some(self.created(record, How::Continued).await?));
+                    return Ok(Some(self.created(record, MachineSource::Continued).await?));
                 }
                 State::Claimed { tier, .. } if tier.is_used() && !self.may_have_used().await => {
                     drop(release::withdraw(stack, &self.owner, record, until).await?);
@@ -290,7 +295,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Err(setback) => return Ok(Some(Outcome::Nothing(setback))),
         };
         let claim = stack.ports.ids().claim();
-        let event = Move::TakenOver {
+        let event = InstanceEvent::TakenOver {
             owner: self.owner.clone(),
             generation: record.generation,
             claim: claim.clone(),
@@ -298,8 +303,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         };
         match transition::apply(stack, record, &event, self.service.patience()).await? {
             Moved::To(record) => {
-                let held = worker::Held::new(record, Some(claim), worker::How::Reused);
-                let taken = Taken::warm(held, tier, How::Continued);
+                let held =
+                    worker::HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
+                let taken = Taken::warm(held, tier, MachineSource::Continued);
                 Ok(Some(self.hand_over(&terms, taken).await?))
             }
             Moved::Overtaken | Moved::Refused(_) => Ok(None),
@@ -307,10 +313,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     /// A machine that was launched for the job: its credential is minted once it is warm.
-    async fn created(&self, record: Record, how: How) -> Result<Outcome, Fault> {
+    async fn created(&self, record: Record, how: MachineSource) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
         match launch::warm_up(stack, &record).await {
-            Ok(()) => self.note(Step::Warm),
+            Ok(()) => self.note(JobStep::Warm),
             Err(NotWarm::Unknown(fault)) => return Err(fault),
             Err(NotWarm::Failed(said)) => {
                 worker::condemn(stack, &self.owner, &record, EndReason::FailedWarmUp).await;
@@ -322,18 +328,18 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             // It stays the job's, and the next attempt goes on with it.
             Err(setback) => return Ok(Outcome::Nothing(setback)),
         };
-        let held = worker::Held::new(record, None, worker::How::Created);
+        let held = worker::HeldMachine::new(record, None, worker::AcquiredBy::Created);
         self.hand_over(&terms, Taken { held, tier: Tier::Hot, how }).await
     }
 
     /// Remembers a step until the row is written.
-    fn note(&self, step: Step) {
+    fn note(&self, step: JobStep) {
         let at = self.service.stack.now();
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.push(StepAt { at, step });
+        notes.push(JobStepAt { at, step });
     }
 
-    fn take_notes(&self) -> Vec<StepAt> {
+    fn take_notes(&self) -> Vec<JobStepAt> {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -358,9 +364,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             // Its JIT configuration says it.
             group: None,
             credential,
-            postman: &self.postman,
-            lookout: &self.lookout,
-            tell: &nobody,
+            order_batcher: &self.order_batcher,
+            report_watcher: &self.report_watcher,
+            tell: &unobserved,
             began: stack.ports.clock().monotonic(),
             failure: Mutex::default(),
         })
@@ -385,22 +391,22 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// replaces what was minted.
     async fn credential(&self, spec: &RunnerSpec) -> Result<Credential, Setback> {
         let stack = self.service.stack;
-        let known = self.service.recall().credential(&spec.name, stack.now());
+        let known = self.service.github_cache().credential(&spec.name, stack.now());
         if let Some(known) = known {
             return Ok(known);
         }
-        self.note(Step::Asked);
+        self.note(JobStep::Asked);
         let until = stack.now().after(stack.limits.forge_patience);
-        let minted = patiently(stack, until, || stack.ports.forge().credential(spec)).await;
+        let minted = retry_until(stack, until, || stack.ports.forge().credential(spec)).await;
         let refused = |fault: Fault| match fault {
             Fault::Throttled => Setback::RateLimited,
             fault if fault.is_transient() => outage(&fault),
             fault => Setback::Forge { said: fault.to_string() },
         };
         let credential: Credential = minted.map_err(refused)?;
-        self.note(Step::Minted);
+        self.note(JobStep::Minted);
         let (name, minted) = (spec.name.clone(), credential.clone());
-        self.service.recall().minted(name, minted, stack.now());
+        self.service.github_cache().minted(name, minted, stack.now());
         Ok(credential)
     }
 
@@ -409,25 +415,25 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let stack = self.service.stack;
         let Taken { held, tier, how } = taken;
         let record = held.record.clone();
-        let named = Held {
+        let named = JobMachine {
             instance: record.id.clone(),
             generation: record.generation,
             runner: self.runner(),
         };
         let worker = self.worker.clone();
         let (at, notes) = (stack.now(), self.take_notes());
-        let event = Event::Assigned { worker, held: named.clone(), how, at, notes };
+        let event = JobEvent::Assigned { worker, held: named.clone(), how, at, notes };
         let assigned = rows::apply(stack, &self.job.id, &event, self.service.patience()).await?;
-        if let Changed::Not(why) = assigned
+        if let RowChange::Not(why) = assigned
             && !self.is_adopted(&why, &named).await?
         {
             worker::give_back(stack, &self.owner, &record).await;
             return Ok(Outcome::Lost);
         }
         // From here on an agent may have it.
-        self.service.recall().used(&named.runner);
+        self.service.github_cache().used(&named.runner);
         Ok(match worker::prepare(stack, terms, held, tier).await {
-            worker::Attempt::Ready(held) => {
+            worker::AttemptOutcome::Ready(held) => {
                 if mark_running(stack, vec![held]).await.is_empty() {
                     Outcome::Unused(named, Setback::MachineLost)
                 } else {
@@ -435,17 +441,17 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                     Outcome::Listens
                 }
             }
-            worker::Attempt::TryAnother if tier == Tier::Stopped => {
+            worker::AttemptOutcome::TryAnother if tier == Tier::Stopped => {
                 Outcome::Unused(named, Setback::NotStarted)
             }
-            worker::Attempt::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
-            worker::Attempt::Closed(fault) => Outcome::Unused(named, outage(&fault)),
+            worker::AttemptOutcome::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
+            worker::AttemptOutcome::Closed(fault) => Outcome::Unused(named, outage(&fault)),
         })
     }
 
     /// The job runs on the machine of another one, and somebody waits for that: the row takes this
     /// machine all the same, to exchange it for the other's. One machine less is launched.
-    async fn is_adopted(&self, why: &NotMoved, named: &Held) -> Result<bool, Fault> {
+    async fn is_adopted(&self, why: &NotMoved, named: &JobMachine) -> Result<bool, Fault> {
         let NotMoved::Refused(job, _) = why else { return Ok(false) };
         let Some(runner) = runs_on(job) else { return Ok(false) };
         let (stack, until) = (self.service.stack, self.service.patience());
@@ -453,13 +459,14 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             return Ok(false);
         }
         let deadline = self.wanted.request.deadline;
-        let event = Event::Adopted { held: named.clone(), deadline, at: self.service.stack.now() };
+        let event =
+            JobEvent::Adopted { held: named.clone(), deadline, at: self.service.stack.now() };
         match rows::apply(stack, &self.job.id, &event, until).await? {
-            Changed::To(seen) => {
+            RowChange::To(seen) => {
                 queues::wake(stack, &seen).await;
                 Ok(true)
             }
-            Changed::Not(_) => Ok(false),
+            RowChange::Not(_) => Ok(false),
         }
     }
 
@@ -470,14 +477,14 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         loop {
             stack.ports.clock().sleep(stack.limits.row_lease_renew).await;
             let lease = stack.now().after(stack.limits.row_lease);
-            let event = Event::Renewed { worker: self.worker.clone(), lease };
+            let event = JobEvent::Renewed { worker: self.worker.clone(), lease };
             let until = stack.now().after(stack.limits.row_lease_renew);
             match rows::apply(stack, &self.job.id, &event, until).await {
-                Ok(Changed::To(_)) | Err(_) => {}
-                Ok(Changed::Not(NotMoved::Refused(job, _))) if self.is_awaited(&job).await => {
+                Ok(RowChange::To(_)) | Err(_) => {}
+                Ok(RowChange::Not(NotMoved::Refused(job, _))) if self.is_awaited(&job).await => {
                     match std::future::pending::<Infallible>().await {}
                 }
-                Ok(Changed::Not(_)) => return,
+                Ok(RowChange::Not(_)) => return,
             }
         }
     }
@@ -496,18 +503,18 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Frees the row of a stopped machine that was of no use, and takes it on again; none if it wants
     /// nothing any more, or somebody else was faster. Whoever stops in between leaves a row that
     /// waits, and that the sweep finds.
-    async fn begin_again(&self, held: Held) -> Result<Option<Job>, Fault> {
+    async fn begin_again(&self, held: JobMachine) -> Result<Option<Job>, Fault> {
         let (stack, at, setback) =
             (self.service.stack, self.service.stack.now(), Setback::NotStarted);
         self.service.note_set_back(&self.job.id, &setback);
-        let freed = Event::Freed { held, setback, at, not_before: at };
+        let freed = JobEvent::Freed { held, setback, at, not_before: at };
         let again = begun(self.service, self.worker.clone());
         let mut job = None;
         for event in [freed, again] {
             match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
-                Changed::To(seen) => job = Some(seen.job),
-                Changed::Not(_) => {
-                    ends::give_back_unwanted(self.service, &self.job.id).await?;
+                RowChange::To(seen) => job = Some(seen.job),
+                RowChange::Not(_) => {
+                    finish::give_back_unwanted(self.service, &self.job.id).await?;
                     return Ok(None);
                 }
             }
@@ -515,41 +522,41 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         Ok(job)
     }
 
-    async fn conclude(&self, outcome: Outcome) -> Result<Attended, Fault> {
+    async fn conclude(&self, outcome: Outcome) -> Result<Processed, Fault> {
         let (worker, at) = (self.worker.clone(), self.service.stack.now());
         match outcome {
-            Outcome::Listens => Ok(Attended::Done),
+            Outcome::Listens => Ok(Processed::Done),
             Outcome::Lost => {
-                ends::give_back_unwanted(self.service, &self.job.id).await?;
-                Ok(Attended::Done)
+                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Processed::Done)
             }
             Outcome::Nothing(Setback::Ceiling) => self.no_room().await,
             Outcome::Nothing(setback) => {
                 self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
                 let notes = self.take_notes();
-                let event = Event::SetBack { worker, setback, at, not_before, notes };
+                let event = JobEvent::SetBack { worker, setback, at, not_before, notes };
                 self.set_back(&event, next).await
             }
             Outcome::Unused(held, setback) => {
                 self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
-                let event = Event::Freed { held, setback, at, not_before };
+                let event = JobEvent::Freed { held, setback, at, not_before };
                 self.set_back(&event, next).await
             }
             Outcome::Overflows => {
                 let until = self.service.patience();
                 let stack = self.service.stack;
-                let _ = rows::apply(stack, &self.job.id, &Event::Overflowed, until).await?;
+                let _ = rows::apply(stack, &self.job.id, &JobEvent::Overflowed, until).await?;
                 let (setback, notes) = (Setback::PoolEmpty, self.take_notes());
-                let event = Event::SetBack { worker, setback, at, not_before: at, notes };
-                self.set_back(&event, Next::Again { not_before: at }).await
+                let event = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
+                self.set_back(&event, AfterSetback::Again { not_before: at }).await
             }
         }
     }
 
     /// What follows a setback. One that passes by itself is not asked about all the time.
-    fn after(&self, setback: &Setback) -> (Next, Timestamp) {
+    fn after(&self, setback: &Setback) -> (AfterSetback, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
         let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
@@ -558,51 +565,53 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let waits = matches!(setback, Setback::Outage { .. } | Setback::RateLimited);
         let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
         match next {
-            Next::Again { not_before } => {
+            AfterSetback::Again { not_before } => {
                 let not_before = not_before.max(now.after(pause));
-                (Next::Again { not_before }, not_before)
+                (AfterSetback::Again { not_before }, not_before)
             }
-            Next::GiveUp(reason) => (Next::GiveUp(reason), now),
+            AfterSetback::GiveUp(reason) => (AfterSetback::GiveUp(reason), now),
         }
     }
 
     /// There is no room under a ceiling. The row waits in its place in the line, and nobody is woken
     /// before there is room.
-    async fn no_room(&self) -> Result<Attended, Fault> {
+    async fn no_room(&self) -> Result<Processed, Fault> {
         let (stack, setback) = (self.service.stack, Setback::Ceiling);
         self.service.note_set_back(&self.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
         let notes = self.take_notes();
-        let event = Event::SetBack { worker, setback, at, not_before: at, notes };
+        let event = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
         match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
-            Changed::To(seen) => {
-                room::wait(self.service, &seen.job).await;
-                Ok(Attended::NoRoom)
+            RowChange::To(seen) => {
+                capacity::wait_for_capacity(self.service, &seen.job).await;
+                Ok(Processed::NoRoom)
             }
-            Changed::Not(_) => {
-                ends::give_back_unwanted(self.service, &self.job.id).await?;
-                Ok(Attended::Done)
+            RowChange::Not(_) => {
+                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Processed::Done)
             }
         }
     }
 
     /// Stores a setback, and what follows from it.
-    async fn set_back(&self, event: &Event, next: Next) -> Result<Attended, Fault> {
+    async fn set_back(&self, event: &JobEvent, next: AfterSetback) -> Result<Processed, Fault> {
         let stack = self.service.stack;
         match rows::apply(stack, &self.job.id, event, self.service.patience()).await? {
-            Changed::Not(_) => {
-                ends::give_back_unwanted(self.service, &self.job.id).await?;
-                Ok(Attended::Done)
+            RowChange::Not(_) => {
+                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                Ok(Processed::Done)
             }
-            Changed::To(seen) => match next {
-                Next::GiveUp(reason) => ends::fail(self.service, &self.job.id, reason).await,
-                Next::Again { not_before } => {
+            RowChange::To(seen) => match next {
+                AfterSetback::GiveUp(reason) => {
+                    finish::fail(self.service, &self.job.id, reason).await
+                }
+                AfterSetback::Again { not_before } => {
                     let is_passed_on =
-                        matches!(event, Event::SetBack { setback: Setback::PoolEmpty, .. });
+                        matches!(event, JobEvent::SetBack { setback: Setback::PoolEmpty, .. });
                     if !(is_passed_on && sabotage!("overflow-wakes-nobody")) {
                         queues::wake(stack, &seen).await;
                     }
-                    Ok(Attended::Again { at: not_before })
+                    Ok(Processed::Again { at: not_before })
                 }
             },
         }
@@ -611,5 +620,5 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
 
 /// The runner of another job that this one runs on, without a machine of its own.
 fn runs_on(job: &Job) -> Option<&RunnerName> {
-    matches!(job.life, Life::Elsewhere).then(|| job.taken_by_another())?
+    matches!(job.state, JobState::Elsewhere).then(|| job.taken_by_another())?
 }

@@ -10,32 +10,36 @@ use std::collections::BTreeMap;
 
 use bullpen_core::ids::{Generation, InstanceId, JobId, PoolName};
 use bullpen_core::instance::Tier;
-use bullpen_core::job::{How, Setback, UsedMachines};
-use bullpen_core::pool::{Found, Line, Seeker, Sighting};
+use bullpen_core::job::{MachineSource, Setback, UsedMachines};
+use bullpen_core::pool::{IdleMachine, LineResult, PoolLine, WaitingJob};
 use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Mutex;
 
-use super::settings::Wanted;
+use super::settings::WantedMachine;
 use crate::Stack;
-use crate::patience::patiently;
 use crate::provision::pickup::PickupManager;
-use crate::provision::worker::{self, Held, Terms};
+use crate::provision::worker::{self, HeldMachine, Terms};
+use crate::retry::retry_until;
 
 /// A machine that is the job's, and that nothing was done with yet.
 #[derive(Debug)]
 pub(super) struct Taken {
-    pub(super) held: Held,
+    pub(super) held: HeldMachine,
     pub(super) tier: Tier,
-    pub(super) how: How,
+    pub(super) how: MachineSource,
 }
 
 impl Taken {
     /// A machine that was idle in this tier, under this claim.
-    pub(super) fn warm(held: Held, tier: Tier, how: How) -> Self {
-        let by = if tier == Tier::Stopped { worker::How::Started } else { worker::How::Reused };
-        Self { held: Held { how: by, ..held }, tier, how }
+    pub(super) fn warm(held: HeldMachine, tier: Tier, how: MachineSource) -> Self {
+        let by = if tier == Tier::Stopped {
+            worker::AcquiredBy::Started
+        } else {
+            worker::AcquiredBy::Reused
+        };
+        Self { held: HeldMachine { how: by, ..held }, tier, how }
     }
 }
 
@@ -59,12 +63,12 @@ impl From<Fault> for NotTaken {
 /// Jobs that look for machines together, by their pools. Whoever looks has it for so long: who comes
 /// meanwhile needs no look of its own.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Mutex<BTreeMap<PoolName, Line>>);
+pub(super) struct PoolLines(Mutex<BTreeMap<PoolName, PoolLine>>);
 
-impl Lines {
+impl PoolLines {
     /// These jobs, in their order.
-    pub(super) fn of(jobs: impl IntoIterator<Item = (PoolName, Seeker)>) -> Self {
-        let mut lines: BTreeMap<PoolName, Line> = BTreeMap::new();
+    pub(super) fn of(jobs: impl IntoIterator<Item = (PoolName, WaitingJob)>) -> Self {
+        let mut lines: BTreeMap<PoolName, PoolLine> = BTreeMap::new();
         for (pool, seeker) in jobs {
             lines.entry(pool).or_default().join(seeker);
         }
@@ -77,21 +81,21 @@ impl Lines {
         &self,
         stack: &Stack<P>,
         pool: &PoolName,
-        seeker: &Seeker,
+        seeker: &WaitingJob,
         until: Timestamp,
-    ) -> Result<Found, Fault> {
+    ) -> Result<LineResult, Fault> {
         let mut lines = self.0.lock().await;
         let line = lines.entry(pool.clone()).or_default();
         let mut found = line.take(seeker);
         if found.is_none() {
             let records =
-                patiently(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
+                retry_until(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
             let now = stack.now();
             let short = stack.shortages().at(now);
             line.look(seeker, records, &short, &stack.limits, now);
             found = line.take(seeker);
         }
-        Ok(found.unwrap_or(Found::Nothing { withheld: 0 }))
+        Ok(found.unwrap_or(LineResult::Nothing { withheld: 0 }))
     }
 
     /// A machine that a job was sent to and may not have is there for the others again.
@@ -108,8 +112,8 @@ impl Lines {
 /// job may have one.
 pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
-    (job, lines): (&JobId, &Lines),
-    wanted: &Wanted,
+    (job, lines): (&JobId, &PoolLines),
+    wanted: &WantedMachine,
     terms: impl AsyncFn() -> Result<Terms<'t>, Setback>,
     may_have_used: impl AsyncFn() -> UsedMachines,
 ) -> Result<(Terms<'t>, Taken), NotTaken> {
@@ -119,10 +123,10 @@ pub(super) async fn take<'t, P: Ports>(
     if let Some(pool) = &wanted.pool {
         let until = wanted.request.deadline;
         loop {
-            let Sighting { id, generation, tier } =
+            let IdleMachine { id, generation, tier } =
                 match lines.next(stack, pool, &seeker, until).await? {
-                    Found::Machine(sighting) => sighting,
-                    Found::Nothing { withheld } => {
+                    LineResult::Machine(sighting) => sighting,
+                    LineResult::Nothing { withheld } => {
                         note_withheld(&mut unfit, &seeker, withheld);
                         break;
                     }
@@ -159,13 +163,13 @@ pub(super) async fn take<'t, P: Ports>(
 }
 
 /// What its pool has to know of a job.
-pub(super) fn seeker(job: &JobId, wanted: &Wanted) -> Seeker {
+pub(super) fn seeker(job: &JobId, wanted: &WantedMachine) -> WaitingJob {
     let trust = wanted.request.trust.clone();
-    Seeker { job: job.clone(), trust, only_unused: wanted.used.withheld() }
+    WaitingJob { job: job.clone(), trust, only_unused: wanted.used.withheld() }
 }
 
 /// Counts machines of the pool that the job may not have, by reason.
-fn note_withheld(unfit: &mut BTreeMap<String, u32>, seeker: &Seeker, withheld: usize) {
+fn note_withheld(unfit: &mut BTreeMap<String, u32>, seeker: &WaitingJob, withheld: usize) {
     if let Some(why) = seeker.only_unused.filter(|_| withheld > 0) {
         let count = u32::try_from(withheld).unwrap_or(u32::MAX);
         unfit.insert(why.as_str().to_owned(), count);
@@ -182,8 +186,8 @@ async fn claim<'t, P: Ports>(
     let claim = stack.ports.ids().claim();
     let record = worker::claim_seen(stack, &terms, (id, generation), &claim).await?;
     Ok(record.map(|record| {
-        let held = Held::new(record, Some(claim), worker::How::Reused);
-        (terms, Taken::warm(held, tier, How::Picked))
+        let held = HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
+        (terms, Taken::warm(held, tier, MachineSource::Picked))
     }))
 }
 
@@ -212,8 +216,8 @@ async fn of_class<'t, P: Ports>(
         };
         let claim = stack.ports.ids().claim();
         if let Some(record) = worker::take(stack, &terms, &advert, &claim).await? {
-            let held = Held::new(record, Some(claim), worker::How::Reused);
-            taken = Ok((terms, Taken::warm(held, advert.tier, How::Reused)));
+            let held = HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
+            taken = Ok((terms, Taken::warm(held, advert.tier, MachineSource::Reused)));
             break;
         }
         manager.came_to_nothing();

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use bullpen_core::job::again::Bond;
-use bullpen_core::job::{self, Fact};
+use bullpen_core::job::rerun::RequestRelation;
+use bullpen_core::job::{self, JobFact};
 use bullpen_core::ports::{Fault, Ports};
-use bullpen_core::scope::{Judged, Outside};
+use bullpen_core::scope::{OutOfScope, ScopeVerdict};
 
-use super::rows::{self, Changed, Seen};
-use super::{Service, active, again, origin, queues};
+use super::rows::{self, RowChange, SeenRow};
+use super::{Service, active, origin, queues, rerun};
 
 /// GitHub waits ten seconds for an answer; it must have one before that, even if it is a refusal.
 const PATIENCE: Duration = Duration::from_secs(7);
@@ -32,17 +32,17 @@ pub enum Ingested {
 /// Takes a webhook's fact in. `installation` is the one that the webhook names.
 pub async fn deliver<P: Ports, J: Sync>(
     service: &Service<'_, P, J>,
-    fact: &Fact,
+    fact: &JobFact,
     installation: Option<u64>,
 ) -> Result<Ingested, Fault> {
     match service.settings().scope().judge(&fact.about.repository, installation) {
-        Judged::Inside => ingest(service, fact).await,
-        Judged::Outside(outside) => {
+        ScopeVerdict::Inside => ingest(service, fact).await,
+        ScopeVerdict::Outside(outside) => {
             service.note_foreign(fact, outside);
             Ok(Ingested::Foreign)
         }
         // Not taken, so that GitHub delivers it again when that is known.
-        Judged::NotKnown => {
+        ScopeVerdict::NotKnown => {
             Err(Fault::unavailable("GitHub has not said yet where the App is installed"))
         }
     }
@@ -52,51 +52,52 @@ pub async fn deliver<P: Ports, J: Sync>(
 /// an older one after a newer, changes nothing.
 pub async fn ingest<P: Ports, J: Sync>(
     service: &Service<'_, P, J>,
-    fact: &Fact,
+    fact: &JobFact,
 ) -> Result<Ingested, Fault> {
     /// Why nothing was stored.
     enum Not {
-        Changed(Option<Box<Seen>>),
+        Changed(Option<Box<SeenRow>>),
         Ours,
     }
     let (stack, fact) = (service.stack, &origin::enriched(service, fact));
     let (settings, until) = (service.settings(), stack.now().after(PATIENCE));
     if !settings.scope().serves(&fact.about.repository) {
-        service.note_foreign(fact, Outside::Repository);
+        service.note_foreign(fact, OutOfScope::Repository);
         return Ok(Ingested::Foreign);
     }
-    let request = again::request_of(stack, fact, until).await?;
-    let again = request.as_ref().filter(|(_, bond)| *bond == Bond::Over).map(|(id, _)| id);
+    let request = rerun::request_of(stack, fact, until).await?;
+    let again =
+        request.as_ref().filter(|(_, bond)| *bond == RequestRelation::Over).map(|(id, _)| id);
     let mut before = None;
     let changed = rows::change(stack, &fact.job, until, |stored| {
         let job = stored.map(|seen| &seen.job);
         before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());
         match job::ingest(job, fact, &routing, again, stack.now(), &stack.limits, cancels) {
-            Ok(job::Learned::Store(job)) => Ok(job),
-            Ok(job::Learned::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
-            Ok(job::Learned::NotOurs(_)) | Err(_) => Err(Not::Ours),
+            Ok(job::IngestOutcome::Store(job)) => Ok(job),
+            Ok(job::IngestOutcome::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
+            Ok(job::IngestOutcome::NotOurs(_)) | Err(_) => Err(Not::Ours),
         }
     });
     let ingested = match changed.await? {
-        Changed::To(seen) => {
+        RowChange::To(seen) => {
             service.note_change(before.as_ref(), &seen.job);
             queues::wake(stack, &seen).await;
             Ingested::Stored
         }
         // Whoever stored it may have died before anybody was woken.
-        Changed::Not(Not::Changed(seen)) => {
+        RowChange::Not(Not::Changed(seen)) => {
             if let Some(seen) = seen {
                 queues::wake(stack, &seen).await;
             }
             Ingested::Known
         }
-        Changed::Not(Not::Ours) => Ingested::NotOurs,
+        RowChange::Not(Not::Ours) => Ingested::NotOurs,
     };
     // Should the request end before the job has begun, GitHub must be asked about the job again.
-    let is_bound = request.is_some_and(|(_, bond)| bond == Bond::Live);
+    let is_bound = request.is_some_and(|(_, bond)| bond == RequestRelation::Live);
     if is_bound || ingested != Ingested::NotOurs {
-        active::hear(service, &fact.about.repository).await;
+        active::note_active(service, &fact.about.repository).await;
     }
     Ok(ingested)
 }

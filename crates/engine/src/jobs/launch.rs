@@ -19,9 +19,9 @@ use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::patiently;
 use crate::provision::creation::{self, CreationError, Reservation};
 use crate::reports;
+use crate::retry::retry_until;
 
 /// How often a report is looked at where no wake-up comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ pub(super) async fn launch<P: Ports>(
     let mut last = None;
     while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
         let reserved = reservation(stack, request, owner, usage).await?;
-        let records = creation::carry_out(stack, request.into(), &reserved).await;
+        let records = creation::launch_and_record(stack, request.into(), &reserved).await;
         let records = records.map_err(|error| set_back(&error))?;
         let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
         if let Some(record) = records.into_iter().find(own) {
@@ -57,7 +57,7 @@ async fn reservation<P: Ports>(
     let mut number = 1;
     loop {
         let id = creation::intent_id(request, number);
-        let known = patiently(stack, request.deadline, || ledger.intent(&id)).await;
+        let known = retry_until(stack, request.deadline, || ledger.intent(&id)).await;
         match known.map_err(|fault| outage(&fault))? {
             // One whose time is over is about to be given back: nothing may be launched under it any more.
             Some(intent) if intent.outstanding == 0 || stack.now() >= intent.deadline => {
@@ -82,7 +82,7 @@ pub(super) async fn is_launching<P: Ports>(
     let mut number = 1;
     loop {
         let id = creation::launch_id(&request, 0, number);
-        match patiently(stack, until, || ledger.intent(&id)).await? {
+        match retry_until(stack, until, || ledger.intent(&id)).await? {
             Some(intent) if intent.outstanding > 0 => return Ok(stack.now() < intent.deadline),
             Some(_) => number += 1,
             None => return Ok(false),

@@ -1,8 +1,8 @@
 //! Jobs of the service: every accepted job gets a runner, or a failure that its author can see.
 //!
 //! A job's row is the truth and messages only wake. [`mod@ingest`] merges a fact into the row and wakes
-//! somebody; [`assign`] takes one waiting row to a runner that listens; [`tend`] carries on with a
-//! row that has a machine; [`ends`] works off what is left to do about a job that is over; [`mod@sweep`]
+//! somebody; [`assign`] takes one waiting row to a runner that listens; [`resume`] carries on with a
+//! row that has a machine; [`finish`] works off what is left to do about a job that is over; [`mod@sweep`]
 //! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken;
 //! [`fn@run`] is all of it in one process.
 //! Each may stop at any await, and whoever comes next carries on from the row.
@@ -15,48 +15,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bullpen_core::ids::{JobId, Repository};
 use bullpen_core::instance::Owner;
-use bullpen_core::job::{self, fair::Turns};
+use bullpen_core::job::{self, fair::FairQueue};
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
 use tokio::sync::Notify;
 
-use self::lately::Lately;
-use recall::Recall;
+use self::recent::Recent;
+use github_cache::GithubCache;
 
 use crate::Stack;
 
 mod active;
-mod again;
 pub mod assign;
 mod candidates;
-pub mod ends;
+pub(crate) mod capacity;
 mod exchange;
+pub mod finish;
+mod github_cache;
 pub mod ingest;
-mod lately;
 mod launch;
-pub mod note;
+pub mod observer;
 mod origin;
 mod queues;
-mod recall;
-pub(crate) mod room;
+mod recent;
+mod rerun;
+pub mod resume;
 pub(crate) mod rows;
 mod run;
 pub(crate) mod runners;
 pub mod settings;
 pub mod sweep;
-pub mod tend;
 pub mod workers;
 
-pub use ends::fail;
+pub use finish::fail;
 pub use ingest::{Ingested, deliver, ingest};
-pub use note::{Noted, Watch};
-pub use origin::hear_run;
+pub use observer::{ServiceEvent, ServiceObserver};
+pub use origin::note_run;
 pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};
+pub use resume::process;
 pub use run::{Duties, run};
-pub use settings::Settings;
-pub use sweep::{Found, Memory, Swept, find, sweep};
-pub use tend::attend;
+pub use settings::JobSettings;
+pub use sweep::{FindMemory, FoundJobs, Swept, find, sweep};
 pub use workers::{launch_worker, pool_worker};
 
 /// A stack that serves jobs: its engine, its forge, and what is configured now.
@@ -66,29 +66,31 @@ pub struct Service<'a, P, J> {
     /// GitHub, as far as jobs and their authors are concerned.
     pub forge: &'a J,
     /// Whoever counts what it does.
-    watch: Watch<'a>,
-    settings: Mutex<Arc<Settings>>,
-    turns: Mutex<Turns>,
+    watch: ServiceObserver<'a>,
+    settings: Mutex<Arc<JobSettings>>,
+    turns: Mutex<FairQueue>,
     /// What this process works on, so that its workers do not meet.
     under_way: Mutex<BTreeSet<JobId>>,
     /// Which repositories were written down as heard of.
-    heard: Mutex<Lately<Repository>>,
+    active_repositories: Mutex<Recent<Repository>>,
     /// Which lanes were written down as crowded.
-    crowded: Mutex<Lately<String>>,
+    announced_lanes: Mutex<Recent<String>>,
     /// What GitHub need not be asked again.
-    recall: Mutex<Recall>,
+    github_cache: Mutex<GithubCache>,
     /// Rung when a pool has lost a machine to a job, or had none for it.
     pools: Notify,
-    ending: run::Ending,
+    ending: run::Shutdown,
 }
 
 impl<'a, P: Ports, J> Service<'a, P, J> {
     /// A service that has nothing under way yet.
-    pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: Settings) -> Self {
-        let (turns, under_way, recall) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (watch, ending): (Watch<'_>, _) = (&note::nobody, run::Ending::default());
-        let heard = Mutex::new(Lately::new(job::active::NOTED_EVERY));
-        let crowded = Mutex::new(Lately::new(job::room::NOTED_EVERY));
+    pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: JobSettings) -> Self {
+        let (turns, under_way, github_cache) =
+            (Mutex::default(), Mutex::default(), Mutex::default());
+        let (watch, ending): (ServiceObserver<'_>, _) =
+            (&observer::unobserved, run::Shutdown::default());
+        let active_repositories = Mutex::new(Recent::new(job::active::NOTED_EVERY));
+        let announced_lanes = Mutex::new(Recent::new(job::capacity::NOTED_EVERY));
         stack.share(settings.sharing());
         let settings = Mutex::new(Arc::new(settings));
         let pools = Notify::new();
@@ -99,9 +101,9 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
             settings,
             turns,
             under_way,
-            heard,
-            crowded,
-            recall,
+            active_repositories,
+            announced_lanes,
+            github_cache,
             pools,
             ending,
         }
@@ -109,27 +111,27 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
 
     /// The same, and somebody counts what it does.
     #[must_use]
-    pub fn watched_by(self, watch: Watch<'a>) -> Self {
+    pub fn observed_by(self, watch: ServiceObserver<'a>) -> Self {
         Self { watch, ..self }
     }
 
     /// What is configured now.
-    pub fn settings(&self) -> Arc<Settings> {
+    pub fn settings(&self) -> Arc<JobSettings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// From now on this is configured. Rows that waited for it are routed by the next sweep.
-    pub fn configure(&self, settings: Settings) {
+    pub fn configure(&self, settings: JobSettings) {
         self.stack.share(settings.sharing());
         self.pools.notify_one();
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    fn recall(&self) -> MutexGuard<'_, Recall> {
-        self.recall.lock().unwrap_or_else(PoisonError::into_inner)
+    fn github_cache(&self) -> MutexGuard<'_, GithubCache> {
+        self.github_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
+    fn turns(&self) -> MutexGuard<'_, FairQueue> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -137,12 +139,12 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self) -> MutexGuard<'_, Lately<Repository>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn active_repositories(&self) -> MutexGuard<'_, Recent<Repository>> {
+        self.active_repositories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn crowded(&self) -> MutexGuard<'_, Lately<String>> {
-        self.crowded.lock().unwrap_or_else(PoisonError::into_inner)
+    fn announced_lanes(&self) -> MutexGuard<'_, Recent<String>> {
+        self.announced_lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long a row or a directory is asked for again.
@@ -154,7 +156,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
 /// What looking at a job came to.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attended {
+pub enum Processed {
     /// Everything is done that can be done now; something else will wake us.
     Done,
     /// Somebody else works on it.

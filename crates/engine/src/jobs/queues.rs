@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bullpen_core::ids::QueueName;
 use bullpen_core::job::wake::{DEAD_LETTERS, LAUNCH_QUEUE, POOL_QUEUE};
-use bullpen_core::job::{DeadLetter, Job, Lane, Life, Wake};
+use bullpen_core::job::{DeadLetter, Job, JobState, Lane, Wake};
 use bullpen_core::ports::{Delivery, Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
 
-use super::rows::Seen;
+use super::rows::SeenRow;
 use crate::Stack;
-use crate::patience::patiently;
+use crate::retry::retry_until;
 
 /// How long a received message stays hidden. A worker that takes longer loses only the message: the
 /// row says that it is at work.
@@ -48,27 +48,30 @@ pub async fn ensure_queues<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
         (dead_letter_queue(stack), QueueKind::Standard, DEAD_LETTER_RETENTION),
     ] {
         let spec = QueueSpec { name, kind, visibility: VISIBILITY, retention, dead_letters: None };
-        patiently(stack, until, || stack.ports.queues().ensure(&spec)).await?;
+        retry_until(stack, until, || stack.ports.queues().ensure(&spec)).await?;
     }
     Ok(())
 }
 
 /// Wakes whoever can do something about this row now. A wake-up that does not arrive costs time: the
 /// sweep finds the row.
-pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &Seen) {
+pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
     let job = &seen.job;
-    let queue = match &job.life {
-        Life::Waiting { .. } => match job.lane {
+    let queue = match &job.state {
+        JobState::Waiting { .. } => match job.lane {
             Some(Lane::Pool(_)) if !job.overflowed => pool_queue(stack),
             Some(_) => launch_queue(stack),
             None => return,
         },
-        Life::Assigning { .. } => launch_queue(stack),
-        Life::Assigned { .. } | Life::Elsewhere if job.taken_by_another().is_some() => {
+        JobState::Assigning { .. } => launch_queue(stack),
+        JobState::Assigned { .. } | JobState::Elsewhere if job.taken_by_another().is_some() => {
             launch_queue(stack)
         }
-        Life::Ended { debts, .. } if !debts.is_settled() => launch_queue(stack),
-        Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => return,
+        JobState::Ended { debts, .. } if !debts.is_settled() => launch_queue(stack),
+        JobState::Dormant
+        | JobState::Assigned { .. }
+        | JobState::Elsewhere
+        | JobState::Ended { .. } => return,
     };
     let wake = Wake { job: job.id.clone(), lane: lane_text(job) };
     let fifo =

@@ -6,22 +6,22 @@
 //! Not here: what the row allows (`core::job`).
 
 use bullpen_core::ids::{JobId, Revision};
-use bullpen_core::job::{Event, Job, Refusal};
+use bullpen_core::job::{Job, JobEvent, JobRefusal};
 use bullpen_core::ports::{Fault, JobRow, Ledger, Ports, Written};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::{Waits, patiently};
+use crate::retry::{Backoff, retry_until};
 
 /// A job, and the revision of its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRow {
     pub(crate) job: Job,
     pub(super) revision: Revision,
     pub(super) next_look: Option<Timestamp>,
 }
 
-impl Seen {
+impl SeenRow {
     /// Whether it is time to look at it, whatever wakes us.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.next_look.is_some_and(|at| now >= at)
@@ -38,9 +38,9 @@ impl Seen {
 /// What became of a change.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Changed<W> {
+pub(super) enum RowChange<W> {
     /// This is stored.
-    To(Seen),
+    To(SeenRow),
     /// Nothing was stored, and this is why.
     Not(W),
 }
@@ -50,9 +50,9 @@ pub(super) async fn load<P: Ports>(
     stack: &Stack<P>,
     job: &JobId,
     until: Timestamp,
-) -> Result<Option<Seen>, Fault> {
-    let row = patiently(stack, until, || stack.ports.ledger().row(job)).await?;
-    row.as_ref().map(Seen::of).transpose()
+) -> Result<Option<SeenRow>, Fault> {
+    let row = retry_until(stack, until, || stack.ports.ledger().row(job)).await?;
+    row.as_ref().map(SeenRow::of).transpose()
 }
 
 /// Stores what `change` makes of a row.
@@ -60,25 +60,25 @@ pub(super) async fn change<P: Ports, W>(
     stack: &Stack<P>,
     id: &JobId,
     until: Timestamp,
-    mut change: impl FnMut(Option<&Seen>) -> Result<Job, W>,
-) -> Result<Changed<W>, Fault> {
-    let mut waits = Waits::default();
+    mut change: impl FnMut(Option<&SeenRow>) -> Result<Job, W>,
+) -> Result<RowChange<W>, Fault> {
+    let mut backoff = Backoff::default();
     loop {
         let stored = load(stack, id, until).await?;
         let job = match change(stored.as_ref()) {
             Ok(job) => job,
-            Err(why) => return Ok(Changed::Not(why)),
+            Err(why) => return Ok(RowChange::Not(why)),
         };
         let seen = stored.map(|seen| seen.revision);
         let row = job.row(seen, stack.now(), &stack.limits);
         match stack.ports.ledger().write_row(seen, &row).await {
-            Ok(Written::Won(row)) => return Ok(Changed::To(Seen::of(&row)?)),
+            Ok(Written::Won(row)) => return Ok(RowChange::To(SeenRow::of(&row)?)),
             // Somebody wrote meanwhile, perhaps we did: look again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),
         }
-        waits.again(stack, until).await?;
+        backoff.wait_until(stack, until).await?;
     }
 }
 
@@ -88,16 +88,16 @@ pub(super) enum NotMoved {
     /// There is no such row.
     Absent,
     /// The row as it is does not allow it.
-    Refused(Box<Job>, Refusal),
+    Refused(Box<Job>, JobRefusal),
 }
 
 /// Applies an event to a row as it is now.
 pub(super) async fn apply<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
-    event: &Event,
+    event: &JobEvent,
     until: Timestamp,
-) -> Result<Changed<NotMoved>, Fault> {
+) -> Result<RowChange<NotMoved>, Fault> {
     change(stack, id, until, |stored| {
         let job = &stored.ok_or(NotMoved::Absent)?.job;
         job.on(event).map_err(|refusal| {
@@ -112,13 +112,13 @@ pub(super) async fn apply<P: Ports>(
 /// meanwhile is left alone.
 pub(super) async fn touch<P: Ports>(
     stack: &Stack<P>,
-    seen: &Seen,
+    seen: &SeenRow,
     until: Timestamp,
 ) -> Result<(), Fault> {
     let touched = change(stack, &seen.job.id, until, |stored| match stored {
         Some(stored) if stored.revision == seen.revision => Ok(stored.job.clone()),
         _ => Err(()),
     });
-    let (Changed::To(_) | Changed::Not(())) = touched.await?;
+    let (RowChange::To(_) | RowChange::Not(())) = touched.await?;
     Ok(())
 }

@@ -15,10 +15,10 @@ use futures_util::future::join;
 use tokio::sync::watch;
 
 use super::assign::Reach;
-use super::{Memory, Noted, Service, find, sweep, workers};
+use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
 use crate::pools;
-use crate::refresh::{Desired, refresh};
+use crate::refresh::{DesiredStack, refresh};
 use crate::replicas;
 
 /// How long handing back may take: one write a row, all at once. Whoever is not done by then is found
@@ -59,15 +59,15 @@ enum Phase {
 
 /// The end of a process, as everything in it sees it.
 #[derive(Debug)]
-pub(super) struct Ending(watch::Sender<Phase>);
+pub(super) struct Shutdown(watch::Sender<Phase>);
 
-impl Default for Ending {
+impl Default for Shutdown {
     fn default() -> Self {
         Self(watch::Sender::new(Phase::default()))
     }
 }
 
-impl Ending {
+impl Shutdown {
     fn is(&self, phase: Phase) -> bool {
         *self.0.borrow() >= phase
     }
@@ -99,7 +99,7 @@ impl<P: Ports, J> Service<'_, P, J> {
 pub async fn run<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     duties: &Duties,
-    desired: impl Fn() -> Desired,
+    desired: impl Fn() -> DesiredStack,
     stop: impl Future<Output = ()>,
 ) {
     let serve = async {
@@ -126,7 +126,7 @@ pub async fn run<P: Ports, J: JobForge>(
     };
     let attends = async {
         if duties.ask_the_cloud() {
-            match replicas::attend(service.stack).await {}
+            match replicas::run(service.stack).await {}
         }
         pending::<()>().await;
     };
@@ -171,10 +171,10 @@ async fn sweeping<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
 }
 
 async fn finding<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
-    let mut memory = Memory::default();
+    let mut memory = FindMemory::default();
     let every = service.stack.limits.find;
     rhythmically(service, every, async || match find(service, always, &mut memory).await {
-        Ok(found) if found != super::Found::default() => {
+        Ok(found) if found != super::FoundJobs::default() => {
             let (redelivered, unannounced) = (found.redelivered, found.unannounced);
             tracing::info!(redelivered, unannounced, "GitHub had more to say");
         }
@@ -184,8 +184,8 @@ async fn finding<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[R
     .await;
 }
 
-async fn keep_up<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> Desired) {
-    let mut memory = advertise::Memory::default();
+async fn keep_up<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
+    let mut memory = advertise::AdvertMemory::default();
     let every = service.stack.limits.upkeep;
     rhythmically(service, every, async || {
         for report in refresh(service.stack, &desired(), &mut memory).await {
@@ -205,7 +205,7 @@ async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     let leases = pools::Leases::new(service.stack);
     let configured = || service.settings().blueprints();
     let hurried = async || service.pools.notified().await;
-    let tell = |kept: &pools::Kept| (service.watch)(&Noted::Kept(kept.clone()));
+    let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
     tokio::select! {
         biased;
         () = service.takes_no_more() => {}

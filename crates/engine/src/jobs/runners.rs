@@ -10,11 +10,11 @@
 //! Not here: exchanging ([`super::exchange`]), or removing runners ([`crate::refresh`]).
 
 use bullpen_core::ids::{InstanceId, RunnerName};
-use bullpen_core::job::{Life, Phase, minted_for, runner_name};
+use bullpen_core::job::{JobPhase, JobState, minted_for, runner_name};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::time::Timestamp;
 
-use super::rows::{self, Seen};
+use super::rows::{self, SeenRow};
 use crate::Stack;
 
 /// How many exchanges are followed: as many as there may be in a burst of equal labels.
@@ -27,7 +27,7 @@ pub(super) async fn holder<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
-) -> Result<Option<Seen>, Fault> {
+) -> Result<Option<SeenRow>, Fault> {
     let mut name = runner.clone();
     for _ in 0..STEPS_MAX {
         let Some(job) = minted_for(&stack.name, &name) else { return Ok(None) };
@@ -51,7 +51,7 @@ pub(super) async fn robbed<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
-) -> Result<Option<Seen>, Fault> {
+) -> Result<Option<SeenRow>, Fault> {
     let mut before = None;
     for _ in 0..WALKS_MAX {
         match at_the_end(stack, runner, until).await? {
@@ -68,12 +68,12 @@ async fn at_the_end<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
-) -> Result<Result<Seen, Vec<RunnerName>>, Fault> {
+) -> Result<Result<SeenRow, Vec<RunnerName>>, Fault> {
     let mut way = vec![runner.clone()];
     while way.len() < STEPS_MAX {
         let Some(runner) = way.last() else { break };
         let Some(seen) = holder(stack, runner, until).await? else { break };
-        if seen.job.held().is_some() && seen.job.known.phase() == Phase::Queued {
+        if seen.job.held().is_some() && seen.job.known.phase() == JobPhase::Queued {
             return Ok(Ok(seen));
         }
         match seen.job.taken_by_another() {
@@ -94,12 +94,12 @@ pub(crate) async fn is_awaited<P: Ports>(
 ) -> Result<bool, Fault> {
     let Some(job) = minted_for(&stack.name, runner) else { return Ok(false) };
     let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(false) };
-    if matches!(seen.job.life, Life::Waiting { .. } | Life::Assigning { .. }) {
+    if matches!(seen.job.state, JobState::Waiting { .. } | JobState::Assigning { .. }) {
         let name = runner_name(&stack.name, &job, seen.job.names);
         if name == *runner {
             return Ok(true);
         }
     }
-    let has = |seen: &Seen| seen.job.keeps().is_some_and(|held| lives(&held.instance));
+    let has = |seen: &SeenRow| seen.job.keeps().is_some_and(|held| lives(&held.instance));
     Ok(holder(stack, runner, until).await?.as_ref().is_some_and(has))
 }

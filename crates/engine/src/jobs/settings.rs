@@ -11,24 +11,25 @@ use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, PoolName, RunnerGroup, SpecHash, TrustGroup};
 use bullpen_core::job::fair::Shares;
 use bullpen_core::job::{
-    CodeRules, Event, Job, Lane, Placed, Reason, UsedMachines, place, request_id, used_machines,
+    CodeRules, Job, JobEvent, Lane, Placement, Reason, UsedMachines, place, request_id,
+    used_machines,
 };
 use bullpen_core::labels::LabelSpec;
 use bullpen_core::labels::class::{self, Catalogue, ClassRef};
 use bullpen_core::labels::value::Spot;
-use bullpen_core::pool::{Blueprints, Foundation};
+use bullpen_core::pool::{Blueprints, StackBase};
 use bullpen_core::ports::Ports;
 use bullpen_core::request::{OnPartial, Request, TypePattern};
 use bullpen_core::route::{Launch, Route, Routing, route};
 use bullpen_core::sabotage;
-use bullpen_core::scope::{Served, ServiceScope};
+use bullpen_core::scope::{ServedRepositories, ServiceScope};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 
 /// What is configured for a stack's jobs.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct JobSettings {
     scope: ServiceScope,
     env: String,
     region: String,
@@ -37,7 +38,7 @@ pub struct Settings {
     is_loaded: bool,
     catalogue: Catalogue,
     pools: BTreeSet<PoolName>,
-    foundation: Foundation,
+    foundation: StackBase,
     keeps_pools: bool,
     /// How much each repository is served.
     pub shares: Shares,
@@ -45,9 +46,9 @@ pub struct Settings {
 
 /// What a job wants, by what is configured now.
 #[derive(Clone, Debug)]
-pub(super) enum Wanting {
+pub(super) enum WantDecision {
     /// A machine.
-    Machine(Box<Wanted>),
+    Machine(Box<WantedMachine>),
     /// Nothing that there is, or may be.
     Nothing(Reason),
     /// Nobody knows yet.
@@ -56,7 +57,7 @@ pub(super) enum Wanting {
 
 /// A machine that a job wants.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedMachine {
     /// As a request for one runner.
     pub(super) request: Request,
     /// The pool that serves it first.
@@ -69,7 +70,7 @@ pub(super) struct Wanted {
     pub(super) used: UsedMachines,
 }
 
-impl Settings {
+impl JobSettings {
     /// Of the stack of this name in this region; without a configuration jobs are accepted and wait.
     pub fn new(env: &str, region: &str, config: Option<Config>) -> Self {
         let is_loaded = config.is_some();
@@ -84,7 +85,7 @@ impl Settings {
             code: config.code.clone(),
             config,
             is_loaded,
-            foundation: Foundation::default(),
+            foundation: StackBase::default(),
             keeps_pools: true,
             shares: Shares::default(),
         }
@@ -92,14 +93,14 @@ impl Settings {
 
     /// The same, of a stack whose machines are built from this.
     #[must_use]
-    pub fn built_from(self, foundation: Foundation) -> Self {
+    pub fn built_from(self, foundation: StackBase) -> Self {
         Self { foundation, ..self }
     }
 
     /// The same, of a stack that serves only what is in this scope.
     #[must_use]
     pub fn within(self, scope: ServiceScope) -> Self {
-        let runners_are_the_owners = matches!(scope.served, Served::Owner(_));
+        let runners_are_the_owners = matches!(scope.served, ServedRepositories::Owner(_));
         let code = CodeRules { runners_are_the_owners, ..self.code };
         Self { scope, code, ..self }
     }
@@ -173,18 +174,18 @@ impl Settings {
         job: &Job,
         stack: &Stack<P>,
         deadline: Timestamp,
-    ) -> Wanting {
+    ) -> WantDecision {
         let about = &job.known.about;
         let routed = route(&about.labels, &about.repository, &about.run, &self.routing());
         let (pool, launch) = match routed {
             Route::Pool(pool) => match self.launch_of(&pool) {
                 Ok(launch) => (Some(pool), launch),
-                Err(why) => return Wanting::Nothing(Reason::Refused { why: vec![why] }),
+                Err(why) => return WantDecision::Nothing(Reason::Refused { why: vec![why] }),
             },
             Route::Launch(launch) => (None, launch),
-            Route::Wait => return Wanting::Unknown,
+            Route::Wait => return WantDecision::Unknown,
             unserved @ (Route::UnknownPool { .. } | Route::Refused(_) | Route::NotOurs(_)) => {
-                return Wanting::Nothing(why_not(&unserved, deadline));
+                return WantDecision::Nothing(why_not(&unserved, deadline));
             }
         };
         let reuse =
@@ -193,7 +194,7 @@ impl Settings {
         let request = self.request(job, &launch, built_from, deadline);
         let used = used_machines(&job.known.about, self.code());
         let group = self.group(job, pool.as_ref(), &request.class.name);
-        Wanting::Machine(Box::new(Wanted { request, pool, reuse, group, used }))
+        WantDecision::Machine(Box::new(WantedMachine { request, pool, reuse, group, used }))
     }
 
     /// The runner group of a job's runner.
@@ -255,8 +256,8 @@ fn trusted(job: &Job) -> &str {
 /// Why a route leads to no machine.
 fn why_not(route: &Route, at: Timestamp) -> Reason {
     match place(route, at, None) {
-        Placed::Event(Event::Failed { reason, .. }) => reason,
-        Placed::Event(_) | Placed::Waits | Placed::NotOurs(_) => {
+        Placement::Event(JobEvent::Failed { reason, .. }) => reason,
+        Placement::Event(_) | Placement::Waits | Placement::NotOurs(_) => {
             let why = "the configuration has changed, and no stack serves these labels now";
             Reason::Refused { why: vec![why.to_owned()] }
         }

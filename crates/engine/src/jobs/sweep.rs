@@ -3,22 +3,22 @@
 //! Waiting rows are not served here: whoever serves them is woken anew, so that one sweep never
 //! waits for a machine.
 //!
-//! Not here: what a row needs ([`super::tend`]).
+//! Not here: what a row needs ([`super::resume`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bullpen_core::ids::Repository;
-use bullpen_core::job::{Life, reroute};
+use bullpen_core::job::{JobState, reroute};
 use bullpen_core::ports::{Fault, JobForge, JobRow, Ledger, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
 use super::ingest::{Ingested, ingest};
-use super::rows::{self, Changed, Seen};
-use super::{Service, active, attend, ends, queues};
-use crate::patience::patiently;
+use super::rows::{self, RowChange, SeenRow};
+use super::{Service, active, finish, process, queues};
+use crate::retry::retry_until;
 
 /// Rows looked at together.
 const TOGETHER: usize = 10;
@@ -43,7 +43,7 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
     let mut swept = Swept::default();
     let mut cursor: Option<String> = None;
     loop {
-        let page = patiently(stack, service.patience(), || {
+        let page = retry_until(stack, service.patience(), || {
             stack.ports.ledger().rows_due(now, cursor.as_deref())
         });
         let page = page.await?;
@@ -72,19 +72,22 @@ async fn look<P: Ports, J: JobForge>(
     if !seen.is_due(stack.now()) {
         return Ok(());
     }
-    if ends::dismiss_foreign(service, &seen).await?.is_some() {
+    if finish::end_out_of_scope(service, &seen).await?.is_some() {
         return Ok(());
     }
-    match &seen.job.life {
-        Life::Waiting { .. } | Life::Assigning { .. } => {
+    match &seen.job.state {
+        JobState::Waiting { .. } | JobState::Assigning { .. } => {
             if let Some(reason) = seen.job.overdue(stack.now()) {
-                let _ = ends::overdue(service, &seen.job, reason).await?;
+                let _ = finish::overdue(service, &seen.job, reason).await?;
                 return Ok(());
             }
             wake_anew(service, &seen).await
         }
-        Life::Dormant | Life::Assigned { .. } | Life::Elsewhere | Life::Ended { .. } => {
-            let attended = attend(service, &seen.job.id).await;
+        JobState::Dormant
+        | JobState::Assigned { .. }
+        | JobState::Elsewhere
+        | JobState::Ended { .. } => {
+            let attended = process(service, &seen.job.id).await;
             rows::touch(stack, &seen, service.patience()).await?;
             attended.map(|_| ())
         }
@@ -95,7 +98,7 @@ async fn look<P: Ports, J: JobForge>(
 /// swallowed as a repetition.
 async fn wake_anew<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    seen: &Seen,
+    seen: &SeenRow,
 ) -> Result<(), Fault> {
     let (stack, settings) = (service.stack, service.settings());
     let written = rows::change(stack, &seen.job.id, service.patience(), |stored| {
@@ -103,7 +106,7 @@ async fn wake_anew<P: Ports, J: JobForge>(
         let (job, now) = (stored.job.clone(), stack.now());
         reroute(job, &settings.routing(), now, &stack.limits, settings.cancels()).map_err(drop)
     });
-    if let Changed::To(seen) = written.await? {
+    if let RowChange::To(seen) = written.await? {
         queues::wake(stack, &seen).await;
     }
     Ok(())
@@ -111,7 +114,7 @@ async fn wake_anew<P: Ports, J: JobForge>(
 
 /// What asking GitHub found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundJobs {
     /// Webhooks that were asked for again.
     pub redelivered: usize,
     /// Jobs that no webhook had announced.
@@ -120,7 +123,7 @@ pub struct Found {
 
 /// What one process remembers between two askings.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct FindMemory {
     redelivered: BTreeMap<String, Timestamp>,
 }
 
@@ -129,10 +132,10 @@ pub struct Memory {
 pub async fn find<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     always: &[Repository],
-    memory: &mut Memory,
-) -> Result<Found, Fault> {
+    memory: &mut FindMemory,
+) -> Result<FoundJobs, Fault> {
     let now = service.stack.now();
-    let mut found = Found::default();
+    let mut found = FoundJobs::default();
     memory.redelivered.retain(|_, at| now.since(*at) < REDELIVER_EVERY);
     for delivery in service.forge.lost_deliveries(now.before(DELIVERIES_SINCE)).await? {
         if memory.redelivered.contains_key(&delivery.guid) {
@@ -142,9 +145,9 @@ pub async fn find<P: Ports, J: JobForge>(
         memory.redelivered.insert(delivery.guid, now);
         found.redelivered += 1;
     }
-    let (heard, settings) = (active::active(service).await?, service.settings());
+    let (active_repositories, settings) = (active::active(service).await?, service.settings());
     // One that was heard of before the scope was this narrow is not asked about.
-    let inside = always.iter().chain(&heard).filter(|it| settings.scope().serves(it));
+    let inside = always.iter().chain(&active_repositories).filter(|it| settings.scope().serves(it));
     let repositories: BTreeSet<&Repository> = inside.collect();
     for repository in repositories.into_iter().filter(|_| !sabotage!("only-webhooks-are-believed"))
     {

@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::ids::{PoolName, QueueName, Repository};
-use bullpen_core::job::{Job, Life, Unreadable, Wake};
+use bullpen_core::job::{Job, JobState, UnreadableWake, Wake};
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
-use bullpen_core::pool::Seeker;
+use bullpen_core::pool::WaitingJob;
 use bullpen_core::ports::{Clock, Delivery, Fault, JobForge, Ledger, Ports, Queues, WaitingAt};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::assign::{Reach, assign_with};
-use super::candidates::{self, Lines};
+use super::candidates::{self, PoolLines};
 use super::queues::{bury, launch_queue, pool_queue};
-use super::rows::Seen;
-use super::settings::Wanting;
-use super::{Attended, Service, attend};
-use crate::patience::patiently;
+use super::rows::SeenRow;
+use super::settings::WantDecision;
+use super::{Processed, Service, process};
+use crate::retry::retry_until;
 
 /// The longest a message is hidden: what SQS allows, with room.
 const HIDDEN_MAX: Duration = Duration::from_secs(10 * 60 * 60);
@@ -142,12 +142,14 @@ async fn take<'t, P: Ports, J: JobForge>(
         match Wake::decode(&message.delivery.body) {
             Ok(Wake { lane: Some(lane), .. }) => lanes.entry(lane).or_default().push(message),
             Ok(Wake { lane: None, job }) => tasks.push(Box::pin(async move {
-                let attended = attend(service, &job).await;
+                let attended = process(service, &job).await;
                 message.settle(service, attended).await;
             })),
             // It becomes visible again, for whoever wrote it.
-            Err(Unreadable::AnotherVersion(v)) => tracing::info!(v, "a wake-up of another version"),
-            Err(Unreadable::Garbage(why)) => tasks.push(Box::pin(async move {
+            Err(UnreadableWake::AnotherVersion(v)) => {
+                tracing::info!(v, "a wake-up of another version")
+            }
+            Err(UnreadableWake::Garbage(why)) => tasks.push(Box::pin(async move {
                 let buried = bury(service.stack, &message.queue, &message.delivery, &why).await;
                 if let Err(fault) = buried {
                     tracing::info!(%fault, "a poison message comes again");
@@ -181,7 +183,7 @@ async fn deal<'t, P: Ports, J: JobForge>(
     };
     let turns: Vec<_> = messages.iter().map(|_| Turn::begin(service, &waiting)).collect();
     let jobs = turns.iter().flatten().map(|turn| &turn.job);
-    let lines = Arc::new(Lines::of(jobs.filter_map(|job| seeks(service, job))));
+    let lines = Arc::new(PoolLines::of(jobs.filter_map(|job| seeks(service, job))));
     for (message, turn) in messages.into_iter().zip(turns) {
         let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
         tasks.push(Box::pin(async move {
@@ -195,13 +197,13 @@ async fn deal<'t, P: Ports, J: JobForge>(
 }
 
 /// The pool that a job would have a machine of, and what that has to know of it.
-fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolName, Seeker)> {
+fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolName, WaitingJob)> {
     let stack = service.stack;
     match service.settings().want(job, stack, stack.now()) {
-        Wanting::Machine(wanted) => {
+        WantDecision::Machine(wanted) => {
             Some((wanted.pool.clone()?, candidates::seeker(&job.id, &wanted)))
         }
-        Wanting::Nothing(_) | Wanting::Unknown => None,
+        WantDecision::Nothing(_) | WantDecision::Unknown => None,
     }
 }
 
@@ -216,15 +218,15 @@ impl Message {
     async fn settle<P: Ports, J>(
         self,
         service: &Service<'_, P, J>,
-        attended: Result<Attended, Fault>,
+        attended: Result<Processed, Fault>,
     ) {
         let (stack, receipt) = (service.stack, &self.delivery.receipt);
         let queues = stack.ports.queues();
         let settled = match attended {
-            Ok(Attended::Done | Attended::Taken | Attended::NoRoom) => {
+            Ok(Processed::Done | Processed::Taken | Processed::NoRoom) => {
                 queues.delete(&self.queue, std::slice::from_ref(receipt)).await
             }
-            Ok(Attended::Again { at }) => {
+            Ok(Processed::Again { at }) => {
                 let hidden = at.since(stack.now()).min(HIDDEN_MAX);
                 queues.defer(&self.queue, receipt, hidden).await
             }
@@ -244,24 +246,24 @@ async fn serve<P: Ports, J: JobForge>(
     reach: Reach,
     lane: &str,
     mut turn: Turn<'_, '_, P, J>,
-    mut lines: Arc<Lines>,
-) -> Result<Attended, Fault> {
+    mut lines: Arc<PoolLines>,
+) -> Result<Processed, Fault> {
     let mut without_room = BTreeSet::new();
     for _ in 0..RACES_MAX {
         match assign_with(service, &turn.job.id, reach, &lines).await? {
-            Attended::Taken => {}
-            Attended::NoRoom => {
+            Processed::Taken => {}
+            Processed::NoRoom => {
                 without_room.insert(turn.repository.clone());
             }
             // It was woken for anew when it was set back.
-            Attended::Done | Attended::Again { .. } => return Ok(Attended::Done),
+            Processed::Done | Processed::Again { .. } => return Ok(Processed::Done),
         }
         // The turn ends before the next one begins.
         drop(turn);
         let mut waiting = waiting(service, reach, lane).await?;
         waiting.ready.retain(|repository, _| !without_room.contains(repository));
         if waiting.ready.is_empty() && !without_room.is_empty() {
-            return Ok(Attended::NoRoom);
+            return Ok(Processed::NoRoom);
         }
         turn = match Turn::begin(service, &waiting) {
             Ok(turn) => turn,
@@ -270,7 +272,7 @@ async fn serve<P: Ports, J: JobForge>(
         // What was seen for the jobs received together is old by now, and was not for this one.
         lines = Arc::default();
     }
-    Ok(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) })
+    Ok(Processed::Again { at: service.stack.now().after(TURNS_TAKEN) })
 }
 
 /// A repository's turn with one of its jobs, which ends however it ends.
@@ -282,7 +284,7 @@ struct Turn<'s, 'a, P: Ports, J> {
 
 impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
     /// The next turn among those that wait; without one, when to look again.
-    fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Attended> {
+    fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Processed> {
         let mut under_way = service.under_way();
         let free: BTreeMap<&Repository, &Job> = waiting
             .ready
@@ -293,12 +295,12 @@ impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
             .collect();
         if free.is_empty() {
             // Others of this process work on all of them, or their time has not come.
-            return Err(waiting.soonest.map_or(Attended::Done, |at| Attended::Again { at }));
+            return Err(waiting.soonest.map_or(Processed::Done, |at| Processed::Again { at }));
         }
         let repositories: BTreeSet<Repository> = free.keys().copied().cloned().collect();
         let turn = service.turns().begin(&repositories, &service.settings().shares);
         let Some((repository, job)) = turn.and_then(|whose| free.get_key_value(&whose)) else {
-            return Err(Attended::Again { at: service.stack.now().after(TURNS_TAKEN) });
+            return Err(Processed::Again { at: service.stack.now().after(TURNS_TAKEN) });
         };
         under_way.insert(job.id.clone());
         Ok(Self { service, repository: (*repository).clone(), job: (*job).clone() })
@@ -329,7 +331,7 @@ async fn waiting<P: Ports, J: JobForge>(
     let (stack, until) = (service.stack, service.patience());
     let ledger = stack.ports.ledger();
     let mut found = Waiting::default();
-    for repository in patiently(stack, until, || ledger.waiting_repositories(lane)).await? {
+    for repository in retry_until(stack, until, || ledger.waiting_repositories(lane)).await? {
         let at = WaitingAt { lane: lane.to_owned(), repository };
         let ready = ready_of(service, reach, &at, &mut found.soonest).await?;
         if !ready.is_empty() {
@@ -352,10 +354,11 @@ async fn ready_of<P: Ports, J: JobForge>(
     let mut cursor: Option<String> = None;
     loop {
         let page =
-            patiently(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref())).await?;
+            retry_until(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref()))
+                .await?;
         for row in &page.items {
-            let job = Seen::of(row)?.job;
-            let Life::Waiting { not_before, .. } = job.life else { continue };
+            let job = SeenRow::of(row)?.job;
+            let JobState::Waiting { not_before, .. } = job.state else { continue };
             if reach == Reach::Idle && job.overflowed {
                 // Its pool had nothing for it, and it has a message for whoever may launch.
                 continue;

@@ -12,11 +12,11 @@ use bullpen_core::ports::{Document, Fault, Ledger, Ports, Written};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::patience::patiently;
+use crate::retry::retry_until;
 
 /// A journal as it was read; an absent one has no revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct StoredJournal {
     pub(super) journal: Journal,
     pub(super) revision: Option<Revision>,
     /// When it may be forgotten, if its pool is gone.
@@ -24,18 +24,20 @@ pub(super) struct Read {
 }
 
 /// Every pool's journal, as long as it is stored: one past its time is still what is written over.
-pub(super) async fn all<P: Ports>(stack: &Stack<P>) -> Result<BTreeMap<PoolName, Read>, Fault> {
+pub(super) async fn all<P: Ports>(
+    stack: &Stack<P>,
+) -> Result<BTreeMap<PoolName, StoredJournal>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     let ledger = stack.ports.ledger();
-    let documents = patiently(stack, until, || ledger.documents(COLLECTION)).await?;
+    let documents = retry_until(stack, until, || ledger.documents(COLLECTION)).await?;
     documents.iter().map(|one| Ok((PoolName::new(&one.name), read(one)?))).collect()
 }
 
-fn read(document: &Document) -> Result<Read, Fault> {
+fn read(document: &Document) -> Result<StoredJournal, Fault> {
     let journal = decode(&document.body).map_err(|error| {
         Fault::Unreadable(format!("the journal of pool {}: {error}", document.name))
     })?;
-    Ok(Read { journal, revision: Some(document.revision), forget_at: document.forget_at })
+    Ok(StoredJournal { journal, revision: Some(document.revision), forget_at: document.forget_at })
 }
 
 /// Stores a journal over what was read; nothing if somebody wrote meanwhile, or if nobody knows.

@@ -14,11 +14,11 @@ use bullpen_core::pool::{Blueprint, Journal};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::sabotage;
 
-use super::deeds::Pass;
+use super::execute::PoolPass;
 use super::journals;
-use crate::provision::creation::{self, CreationError, Reservation, Shape};
+use crate::provision::creation::{self, CreationError, LaunchShape, Reservation};
 
-impl<P: Ports> Pass<'_, P> {
+impl<P: Ports> PoolPass<'_, P> {
     /// Goes on with launches that somebody began and did not account for.
     pub(super) async fn resume(&mut self) {
         let Some(blueprint) = self.found.blueprint.clone() else { return };
@@ -93,9 +93,10 @@ impl<P: Ports> Pass<'_, P> {
     }
 
     async fn carry_on(&mut self, why: &str, blueprint: &Blueprint, reserved: &Reservation) {
-        let shape = Shape { class: &blueprint.class, allowed_types: &blueprint.allowed_types };
+        let shape =
+            LaunchShape { class: &blueprint.class, allowed_types: &blueprint.allowed_types };
         let intent = &reserved.intent;
-        match creation::carry_out(self.stack, shape, reserved).await {
+        match creation::launch_and_record(self.stack, shape, reserved).await {
             Ok(records) => {
                 let (asked, came) = (intent.outstanding as usize, records.len());
                 let words = || self.stack.shortages().words(self.stack.now());

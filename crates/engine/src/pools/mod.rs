@@ -2,7 +2,7 @@
 //! should be.
 //!
 //! One cycle: take the pools' leases, read what is remembered and recorded of them, ask the cloud once
-//! for all of them ([`survey`]), plan each, and carry the plans out, pools side by side (`deeds`).
+//! for all of them ([`survey`]), plan each, and carry the plans out, pools side by side (`execute`).
 //! Whoever dies in between leaves nothing that the next cycle, here or elsewhere, does not find: every
 //! launch is in its pool's journal before it is made, and every change of a machine is a conditional
 //! write on what was seen of it, so that a job that picked it meanwhile keeps it.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::pool::{Blueprints, Deed, Note};
+use bullpen_core::pool::{ActionTaken, Blueprints, Note};
 use bullpen_core::ports::{Clock, Fault, Ids, Ports};
 use bullpen_core::schedule::Target;
 use futures_util::future::{join, join_all};
@@ -24,7 +24,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::Stack;
 
-mod deeds;
+mod execute;
 mod journals;
 mod launch;
 mod leases;
@@ -34,7 +34,7 @@ mod tags;
 
 pub use leases::Leases;
 pub use orders::{Ordered, order};
-pub use survey::{Found, known, survey};
+pub use survey::{SurveyedPool, known, survey};
 
 /// A pool on which something is under way is looked at so many times as often as others: what it
 /// waits for takes seconds.
@@ -44,7 +44,7 @@ const BREATH: Duration = Duration::from_secs(1);
 
 /// What one look at a pool found and came to, for whoever counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct CycleReport {
     /// Which pool.
     pub pool: PoolName,
     /// What it should keep.
@@ -54,10 +54,10 @@ pub struct Kept {
     /// What it waits on.
     pub notes: Vec<Note>,
     /// What was done.
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<ActionTaken>,
 }
 
-impl Kept {
+impl CycleReport {
     /// Whether nothing was to be done, and nothing is awaited that comes by itself.
     pub fn is_settled(&self) -> bool {
         self.deeds.is_empty() && !self.notes.iter().any(Note::is_passing)
@@ -65,18 +65,18 @@ impl Kept {
 }
 
 /// Whoever is told of every look.
-pub type Tell<'a> = &'a (dyn Fn(&Kept) + Sync);
+pub type CycleObserver<'a> = &'a (dyn Fn(&CycleReport) + Sync);
 
 /// One cycle over every pool that this process holds the lease of, carried out to its end.
 pub async fn converge<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
     leases: &Leases,
-) -> Result<Vec<Kept>, Fault> {
+) -> Result<Vec<CycleReport>, Fault> {
     let names = known(stack, configured).await?;
     let held = leases.hold(stack, &names).await;
     let found = survey(stack, configured, &held).await?;
-    let kept = found.into_iter().map(|found| deeds::carry_out(stack, found, leases));
+    let kept = found.into_iter().map(|found| execute::execute(stack, found, leases));
     Ok(join_all(kept).await)
 }
 
@@ -87,14 +87,14 @@ pub async fn keep<P: Ports>(
     leases: &Leases,
     configured: impl Fn() -> Option<Blueprints>,
     hurried: impl AsyncFn(),
-    tell: Tell<'_>,
+    tell: CycleObserver<'_>,
 ) {
     let cycles = cycles(stack, leases, &configured, &hurried, tell);
     join(Box::pin(cycles), leases.renew(stack)).await;
 }
 
 /// A pool that is being made what it should be.
-type UnderWay<'k> = Pin<Box<dyn Future<Output = Kept> + 'k>>;
+type UnderWay<'k> = Pin<Box<dyn Future<Output = CycleReport> + 'k>>;
 
 /// Cycles without an end. A pool whose plan is still carried out is not looked at meanwhile, and holds
 /// up no other.
@@ -103,7 +103,7 @@ async fn cycles<P: Ports>(
     leases: &Leases,
     configured: &impl Fn() -> Option<Blueprints>,
     hurried: &impl AsyncFn(),
-    tell: Tell<'_>,
+    tell: CycleObserver<'_>,
 ) {
     let clock = stack.ports.clock();
     let mut under_way: FuturesUnordered<UnderWay<'_>> = FuturesUnordered::new();
@@ -122,7 +122,7 @@ async fn cycles<P: Ports>(
         }
         for found in found {
             busy.insert(found.pool.clone());
-            under_way.push(Box::pin(deeds::carry_out(stack, found, leases)));
+            under_way.push(Box::pin(execute::execute(stack, found, leases)));
         }
         while clock.monotonic() < due {
             tokio::select! {
@@ -145,9 +145,9 @@ async fn cycles<P: Ports>(
 /// look, or it would be made together with the next one's. And where callers are taken in their order,
 /// as the process fleet does, a look would wait for ever behind a call that nobody goes on with.
 async fn meanwhile(
-    look: impl Future<Output = Vec<Found>>,
+    look: impl Future<Output = Vec<SurveyedPool>>,
     under_way: &mut FuturesUnordered<UnderWay<'_>>,
-) -> (Vec<Found>, Vec<Kept>) {
+) -> (Vec<SurveyedPool>, Vec<CycleReport>) {
     let (mut look, mut ended) = (Box::pin(look), Vec::new());
     loop {
         tokio::select! {
@@ -170,7 +170,7 @@ async fn begin<P: Ports>(
     leases: &Leases,
     configured: Option<Blueprints>,
     busy: &BTreeSet<PoolName>,
-) -> Vec<Found> {
+) -> Vec<SurveyedPool> {
     let Some(configured) = configured else { return Vec::new() };
     let look = async {
         let names = known(stack, &configured).await?;
@@ -195,7 +195,7 @@ mod tests {
     fn waits(turn: &Mutex<()>) -> UnderWay<'_> {
         Box::pin(async {
             drop(turn.lock().await);
-            Kept {
+            CycleReport {
                 pool: PoolName::new("ci"),
                 target: Target::NOTHING,
                 machines: BTreeMap::new(),

@@ -4,7 +4,7 @@
 
 use bullpen_core::ids::{PoolName, Revision};
 use bullpen_core::parameters::{decode, encode};
-use bullpen_core::pool::journal::{COLLECTION, Journal, Order};
+use bullpen_core::pool::journal::{COLLECTION, Journal, OperatorOrder};
 use bullpen_core::ports::{Document, Fault, Ports};
 
 use crate::Stack;
@@ -24,7 +24,7 @@ pub enum Ordered {
 pub async fn order<P: Ports>(
     stack: &Stack<P>,
     pool: &PoolName,
-    order: Option<Order>,
+    order: Option<OperatorOrder>,
 ) -> Result<Ordered, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     let changed = document::change(stack, (COLLECTION, pool.as_str()), until, |stored| {

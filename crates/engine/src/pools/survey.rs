@@ -4,7 +4,7 @@
 //! that moves from one to the other is counted twice and never not at all; records come before the
 //! cloud's list, so that what a record says is never younger than what the cloud says of its machine.
 //!
-//! Not here: planning (`core::pool`), or doing anything ([`super::deeds`]).
+//! Not here: planning (`core::pool`), or doing anything ([`super::execute`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +16,20 @@ use bullpen_core::instance::standby::{StandbyStatus, standby_status};
 use bullpen_core::instance::{EndReason, Owner, Record, State, Tier};
 use bullpen_core::mailbox::{Report, SignalKind};
 use bullpen_core::pool::{
-    Allowance, Blueprint, Blueprints, Desired, Journal, Observed, Plan, Standby, WarmUp, plan,
+    Allowance, Blueprint, Blueprints, DesiredPool, Journal, ObservedPool, Plan, PoolMachine,
+    WarmUp, plan,
 };
 use bullpen_core::ports::{Fault, Ledger, Machine, Ports};
 use futures_util::future::try_join_all;
 
-use super::journals::{self, Read};
+use super::journals::{self, StoredJournal};
 use crate::Stack;
-use crate::patience::patiently;
 use crate::reports;
+use crate::retry::retry_until;
 
 /// One pool as it was found, with its plan.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SurveyedPool {
     /// Which pool.
     pub pool: PoolName,
     /// What is configured of it; nothing if it no longer is.
@@ -44,9 +45,9 @@ pub struct Found {
     /// Its launches that were begun and not reserved, as far as anybody knows.
     pub(super) unreserved: Vec<Intent>,
     /// What was seen of it.
-    pub observed: Observed,
+    pub observed: ObservedPool,
     /// What is wanted of it.
-    pub desired: Desired,
+    pub desired: DesiredPool,
     /// What to do.
     pub plan: Plan,
     /// The cloud's own words on its machines.
@@ -57,7 +58,7 @@ pub struct Found {
     pub(super) complaints: BTreeMap<InstanceId, String>,
 }
 
-impl Found {
+impl SurveyedPool {
     /// How many machines it has, by what operators call their status.
     pub fn statuses(&self) -> BTreeMap<StandbyStatus, u32> {
         let mut statuses = BTreeMap::new();
@@ -90,7 +91,7 @@ pub async fn survey<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
     pools: &[PoolName],
-) -> Result<Vec<Found>, Fault> {
+) -> Result<Vec<SurveyedPool>, Fault> {
     if pools.is_empty() {
         return Ok(Vec::new());
     }
@@ -104,7 +105,7 @@ pub async fn survey<P: Ports>(
     let machines = if recorded.iter().all(|one| one.records.is_empty()) {
         Vec::new()
     } else {
-        patiently(stack, until, async || stack.fleet().list().await).await?
+        retry_until(stack, until, async || stack.fleet().list().await).await?
     };
     let mut machines: BTreeMap<InstanceId, Machine> =
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
@@ -122,7 +123,7 @@ pub async fn survey<P: Ports>(
 /// What the ledger says of one pool.
 struct Recorded {
     pool: PoolName,
-    read: Read,
+    read: StoredJournal,
     launches: Vec<Intent>,
     unreserved: Vec<Intent>,
     records: Vec<Record>,
@@ -131,20 +132,20 @@ struct Recorded {
 async fn recorded<P: Ports>(
     stack: &Stack<P>,
     pool: &PoolName,
-    read: Read,
+    read: StoredJournal,
 ) -> Result<Recorded, Fault> {
     let (ledger, now) = (stack.ports.ledger(), stack.now());
     let until = now.after(stack.limits.release_retry);
     let (mut launches, mut unreserved) = (Vec::new(), Vec::new());
     for begun in &read.journal.open {
-        match patiently(stack, until, || ledger.intent(&begun.id)).await? {
+        match retry_until(stack, until, || ledger.intent(&begun.id)).await? {
             Some(intent) if intent.outstanding > 0 => launches.push(intent),
             // Whoever began it may still reserve it: it counts, and is carried on.
             None if now < begun.deadline => unreserved.push(begun.clone()),
             Some(_) | None => {}
         }
     }
-    let records = patiently(stack, until, || ledger.standing_by(pool)).await?;
+    let records = retry_until(stack, until, || ledger.standing_by(pool)).await?;
     Ok(Recorded { pool: pool.clone(), read, launches, unreserved, records })
 }
 
@@ -195,7 +196,7 @@ async fn used<P: Ports>(
         return Ok(BTreeMap::new());
     }
     let until = stack.now().after(stack.limits.release_retry);
-    let used = patiently(stack, until, || stack.ports.ledger().used(&scopes)).await?;
+    let used = retry_until(stack, until, || stack.ports.ledger().used(&scopes)).await?;
     Ok(scopes.into_iter().zip(used).collect())
 }
 
@@ -206,10 +207,10 @@ fn judge<P: Ports>(
     machines: BTreeMap<InstanceId, Machine>,
     reports: &BTreeMap<InstanceId, Report>,
     used: &BTreeMap<Scope, u32>,
-) -> Found {
+) -> SurveyedPool {
     let now = stack.now();
     let Recorded { pool, read, launches, unreserved, records } = recorded;
-    let Read { journal, revision, forget_at } = read;
+    let StoredJournal { journal, revision, forget_at } = read;
     let open: BTreeSet<IntentId> =
         launches.iter().chain(&unreserved).map(|intent| intent.id.clone()).collect();
     let stored = journal.clone();
@@ -224,13 +225,13 @@ fn judge<P: Ports>(
             });
             blueprint.desired(mode, allowances.collect(), &stack.limits, now)
         }
-        None => Desired::nothing(pool.clone(), mode, &stack.limits),
+        None => DesiredPool::nothing(pool.clone(), mode, &stack.limits),
     };
     let at_work = records.iter().filter(|record| is_at_work(record, reports.get(&record.id)));
     let at_work = at_work.map(|record| record.id.clone()).collect();
     let complaints = records.iter().filter_map(|record| complaint(record, reports)).collect();
     let standby = |record: Record| standby(record, &machines, reports);
-    let observed = Observed {
+    let observed = ObservedPool {
         instances: records.into_iter().map(standby).collect(),
         launches: launches.into_iter().chain(unreserved.iter().cloned()).collect(),
         failures: journal.failures.clone(),
@@ -239,7 +240,7 @@ fn judge<P: Ports>(
     };
     let plan = plan(&observed, &desired, now);
     let blueprint = blueprint.cloned();
-    Found {
+    SurveyedPool {
         pool,
         blueprint,
         journal,
@@ -270,7 +271,7 @@ fn standby(
     record: Record,
     machines: &BTreeMap<InstanceId, Machine>,
     reports: &BTreeMap<InstanceId, Report>,
-) -> Standby {
+) -> PoolMachine {
     let (machine, report) = (machines.get(&record.id), reports.get(&record.id));
     // What a stopped machine's agent said before it was stopped is over.
     let is_said = matches!(
@@ -280,7 +281,7 @@ fn standby(
     let interrupted = is_said
         && record.facts.usage == Usage::Spot
         && report.is_some_and(|report| report.signals.contains_key(&SignalKind::Interrupted));
-    Standby {
+    PoolMachine {
         machine: machine.map(|machine| machine.state),
         warm_up: WarmUp::of(report),
         // One that was given back has had a job, and may be used again.

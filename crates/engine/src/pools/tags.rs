@@ -10,11 +10,11 @@ use bullpen_core::instance::standby::{StandbyStatus, standby_status};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{MachineState, Ports, Tag};
 
-use super::survey::Found;
+use super::survey::SurveyedPool;
 use crate::Stack;
 
 /// Writes what differs. What does not land is written by the next pass.
-pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &Found) {
+pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &SurveyedPool) {
     let (statuses, started) = differences(found);
     let statuses = statuses.into_iter().map(|(status, ids)| (Tag::Standby(status), ids));
     for (tag, ids) in statuses.chain([(Tag::JobStarted, started)]) {
@@ -29,7 +29,7 @@ pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &Found) {
 
 type Differences = (BTreeMap<StandbyStatus, Vec<InstanceId>>, Vec<InstanceId>);
 
-fn differences(found: &Found) -> Differences {
+fn differences(found: &SurveyedPool) -> Differences {
     let (mut statuses, mut started) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for one in &found.observed.instances {
         let id = &one.record.id;

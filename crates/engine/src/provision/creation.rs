@@ -8,20 +8,20 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bullpen_core::claim::{Outcome, Watched};
+use bullpen_core::claim::{CheckKind, StepOutcome};
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchRequest};
 use bullpen_core::ids::{IntentId, RequestId, Revision};
-use bullpen_core::instance::{Facts, Owner, Record};
+use bullpen_core::instance::{InstanceFacts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::{Request, TypePattern};
 use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
-use super::worker::{self, Attempt, Held, How, Terms};
+use super::worker::{self, AcquiredBy, AttemptOutcome, HeldMachine, Terms};
 use crate::Stack;
-use crate::patience::{Waits, patiently};
-use crate::tell::Told;
+use crate::progress::ProgressEvent;
+use crate::retry::{Backoff, retry_until};
 
 /// Why nothing more can be created now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +50,7 @@ impl CreationError {
 #[derive(Debug)]
 pub struct Created {
     /// The runners that listen.
-    pub ready: Vec<Held>,
+    pub ready: Vec<HeldMachine>,
     /// Whether the cloud gave any machine at all.
     pub any_came: bool,
 }
@@ -74,8 +74,8 @@ pub async fn create<P: Ports>(
         return_rest(stack, &reserved.intent).await;
         return Ok(None);
     }
-    (terms.tell)(Told::Launching { machines: count });
-    let records = carry_out(stack, terms.request.into(), &reserved).await?;
+    (terms.tell)(ProgressEvent::Launching { machines: count });
+    let records = launch_and_record(stack, terms.request.into(), &reserved).await?;
     let any_came = !records.is_empty();
     let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
     let ready = validated.await.into_iter().flatten().collect();
@@ -84,14 +84,14 @@ pub async fn create<P: Ports>(
 
 /// What machines are to be like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct LaunchShape<'a> {
     /// Their class.
     pub(crate) class: &'a RunnerClass,
     /// Which types will do.
     pub(crate) allowed_types: &'a [TypePattern],
 }
 
-impl<'a> From<&'a Request> for Shape<'a> {
+impl<'a> From<&'a Request> for LaunchShape<'a> {
     fn from(request: &'a Request) -> Self {
         Self { class: &request.class, allowed_types: &request.allowed_types }
     }
@@ -118,9 +118,9 @@ impl Reservation {
 /// Where the cloud refuses, and nothing of it can have been launched before, the reservation is kept from
 /// nobody: it is given back, and the next launch is another one. Otherwise the intent stays, and
 /// reconciliation accounts for what may have come of it.
-pub(crate) async fn carry_out<P: Ports>(
+pub(crate) async fn launch_and_record<P: Ports>(
     stack: &Stack<P>,
-    shape: Shape<'_>,
+    shape: LaunchShape<'_>,
     Reservation { intent, is_new }: &Reservation,
 ) -> Result<Vec<Record>, CreationError> {
     let answer = launch(stack, shape, intent).await;
@@ -195,7 +195,7 @@ pub(crate) async fn reserve_under<P: Ports>(
 ) -> Result<Reservation, CreationError> {
     let port = |source| CreationError::Port { what: "reserve machines", source };
     let new = || Reservation { intent: intent.clone(), is_new: true };
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     loop {
         match stack.ports.ledger().reserve(intent, ceilings).await {
             Ok(Written::Won(Reserved::Granted)) => return Ok(new()),
@@ -210,7 +210,7 @@ pub(crate) async fn reserve_under<P: Ports>(
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(port(fault)),
         }
-        waits.again(stack, intent.deadline).await.map_err(port)?;
+        backoff.wait_until(stack, intent.deadline).await.map_err(port)?;
     }
 }
 
@@ -230,7 +230,7 @@ impl Refusal {
 
 async fn launch<P: Ports>(
     stack: &Stack<P>,
-    shape: Shape<'_>,
+    shape: LaunchShape<'_>,
     intent: &Intent,
 ) -> Result<Launched, Refusal> {
     let (now, tries) = (stack.now(), AtomicU32::new(0));
@@ -257,7 +257,7 @@ async fn launch<P: Ports>(
             answer => answer,
         }
     };
-    let launched = patiently(stack, intent.deadline, launch).await.map_err(|fault| {
+    let launched = retry_until(stack, intent.deadline, launch).await.map_err(|fault| {
         let is_certain = !fault.is_transient() && tries.load(Ordering::Relaxed) == 1;
         Refusal { fault, is_certain }
     })?;
@@ -288,12 +288,12 @@ pub(crate) async fn record<P: Ports>(
 ) -> Option<Record> {
     let born = Record::born(
         machine.id.clone(),
-        Facts::of(machine, intent),
+        InstanceFacts::of(machine, intent),
         intent.owner.clone(),
         intent.trust.clone(),
         machine.launched_at.after(stack.limits.warm_up),
     );
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     while stack.now() < intent.deadline.after(stack.limits.reconcile_grace) {
         match stack.ports.ledger().record(&born).await {
             Ok(Written::Won(Recorded::Stored(record) | Recorded::Known(record))) => {
@@ -308,7 +308,7 @@ pub(crate) async fn record<P: Ports>(
             Err(fault) if fault.is_transient() => {}
             Err(_) => return None,
         }
-        waits.wait(stack).await;
+        backoff.wait(stack).await;
     }
     None
 }
@@ -317,7 +317,7 @@ pub(crate) async fn record<P: Ports>(
 /// not land, reconciliation gives it back after the intent's deadline.
 pub(crate) async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
     let ledger = stack.ports.ledger();
-    let Ok(Some(intent)) = patiently(stack, intent.deadline, || ledger.intent(&intent.id)).await
+    let Ok(Some(intent)) = retry_until(stack, intent.deadline, || ledger.intent(&intent.id)).await
     else {
         return;
     };
@@ -333,27 +333,27 @@ pub(super) async fn validate<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     record: Record,
-) -> Option<Held> {
-    let register_by = worker::register_by(stack, stack.now(), Watched::Created);
-    let mut held = Held::new(record, None, How::Created);
+) -> Option<HeldMachine> {
+    let register_by = worker::register_by(stack, stack.now(), CheckKind::Created);
+    let mut held = HeldMachine::new(record, None, AcquiredBy::Created);
     let mut outcome = worker::assign(stack, terms, &held.record, register_by).await;
-    if outcome == Outcome::Done {
+    if outcome == StepOutcome::Done {
         held.assigned = terms.elapsed(stack);
-        outcome = terms.lookout.watch(stack, &held.record, Watched::Created).await;
+        outcome = terms.report_watcher.watch(stack, &held.record, CheckKind::Created).await;
     }
     match outcome {
-        Outcome::Done => Some(worker::ready(stack, terms, held)),
-        Outcome::Failed(failure) => {
+        StepOutcome::Done => Some(worker::ready(stack, terms, held)),
+        StepOutcome::Failed(failure) => {
             match worker::remove(stack, terms, held, register_by, failure).await {
-                Attempt::Ready(held) => Some(held),
-                Attempt::TryAnother | Attempt::Closed(_) => None,
+                AttemptOutcome::Ready(held) => Some(held),
+                AttemptOutcome::TryAnother | AttemptOutcome::Closed(_) => None,
             }
         }
         // Left as it is: the request's failure, or the reaper, takes it back.
-        Outcome::Lost
-        | Outcome::StartRefused
-        | Outcome::StartFailed
-        | Outcome::Systemic(_)
-        | Outcome::Excused(_) => None,
+        StepOutcome::Lost
+        | StepOutcome::StartRefused
+        | StepOutcome::StartFailed
+        | StepOutcome::Systemic(_)
+        | StepOutcome::Excused(_) => None,
     }
 }

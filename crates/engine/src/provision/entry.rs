@@ -5,14 +5,16 @@
 use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision, RunAttempt};
 use bullpen_core::ports::{Document, Fault, Ids, Ledger, Ports, Written};
 use bullpen_core::request::Request;
-use bullpen_core::request::entry::{Again, Entry, Stage, again, fresh_label, split};
+use bullpen_core::request::entry::{
+    BeginDecision, RequestEntry, RequestStage, begin_decision, fresh_label, split,
+};
 use bullpen_core::request::stranger::{OwnRun, Stranger};
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 use crate::document;
-use crate::patience::{Waits, patiently};
+use crate::retry::{Backoff, retry_until};
 
 /// Why a request cannot be begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,9 +64,9 @@ pub(crate) async fn begin<P: Ports>(
 ) -> Result<Begun, CannotBegin> {
     let worker = stack.ports.ids().claim();
     let bits = stack.ports.ids().label_bits();
-    let mut waits = Waits::default();
+    let mut backoff = Backoff::default();
     // Nearly always it is the first time; only if that is wrong is anything read.
-    let mut stored: Option<(Entry, Revision)> = None;
+    let mut stored: Option<(RequestEntry, Revision)> = None;
     let (run, name) =
         split(&wanted.id).ok_or_else(|| CannotBegin::BadId { id: wanted.id.clone() })?;
     loop {
@@ -75,16 +77,18 @@ pub(crate) async fn begin<P: Ports>(
             // The answer to our own write was lost.
             return Ok(begun(entry, &again_before(entry)));
         }
-        let decision = again(known, wanted);
+        let decision = begin_decision(known, wanted);
         let incarnation = match decision {
-            Again::Anew { incarnation, .. } | Again::Resume { incarnation } => incarnation,
-            Again::Differs { field } => {
+            BeginDecision::Anew { incarnation, .. } | BeginDecision::Resume { incarnation } => {
+                incarnation
+            }
+            BeginDecision::Differs { field } => {
                 return Err(CannotBegin::Differs { id: wanted.id.clone(), field });
             }
         };
-        let entry = Entry {
+        let entry = RequestEntry {
             request: Request { incarnation, ..wanted.clone() },
-            stage: Stage::Live,
+            stage: RequestStage::Live,
             worker: worker.clone(),
             repository: repository.cloned(),
             secret_label: None,
@@ -93,7 +97,7 @@ pub(crate) async fn begin<P: Ports>(
         };
         let entry = match (&decision, known) {
             // Its runners have the label that is stored; those of an older version have none.
-            (Again::Resume { .. }, Some(known)) => Entry {
+            (BeginDecision::Resume { .. }, Some(known)) => RequestEntry {
                 secret_label: known.secret_label.clone(),
                 // Of two answers the less trusted one stays.
                 from_fork: known.from_fork.max(is_untrusted),
@@ -101,7 +105,7 @@ pub(crate) async fn begin<P: Ports>(
                 ..entry
             },
             // A label that was once shown to jobs dies with its incarnation.
-            _ => Entry { secret_label: Some(fresh_label(&wanted.id, bits)), ..entry },
+            _ => RequestEntry { secret_label: Some(fresh_label(&wanted.id, bits)), ..entry },
         };
         let seen = stored.as_ref().map(|(_, revision)| *revision);
         let next = document(stack, &run, name, &entry);
@@ -112,22 +116,22 @@ pub(crate) async fn begin<P: Ports>(
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(CannotBegin::Store(fault)),
         }
-        waits.again(stack, wanted.deadline).await.map_err(CannotBegin::Store)?;
+        backoff.wait_until(stack, wanted.deadline).await.map_err(CannotBegin::Store)?;
         stored = find(stack, &wanted.id, wanted.deadline).await?;
     }
 }
 
 /// After a lost answer it is not known what was there before; looking at what the request has is
 /// right in every case.
-fn again_before(entry: &Entry) -> Again {
-    Again::Resume { incarnation: entry.request.incarnation }
+fn again_before(entry: &RequestEntry) -> BeginDecision {
+    BeginDecision::Resume { incarnation: entry.request.incarnation }
 }
 
-fn begun(entry: &Entry, decision: &Again) -> Begun {
+fn begun(entry: &RequestEntry, decision: &BeginDecision) -> Begun {
     Begun {
         request: entry.request.clone(),
-        resumed: matches!(decision, Again::Resume { .. }),
-        after_abandonment: matches!(decision, Again::Anew { after_abandonment: true, .. }),
+        resumed: matches!(decision, BeginDecision::Resume { .. }),
+        after_abandonment: matches!(decision, BeginDecision::Anew { after_abandonment: true, .. }),
         label: entry.label(),
         own_run: entry.own_run(),
         worker: entry.worker.clone(),
@@ -139,17 +143,17 @@ pub(crate) async fn find<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
     until: Timestamp,
-) -> Result<Option<(Entry, Revision)>, CannotBegin> {
+) -> Result<Option<(RequestEntry, Revision)>, CannotBegin> {
     let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
     let collection = run.collection();
-    let stored = patiently(stack, until, || stack.ports.ledger().document(&collection, name));
+    let stored = retry_until(stack, until, || stack.ports.ledger().document(&collection, name));
     let Some(stored) = stored.await.map_err(CannotBegin::Store)? else { return Ok(None) };
     decode(&stored).map(|entry| Some((entry, stored.revision))).map_err(CannotBegin::Store)
 }
 
 /// An entry as it was stored.
-pub(crate) fn decode(stored: &Document) -> Result<Entry, Fault> {
-    Entry::decode(&stored.body).map_err(|error| {
+pub(crate) fn decode(stored: &Document) -> Result<RequestEntry, Fault> {
+    RequestEntry::decode(&stored.body).map_err(|error| {
         let Document { collection, name, .. } = stored;
         Fault::Unreadable(format!("request {collection}/{name}: {error}"))
     })
@@ -170,7 +174,7 @@ pub(crate) async fn is_superseded<P: Ports>(stack: &Stack<P>, begun: &Begun) -> 
 pub(crate) async fn end<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
-    stage: Stage,
+    stage: RequestStage,
     until: Timestamp,
 ) -> Result<(), CannotBegin> {
     let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
@@ -178,7 +182,7 @@ pub(crate) async fn end<P: Ports>(
     document::change(stack, (&collection, name), until, |stored| {
         let entry = stored.map(decode).transpose()?.filter(|entry| entry.stage != stage);
         let worker = stack.ports.ids().claim();
-        Ok(entry.map(|entry| document(stack, &run, name, &Entry { stage, worker, ..entry })))
+        Ok(entry.map(|entry| document(stack, &run, name, &RequestEntry { stage, worker, ..entry })))
     })
     .await
     .map_err(CannotBegin::Store)?;
@@ -204,7 +208,7 @@ pub(crate) async fn note_origin<P: Ports>(
 ) -> Result<(), CannotBegin> {
     let known = Some(from_fork);
     amend(stack, id, until, |entry| {
-        (entry.from_fork != known).then(|| Entry { from_fork: known, ..entry.clone() })
+        (entry.from_fork != known).then(|| RequestEntry { from_fork: known, ..entry.clone() })
     })
     .await
 }
@@ -214,7 +218,7 @@ async fn amend<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
     until: Timestamp,
-    next: impl Fn(&Entry) -> Option<Entry>,
+    next: impl Fn(&RequestEntry) -> Option<RequestEntry>,
 ) -> Result<(), CannotBegin> {
     let (run, name) = split(id).ok_or_else(|| CannotBegin::BadId { id: id.clone() })?;
     let collection = run.collection();
@@ -228,7 +232,12 @@ async fn amend<P: Ports>(
 }
 
 /// An entry as it is stored.
-fn document<P: Ports>(stack: &Stack<P>, run: &RunAttempt, name: &str, entry: &Entry) -> Document {
+fn document<P: Ports>(
+    stack: &Stack<P>,
+    run: &RunAttempt,
+    name: &str,
+    entry: &RequestEntry,
+) -> Document {
     Document {
         collection: run.collection(),
         name: name.to_owned(),

@@ -9,7 +9,7 @@ use bullpen_core::request::OnPartial;
 
 use super::ProvisionError;
 use super::creation::{self, CreationError};
-use super::worker::{Held, Terms};
+use super::worker::{HeldMachine, Terms};
 use crate::Stack;
 
 /// What creation has tried so far.
@@ -31,7 +31,7 @@ impl Ladder {
         stack: &Stack<P>,
         terms: &Terms<'_>,
         missing: usize,
-    ) -> Result<Vec<Held>, ProvisionError> {
+    ) -> Result<Vec<HeldMachine>, ProvisionError> {
         let request = terms.request;
         let short = self.short(stack, missing, terms);
         let first = self.last.is_none();

@@ -2,11 +2,11 @@
 //!
 //! Its entry is stored first ([`entry`]). Then selection ([`pickup`], [`worker`]), creation for what
 //! is missing ([`creation`]), and all runners are marked running. A request that was begun before is
-//! resumed (`resume`); one that finds a ceiling short waits in line (`room`); one that cannot be
+//! resumed (`resume`); one that finds a ceiling short waits in line (`capacity`); one that cannot be
 //! fulfilled, or is cancelled, gives everything back ([`undo`]): whatever it holds is found by its
 //! owner directory, the same way a release finds it.
 //!
-//! Claims are renewed, and reports are looked at ([`lookout`]), while the request lives.
+//! Claims are renewed, and reports are looked at ([`report_watcher`]), while the request lives.
 //!
 //! Not here: where a cancellation comes from, and how progress is shown (the command).
 
@@ -23,30 +23,30 @@ use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use crate::Stack;
-use crate::patience::patiently;
-use crate::postman::Postman;
-use crate::tell::{Tell, Told, nobody};
+use crate::order_batcher::OrderBatcher;
+use crate::progress::{ProgressEvent, ProgressObserver, unobserved};
+use crate::retry::retry_until;
 
+mod capacity;
 pub mod creation;
 pub mod entry;
 mod ladder;
-pub mod lookout;
 pub mod pickup;
+pub mod report_watcher;
 mod resume;
-mod room;
 pub(crate) mod tenure;
 pub mod undo;
 pub mod worker;
 
+use capacity::{Holdings, PlaceInLine};
 use creation::CreationError;
 use entry::{Begun, CannotBegin};
 use ladder::Ladder;
-use lookout::Lookout;
 use pickup::PickupManager;
-use room::{Holdings, Place};
+use report_watcher::ReportWatcher;
 use tenure::{mark_running, renew};
 use undo::Abandoned;
-use worker::{Held, Terms};
+use worker::{HeldMachine, Terms};
 
 /// A request, by whom it is made, and who is told how it goes.
 #[derive(Clone, Copy)]
@@ -61,13 +61,13 @@ pub struct Call<'a> {
     /// The group that its runners join at GitHub; GitHub's default group if absent.
     pub group: Option<&'a RunnerGroup>,
     /// Who is told.
-    pub tell: Tell<'a>,
+    pub tell: ProgressObserver<'a>,
 }
 
 impl<'a> Call<'a> {
     /// A request of nobody's workflow, in silence.
     pub fn silent(request: &'a Request) -> Self {
-        Self { request, repository: None, is_untrusted: None, group: None, tell: &nobody }
+        Self { request, repository: None, is_untrusted: None, group: None, tell: &unobserved }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct Timings {
 #[derive(Debug)]
 pub struct Provisioned {
     /// Its runners; all of them listen, all are marked running.
-    pub runners: Vec<Held>,
+    pub runners: Vec<HeldMachine>,
     /// The label that jobs ask for.
     pub label: String,
     /// How long it took.
@@ -172,16 +172,16 @@ pub async fn provision<P: Ports>(
     cancelled: impl Future<Output = ()>,
 ) -> Result<Provisioned, ProvisionError> {
     let id = &call.request.id;
-    let (lookout, postman) = (Lookout::default(), Postman::default());
+    let (report_watcher, order_batcher) = (ReportWatcher::default(), OrderBatcher::default());
     let owner = Owner::Request(id.clone());
     let begun = OnceLock::new();
     let fulfilled = tokio::select! {
         biased;
         () = cancelled => Err(None),
-        fulfilled = fulfil(stack, call, &begun, &lookout, &postman) => fulfilled.map_err(Some),
+        fulfilled = fulfil(stack, call, &begun, &report_watcher, &order_batcher) => fulfilled.map_err(Some),
         never = renew(stack, &owner) => match never {},
-        never = lookout.look(stack) => match never {},
-        never = postman.deliver(stack) => match never {},
+        never = report_watcher.look(stack) => match never {},
+        never = order_batcher.deliver(stack) => match never {},
     };
     match fulfilled {
         Ok(provisioned) => Ok(provisioned),
@@ -212,8 +212,8 @@ async fn fulfil<P: Ports>(
     stack: &Stack<P>,
     call: Call<'_>,
     begun: &OnceLock<Begun>,
-    lookout: &Lookout,
-    postman: &Postman,
+    report_watcher: &ReportWatcher,
+    order_batcher: &OrderBatcher,
 ) -> Result<Provisioned, ProvisionError> {
     let started = stack.ports.clock().monotonic();
     let mut timings = Timings::default();
@@ -224,7 +224,7 @@ async fn fulfil<P: Ports>(
     let begun = begun.get_or_init(|| entered);
     // Stored by now, so that whichever process carries the request on has the same one.
     let label = begun.label.clone();
-    (call.tell)(Told::Begun { label: label.clone() });
+    (call.tell)(ProgressEvent::Begun { label: label.clone() });
     if begun.after_abandonment {
         undo::clear(stack, &begun.request.id).await;
     }
@@ -237,8 +237,8 @@ async fn fulfil<P: Ports>(
         own_run: begun.own_run.clone(),
         group: call.group.cloned(),
         credential,
-        postman,
-        lookout,
+        order_batcher,
+        report_watcher,
         tell: call.tell,
         began: started,
         failure: Mutex::default(),
@@ -264,7 +264,7 @@ async fn credential<P: Ports>(
     };
     // An outage that lasts is the caller's to know about, long before the request's deadline.
     let until = request.deadline.min(stack.now().after(stack.limits.forge_patience));
-    patiently(stack, until, || stack.ports.forge().credential(&spec))
+    retry_until(stack, until, || stack.ports.forge().credential(&spec))
         .await
         .map_err(ProvisionError::NoCredential)
 }
@@ -274,7 +274,7 @@ struct Work<'s, P> {
     stack: &'s Stack<P>,
     terms: &'s Terms<'s>,
     begun: &'s Begun,
-    running: Vec<Held>,
+    running: Vec<HeldMachine>,
     timings: Timings,
 }
 
@@ -296,7 +296,7 @@ impl<P: Ports> Work<'_, P> {
     async fn climb(
         &mut self,
         ladder: &mut Ladder,
-        place: &mut Option<Place>,
+        place: &mut Option<PlaceInLine>,
     ) -> Result<(), ProvisionError> {
         self.select().await?;
         if self.begun.resumed && self.missing() > 0 {
@@ -311,7 +311,7 @@ impl<P: Ports> Work<'_, P> {
             let created = ladder.climb(stack, terms, missing);
             match timed(stack, &mut self.timings.creation, created).await {
                 Ok(held) => self.run(held).await?,
-                Err(error) => match room_wanted(stack, terms.request, &error) {
+                Err(error) => match ceiling_to_wait_for(stack, terms.request, &error) {
                     Some(reached) => self.wait_for_room(place, &reached).await?,
                     None => return Err(error),
                 },
@@ -346,7 +346,7 @@ impl<P: Ports> Work<'_, P> {
         if missing == 0 {
             return Ok(());
         }
-        (terms.tell)(Told::Selecting { runners: missing });
+        (terms.tell)(ProgressEvent::Selecting { runners: missing });
         let selected = select(stack, terms, missing);
         let held = timed(stack, &mut self.timings.selection, selected).await?;
         self.run(held).await
@@ -358,7 +358,7 @@ impl<P: Ports> Work<'_, P> {
     /// That is looked at after the claims have landed and before they are marked: whoever supersedes
     /// this process later sees them all; whoever did so before may have seen none, and then they are
     /// left to lapse, or the request would have more runners than it wants.
-    async fn run(&mut self, held: Vec<Held>) -> Result<(), ProvisionError> {
+    async fn run(&mut self, held: Vec<HeldMachine>) -> Result<(), ProvisionError> {
         if held.is_empty() {
             return Ok(());
         }
@@ -371,16 +371,16 @@ impl<P: Ports> Work<'_, P> {
 
     async fn wait_for_room(
         &mut self,
-        place: &mut Option<Place>,
+        place: &mut Option<PlaceInLine>,
         reached: &CeilingReached,
     ) -> Result<(), ProvisionError> {
         let (stack, terms) = (self.stack, self.terms);
         let wait = async {
             let standing = match place {
                 Some(standing) => standing,
-                None => place.insert(Place::take(stack, terms.request).await?),
+                None => place.insert(PlaceInLine::take(stack, terms.request).await?),
             };
-            room::wait(stack, terms, standing, reached).await
+            capacity::wait(stack, terms, standing, reached).await
         };
         let waited = timed(stack, &mut self.timings.waiting, wait).await;
         if waited.map_err(ProvisionError::Closed)? == Holdings::GivenBack {
@@ -391,7 +391,7 @@ impl<P: Ports> Work<'_, P> {
 }
 
 /// The ceiling to wait for, if waiting can help.
-fn room_wanted<P: Ports>(
+fn ceiling_to_wait_for<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     error: &ProvisionError,
@@ -409,7 +409,7 @@ async fn select<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     wanted: usize,
-) -> Result<Vec<Held>, ProvisionError> {
+) -> Result<Vec<HeldMachine>, ProvisionError> {
     let manager = PickupManager::new(stack, terms.request, wanted);
     let workers = (0..wanted).map(|_| worker::work(stack, terms, &manager));
     let found = join_all(workers).await;

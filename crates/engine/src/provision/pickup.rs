@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
 use bullpen_core::message::{self, Advert};
-use bullpen_core::pickup::{Judged, Scan};
+use bullpen_core::pickup::{JudgedBatch, QueueScan};
 use bullpen_core::ports::{Fault, Ledger, Outgoing, Ports, Queues};
 use bullpen_core::request::Request;
 use bullpen_core::sabotage;
 
 use crate::Stack;
-use crate::patience::patiently;
+use crate::retry::retry_until;
 
 /// Hands candidates to the workers of one attempt.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct PickupManager<'s, P> {
 
 #[derive(Debug, Default)]
 struct State {
-    scan: Scan,
+    scan: QueueScan,
     ready: VecDeque<Candidate>,
     closed: bool,
 }
@@ -93,7 +93,7 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         }
     }
 
-    async fn judge_batch(&self, state: &mut State) -> Result<Judged, Fault> {
+    async fn judge_batch(&self, state: &mut State) -> Result<JudgedBatch, Fault> {
         let queue = self.stack.queue_of(&self.request.class.name);
         let wanted = self.unserved.load(Ordering::Relaxed).clamp(1, MESSAGES_PER_CALL_MAX);
         let queues = self.stack.ports.queues();
@@ -130,7 +130,7 @@ impl<'s, P: Ports> PickupManager<'s, P> {
             return Ok(());
         }
         let class = &self.request.class.name;
-        let directory = patiently(self.stack, self.request.deadline, || {
+        let directory = retry_until(self.stack, self.request.deadline, || {
             self.stack.ports.ledger().idle_in(class)
         })
         .await?;

@@ -12,16 +12,16 @@ use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use super::creation::{self, CreationError, Reservation};
-use super::worker::{self, Attempt, Held, How, Terms};
+use super::worker::{self, AcquiredBy, AttemptOutcome, HeldMachine, Terms};
 use crate::Stack;
-use crate::patience::patiently;
-use crate::tell::Told;
+use crate::progress::ProgressEvent;
+use crate::retry::retry_until;
 
 /// What a resumed request has.
 #[derive(Debug, Default)]
 pub(super) struct Resumed {
     /// Runners that listen; some are marked running already.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldMachine>,
     /// How many launches were made.
     pub(super) launches: u32,
 }
@@ -30,15 +30,15 @@ pub(super) struct Resumed {
 pub(super) async fn resume<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
-    known: &[Held],
+    known: &[HeldMachine],
 ) -> Result<Resumed, CreationError> {
     let launches = finish_launches(stack, terms).await?;
     let until = terms.request.deadline;
-    let owned = patiently(stack, until, || stack.ports.ledger().owned_by(&terms.owner)).await;
+    let owned = retry_until(stack, until, || stack.ports.ledger().owned_by(&terms.owner)).await;
     let mut owned =
         owned.map_err(|source| CreationError::Port { what: "find its machines", source })?;
     owned.retain(|record| known.iter().all(|held| held.record.id != record.id));
-    (terms.tell)(Told::Resumed { machines: owned.len() });
+    (terms.tell)(ProgressEvent::Resumed { machines: owned.len() });
     let held = join_all(owned.into_iter().map(|record| take_up(stack, terms, record))).await;
     Ok(Resumed { held: held.into_iter().flatten().collect(), launches })
 }
@@ -53,36 +53,42 @@ async fn finish_launches<P: Ports>(
     let mut launches = 0;
     loop {
         let id = creation::intent_id(terms.request, launches + 1);
-        let intent = patiently(stack, terms.request.deadline, || ledger.intent(&id)).await;
+        let intent = retry_until(stack, terms.request.deadline, || ledger.intent(&id)).await;
         let found =
             intent.map_err(|source| CreationError::Port { what: "find its launches", source })?;
         let Some(intent) = found else { return Ok(launches) };
         launches += 1;
         if intent.outstanding > 0 {
             let found = Reservation::found(intent);
-            creation::carry_out(stack, terms.request.into(), &found).await?;
+            creation::launch_and_record(stack, terms.request.into(), &found).await?;
         }
     }
 }
 
 /// Goes on with one machine where it stands. `None`: it is on its way back, or did not do its part.
-async fn take_up<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: Record) -> Option<Held> {
+async fn take_up<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    record: Record,
+) -> Option<HeldMachine> {
     let created = creation::is_of(terms.request, &record.facts.intent);
     match &record.state {
         State::Running { .. } if sabotage!("resume-forgets-what-runs") => None,
         State::Running { owner, .. } if *owner == terms.owner => {
-            let how = if created { How::Created } else { How::Reused };
-            Some(worker::ready(stack, terms, Held::new(record, None, how)))
+            let how = if created { AcquiredBy::Created } else { AcquiredBy::Reused };
+            Some(worker::ready(stack, terms, HeldMachine::new(record, None, how)))
         }
         State::Created { owner, .. } if *owner == terms.owner => {
             creation::validate(stack, terms, record).await
         }
         State::Claimed { owner, claim, tier, .. } if *owner == terms.owner => {
-            let how = if *tier == Tier::Stopped { How::Started } else { How::Reused };
+            let how = if *tier == Tier::Stopped { AcquiredBy::Started } else { AcquiredBy::Reused };
             let (claim, tier) = (claim.clone(), *tier);
-            match worker::prepare(stack, terms, Held::new(record, Some(claim), how), tier).await {
-                Attempt::Ready(held) => Some(held),
-                Attempt::TryAnother | Attempt::Closed(_) => None,
+            match worker::prepare(stack, terms, HeldMachine::new(record, Some(claim), how), tier)
+                .await
+            {
+                AttemptOutcome::Ready(held) => Some(held),
+                AttemptOutcome::TryAnother | AttemptOutcome::Closed(_) => None,
             }
         }
         _ => None,

@@ -3,17 +3,20 @@
 //!
 //! Not here: taking machines ([`super::worker`]), or giving them back ([`super::undo`]).
 
-use bullpen_core::instance::{Event, Owner, Record, State};
+use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Clock, Ledger, Ports, Written};
 use futures_util::future::join_all;
 
-use super::worker::{self, Held};
+use super::worker::{self, HeldMachine};
 use crate::Stack;
 use crate::transition::{self, Moved};
 
 /// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
-pub(crate) async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) -> Vec<Held> {
+pub(crate) async fn mark_running<P: Ports>(
+    stack: &Stack<P>,
+    held: Vec<HeldMachine>,
+) -> Vec<HeldMachine> {
     let mut marked = Vec::new();
     let mut left = Vec::new();
     for batch in held.chunks(IDS_PER_CALL_MAX) {
@@ -23,7 +26,9 @@ pub(crate) async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) ->
         for (held, write) in batch.iter().zip(writes) {
             let answer = write.and_then(|_| answers.next());
             match answer {
-                Some(Ok(Written::Won(record))) => marked.push(Held { record, ..held.clone() }),
+                Some(Ok(Written::Won(record))) => {
+                    marked.push(HeldMachine { record, ..held.clone() })
+                }
                 // Renewed, or overtaken, or without an answer: looked at one by one.
                 _ => left.push(held.clone()),
             }
@@ -35,12 +40,12 @@ pub(crate) async fn mark_running<P: Ports>(stack: &Stack<P>, held: Vec<Held>) ->
 }
 
 /// The event that marks a runner, if it is not marked yet.
-fn registered<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<Event> {
+fn registered<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<InstanceEvent> {
     let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state else {
         return None;
     };
     let now = stack.now();
-    Some(Event::Registered {
+    Some(InstanceEvent::Registered {
         owner: owner.clone(),
         generation: held.record.generation,
         claim: held.claim.clone(),
@@ -51,12 +56,12 @@ fn registered<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<Event> {
 }
 
 /// What was seen and what is to be stored.
-fn running<P: Ports>(stack: &Stack<P>, held: &Held) -> Option<(Record, Record)> {
+fn running<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<(Record, Record)> {
     let next = held.record.on(&registered(stack, held)?).ok()?;
     Some((held.record.clone(), next))
 }
 
-async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
+async fn mark_one<P: Ports>(stack: &Stack<P>, held: HeldMachine) -> Option<HeldMachine> {
     let Some(event) = registered(stack, &held) else {
         return matches!(held.record.state, State::Running { .. }).then_some(held);
     };
@@ -72,7 +77,7 @@ async fn mark_one<P: Ports>(stack: &Stack<P>, held: Held) -> Option<Held> {
             (is_marked && fresh.generation == held.record.generation).then_some(fresh)?
         }
     };
-    Some(Held { record, ..held })
+    Some(HeldMachine { record, ..held })
 }
 
 /// Keeps the request's claims alive. Never returns; it ends with the request.
@@ -86,7 +91,7 @@ pub(super) async fn renew<P: Ports>(stack: &Stack<P>, owner: &Owner) -> std::con
                 continue;
             }
             let now = stack.now();
-            let event = Event::Renewed {
+            let event = InstanceEvent::Renewed {
                 claim: claim.clone(),
                 generation: record.generation,
                 lease: now.after(stack.limits.claim_lease),

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, RequestId};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State};
 use bullpen_core::ports::{Clock, Fault, Ledger, Ports};
-use bullpen_core::request::entry::Stage;
+use bullpen_core::request::entry::RequestStage;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
@@ -19,8 +19,8 @@ use futures_util::future::join_all;
 use super::ProvisionError;
 use super::entry::{self, Begun};
 use crate::Stack;
-use crate::patience::patiently;
 use crate::release;
+use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
 /// What a cancelled command may take: GitHub kills it soon after.
@@ -52,7 +52,7 @@ pub(super) async fn give_up<P: Ports>(
     }
     give_back(stack, &owner, held).await;
     let until = stack.now().after(stack.limits.release_retry);
-    if let Err(error) = entry::end(stack, id, Stage::Finished, until).await {
+    if let Err(error) = entry::end(stack, id, RequestStage::Finished, until).await {
         tracing::info!(%error, "the failed request's entry is still live");
     }
     Ok(())
@@ -89,9 +89,9 @@ pub(super) async fn abandon<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Aband
 
 async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> Abandoned {
     let owner = Owner::Request(id.clone());
-    let entry = entry::end(stack, id, Stage::Abandoned, until);
+    let entry = entry::end(stack, id, RequestStage::Abandoned, until);
     let moved = async {
-        let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+        let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
         // What is on its way back already needs nothing more in the time there is.
         let held = held.into_iter().filter(|record| record.state.owner() == Some(&owner));
         if sabotage!("cancel-ends-warm-machines") {
@@ -99,7 +99,7 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
                 let authority =
                     Authority::Owner { owner: owner.clone(), generation: record.generation };
                 let why = EndReason::RequestFailed;
-                let event = Event::Condemned { authority, why, at: stack.now() };
+                let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
                 match transition::apply(stack, &record, &event, until).await? {
                     Moved::To(moved) => Ok(Some(moved)),
                     Moved::Overtaken | Moved::Refused(_) => Ok(None),
@@ -135,20 +135,20 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
 pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<InstanceId>, Fault> {
     let owner = Owner::Request(id.clone());
     let until = stack.now().after(stack.limits.release_acknowledgement);
-    let held = patiently(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
     let ids: Vec<_> = held.iter().map(|record| record.id.clone()).collect();
     for record in &held {
         let authority = match record.state {
             State::Releasing { .. } => Authority::Release { generation: record.generation },
             _ => Authority::Owner { owner: owner.clone(), generation: record.generation },
         };
-        let event = Event::Condemned { authority, why: EndReason::Dumped, at: stack.now() };
+        let event = InstanceEvent::Condemned { authority, why: EndReason::Dumped, at: stack.now() };
         let _ = transition::apply(stack, record, &event, until).await?;
     }
     if !ids.is_empty() {
-        patiently(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+        retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await?;
     }
-    let ended = entry::end(stack, id, Stage::Finished, until).await;
+    let ended = entry::end(stack, id, RequestStage::Finished, until).await;
     if let Err(error) = ended {
         tracing::warn!(%error, "the dumped request's entry is still live");
     }

@@ -11,33 +11,33 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::claim::{
-    AfterRemoval, CheckFailure, Next, Outcome, Step, Watched, after_removal, next,
+    AfterRemoval, AfterStep, CheckFailure, CheckKind, ClaimStep, StepOutcome, after_removal, next,
 };
 use bullpen_core::ids::{ClaimId, Generation, InstanceId, RunnerGroup, RunnerName};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
-use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Withdrawal};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{Assignment, Credential, Order, Withdrawal, WithdrawalMode};
 use bullpen_core::message::Advert;
-use bullpen_core::pickup::{Verdict, judge};
-use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Ports, Started, Written};
+use bullpen_core::pickup::{AdvertVerdict, judge};
+use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Ports, StartOutcome, Written};
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use super::entry::{self, Begun};
-use super::lookout::Lookout;
 use super::pickup::PickupManager;
+use super::report_watcher::ReportWatcher;
 use crate::Stack;
-use crate::mail::{self, Posted};
-use crate::postman::Postman;
+use crate::mail::{self, PostOutcome};
+use crate::order_batcher::OrderBatcher;
+use crate::progress::{ProgressEvent, ProgressObserver};
 use crate::release;
 use crate::reports;
-use crate::tell::{Tell, Told};
 use crate::transition::{self, Moved};
 
 /// How a runner was come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub enum AcquiredBy {
     /// It was running and idle.
     Reused,
     /// It was stopped.
@@ -48,31 +48,31 @@ pub enum How {
 
 /// A runner that listens for this request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldMachine {
     /// Its record when it was last seen.
     pub record: Record,
     /// The claim it was taken by; a created one was not claimed.
     pub claim: Option<ClaimId>,
     /// How it was come by.
-    pub how: How,
+    pub how: AcquiredBy,
     /// When its assignment was stored, since the request began.
     pub assigned: Duration,
     /// When it was seen to listen, since the request began.
     pub ready: Duration,
 }
 
-impl Held {
+impl HeldMachine {
     /// One that nothing was done with yet.
-    pub(crate) const fn new(record: Record, claim: Option<ClaimId>, how: How) -> Self {
+    pub(crate) const fn new(record: Record, claim: Option<ClaimId>, how: AcquiredBy) -> Self {
         Self { record, claim, how, assigned: Duration::ZERO, ready: Duration::ZERO }
     }
 }
 
 /// What one attempt at one machine came to.
 #[derive(Debug)]
-pub enum Attempt {
+pub enum AttemptOutcome {
     /// It listens.
-    Ready(Held),
+    Ready(HeldMachine),
     /// Not this one.
     TryAnother,
     /// No other would do either; this is why.
@@ -98,11 +98,11 @@ pub struct Terms<'s> {
     /// What its runners register with; minted before anything is claimed.
     pub credential: Credential,
     /// Who carries its orders.
-    pub postman: &'s Postman,
+    pub order_batcher: &'s OrderBatcher,
     /// Who watches its machines.
-    pub lookout: &'s Lookout,
+    pub report_watcher: &'s ReportWatcher,
     /// Who is told.
-    pub tell: Tell<'s>,
+    pub tell: ProgressObserver<'s>,
     /// When it began, on this process's monotonic clock.
     pub began: Duration,
     /// Why the last machine that did not do its part was not used.
@@ -136,27 +136,27 @@ pub async fn work<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     manager: &PickupManager<'_, P>,
-) -> Result<Option<Held>, Fault> {
+) -> Result<Option<HeldMachine>, Fault> {
     while stack.now() < terms.request.deadline {
         let Some(advert) = manager.candidate().await? else { return Ok(None) };
         match attempt(stack, terms, &advert).await {
-            Attempt::Ready(held) => return Ok(Some(held)),
-            Attempt::TryAnother => manager.came_to_nothing(),
-            Attempt::Closed(fault) => return Err(fault),
+            AttemptOutcome::Ready(held) => return Ok(Some(held)),
+            AttemptOutcome::TryAnother => manager.came_to_nothing(),
+            AttemptOutcome::Closed(fault) => return Err(fault),
         }
     }
     Ok(None)
 }
 
-async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert) -> Attempt {
+async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert) -> AttemptOutcome {
     let claim = stack.ports.ids().claim();
     let record = match take(stack, terms, advert, &claim).await {
         Ok(Some(record)) => record,
-        Ok(None) => return Attempt::TryAnother,
-        Err(fault) => return Attempt::Closed(fault),
+        Ok(None) => return AttemptOutcome::TryAnother,
+        Err(fault) => return AttemptOutcome::Closed(fault),
     };
-    let how = if advert.tier == Tier::Stopped { How::Started } else { How::Reused };
-    prepare(stack, terms, Held::new(record, Some(claim), how), advert.tier).await
+    let how = if advert.tier == Tier::Stopped { AcquiredBy::Started } else { AcquiredBy::Reused };
+    prepare(stack, terms, HeldMachine::new(record, Some(claim), how), advert.tier).await
 }
 
 /// The conditional write. A message of the first generation names none, so the record is read.
@@ -201,7 +201,7 @@ pub(crate) async fn claim_seen<P: Ports>(
 /// A message of the first generation says too little; the record is judged in its place.
 fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> bool {
     record.advert().is_some_and(|advert| {
-        judge(&advert, terms.request, &stack.limits, stack.now()) == Verdict::PassOn
+        judge(&advert, terms.request, &stack.limits, stack.now()) == AdvertVerdict::PassOn
     })
 }
 
@@ -209,42 +209,42 @@ fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> 
 pub(crate) async fn prepare<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
-    mut held: Held,
+    mut held: HeldMachine,
     tier: Tier,
-) -> Attempt {
+) -> AttemptOutcome {
     let register_by = register_by(stack, stack.now(), watched(held.how));
-    let mut step = Step::Assign;
+    let mut step = ClaimStep::Assign;
     loop {
         let outcome = match step {
-            Step::Claim => Outcome::Done,
-            Step::Assign => assign(stack, terms, &held.record, register_by).await,
-            Step::Start => start(stack, &held.record).await,
-            Step::Check => {
+            ClaimStep::Claim => StepOutcome::Done,
+            ClaimStep::Assign => assign(stack, terms, &held.record, register_by).await,
+            ClaimStep::Start => start(stack, &held.record).await,
+            ClaimStep::Check => {
                 held.assigned = terms.elapsed(stack);
-                terms.lookout.watch(stack, &held.record, watched(held.how)).await
+                terms.report_watcher.watch(stack, &held.record, watched(held.how)).await
             }
         };
         match next(step, tier, outcome) {
-            Next::Go(following) => step = following,
-            Next::Ready => return Attempt::Ready(ready(stack, terms, held)),
-            Next::TryAnother => return Attempt::TryAnother,
-            Next::GiveBack => {
+            AfterStep::Go(following) => step = following,
+            AfterStep::Ready => return AttemptOutcome::Ready(ready(stack, terms, held)),
+            AfterStep::TryAnother => return AttemptOutcome::TryAnother,
+            AfterStep::GiveBack => {
                 give_back_unstarted(stack, &terms.owner, &held.record).await;
-                return Attempt::TryAnother;
+                return AttemptOutcome::TryAnother;
             }
-            Next::CloseAttempt(why) => {
+            AfterStep::CloseAttempt(why) => {
                 if sabotage!("outage-ends-machines") {
                     condemn(stack, &terms.owner, &held.record, EndReason::FailedChecks).await;
                 }
                 give_back(stack, &terms.owner, &held.record).await;
-                return Attempt::Closed(Fault::Unavailable(why));
+                return AttemptOutcome::Closed(Fault::Unavailable(why));
             }
-            Next::Remove(failure) => {
+            AfterStep::Remove(failure) => {
                 return remove(stack, terms, held, register_by, failure).await;
             }
-            Next::RemoveAndClose(why) => {
+            AfterStep::RemoveAndClose(why) => {
                 return match remove(stack, terms, held, register_by, CheckFailure::Excused).await {
-                    Attempt::TryAnother => Attempt::Closed(Fault::Unavailable(why)),
+                    AttemptOutcome::TryAnother => AttemptOutcome::Closed(Fault::Unavailable(why)),
                     other => other,
                 };
             }
@@ -253,27 +253,31 @@ pub(crate) async fn prepare<P: Ports>(
 }
 
 /// It listens: so much is told at once.
-pub(super) fn ready<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, held: Held) -> Held {
+pub(super) fn ready<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    held: HeldMachine,
+) -> HeldMachine {
     let ready = terms.elapsed(stack);
-    (terms.tell)(Told::Ready { instance: held.record.id.clone(), after: ready });
-    Held { ready, ..held }
+    (terms.tell)(ProgressEvent::Ready { instance: held.record.id.clone(), after: ready });
+    HeldMachine { ready, ..held }
 }
 
-const fn watched(how: How) -> Watched {
+const fn watched(how: AcquiredBy) -> CheckKind {
     match how {
-        How::Reused => Watched::Warm,
-        How::Started => Watched::Started,
-        How::Created => Watched::Created,
+        AcquiredBy::Reused => CheckKind::Warm,
+        AcquiredBy::Started => CheckKind::Started,
+        AcquiredBy::Created => CheckKind::Created,
     }
 }
 
 /// When an unregistered listener must be given up: the checks are over by then.
-pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: Watched) -> Timestamp {
+pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: CheckKind) -> Timestamp {
     let limits = &stack.limits;
     now.after(match kind {
-        Watched::Warm => limits.assignment_acknowledged + limits.registration,
-        Watched::Started => limits.first_beat_stopped + limits.registration_stopped,
-        Watched::Created => limits.fleet_validation,
+        CheckKind::Warm => limits.assignment_acknowledged + limits.registration,
+        CheckKind::Started => limits.first_beat_stopped + limits.registration_stopped,
+        CheckKind::Created => limits.fleet_validation,
     })
 }
 
@@ -283,7 +287,7 @@ pub async fn assign<P: Ports>(
     terms: &Terms<'_>,
     record: &Record,
     register_by: Timestamp,
-) -> Outcome {
+) -> StepOutcome {
     let order = Order::Assigned(Assignment {
         generation: record.generation,
         owner: terms.owner.clone(),
@@ -298,29 +302,29 @@ pub async fn assign<P: Ports>(
         ephemeral: terms.request.ephemeral,
     });
     let key = &record.facts.mailbox;
-    if let Ok(Written::Won(_)) = terms.postman.post(key, &order).await {
-        return Outcome::Done;
+    if let Ok(Written::Won(_)) = terms.order_batcher.post(key, &order).await {
+        return StepOutcome::Done;
     }
     match mail::post(stack, key, &order, register_by).await {
-        Ok(Posted::Stored(_)) => Outcome::Done,
-        Ok(Posted::Overtaken(_)) => Outcome::Lost,
-        Err(fault) => Outcome::Systemic(format!("the mailbox is {fault}")),
+        Ok(PostOutcome::Stored(_)) => StepOutcome::Done,
+        Ok(PostOutcome::Overtaken(_)) => StepOutcome::Lost,
+        Err(fault) => StepOutcome::Systemic(format!("the mailbox is {fault}")),
     }
 }
 
-async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
+async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> StepOutcome {
     match stack.fleet().start_one(&record.id).await {
         // Without an answer it may have landed. The checks will tell; a machine that never beats
         // fails them.
-        Ok(Started::Starting) | Err(Fault::Unavailable(_)) => Outcome::Done,
-        Ok(Started::NoCapacity) => {
+        Ok(StartOutcome::Starting) | Err(Fault::Unavailable(_)) => StepOutcome::Done,
+        Ok(StartOutcome::NoCapacity) => {
             let offering = record.facts.offering();
             tracing::info!(%offering, "shortage");
             stack.shortages().remember(offering, &stack.limits, stack.now());
-            Outcome::StartRefused
+            StepOutcome::StartRefused
         }
-        Ok(Started::Failed(_)) => Outcome::StartFailed,
-        Err(_) => Outcome::StartRefused,
+        Ok(StartOutcome::Failed(_)) => StepOutcome::StartFailed,
+        Err(_) => StepOutcome::StartRefused,
     }
 }
 
@@ -328,46 +332,48 @@ async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Outcome {
 pub async fn remove<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
-    held: Held,
+    held: HeldMachine,
     register_by: Timestamp,
     failure: CheckFailure,
-) -> Attempt {
+) -> AttemptOutcome {
     let record = &held.record;
     match still_ours(stack, terms, record).await {
         Some(fresh) if matches!(fresh.state, State::Running { .. }) => {
-            let held = Held { record: fresh, ..held };
-            return Attempt::Ready(ready(stack, terms, held));
+            let held = HeldMachine { record: fresh, ..held };
+            return AttemptOutcome::Ready(ready(stack, terms, held));
         }
         Some(_) => {}
-        None => return Attempt::TryAnother,
+        None => return AttemptOutcome::TryAnother,
     }
     tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
     let why = told(stack, record, failure).await;
     terms.note_failure(format!("{} was not used: {why}", record.id));
-    (terms.tell)(Told::Failed { instance: record.id.clone(), why });
+    (terms.tell)(ProgressEvent::Failed { instance: record.id.clone(), why });
     let register_by = failure.may_register().then_some(register_by);
     let now = stack.now();
     let drain = Order::Withdrawn(Withdrawal {
         generation: record.generation,
-        mode: Mode::Drain,
+        mode: WithdrawalMode::Drain,
         at: now,
         idle_deadline: now.after(stack.limits.idle_released),
         removal_token: stack.removal_token.clone(),
     });
     let until = now.after(stack.limits.claim_lease);
     match mail::post(stack, &record.facts.mailbox, &drain, until).await {
-        Ok(Posted::Stored(_)) => {}
+        Ok(PostOutcome::Stored(_)) => {}
         // Fenced, or the store is away: whoever fenced us, or the reaper, carries on.
-        Ok(Posted::Overtaken(_)) | Err(_) => return Attempt::TryAnother,
+        Ok(PostOutcome::Overtaken(_)) | Err(_) => return AttemptOutcome::TryAnother,
     }
     let runner = terms.runner_on(stack, record);
     loop {
         let deletion = stack.ports.forge().delete(&runner).await;
         match after_removal(deletion, register_by, &stack.limits, stack.now()) {
             // A job has others to turn to. The release handshake asks on, and ends the machine.
-            AfterRemoval::AskAgain { .. } if terms.begun.is_none() && held.how == How::Started => {
+            AfterRemoval::AskAgain { .. }
+                if terms.begun.is_none() && held.how == AcquiredBy::Started =>
+            {
                 give_back(stack, &terms.owner, record).await;
-                return Attempt::TryAnother;
+                return AttemptOutcome::TryAnother;
             }
             AfterRemoval::AskAgain { at } => {
                 let wait = at.since(stack.now()).max(Duration::from_millis(1));
@@ -379,13 +385,13 @@ pub async fn remove<P: Ports>(
                     _ => EndReason::FailedChecks,
                 };
                 condemn(stack, &terms.owner, record, why).await;
-                return Attempt::TryAnother;
+                return AttemptOutcome::TryAnother;
             }
-            AfterRemoval::Running => return Attempt::Ready(ready(stack, terms, held)),
+            AfterRemoval::Running => return AttemptOutcome::Ready(ready(stack, terms, held)),
             AfterRemoval::GiveBack => {
                 give_back(stack, &terms.owner, record).await;
                 let why = "GitHub did not say whether a runner is deleted";
-                return Attempt::Closed(Fault::unavailable(why));
+                return AttemptOutcome::Closed(Fault::unavailable(why));
             }
         }
     }
@@ -424,7 +430,7 @@ pub(crate) async fn condemn<P: Ports>(
     why: EndReason,
 ) {
     let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
-    let event = Event::Condemned { authority, why, at: stack.now() };
+    let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
     let until = stack.now().after(stack.limits.claim_lease);
     if let Err(fault) = latest(stack, record, &event, until).await {
         tracing::info!(instance_id = %record.id, %fault, "left for the reaper to end");
@@ -449,7 +455,7 @@ async fn give_back_unstarted<P: Ports>(stack: &Stack<P>, owner: &Owner, record: 
 /// Fences an owner out of a machine that does not run for it yet; returns it as it is then.
 async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) -> Option<Record> {
     let now = stack.now();
-    let event = Event::Withdrawn {
+    let event = InstanceEvent::Withdrawn {
         authority: Authority::Owner { owner: owner.clone(), generation: record.generation },
         warm: true,
         at: now,
@@ -471,7 +477,7 @@ async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) ->
 pub async fn latest<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
-    event: &Event,
+    event: &InstanceEvent,
     until: Timestamp,
 ) -> Result<Moved, Fault> {
     let mut seen = record.clone();

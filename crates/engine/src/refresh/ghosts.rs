@@ -11,22 +11,22 @@ use std::collections::BTreeSet;
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Generation, InstanceId, RunnerName};
 use bullpen_core::instance::{Record, State};
-use bullpen_core::parameters::Suspects;
+use bullpen_core::parameters::OfflineRunners;
 use bullpen_core::ports::{Fault, Forge, Ports};
 use bullpen_core::sabotage;
 
-use super::patience;
+use super::retry_deadline;
 use crate::Stack;
 use crate::jobs::runners;
-use crate::kept;
-use crate::patience::patiently;
 use crate::reconcile::live_records;
+use crate::retry::retry_until;
+use crate::stored_parameters;
 
 /// One sweep.
 pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
-    let until = patience(stack);
+    let until = retry_deadline(stack);
     // Listed first: a runner of a record that is written meanwhile is then not in the list.
-    let listed = patiently(stack, until, || stack.ports.forge().runners()).await?;
+    let listed = retry_until(stack, until, || stack.ports.forge().runners()).await?;
     let records = live_records(stack).await?;
     let known: BTreeSet<RunnerName> =
         records.iter().flat_map(|record| runners_of(stack, record)).collect();
@@ -37,7 +37,8 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
         .map(|runner| runner.name)
         .collect();
     let (grace, now) = (stack.limits.reconcile_grace, stack.now());
-    let before = kept::load::<P, Suspects>(stack, until).await?.unwrap_or_default();
+    let before =
+        stored_parameters::load::<P, OfflineRunners>(stack, until).await?.unwrap_or_default();
     let (mut suspects, ghosts) = before.after(&offline, grace, now);
     let mut done = Vec::new();
     if sabotage!("ghosts-are-left") {
@@ -59,7 +60,7 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
             Deletion::Busy | Deletion::Unavailable => {}
         }
     }
-    kept::update(stack, until, |_| suspects.clone()).await?;
+    stored_parameters::update(stack, until, |_| suspects.clone()).await?;
     Ok(done)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every step is independent: one that fails is reported and does not stop the others. Running it
 //! twice, or twice at once, is harmless. A dry run is the same code over ports whose writes only
-//! pretend ([`rehearsal`]).
+//! pretend ([`dry_run`]).
 //!
 //! Not here: reaping, reconciling and advertising themselves; each has its own module.
 
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{ClassName, QueueName};
-use bullpen_core::parameters::{Ground, KeptTokens, Parameters, QueuedClasses};
+use bullpen_core::parameters::{KeptTokens, LaunchSite, Parameters, QueuedClasses};
 use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, Ports, QueueKind, QueueSpec, Queues};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
-use crate::advertise::{Memory, readvertise};
-use crate::kept;
-use crate::patience::patiently;
+use crate::advertise::{AdvertMemory, readvertise};
 use crate::reap::reap;
 use crate::reconcile::reconcile;
+use crate::retry::retry_until;
+use crate::stored_parameters;
 
+pub mod dry_run;
 mod ghosts;
-pub mod rehearsal;
 mod runs;
 
 /// How long a received message of a class's queue stays hidden.
@@ -30,7 +30,7 @@ const VISIBILITY: Duration = Duration::from_secs(30);
 
 /// What a stack should be like.
 #[derive(Clone, Debug)]
-pub struct Desired {
+pub struct DesiredStack {
     /// The classes that have a queue.
     pub classes: Vec<RunnerClass>,
     /// What is said about the parameters this time.
@@ -55,8 +55,8 @@ pub struct StepReport {
 /// Makes the stack what it should be, as far as it can; one report per step, in order.
 pub async fn refresh<P: Ports>(
     stack: &Stack<P>,
-    desired: &Desired,
-    memory: &mut Memory,
+    desired: &DesiredStack,
+    memory: &mut AdvertMemory,
 ) -> Vec<StepReport> {
     let mut reports = Vec::new();
     let mut report = |step, outcome: Result<Vec<String>, Fault>| {
@@ -66,7 +66,7 @@ pub async fn refresh<P: Ports>(
         }
         reports.push(StepReport { step, outcome });
     };
-    report("ground", ground(stack).await);
+    report("ground", learn_launch_site(stack).await);
     report("parameters", parameters(stack, desired).await);
     report("queues", queues(stack, desired).await);
     report("templates", stack.ports.fleet().prepare(&desired.classes, true).await);
@@ -86,23 +86,23 @@ pub async fn refresh<P: Ports>(
 }
 
 /// How long a step asks again for one thing.
-fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
+fn retry_deadline<P: Ports>(stack: &Stack<P>) -> Timestamp {
     stack.now().after(stack.limits.release_retry)
 }
 
 /// What the cloud must be asked before anything is launched: a subnet may have been added. When the
 /// stack was made is said once, and two that make it at once must say the same: launches are known
 /// again by it.
-pub async fn ground<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
-    let until = patience(stack);
-    let known = kept::load::<P, Ground>(stack, until).await?;
+pub async fn learn_launch_site<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let until = retry_deadline(stack);
+    let known = stored_parameters::load::<P, LaunchSite>(stack, until).await?;
     let born = known.as_ref().map_or_else(|| stack.now().to_string(), |known| known.born.clone());
     let learned = stack.ports.fleet().learn(&born, known.as_ref()).await?;
     let Some(learned) = learned else { return Ok(Vec::new()) };
-    let keep = |before: Option<Ground>| learned.clone().over(before.as_ref());
-    let changed = kept::update(stack, until, keep).await?;
+    let keep = |before: Option<LaunchSite>| learned.clone().over(before.as_ref());
+    let changed = stored_parameters::update(stack, until, keep).await?;
     if known.is_none()
-        && let Some(kept) = kept::load::<P, Ground>(stack, until).await?
+        && let Some(kept) = stored_parameters::load::<P, LaunchSite>(stack, until).await?
         && kept.born != learned.born
     {
         stack.ports.fleet().learn(&kept.born, Some(&kept)).await?;
@@ -111,32 +111,38 @@ pub async fn ground<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     Ok(if changed { vec![format!("learned the role and {subnets} subnets")] } else { Vec::new() })
 }
 
-async fn parameters<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {
+async fn parameters<P: Ports>(
+    stack: &Stack<P>,
+    desired: &DesiredStack,
+) -> Result<Vec<String>, Fault> {
     let said =
         |before: Option<Parameters>| desired.parameters.clone().over(before.unwrap_or_default());
-    let changed = kept::update(stack, patience(stack), said).await?;
+    let changed = stored_parameters::update(stack, retry_deadline(stack), said).await?;
     Ok(if changed { vec!["stored the parameters".to_owned()] } else { Vec::new() })
 }
 
 /// One queue per class. A class that was removed keeps its queue until its last machine is gone.
-async fn queues<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<String>, Fault> {
-    let until = patience(stack);
+async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Vec<String>, Fault> {
+    let until = retry_deadline(stack);
     let wanted: std::collections::BTreeSet<ClassName> =
         desired.classes.iter().map(|class| class.name.clone()).collect();
-    let known = kept::load::<P, QueuedClasses>(stack, until).await?.unwrap_or_default().classes;
+    let known = stored_parameters::load::<P, QueuedClasses>(stack, until)
+        .await?
+        .unwrap_or_default()
+        .classes;
     // Remembered before they are made: a queue that nobody remembers would never be removed.
     let all = QueuedClasses { classes: known.union(&wanted).cloned().collect() };
-    kept::update(stack, until, |_| all.clone()).await?;
+    stored_parameters::update(stack, until, |_| all.clone()).await?;
     let mut done = Vec::new();
     for class in &wanted {
         let spec = queue_spec(stack, class);
-        patiently(stack, until, || stack.ports.queues().ensure(&spec)).await?;
+        retry_until(stack, until, || stack.ports.queues().ensure(&spec)).await?;
         if !known.contains(class) {
             done.push(format!("made the queue of class {class}"));
         }
     }
     for class in known.difference(&wanted) {
-        let idle = patiently(stack, until, || stack.ports.ledger().idle_in(class)).await?;
+        let idle = retry_until(stack, until, || stack.ports.ledger().idle_in(class)).await?;
         if !idle.is_empty() {
             done.push(format!("class {class} is drained: {} machines are left", idle.len()));
             continue;
@@ -150,7 +156,7 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &Desired) -> Result<Vec<Str
             kept.classes.remove(class);
             kept
         };
-        kept::update(stack, until, forgotten).await?;
+        stored_parameters::update(stack, until, forgotten).await?;
         done.push(format!("removed the queue of class {class}"));
     }
     Ok(done)
@@ -170,8 +176,8 @@ pub fn queue_spec<P: Ports>(stack: &Stack<P>, class: &ClassName) -> QueueSpec {
 
 /// New tokens before the kept ones are too old. They are in the ledger and nowhere else.
 async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<String>, Fault> {
-    let until = patience(stack);
-    let kept = match kept::load::<P, KeptTokens>(stack, until).await {
+    let until = retry_deadline(stack);
+    let kept = match stored_parameters::load::<P, KeptTokens>(stack, until).await {
         // A step of a workflow that has a credential of its own needs none, and keeps none for others.
         Err(Fault::Denied(why)) => {
             tracing::info!(why, "no tokens are kept: this role may not use them");
@@ -182,18 +188,18 @@ async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<Strin
     let now = stack.now();
     if kept.is_some_and(|kept| now.since(kept.minted_at) < every && now < kept.expires_at) {
         // Again: who kept them may have died before this.
-        kept::spend_older_tokens(stack, until).await?;
+        stored_parameters::spend_older_tokens(stack, until).await?;
         return Ok(Vec::new());
     }
-    let minted = patiently(stack, until, || stack.ports.forge().tokens()).await?;
+    let minted = retry_until(stack, until, || stack.ports.forge().tokens()).await?;
     let next = KeptTokens {
         registration: minted.registration,
         removal: minted.removal,
         minted_at: now,
         expires_at: minted.expires_at,
     };
-    kept::update(stack, until, |_| next.clone()).await?;
-    kept::spend_older_tokens(stack, until).await?;
+    stored_parameters::update(stack, until, |_| next.clone()).await?;
+    stored_parameters::spend_older_tokens(stack, until).await?;
     Ok(vec![format!("kept new tokens until {}", next.expires_at)])
 }
 
@@ -222,8 +228,8 @@ fn counted(counts: &[(usize, &str)]) -> Vec<String> {
 
 async fn advertising<P: Ports>(
     stack: &Stack<P>,
-    desired: &Desired,
-    memory: &mut Memory,
+    desired: &DesiredStack,
+    memory: &mut AdvertMemory,
 ) -> Result<Vec<String>, Fault> {
     let mut done = Vec::new();
     for class in &desired.classes {

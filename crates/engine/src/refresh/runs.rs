@@ -10,14 +10,14 @@ use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::{Fault, Forge, Ports};
 use bullpen_core::request::entry::split;
 
-use super::patience;
+use super::retry_deadline;
 use crate::Stack;
+use crate::progress::unobserved;
 use crate::provision::entry;
 use crate::reconcile::live_records;
 use crate::release::request::release_request;
 use crate::release::take_back_one;
 use crate::strangers::strangers;
-use crate::tell::nobody;
 
 /// One pass over every run that holds machines.
 pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
@@ -82,7 +82,7 @@ async fn release_if_over<P: Ports>(
     let mut done = Vec::new();
     for id in requests {
         // One pass; the reaper goes on with what has to be waited for.
-        let released = release_request(stack, id, stack.now(), &nobody).await?;
+        let released = release_request(stack, id, stack.now(), &unobserved).await?;
         let count = released.returned.len() + released.ended.len() + released.waiting.len();
         done.push(format!("released {count} of {id}: its run is over"));
     }
@@ -95,7 +95,7 @@ async fn repository<P: Ports>(
     requests: &BTreeSet<RequestId>,
 ) -> Result<Option<Repository>, Fault> {
     for id in requests {
-        if let Ok(Some((entry, _))) = entry::find(stack, id, patience(stack)).await
+        if let Ok(Some((entry, _))) = entry::find(stack, id, retry_deadline(stack)).await
             && entry.repository.is_some()
         {
             return Ok(entry.repository);

@@ -10,16 +10,16 @@ use bullpen_core::ids::{InstanceId, RequestId, RunAttempt};
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::{Fault, Forge, Ledger, Machine, MachineState, Ports};
 use bullpen_core::request::Request;
-use bullpen_core::request::entry::{Entry, Stage, split};
+use bullpen_core::request::entry::{RequestEntry, RequestStage, split};
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
 use super::{Released, release, withdraw};
 use crate::Stack;
-use crate::patience::patiently;
+use crate::progress::ProgressObserver;
 use crate::provision::creation::{intent_id, record};
 use crate::provision::entry::{self, CannotBegin};
-use crate::tell::Tell;
+use crate::retry::retry_until;
 
 /// Every request of a run attempt, whatever became of it.
 pub async fn requests_of<P: Ports>(
@@ -28,7 +28,7 @@ pub async fn requests_of<P: Ports>(
 ) -> Result<Vec<RequestId>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     let collection = run.collection();
-    let stored = patiently(stack, until, || stack.ports.ledger().documents(&collection)).await?;
+    let stored = retry_until(stack, until, || stack.ports.ledger().documents(&collection)).await?;
     stored.iter().map(|document| entry::decode(document).map(|entry| entry.request.id)).collect()
 }
 
@@ -38,7 +38,7 @@ pub async fn release_request<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
     until: Timestamp,
-    tell: Tell<'_>,
+    tell: ProgressObserver<'_>,
 ) -> Result<Released, Fault> {
     let known = match entry::find(stack, id, until).await {
         Ok(known) => known.map(|(entry, _)| entry),
@@ -68,7 +68,7 @@ pub async fn release_request<P: Ports>(
 
 /// Stores whether the run has code that is not trusted, before any of its machines can be idle again.
 /// Where neither the command that began the request nor GitHub says, its machines end.
-async fn ask_for_origin<P: Ports>(stack: &Stack<P>, entry: &Entry) -> Result<(), Fault> {
+async fn ask_for_origin<P: Ports>(stack: &Stack<P>, entry: &RequestEntry) -> Result<(), Fault> {
     let id = &entry.request.id;
     let (Some((run, _)), Some(repository)) = (split(id), &entry.repository) else { return Ok(()) };
     if entry.from_fork.is_some() || run.at_github().is_none() {
@@ -90,7 +90,7 @@ async fn ask_for_origin<P: Ports>(stack: &Stack<P>, entry: &Entry) -> Result<(),
 }
 
 async fn close<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> Result<(), Fault> {
-    match entry::end(stack, id, Stage::Finished, until).await {
+    match entry::end(stack, id, RequestStage::Finished, until).await {
         Ok(()) | Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => Ok(()),
         Err(CannotBegin::Store(fault)) => Err(fault),
     }
@@ -107,7 +107,7 @@ async fn end_unrecorded<P: Ports>(
     if open.is_empty() {
         return Ok(());
     }
-    let machines = patiently(stack, until, async || stack.fleet().list().await).await?;
+    let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
         Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))
@@ -127,7 +127,7 @@ async fn open_intents<P: Ports>(
     let mut attempt = 1;
     loop {
         let id = intent_id(request, attempt);
-        let Some(intent) = patiently(stack, until, || ledger.intent(&id)).await? else {
+        let Some(intent) = retry_until(stack, until, || ledger.intent(&id)).await? else {
             return Ok(open);
         };
         if intent.outstanding > 0 {

@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use serde::Serialize;
 
 use super::hooks::Hook;
-use super::http::{Ask, Reply};
+use super::http::{StandInReply, StandInRequest};
 use super::levers::Levers;
 use super::protocol::{Completed, FileOrder, JobOrder, JobView, Register, Remove};
 use super::state::{Job, Refused, State};
@@ -21,13 +21,13 @@ use crate::settings::Scope;
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Whether this is the runners' part: what GitHub's troubles reach.
-pub(super) fn is_runners(ask: &Ask) -> bool {
+pub(super) fn is_runners(ask: &StandInRequest) -> bool {
     let path = ask.segments();
     path.len() > 2 && path[1] == "runners"
 }
 
 /// A test's hands.
-pub(super) async fn hands(ask: &Ask, world: &World) -> Reply {
+pub(super) async fn hands(ask: &StandInRequest, world: &World) -> StandInReply {
     if !world.options.accepts(ask.bearer.as_deref()) {
         return refusal(Refused::Credential);
     }
@@ -35,18 +35,18 @@ pub(super) async fn hands(ask: &Ask, world: &World) -> Reply {
     match (ask.method.as_str(), &path[1..]) {
         ("POST", ["jobs"]) => match ask.read::<JobOrder>() {
             Ok(order) if !is_repository(&order.repository) => {
-                Reply::refusal(422, "repository is not OWNER/NAME")
+                StandInReply::refusal(422, "repository is not OWNER/NAME")
             }
-            Ok(order) => Reply::json(201, world.act(|state, now| state.submit(order, now))),
+            Ok(order) => StandInReply::json(201, world.act(|state, now| state.submit(order, now))),
             Err(refusal) => refusal,
         },
         ("GET", ["jobs"]) => {
             let all = |state: &mut State, _| state.jobs.values().map(Job::view).collect();
-            Reply::json(200, world.act::<Vec<JobView>>(all))
+            StandInReply::json(200, world.act::<Vec<JobView>>(all))
         }
         ("GET", ["jobs", id]) => match id.parse() {
             Ok(id) => job(ask, world, id).await,
-            Err(_) => Reply::not_found(),
+            Err(_) => StandInReply::not_found(),
         },
         ("POST", ["jobs", id, "cancel"]) => {
             let id = id.parse().unwrap_or_default();
@@ -57,36 +57,38 @@ pub(super) async fn hands(ask: &Ask, world: &World) -> Reply {
             done(202, world.act(|state, now| state.approve(id, now)))
         }
         ("PUT", ["hook"]) => match ask.read::<Hook>() {
-            Ok(hook) if !hook.is_local() => Reply::refusal(422, "url is not on loopback"),
+            Ok(hook) if !hook.is_local() => StandInReply::refusal(422, "url is not on loopback"),
             Ok(hook) => {
                 world.act(|state, _| state.outbox.hook = Some(hook));
-                Reply::empty(204)
+                StandInReply::empty(204)
             }
             Err(refusal) => refusal,
         },
         ("PUT", ["files"]) => match ask.read::<FileOrder>() {
             Ok(FileOrder { repository, path, text }) => {
                 world.act(|state, _| state.files.insert((repository, path), text));
-                Reply::empty(204)
+                StandInReply::empty(204)
             }
             Err(refusal) => refusal,
         },
-        ("GET", ["notices"]) => Reply::json(200, world.look(|state, _| state.notices.clone())),
+        ("GET", ["notices"]) => {
+            StandInReply::json(200, world.look(|state, _| state.notices.clone()))
+        }
         ("GET", ["runners"]) => {
             let all = world.act(|state, now| {
                 state.runners.values().map(|runner| runner.view(now)).collect::<Vec<_>>()
             });
-            Reply::json(200, all)
+            StandInReply::json(200, all)
         }
-        ("GET", ["levers"]) => Reply::json(200, world.look(|state, _| state.levers.clone())),
+        ("GET", ["levers"]) => StandInReply::json(200, world.look(|state, _| state.levers.clone())),
         ("PUT", ["levers"]) => match ask.read::<Levers>() {
             Ok(levers) => {
                 world.act(|state, _| state.levers = levers);
-                Reply::empty(204)
+                StandInReply::empty(204)
             }
             Err(refusal) => refusal,
         },
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }
 
@@ -94,7 +96,7 @@ fn is_repository(text: &str) -> bool {
     matches!(Scope::parse(text), Ok(Scope::Repository { .. }))
 }
 
-async fn job(ask: &Ask, world: &World, id: u64) -> Reply {
+async fn job(ask: &StandInRequest, world: &World, id: u64) -> StandInReply {
     let over = world.until(|state, _| match state.jobs.get(&id).map(Job::view) {
         Some(view) if view.conclusion.is_none() => None,
         other => Some(other),
@@ -104,15 +106,15 @@ async fn job(ask: &Ask, world: &World, id: u64) -> Reply {
         Either::Left((view, _)) => view,
         Either::Right(_) => world.look(|state, _| state.jobs.get(&id).map(Job::view)),
     };
-    view.map_or_else(Reply::not_found, |view| Reply::json(200, view))
+    view.map_or_else(StandInReply::not_found, |view| StandInReply::json(200, view))
 }
 
-fn wait(ask: &Ask) -> Duration {
+fn wait(ask: &StandInRequest) -> Duration {
     Duration::from_secs(ask.number("wait").unwrap_or(0)).min(WAIT_MAX)
 }
 
 /// The runners' protocol.
-pub(super) async fn runners(ask: &Ask, world: &World) -> Reply {
+pub(super) async fn runners(ask: &StandInRequest, world: &World) -> StandInReply {
     let path = ask.segments();
     let session = ask.bearer.clone().unwrap_or_default();
     let id = || path[2].parse::<u64>().unwrap_or_default();
@@ -148,12 +150,12 @@ pub(super) async fn runners(ask: &Ask, world: &World) -> Reply {
             }
             Err(refusal) => refusal,
         },
-        _ if world.look(|state, _| state.is_ours(&session)) => Reply::not_found(),
+        _ if world.look(|state, _| state.is_ours(&session)) => StandInReply::not_found(),
         _ => refusal(Refused::Credential),
     }
 }
 
-async fn message(ask: &Ask, world: &World, id: u64, session: &str) -> Reply {
+async fn message(ask: &StandInRequest, world: &World, id: u64, session: &str) -> StandInReply {
     let _waiting = match Waiting::begin(world, id, session) {
         Ok(waiting) => waiting,
         Err(refused) => return refusal(refused),
@@ -164,9 +166,9 @@ async fn message(ask: &Ask, world: &World, id: u64, session: &str) -> Reply {
         other => Some(other),
     });
     match select(pin!(told), pin!(world.sleep(wait(ask)))).await {
-        Either::Left((Ok(Some(message)), _)) => Reply::json(200, message),
+        Either::Left((Ok(Some(message)), _)) => StandInReply::json(200, message),
         Either::Left((Err(refused), _)) => refusal(refused),
-        Either::Left((Ok(None), _)) | Either::Right(_) => Reply::empty(204),
+        Either::Left((Ok(None), _)) | Either::Right(_) => StandInReply::empty(204),
     }
 }
 
@@ -200,26 +202,26 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn done(status: u16, result: Result<(), Refused>) -> Reply {
+fn done(status: u16, result: Result<(), Refused>) -> StandInReply {
     match result {
-        Ok(()) => Reply::empty(status),
+        Ok(()) => StandInReply::empty(status),
         Err(refused) => refusal(refused),
     }
 }
 
-fn answered(status: u16, result: Result<impl Serialize, Refused>) -> Reply {
+fn answered(status: u16, result: Result<impl Serialize, Refused>) -> StandInReply {
     match result {
-        Ok(body) => Reply::json(status, body),
+        Ok(body) => StandInReply::json(status, body),
         Err(refused) => refusal(refused),
     }
 }
 
-fn refusal(refused: Refused) -> Reply {
+fn refusal(refused: Refused) -> StandInReply {
     match refused {
-        Refused::Credential => Reply::refusal(401, "Bad credentials"),
-        Refused::Missing => Reply::not_found(),
-        Refused::Gone => Reply::refusal(410, "The runner was deleted"),
-        Refused::Conflict => Reply::refusal(409, "Conflict"),
-        Refused::Busy => Reply::refusal(422, "The runner is still running a job"),
+        Refused::Credential => StandInReply::refusal(401, "Bad credentials"),
+        Refused::Missing => StandInReply::not_found(),
+        Refused::Gone => StandInReply::refusal(410, "The runner was deleted"),
+        Refused::Conflict => StandInReply::refusal(409, "Conflict"),
+        Refused::Busy => StandInReply::refusal(422, "The runner is still running a job"),
     }
 }

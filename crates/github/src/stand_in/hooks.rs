@@ -59,7 +59,7 @@ impl Hook {
 
 /// One attempt to deliver one webhook.
 #[derive(Clone, Debug)]
-pub(super) struct Parcel {
+pub(super) struct WebhookAttempt {
     pub(super) id: u64,
     pub(super) guid: String,
     pub(super) event: &'static str,
@@ -73,15 +73,15 @@ pub(super) struct Parcel {
 
 /// Webhooks that are to be sent, and those that were.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct WebhookOutbox {
     pub(super) hook: Option<Hook>,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<WebhookAttempt>,
     under_way: bool,
     /// Oldest first.
-    pub(super) log: Vec<Parcel>,
+    pub(super) log: Vec<WebhookAttempt>,
 }
 
-impl Outbox {
+impl WebhookOutbox {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && !self.under_way
     }
@@ -89,7 +89,7 @@ impl Outbox {
 
 /// What the sender does next.
 enum Next {
-    Send(Hook, Box<Parcel>),
+    Send(Hook, Box<WebhookAttempt>),
     Wait(Option<Duration>),
 }
 
@@ -127,7 +127,7 @@ impl State {
         for _ in 0..copies {
             let (id, guid, body) = (self.next(), guid.clone(), body.to_owned());
             let (redelivery, tried) = (false, None);
-            let parcel = Parcel { id, guid, event, action, redelivery, body, due, tried };
+            let parcel = WebhookAttempt { id, guid, event, action, redelivery, body, due, tried };
             self.outbox.waiting.push_back(parcel);
         }
     }
@@ -137,7 +137,7 @@ impl State {
         let found = self.outbox.log.iter().find(|parcel| parcel.id == id);
         let parcel = found.ok_or(Refused::Missing)?.clone();
         let id = self.next();
-        let again = Parcel { id, redelivery: true, due: now, tried: None, ..parcel };
+        let again = WebhookAttempt { id, redelivery: true, due: now, tried: None, ..parcel };
         self.outbox.waiting.push_back(again);
         Ok(())
     }
@@ -183,7 +183,7 @@ pub(super) async fn send_forever(world: Arc<World>) {
     }
 }
 
-async fn attempt(world: &World, client: &Sender, hook: &Hook, parcel: &Parcel) -> u16 {
+async fn attempt(world: &World, client: &Sender, hook: &Hook, parcel: &WebhookAttempt) -> u16 {
     let sent = pin!(deliver(client, hook, parcel));
     match select(sent, pin!(world.sleep(ANSWERED_WITHIN))).await {
         Either::Left((status, _)) => status,
@@ -191,7 +191,7 @@ async fn attempt(world: &World, client: &Sender, hook: &Hook, parcel: &Parcel) -
     }
 }
 
-async fn deliver(client: &Sender, hook: &Hook, parcel: &Parcel) -> u16 {
+async fn deliver(client: &Sender, hook: &Hook, parcel: &WebhookAttempt) -> u16 {
     let request = Request::post(&hook.url)
         .header("content-type", "application/json")
         .header("user-agent", "GitHub-Hookshot/stand-in")

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct StandInRequest {
     pub(super) method: Method,
     /// The path with its query, as it came.
     pub(super) target: String,
@@ -31,7 +31,7 @@ pub(super) struct Ask {
     pub(super) body: Bytes,
 }
 
-impl Ask {
+impl StandInRequest {
     pub(super) fn new(parts: &Parts, body: Bytes) -> Self {
         let header = |name: &str| {
             parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -71,21 +71,21 @@ impl Ask {
         self.query.get(key).and_then(|text| text.parse().ok())
     }
 
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Reply> {
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, StandInReply> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| Reply::refusal(422, &format!("Invalid request.\n\n{error}")))
+            .map_err(|error| StandInReply::refusal(422, &format!("Invalid request.\n\n{error}")))
     }
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct StandInReply {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
     body: Option<Value>,
 }
 
-impl Reply {
+impl StandInReply {
     pub(super) fn empty(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: None }
     }
@@ -110,7 +110,7 @@ impl Reply {
     }
 
     /// One page of `items`, with GitHub's links to the others.
-    pub(super) fn page(ask: &Ask, key: &str, items: Vec<Value>) -> Self {
+    pub(super) fn page(ask: &StandInRequest, key: &str, items: Vec<Value>) -> Self {
         let size = ask.number("per_page").unwrap_or(30).clamp(1, 100);
         let page = ask.number("page").unwrap_or(1).max(1);
         let total = items.len();
@@ -137,7 +137,7 @@ impl Reply {
     }
 
     /// The same of a listing that is nothing but an array.
-    pub(super) fn array(ask: &Ask, items: Vec<Value>) -> Self {
+    pub(super) fn array(ask: &StandInRequest, items: Vec<Value>) -> Self {
         let mut reply = Self::page(ask, "items", items);
         reply.body = reply.body.map(|mut body| body["items"].take());
         reply
@@ -160,7 +160,7 @@ impl Reply {
     }
 }
 
-fn link(ask: &Ask, page: u64, rel: &str) -> String {
+fn link(ask: &StandInRequest, page: u64, rel: &str) -> String {
     let (path, query) = ask.target.split_once('?').unwrap_or((&ask.target, ""));
     let mut pairs: Vec<String> = query
         .split('&')

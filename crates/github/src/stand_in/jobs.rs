@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::time::Timestamp;
 
 use super::protocol::{Conclusion, JobMessage, JobOrder, JobView};
-use super::state::{Job, Refused, Runner, Stage, State};
+use super::state::{Job, JobStage, Refused, Runner, State};
 use crate::settings::Scope;
 
 /// A job that its runner does not start goes back to the queue after this.
@@ -38,17 +38,17 @@ impl Job {
     /// GitHub's word for where it stands. It is queued until a runner starts it.
     pub(super) const fn status(&self) -> &'static str {
         match self.stage {
-            Stage::Held => "waiting",
-            Stage::Queued | Stage::Given { .. } => "queued",
-            Stage::Running => "in_progress",
-            Stage::Over(_) => "completed",
+            JobStage::Held => "waiting",
+            JobStage::Queued | JobStage::Given { .. } => "queued",
+            JobStage::Running => "in_progress",
+            JobStage::Over(_) => "completed",
         }
     }
 
     pub(super) const fn conclusion(&self) -> Option<Conclusion> {
         match self.stage {
-            Stage::Over(conclusion) => Some(conclusion),
-            Stage::Held | Stage::Queued | Stage::Given { .. } | Stage::Running => None,
+            JobStage::Over(conclusion) => Some(conclusion),
+            JobStage::Held | JobStage::Queued | JobStage::Given { .. } | JobStage::Running => None,
         }
     }
 
@@ -99,7 +99,7 @@ impl State {
             run,
             attempt: order.run_attempt.unwrap_or(1),
             name: order.name.clone().unwrap_or_else(|| format!("job-{id}")),
-            stage: if order.held { Stage::Held } else { Stage::Queued },
+            stage: if order.held { JobStage::Held } else { JobStage::Queued },
             order,
             cancelling: false,
             runner: None,
@@ -107,7 +107,7 @@ impl State {
             started: None,
             completed: None,
         };
-        let is_held = job.stage == Stage::Held;
+        let is_held = job.stage == JobStage::Held;
         let (attempt, repository) = (job.attempt, job.order.repository.clone());
         let is_first = self.jobs_of(&repository, run, Some(attempt)).is_empty();
         self.jobs.insert(id, job);
@@ -126,10 +126,10 @@ impl State {
     /// Somebody opens the gate.
     pub(super) fn approve(&mut self, id: u64, now: Timestamp) -> Result<(), Refused> {
         let job = self.jobs.get_mut(&id).ok_or(Refused::Missing)?;
-        if job.stage != Stage::Held {
+        if job.stage != JobStage::Held {
             return Err(Refused::Conflict);
         }
-        job.stage = Stage::Queued;
+        job.stage = JobStage::Queued;
         self.announce(id, "queued", now);
         self.assign(now);
         Ok(())
@@ -141,9 +141,9 @@ impl State {
         for runner in self.runners.values() {
             let Some(job) = runner.job.and_then(|id| self.jobs.get(&id)) else { continue };
             let lost = match job.stage {
-                Stage::Given { at } => now.since(at) >= STARTED_WITHIN,
-                Stage::Running => runner.polls == 0 && now.since(runner.seen) >= LOST_AFTER,
-                Stage::Held | Stage::Queued | Stage::Over(_) => false,
+                JobStage::Given { at } => now.since(at) >= STARTED_WITHIN,
+                JobStage::Running => runner.polls == 0 && now.since(runner.seen) >= LOST_AFTER,
+                JobStage::Held | JobStage::Queued | JobStage::Over(_) => false,
             };
             if lost {
                 overdue.push((runner.id, job.id));
@@ -160,8 +160,12 @@ impl State {
         if self.levers.outage.is_some() {
             return;
         }
-        let queued: Vec<u64> =
-            self.jobs.values().filter(|job| job.stage == Stage::Queued).map(|job| job.id).collect();
+        let queued: Vec<u64> = self
+            .jobs
+            .values()
+            .filter(|job| job.stage == JobStage::Queued)
+            .map(|job| job.id)
+            .collect();
         for id in queued {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let free = self
@@ -173,7 +177,7 @@ impl State {
             };
             runner.job = Some(id);
             job.runner = Some((runner.id, runner.name.clone()));
-            job.stage = Stage::Given { at: now };
+            job.stage = JobStage::Given { at: now };
         }
     }
 
@@ -182,9 +186,9 @@ impl State {
             runner.job = None;
         }
         if let Some(job) = self.jobs.get_mut(&job)
-            && matches!(job.stage, Stage::Given { .. })
+            && matches!(job.stage, JobStage::Given { .. })
         {
-            job.stage = Stage::Queued;
+            job.stage = JobStage::Queued;
             job.runner = None;
         }
     }
@@ -202,16 +206,16 @@ impl State {
         }
         let job = self.jobs.get_mut(&job).ok_or(Refused::Missing)?;
         match job.stage {
-            Stage::Given { .. } => {
-                job.stage = Stage::Running;
+            JobStage::Given { .. } => {
+                job.stage = JobStage::Running;
                 job.started = Some(now);
                 let id = job.id;
                 self.announce(id, "in_progress", now);
                 Ok(())
             }
             // Its first answer was lost.
-            Stage::Running => Ok(()),
-            Stage::Held | Stage::Queued | Stage::Over(_) => Err(Refused::Conflict),
+            JobStage::Running => Ok(()),
+            JobStage::Held | JobStage::Queued | JobStage::Over(_) => Err(Refused::Conflict),
         }
     }
 
@@ -234,7 +238,7 @@ impl State {
 
     pub(super) fn finish(&mut self, runner: u64, job: u64, conclusion: Conclusion, now: Timestamp) {
         if let Some(row) = self.jobs.get_mut(&job) {
-            row.stage = Stage::Over(conclusion);
+            row.stage = JobStage::Over(conclusion);
             row.completed = Some(now);
             self.announce(job, "completed", now);
         }
@@ -250,11 +254,11 @@ impl State {
     pub(super) fn cancel(&mut self, id: u64, now: Timestamp) -> Result<(), Refused> {
         let job = self.jobs.get_mut(&id).ok_or(Refused::Missing)?;
         match job.stage {
-            Stage::Over(_) => return Err(Refused::Conflict),
-            Stage::Running => job.cancelling = true,
-            Stage::Held | Stage::Queued | Stage::Given { .. } => {
+            JobStage::Over(_) => return Err(Refused::Conflict),
+            JobStage::Running => job.cancelling = true,
+            JobStage::Held | JobStage::Queued | JobStage::Given { .. } => {
                 let runner = job.runner.take();
-                job.stage = Stage::Over(Conclusion::Cancelled);
+                job.stage = JobStage::Over(Conclusion::Cancelled);
                 job.completed = Some(now);
                 if let Some(runner) = runner.and_then(|(id, _)| self.runners.get_mut(&id)) {
                     runner.job = None;

@@ -7,7 +7,7 @@
 use bullpen_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::hooks::Parcel;
+use super::hooks::WebhookAttempt;
 use super::protocol::{Conclusion, NoticeView};
 use super::state::{Job, Runner};
 use crate::settings::Scope;
@@ -103,15 +103,15 @@ pub(super) fn runner_groups(organization: &str, host: &str) -> Vec<Value> {
 }
 
 /// The schema `workflow-run`, of the jobs of one attempt; at least one.
-pub(super) fn run(jobs: &[&Job], place: Place<'_>) -> Option<Value> {
-    let Place { repository, base, .. } = place;
+pub(super) fn run(jobs: &[&Job], place: RepositoryUrls<'_>) -> Option<Value> {
+    let RepositoryUrls { repository, base, .. } = place;
     let first = jobs.first()?;
     let (status, conclusion) = standing(jobs);
     let api = format!("{base}/repos/{repository}");
     let url = format!("{api}/actions/runs/{}", first.run);
     let updated = jobs.iter().filter_map(|job| job.completed.or(job.started)).max();
     let head = first.order.fork.as_deref().unwrap_or(repository);
-    let head_repository = minimal_repository(Place { repository: head, ..place });
+    let head_repository = minimal_repository(RepositoryUrls { repository: head, ..place });
     let (owner, _) = repository.split_once('/').unwrap_or_default();
     let actor = account(first.order.actor.as_deref().unwrap_or(owner), base);
     let repository = minimal_repository(place);
@@ -168,7 +168,7 @@ const ACCOUNT_URLS: &str = "avatar events followers following gists html organiz
 
 /// A repository, and where it is.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct RepositoryUrls<'a> {
     pub(super) repository: &'a str,
     pub(super) base: &'a str,
     pub(super) is_public: bool,
@@ -177,7 +177,9 @@ pub(super) struct Place<'a> {
 }
 
 /// The schema `minimal-repository`.
-fn minimal_repository(Place { repository, base, is_public, .. }: Place<'_>) -> Value {
+fn minimal_repository(
+    RepositoryUrls { repository, base, is_public, .. }: RepositoryUrls<'_>,
+) -> Value {
     let (owner, name) = repository.split_once('/').unwrap_or_default();
     let api = format!("{base}/repos/{repository}");
     let fields = json!({
@@ -291,12 +293,12 @@ fn standing(jobs: &[&Job]) -> (&'static str, Option<Conclusion>) {
 }
 
 /// A `workflow_job` webhook.
-pub(super) fn workflow_job(action: &str, row: &Job, place: Place<'_>) -> Value {
+pub(super) fn workflow_job(action: &str, row: &Job, place: RepositoryUrls<'_>) -> Value {
     framed(action, "workflow_job", &job(row, place.base), place)
 }
 
 /// A `workflow_run` webhook about the run of this job, as it was when the run was made.
-pub(super) fn workflow_run(row: &Job, place: Place<'_>) -> Value {
+pub(super) fn workflow_run(row: &Job, place: RepositoryUrls<'_>) -> Value {
     let mut run = run(&[row], place).unwrap_or_default();
     (run["status"], run["conclusion"]) = ("queued".into(), Value::Null);
     let mut body = framed("requested", "workflow_run", &run, place);
@@ -309,8 +311,8 @@ pub(super) fn workflow_run(row: &Job, place: Place<'_>) -> Value {
     body
 }
 
-fn framed(action: &str, name: &str, what: &Value, place: Place<'_>) -> Value {
-    let Place { repository, base, .. } = place;
+fn framed(action: &str, name: &str, what: &Value, place: RepositoryUrls<'_>) -> Value {
+    let RepositoryUrls { repository, base, .. } = place;
     let (owner, _) = repository.split_once('/').unwrap_or_default();
     let organization = with_urls(
         json!({
@@ -331,7 +333,7 @@ fn framed(action: &str, name: &str, what: &Value, place: Place<'_>) -> Value {
 }
 
 /// The schema `repository` of webhooks.
-fn full_repository(place: Place<'_>) -> Value {
+fn full_repository(place: RepositoryUrls<'_>) -> Value {
     let mut fields = minimal_repository(place);
     let api = fields["url"].clone();
     for name in ["git_url", "ssh_url", "clone_url", "svn_url"] {
@@ -416,7 +418,7 @@ pub(super) fn file(repository: &str, path: &str, size: usize, packed: &str, base
 }
 
 /// The schema `hook-delivery-item`.
-pub(super) fn delivery(parcel: &Parcel) -> Value {
+pub(super) fn delivery(parcel: &WebhookAttempt) -> Value {
     let (at, code) = parcel.tried.unwrap_or((Timestamp::EPOCH, 0));
     json!({
         "id": parcel.id,

@@ -25,8 +25,8 @@ use bullpen_core::ports::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+mod access;
 mod control;
-mod door;
 mod hooks;
 mod http;
 mod jobs;
@@ -41,7 +41,7 @@ mod server;
 mod state;
 mod world;
 
-pub use door::{KnownApp, Options};
+pub use access::{KnownApp, Options};
 pub use hooks::Hook;
 pub use levers::{Levers, Outage, RateLimit, WebhookLevers};
 pub use runners::ONLINE_FOR;

@@ -8,8 +8,8 @@ use bullpen_core::time::Timestamp;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
-use super::door::Caller;
-use super::http::{Ask, Reply};
+use super::access::Caller;
+use super::http::{StandInReply, StandInRequest};
 use super::json;
 use super::protocol::NoticeView;
 use super::state::State;
@@ -46,13 +46,13 @@ fn default_context() -> String {
 
 /// Answers a call under `/repos/{owner}/{name}`, but not under its `actions`.
 pub(super) fn answer(
-    ask: &Ask,
+    ask: &StandInRequest,
     rest: &[&str],
     repository: &str,
     who: &Caller,
     state: &mut State,
     now: Timestamp,
-) -> Reply {
+) -> StandInReply {
     match (ask.method.as_str(), rest) {
         ("POST", ["check-runs"]) => check(ask, repository, who, state, now),
         ("GET", ["commits", commit, "check-runs"]) => {
@@ -65,17 +65,23 @@ pub(super) fn answer(
             };
             let base = state.base.clone();
             let checks = state.notices.iter().filter(fits).map(|it| json::check(it, &base));
-            Reply::page(ask, "check_runs", checks.collect())
+            StandInReply::page(ask, "check_runs", checks.collect())
         }
         ("POST", ["statuses", commit]) => status(ask, repository, commit, state, now),
         ("GET", ["contents", path @ ..]) => file(ask, repository, &path.join("/"), state),
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }
 
-fn check(ask: &Ask, repository: &str, who: &Caller, state: &mut State, now: Timestamp) -> Reply {
+fn check(
+    ask: &StandInRequest,
+    repository: &str,
+    who: &Caller,
+    state: &mut State,
+    now: Timestamp,
+) -> StandInReply {
     if !matches!(who, Caller::Installation(_)) {
-        return Reply::refusal(403, "You must authenticate via a GitHub App.");
+        return StandInReply::refusal(403, "You must authenticate via a GitHub App.");
     }
     let wish: CheckWish = match ask.read() {
         Ok(wish) => wish,
@@ -93,12 +99,18 @@ fn check(ask: &Ask, repository: &str, who: &Caller, state: &mut State, now: Time
         text: wish.output.summary,
         at: now,
     };
-    let reply = Reply::json(201, json::check(&notice, &state.base));
+    let reply = StandInReply::json(201, json::check(&notice, &state.base));
     state.notices.push(notice);
     reply
 }
 
-fn status(ask: &Ask, repository: &str, commit: &str, state: &mut State, now: Timestamp) -> Reply {
+fn status(
+    ask: &StandInRequest,
+    repository: &str,
+    commit: &str,
+    state: &mut State,
+    now: Timestamp,
+) -> StandInReply {
     let wish: StatusWish = match ask.read() {
         Ok(wish) => wish,
         Err(refusal) => return refusal,
@@ -106,7 +118,7 @@ fn status(ask: &Ask, repository: &str, commit: &str, state: &mut State, now: Tim
     let text = wish.description.unwrap_or_default();
     let known = ["error", "failure", "pending", "success"].contains(&wish.state.as_str());
     if !known || text.chars().count() > crate::limits::DESCRIPTION_CHARS_MAX {
-        return Reply::refusal(422, "Validation Failed");
+        return StandInReply::refusal(422, "Validation Failed");
     }
     let notice = NoticeView {
         id: state.next(),
@@ -120,30 +132,35 @@ fn status(ask: &Ask, repository: &str, commit: &str, state: &mut State, now: Tim
         text,
         at: now,
     };
-    let reply = Reply::json(201, json::status(&notice, &state.base));
+    let reply = StandInReply::json(201, json::status(&notice, &state.base));
     state.notices.push(notice);
     reply
 }
 
-fn file(ask: &Ask, repository: &str, path: &str, state: &State) -> Reply {
+fn file(ask: &StandInRequest, repository: &str, path: &str, state: &State) -> StandInReply {
     let found = state.files.get(&(repository.to_owned(), path.to_owned()));
-    let Some(text) = found else { return Reply::not_found() };
+    let Some(text) = found else { return StandInReply::not_found() };
     let hash = digest(&SHA256, text.as_bytes());
     let tag = format!("\"{}\"", hex(hash.as_ref()));
     if ask.seen.as_ref() == Some(&tag) {
-        let mut reply = Reply::empty(304);
+        let mut reply = StandInReply::empty(304);
         reply.headers.push(("etag", tag));
         return reply;
     }
     let packed = BASE64_STANDARD.encode(text);
     let mut reply =
-        Reply::json(200, json::file(repository, path, text.len(), &packed, &state.base));
+        StandInReply::json(200, json::file(repository, path, text.len(), &packed, &state.base));
     reply.headers.push(("etag", tag));
     reply
 }
 
 /// Answers a call under `/app/hook/deliveries`.
-pub(super) fn deliveries(ask: &Ask, rest: &[&str], state: &mut State, now: Timestamp) -> Reply {
+pub(super) fn deliveries(
+    ask: &StandInRequest,
+    rest: &[&str],
+    state: &mut State,
+    now: Timestamp,
+) -> StandInReply {
     match (ask.method.as_str(), rest) {
         ("GET", []) => {
             let size = ask.number("per_page").unwrap_or(30).clamp(1, 100);
@@ -153,7 +170,7 @@ pub(super) fn deliveries(ask: &Ask, rest: &[&str], state: &mut State, now: Times
             let page: Vec<_> = older.by_ref().take(size).collect();
             let next = older.next().and(page.last()).map(|last| last.id);
             let mut reply =
-                Reply::json(200, page.into_iter().map(json::delivery).collect::<Vec<_>>());
+                StandInReply::json(200, page.into_iter().map(json::delivery).collect::<Vec<_>>());
             if let Some(cursor) = next {
                 let path = "/app/hook/deliveries";
                 let query = format!("per_page={size}&cursor={cursor}");
@@ -163,9 +180,9 @@ pub(super) fn deliveries(ask: &Ask, rest: &[&str], state: &mut State, now: Times
             reply
         }
         ("POST", [id, "attempts"]) => match id.parse().map(|id| state.redeliver(id, now)) {
-            Ok(Ok(())) => Reply::json(202, serde_json::json!({})),
-            _ => Reply::not_found(),
+            Ok(Ok(())) => StandInReply::json(202, serde_json::json!({})),
+            _ => StandInReply::not_found(),
         },
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }

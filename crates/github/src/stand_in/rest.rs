@@ -9,11 +9,11 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::door::{Caller, KnownApp, Options, caller};
-use super::http::{Ask, Reply};
+use super::access::{Caller, KnownApp, Options, caller};
+use super::http::{StandInReply, StandInRequest};
 use super::json;
 use super::repository;
-use super::state::{Kind, Refused, State};
+use super::state::{GrantKind, Refused, State};
 use crate::settings::Scope;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,14 +23,19 @@ const LABELS_MAX: usize = 100;
 const NAME_CHARS_MAX: usize = 64;
 
 /// Answers one call.
-pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Reply {
+pub(super) fn answer(
+    ask: &StandInRequest,
+    state: &mut State,
+    options: &Options,
+    now: Timestamp,
+) -> StandInReply {
     if !ask.has_agent {
-        return Reply::refusal(403, "Request forbidden by administrative rules.");
+        return StandInReply::refusal(403, "Request forbidden by administrative rules.");
     }
     if let Some(version) = &ask.version
         && !VERSIONS.contains(&version.as_str())
     {
-        return Reply::refusal(400, &format!("API version {version} is not supported"));
+        return StandInReply::refusal(400, &format!("API version {version} is not supported"));
     }
     if let (["apps", slug], None) = (&*ask.segments(), &ask.bearer) {
         return public_app(ask, slug, state, options, now);
@@ -55,7 +60,7 @@ pub(super) fn answer(ask: &Ask, state: &mut State, options: &Options, now: Times
 }
 
 /// What kind of call it is: its method and its path, without whose it is and what is numbered.
-pub(super) fn kind(ask: &Ask) -> String {
+pub(super) fn kind(ask: &StandInRequest) -> String {
     let path = ask.segments();
     let rest = match *path {
         ["repos", _, _, ref rest @ ..] | ["orgs", _, ref rest @ ..] => rest,
@@ -71,7 +76,12 @@ fn hour(now: Timestamp) -> i64 {
 }
 
 /// Counts a call, or refuses it if the hour's are used up.
-fn budget(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Result<(), Reply> {
+fn budget(
+    ask: &StandInRequest,
+    state: &mut State,
+    options: &Options,
+    now: Timestamp,
+) -> Result<(), StandInReply> {
     let used = state.used.entry(ask.bearer.clone().unwrap_or_default()).or_default();
     if used.0 != hour(now) {
         *used = (hour(now), 0);
@@ -84,7 +94,7 @@ fn budget(ask: &Ask, state: &mut State, options: &Options, now: Timestamp) -> Re
 }
 
 /// Counts a call's points, or refuses it if the minute's are used up.
-fn points(ask: &Ask, state: &mut State, now: Timestamp) -> Result<(), Reply> {
+fn points(ask: &StandInRequest, state: &mut State, now: Timestamp) -> Result<(), StandInReply> {
     let Some(most) = state.levers.points_per_minute else { return Ok(()) };
     let cost = if ask.method == Method::GET { 1 } else { 5 };
     let spent = state.points.entry(ask.bearer.clone().unwrap_or_default()).or_default();
@@ -92,7 +102,7 @@ fn points(ask: &Ask, state: &mut State, now: Timestamp) -> Result<(), Reply> {
     if spent.iter().map(|(_, cost)| cost).sum::<u32>() + cost > most {
         let said = "You have exceeded a secondary rate limit. Please wait a few minutes before you \
                     try again.";
-        let mut reply = Reply::refusal(403, said);
+        let mut reply = StandInReply::refusal(403, said);
         reply.headers.push(("retry-after", MINUTE.as_secs().to_string()));
         return Err(reply);
     }
@@ -101,8 +111,13 @@ fn points(ask: &Ask, state: &mut State, now: Timestamp) -> Result<(), Reply> {
 }
 
 /// The refusal of a primary rate limit.
-pub(super) fn over_budget(ask: &Ask, state: &State, options: &Options, now: Timestamp) -> Reply {
-    let mut reply = Reply::refusal(403, "API rate limit exceeded for installation ID 1.");
+pub(super) fn over_budget(
+    ask: &StandInRequest,
+    state: &State,
+    options: &Options,
+    now: Timestamp,
+) -> StandInReply {
+    let mut reply = StandInReply::refusal(403, "API rate limit exceeded for installation ID 1.");
     reply.headers = limits(ask, state, options, now);
     for (name, value) in &mut reply.headers {
         if *name == "x-ratelimit-remaining" {
@@ -113,7 +128,7 @@ pub(super) fn over_budget(ask: &Ask, state: &State, options: &Options, now: Time
 }
 
 fn limits(
-    ask: &Ask,
+    ask: &StandInRequest,
     state: &State,
     options: &Options,
     now: Timestamp,
@@ -131,17 +146,26 @@ fn limits(
     ]
 }
 
-fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+fn route(
+    ask: &StandInRequest,
+    state: &mut State,
+    options: &Options,
+    who: &Caller,
+    now: Timestamp,
+) -> StandInReply {
     let path = ask.segments();
     match *path {
         ["app", "installations", id, "access_tokens"] if ask.method == Method::POST => {
             become_installation(id, state, options, who, now)
         }
-        ["app"] => app(options, who).map_or_else(Reply::not_found, |app| {
-            Reply::json(200, json::integration(&app.id, &format!("http://{}", ask.host), now))
+        ["app"] => app(options, who).map_or_else(StandInReply::not_found, |app| {
+            StandInReply::json(
+                200,
+                json::integration(&app.id, &format!("http://{}", ask.host), now),
+            )
         }),
         ["orgs", owner, "hooks"] if who.may_see(owner) && state.levers.organization_hooks => {
-            Reply::json(200, json!([json::organization_hook(owner, &ask.host, now)]))
+            StandInReply::json(200, json!([json::organization_hook(owner, &ask.host, now)]))
         }
         ["app", "installations"] if matches!(who, Caller::App(_)) => {
             installations(ask, options, who, now)
@@ -153,7 +177,7 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
             runners(ask, rest, &Scope::Organization(owner.to_owned()), state, now)
         }
         ["orgs", owner, "actions", "runner-groups"] if who.may_see(owner) => {
-            Reply::page(ask, "runner_groups", json::runner_groups(owner, &ask.host))
+            StandInReply::page(ask, "runner_groups", json::runner_groups(owner, &ask.host))
         }
         ["repos", owner, name, "actions", ref rest @ ..] if who.may_see(owner) => match rest {
             ["runners", rest @ ..] => {
@@ -168,7 +192,7 @@ fn route(ask: &Ask, state: &mut State, options: &Options, who: &Caller, now: Tim
         ["repos", owner, name, ref rest @ ..] if who.may_see(owner) => {
             repository::answer(ask, rest, &format!("{owner}/{name}"), who, state, now)
         }
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }
 
@@ -185,7 +209,7 @@ fn become_installation(
     options: &Options,
     who: &Caller,
     now: Timestamp,
-) -> Reply {
+) -> StandInReply {
     let app = app(options, who);
     let id = id.parse::<u64>().ok();
     let account = match (state.levers.installed_anew, id) {
@@ -195,10 +219,10 @@ fn become_installation(
         (Some(_), _) => None,
         (None, id) => id.and_then(|id| app.and_then(|app| app.installations.get(&id))),
     };
-    let Some(account) = account else { return Reply::not_found() };
+    let Some(account) = account else { return StandInReply::not_found() };
     let scope = Scope::Organization(account.clone());
-    let (token, expires_at) = state.mint(Kind::Installation, scope, now);
-    Reply::json(
+    let (token, expires_at) = state.mint(GrantKind::Installation, scope, now);
+    StandInReply::json(
         201,
         json!({
             "token": token, "expires_at": expires_at, "permissions": json::permissions(),
@@ -207,79 +231,98 @@ fn become_installation(
     )
 }
 
-fn installations(ask: &Ask, options: &Options, who: &Caller, now: Timestamp) -> Reply {
+fn installations(
+    ask: &StandInRequest,
+    options: &Options,
+    who: &Caller,
+    now: Timestamp,
+) -> StandInReply {
     let base = format!("http://{}", ask.host);
     let all = app(options, who).into_iter().flat_map(|app| &app.installations);
     let all = all.map(|(id, account)| json::installation(*id, account, &base, now));
-    Reply::array(ask, all.collect())
+    StandInReply::array(ask, all.collect())
 }
 
 /// What GitHub says of an App to a caller without a credential: private ones are not there.
-fn public_app(ask: &Ask, slug: &str, state: &State, options: &Options, now: Timestamp) -> Reply {
+fn public_app(
+    ask: &StandInRequest,
+    slug: &str,
+    state: &State,
+    options: &Options,
+    now: Timestamp,
+) -> StandInReply {
     let known = options.app.iter().chain(&options.more_apps);
     let app = known.into_iter().find(|app| json::slug(&app.id) == slug);
     let base = format!("http://{}", ask.host);
-    app.filter(|_| state.levers.public_apps).map_or_else(Reply::not_found, |app| {
-        Reply::json(200, json::integration(&app.id, &base, now))
+    app.filter(|_| state.levers.public_apps).map_or_else(StandInReply::not_found, |app| {
+        StandInReply::json(200, json::integration(&app.id, &base, now))
     })
 }
 
 fn installation(
-    ask: &Ask,
+    ask: &StandInRequest,
     owner: &str,
     (state, options): (&State, &Options),
     who: &Caller,
     now: Timestamp,
-) -> Reply {
+) -> StandInReply {
     let app = app(options, who);
     let found = app.and_then(|app| {
         app.installations.iter().find(|(_, account)| account.eq_ignore_ascii_case(owner))
     });
     let base = format!("http://{}", ask.host);
-    found.map_or_else(Reply::not_found, |(id, account)| {
+    found.map_or_else(StandInReply::not_found, |(id, account)| {
         let id = state.levers.installed_anew.unwrap_or(*id);
-        Reply::json(200, json::installation(id, account, &base, now))
+        StandInReply::json(200, json::installation(id, account, &base, now))
     })
 }
 
-fn runners(ask: &Ask, rest: &[&str], scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+fn runners(
+    ask: &StandInRequest,
+    rest: &[&str],
+    scope: &Scope,
+    state: &mut State,
+    now: Timestamp,
+) -> StandInReply {
     match (ask.method.as_str(), rest) {
-        ("POST", ["registration-token"]) => token(Kind::Registration, scope, state, now),
-        ("POST", ["remove-token"]) => token(Kind::Removal, scope, state, now),
+        ("POST", ["registration-token"]) => token(GrantKind::Registration, scope, state, now),
+        ("POST", ["remove-token"]) => token(GrantKind::Removal, scope, state, now),
         ("POST", ["generate-jitconfig"]) => jit(ask, scope, state, now),
-        ("GET", ["downloads"]) => Reply::json(200, json::downloads()),
+        ("GET", ["downloads"]) => StandInReply::json(200, json::downloads()),
         ("GET", []) => {
             let wanted = ask.query.get("name");
             let rows = state
                 .runners
                 .values()
                 .filter(|row| row.scope == *scope && wanted.is_none_or(|name| row.name == *name));
-            Reply::page(ask, "runners", rows.map(|row| json::runner(row, now)).collect())
+            StandInReply::page(ask, "runners", rows.map(|row| json::runner(row, now)).collect())
         }
         ("GET", [id]) => {
             let row = id.parse().ok().and_then(|id: u64| state.runners.get(&id));
             let row = row.filter(|row| row.scope == *scope);
-            row.map_or_else(Reply::not_found, |row| Reply::json(200, json::runner(row, now)))
+            row.map_or_else(StandInReply::not_found, |row| {
+                StandInReply::json(200, json::runner(row, now))
+            })
         }
         ("DELETE", [id]) => {
-            let Ok(id) = id.parse::<u64>() else { return Reply::not_found() };
+            let Ok(id) = id.parse::<u64>() else { return StandInReply::not_found() };
             let name = state.runners.get(&id).map(|row| row.name.clone()).unwrap_or_default();
             match state.delete(scope, id) {
-                Ok(()) => Reply::empty(204),
-                Err(Refused::Busy) => Reply::refusal(
+                Ok(()) => StandInReply::empty(204),
+                Err(Refused::Busy) => StandInReply::refusal(
                     422,
                     &format!("Bad request - Runner \"{name}\" is still running a job\""),
                 ),
-                Err(_) => Reply::not_found(),
+                Err(_) => StandInReply::not_found(),
             }
         }
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }
 
-fn token(kind: Kind, scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+fn token(kind: GrantKind, scope: &Scope, state: &mut State, now: Timestamp) -> StandInReply {
     let (token, expires_at) = state.mint(kind, scope.clone(), now);
-    Reply::json(201, json!({"token": token, "expires_at": expires_at}))
+    StandInReply::json(201, json!({"token": token, "expires_at": expires_at}))
 }
 
 #[derive(Deserialize)]
@@ -289,29 +332,38 @@ struct JitWish {
     labels: Vec<String>,
 }
 
-fn jit(ask: &Ask, scope: &Scope, state: &mut State, now: Timestamp) -> Reply {
+fn jit(ask: &StandInRequest, scope: &Scope, state: &mut State, now: Timestamp) -> StandInReply {
     let wish: JitWish = match ask.read() {
         Ok(wish) => wish,
         Err(refusal) => return refusal,
     };
     let named = (1..=NAME_CHARS_MAX).contains(&wish.name.chars().count());
     if !named || !(1..=LABELS_MAX).contains(&wish.labels.len()) {
-        return Reply::refusal(422, "Invalid request.\n\nname or labels are out of bounds.");
+        return StandInReply::refusal(422, "Invalid request.\n\nname or labels are out of bounds.");
     }
     let url = format!("http://{}/_stand-in", ask.host);
     let group = wish.runner_group_id;
     if !json::is_runner_group(scope, group) {
-        return Reply::not_found();
+        return StandInReply::not_found();
     }
     if let Ok(row) = state.make_jit(scope.clone(), &wish.name, wish.labels, group, &url, now) {
         let body = json!({"runner": json::runner(row, now), "encoded_jit_config": row.jit});
-        return Reply::json(201, body);
+        return StandInReply::json(201, body);
     }
     let name = wish.name;
-    Reply::refusal(409, &format!("Already exists - A runner with the name {name} already exists."))
+    StandInReply::refusal(
+        409,
+        &format!("Already exists - A runner with the name {name} already exists."),
+    )
 }
 
-fn runs(ask: &Ask, rest: &[&str], repository: &str, state: &mut State, now: Timestamp) -> Reply {
+fn runs(
+    ask: &StandInRequest,
+    rest: &[&str],
+    repository: &str,
+    state: &mut State,
+    now: Timestamp,
+) -> StandInReply {
     let base = format!("http://{}", ask.host);
     let jobs = |run: &str, attempt: Option<u32>| -> Option<Vec<Value>> {
         let jobs = state.jobs_of(repository, run.parse().ok()?, attempt);
@@ -321,20 +373,21 @@ fn runs(ask: &Ask, rest: &[&str], repository: &str, state: &mut State, now: Time
         ("GET", ["jobs", id]) => {
             let row = id.parse().ok().and_then(|id: u64| state.jobs.get(&id));
             let row = row.filter(|row| row.order.repository == repository);
-            row.map_or_else(Reply::not_found, |row| Reply::json(200, json::job(row, &base)))
+            row.map_or_else(StandInReply::not_found, |row| {
+                StandInReply::json(200, json::job(row, &base))
+            })
         }
-        ("GET", ["runs", run, "jobs"]) => {
-            jobs(run, None).map_or_else(Reply::not_found, |jobs| Reply::page(ask, "jobs", jobs))
-        }
+        ("GET", ["runs", run, "jobs"]) => jobs(run, None)
+            .map_or_else(StandInReply::not_found, |jobs| StandInReply::page(ask, "jobs", jobs)),
         ("GET", ["runs", run, "attempts", attempt, "jobs"]) => attempt
             .parse()
             .ok()
             .and_then(|attempt| jobs(run, Some(attempt)))
-            .map_or_else(Reply::not_found, |jobs| Reply::page(ask, "jobs", jobs)),
+            .map_or_else(StandInReply::not_found, |jobs| StandInReply::page(ask, "jobs", jobs)),
         ("GET", ["runs", run]) => {
             let jobs = run.parse().map(|run| state.jobs_of(repository, run, None));
             let run = json::run(&jobs.unwrap_or_default(), state.place(repository));
-            run.map_or_else(Reply::not_found, |run| Reply::json(200, run))
+            run.map_or_else(StandInReply::not_found, |run| StandInReply::json(200, run))
         }
         ("GET", ["runs"]) => {
             let wanted = ask.query.get("status").map(String::as_str);
@@ -344,23 +397,23 @@ fn runs(ask: &Ask, rest: &[&str], repository: &str, state: &mut State, now: Time
             let fits = |run: &Value| {
                 wanted.is_none_or(|it| run["status"] == it || run["conclusion"] == it)
             };
-            Reply::page(ask, "workflow_runs", runs.filter(fits).collect())
+            StandInReply::page(ask, "workflow_runs", runs.filter(fits).collect())
         }
         ("POST", ["runs", run, "cancel"]) => cancel(run, repository, state, now),
-        _ => Reply::not_found(),
+        _ => StandInReply::not_found(),
     }
 }
 
-fn cancel(run: &str, repository: &str, state: &mut State, now: Timestamp) -> Reply {
+fn cancel(run: &str, repository: &str, state: &mut State, now: Timestamp) -> StandInReply {
     let jobs = run.parse().map(|run| state.jobs_of(repository, run, None)).unwrap_or_default();
     let jobs: Vec<u64> = jobs.into_iter().map(|job| job.id).collect();
     if jobs.is_empty() {
-        return Reply::not_found();
+        return StandInReply::not_found();
     }
     let cancelled = jobs.into_iter().filter(|job| state.cancel(*job, now).is_ok()).count();
     if cancelled > 0 {
-        Reply::json(202, json!({}))
+        StandInReply::json(202, json!({}))
     } else {
-        Reply::refusal(409, "Cannot cancel a workflow run that is completed.")
+        StandInReply::refusal(409, "Cannot cancel a workflow run that is completed.")
     }
 }

@@ -14,7 +14,7 @@ use bullpen_core::time::Timestamp;
 use serde_json::json;
 
 use super::protocol::{Conclusion, Message, Register, Registered, RunnerView};
-use super::state::{Kind, Refused, Runner, Stage, State};
+use super::state::{GrantKind, JobStage, Refused, Runner, State};
 use crate::settings::Scope;
 
 /// A runner that has not asked for messages for this long is offline.
@@ -111,7 +111,7 @@ impl State {
     }
 
     fn use_token(&mut self, token: &str, wish: &Register, now: Timestamp) -> Result<u64, Refused> {
-        let scope = self.granted(token, Kind::Registration, now).cloned();
+        let scope = self.granted(token, GrantKind::Registration, now).cloned();
         let scope = scope.ok_or(Refused::Credential)?;
         if let Some(taken) = self.named(&scope, &wish.name) {
             if !wish.replace || taken.job.is_some() {
@@ -152,9 +152,9 @@ impl State {
         let Some(job) = self.connected(id, session)?.job else { return Ok(None) };
         let Some(job) = self.jobs.get(&job) else { return Ok(None) };
         Ok(match job.stage {
-            Stage::Given { .. } => Some(Message::Job(job.message())),
-            Stage::Running if job.cancelling => Some(Message::Cancel { job: job.id }),
-            Stage::Running | Stage::Held | Stage::Queued | Stage::Over(_) => None,
+            JobStage::Given { .. } => Some(Message::Job(job.message())),
+            JobStage::Running if job.cancelling => Some(Message::Cancel { job: job.id }),
+            JobStage::Running | JobStage::Held | JobStage::Queued | JobStage::Over(_) => None,
         })
     }
 
@@ -177,7 +177,7 @@ impl State {
     /// The job of a runner that is not there any more: back to the queue if it never started.
     pub(super) fn abandon(&mut self, runner: u64, job: u64, now: Timestamp) {
         let stage = self.jobs.get(&job).map(|job| job.stage);
-        if stage == Some(Stage::Running) {
+        if stage == Some(JobStage::Running) {
             self.finish(runner, job, Conclusion::Failure, now);
         } else {
             self.requeue(runner, job);
@@ -199,7 +199,7 @@ impl State {
 
     /// A runner program removes its own registration.
     pub(super) fn remove(&mut self, id: u64, token: &str, now: Timestamp) -> Result<(), Refused> {
-        let scope = self.granted(token, Kind::Removal, now).cloned();
+        let scope = self.granted(token, GrantKind::Removal, now).cloned();
         self.delete(&scope.ok_or(Refused::Credential)?, id)
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::control;
 use super::hooks;
-use super::http::{Ask, Reply};
+use super::http::{StandInReply, StandInRequest};
 use super::levers::{Outage, RateLimit};
 use super::rest;
 use super::world::World;
@@ -63,18 +63,18 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, Dropped> {
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| Dropped)?;
-    let mut ask = Ask::new(&parts, body.to_bytes());
+    let mut ask = StandInRequest::new(&parts, body.to_bytes());
     if ask.path.starts_with(&["api".to_owned(), "v3".to_owned()]) {
         // As GitHub Enterprise Server has it.
         ask.path.drain(..2);
     }
     if ask.path.first().is_none_or(|first| first != "_stand-in") {
-        return github(&ask, world).await.map(Reply::response);
+        return github(&ask, world).await.map(StandInReply::response);
     }
     // A page in a browser on this machine must not be able to queue scripts.
     let host = ask.host.rsplit_once(':').map_or(ask.host.as_str(), |(host, _)| host);
     if !is_loopback(host) || !(ask.body.is_empty() || ask.is_json) {
-        return Ok(Reply::refusal(403, "Ask by a loopback address, in JSON").response());
+        return Ok(StandInReply::refusal(403, "Ask by a loopback address, in JSON").response());
     }
     if !control::is_runners(&ask) {
         return Ok(control::hands(&ask, world).await.response());
@@ -89,7 +89,7 @@ async fn answer(
 }
 
 /// GitHub's interface under its levers.
-async fn github(ask: &Ask, world: &World) -> Result<Reply, Dropped> {
+async fn github(ask: &StandInRequest, world: &World) -> Result<StandInReply, Dropped> {
     world.act(|state, _| state.calls += 1);
     down(world).await?;
     let reply = world.act(|state, now| {
@@ -98,14 +98,14 @@ async fn github(ask: &Ask, world: &World) -> Result<Reply, Dropped> {
             return unavailable();
         }
         if levers.refuse_credentials {
-            return Reply::refusal(401, "Bad credentials");
+            return StandInReply::refusal(401, "Bad credentials");
         }
         match levers.rate_limit {
             Some(RateLimit::Primary) => rest::over_budget(ask, state, &world.options, now),
             Some(RateLimit::Secondary { retry_after }) => {
                 let said = "You have exceeded a secondary rate limit. Please wait a few minutes \
                             before you try again.";
-                let mut reply = Reply::refusal(429, said);
+                let mut reply = StandInReply::refusal(429, said);
                 reply.headers.push(("retry-after", retry_after.to_string()));
                 reply
             }
@@ -138,6 +138,6 @@ fn kept(world: &World) -> Result<(), Dropped> {
     })
 }
 
-fn unavailable() -> Reply {
-    Reply::refusal(503, "Service unavailable")
+fn unavailable() -> StandInReply {
+    StandInReply::refusal(503, "Service unavailable")
 }

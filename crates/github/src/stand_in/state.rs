@@ -12,8 +12,8 @@ use bullpen_core::mailbox::Secret;
 use bullpen_core::time::Timestamp;
 use ring::hmac;
 
-use super::hooks::Outbox;
-use super::json::Place;
+use super::hooks::WebhookOutbox;
+use super::json::RepositoryUrls;
 use super::levers::Levers;
 use super::protocol::{Conclusion, JobOrder, NoticeView};
 use crate::settings::Scope;
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) base: String,
     /// Where the first App is installed, by the account's name in lower case.
     pub(super) installations: BTreeMap<String, u64>,
-    pub(super) outbox: Outbox,
+    pub(super) outbox: WebhookOutbox,
     pub(super) notices: Vec<NoticeView>,
     /// By repository and path.
     pub(super) files: BTreeMap<(String, String), String>,
@@ -57,13 +57,13 @@ pub(super) struct State {
 /// What a token is good for.
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
-    pub(super) kind: Kind,
+    pub(super) kind: GrantKind,
     pub(super) scope: Scope,
     pub(super) expires: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum GrantKind {
     Registration,
     Removal,
     Installation,
@@ -94,7 +94,7 @@ pub(super) struct Job {
     pub(super) attempt: u32,
     pub(super) name: String,
     pub(super) order: JobOrder,
-    pub(super) stage: Stage,
+    pub(super) stage: JobStage,
     pub(super) cancelling: bool,
     /// The id and name of the runner that has it or had it.
     pub(super) runner: Option<(u64, String)>,
@@ -104,7 +104,7 @@ pub(super) struct Job {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum JobStage {
     /// A gate holds it back.
     Held,
     Queued,
@@ -138,7 +138,7 @@ impl State {
             levers: Levers::default(),
             base: String::new(),
             installations: BTreeMap::new(),
-            outbox: Outbox::default(),
+            outbox: WebhookOutbox::default(),
             notices: Vec::new(),
             files: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -173,13 +173,13 @@ impl State {
     }
 
     /// A repository as the levers have it.
-    pub(super) fn place<'a>(&'a self, repository: &'a str) -> Place<'a> {
+    pub(super) fn place<'a>(&'a self, repository: &'a str) -> RepositoryUrls<'a> {
         let is_it = |name: &String| name.eq_ignore_ascii_case(repository);
         let is_public = self.levers.public_repositories.iter().any(is_it);
         let owner = repository.split('/').next().unwrap_or_default();
         let installation = self.installations.get(&owner.to_ascii_lowercase());
         let installation = installation.copied().unwrap_or(ELSEWHERE);
-        Place { repository, base: &self.base, is_public, installation }
+        RepositoryUrls { repository, base: &self.base, is_public, installation }
     }
 
     pub(super) fn next(&mut self) -> u64 {
@@ -188,11 +188,16 @@ impl State {
     }
 
     /// A new token and when it ends.
-    pub(super) fn mint(&mut self, kind: Kind, scope: Scope, now: Timestamp) -> (String, Timestamp) {
+    pub(super) fn mint(
+        &mut self,
+        kind: GrantKind,
+        scope: Scope,
+        now: Timestamp,
+    ) -> (String, Timestamp) {
         let stem = match kind {
-            Kind::Registration => "registration-",
-            Kind::Removal => "removal-",
-            Kind::Installation => "ghs_installation_",
+            GrantKind::Registration => "registration-",
+            GrantKind::Removal => "removal-",
+            GrantKind::Installation => "ghs_installation_",
         };
         let token = self.unguessable(stem);
         let expires = now.after(TOKEN_LIFE);
@@ -201,7 +206,7 @@ impl State {
     }
 
     /// The scope that a token of this kind is good for now.
-    pub(super) fn granted(&self, token: &str, kind: Kind, now: Timestamp) -> Option<&Scope> {
+    pub(super) fn granted(&self, token: &str, kind: GrantKind, now: Timestamp) -> Option<&Scope> {
         let grant = self.tokens.get(token)?;
         (grant.kind == kind && now < grant.expires).then_some(&grant.scope)
     }

@@ -11,7 +11,7 @@ use bullpen_core::ports::Clock;
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
 
-use super::door::Options;
+use super::access::Options;
 use super::state::State;
 
 /// A clock of any kind, so that the server is of one kind.

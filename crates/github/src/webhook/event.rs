@@ -4,7 +4,7 @@
 //! Not here: whether GitHub said it (`signature`).
 
 use bullpen_core::ids::{Repository, RunAttempt};
-use bullpen_core::job::{Fact, RunFact};
+use bullpen_core::job::{JobFact, RunFact};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -37,7 +37,7 @@ pub struct JobEvent {
     /// Which installation of the App was told; none for other webhooks.
     pub installation: Option<u64>,
     /// What is known of the job now.
-    pub fact: Fact,
+    pub fact: JobFact,
 }
 
 /// Something about a run.

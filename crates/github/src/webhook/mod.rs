@@ -25,7 +25,7 @@ pub const DONE: u16 = 204;
 
 /// The headers of a webhook that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct WebhookHead {
     /// `X-GitHub-Event`: what happened.
     pub event: Option<String>,
     /// `X-GitHub-Delivery`: the same when it is delivered again.
@@ -38,7 +38,7 @@ pub struct Head {
     pub content_length: Option<u64>,
 }
 
-impl Head {
+impl WebhookHead {
     /// Those of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let text =
@@ -125,7 +125,7 @@ impl Verdict {
 
 /// Whether the body is worth reading, by the headers alone. A body that says nothing of its length
 /// has to be read up to [`WEBHOOK_BODY_BYTES_MAX`] and one byte.
-pub fn admit(head: &Head) -> Result<(), Refusal> {
+pub fn admit(head: &WebhookHead) -> Result<(), Refusal> {
     let limit = WEBHOOK_BODY_BYTES_MAX as u64;
     if head.content_length.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge);
@@ -138,14 +138,14 @@ pub fn admit(head: &Head) -> Result<(), Refusal> {
 }
 
 /// Judges a request by its headers and the raw bytes of its body.
-pub fn judge(head: &Head, body: &[u8], secrets: &Secrets) -> Verdict {
+pub fn judge(head: &WebhookHead, body: &[u8], secrets: &Secrets) -> Verdict {
     match accepted(head, body, secrets) {
         Ok(event) => Verdict::Accepted(event),
         Err(refusal) => Verdict::Refused(refusal),
     }
 }
 
-fn accepted(head: &Head, body: &[u8], secrets: &Secrets) -> Result<Event, Refusal> {
+fn accepted(head: &WebhookHead, body: &[u8], secrets: &Secrets) -> Result<Event, Refusal> {
     admit(head)?;
     if body.len() > WEBHOOK_BODY_BYTES_MAX {
         return Err(Refusal::TooLarge);

@@ -2,7 +2,7 @@
 //!
 //! Not here: GitHub's own examples and another signer (`tests/conformance`).
 
-use bullpen_core::job::{Conclusion, Said};
+use bullpen_core::job::{Conclusion, ReportedStatus};
 use bullpen_core::mailbox::Secret;
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ fn secrets() -> Secrets {
     Secrets::new(&secret(), None).unwrap()
 }
 
-fn head(event: &str, body: &[u8]) -> Head {
-    Head {
+fn head(event: &str, body: &[u8]) -> WebhookHead {
+    WebhookHead {
         event: Some(event.to_owned()),
         delivery: Some("72d3162e-cc78-11e3-81ab-4c9367dc0958".to_owned()),
         signature: Some(sign(&secret(), body)),
@@ -46,7 +46,7 @@ fn job(status: &str, conclusion: Option<&str>) -> Value {
     })
 }
 
-fn said(body: &Value) -> Said {
+fn said(body: &Value) -> ReportedStatus {
     match judged("workflow_job", body) {
         Verdict::Accepted(Event::Job(event)) => event.fact.said,
         other => panic!("{other:?}"),
@@ -96,23 +96,23 @@ fn two_secrets_are_good_while_one_is_exchanged() {
 fn who_is_not_let_in_is_told_by_a_status() {
     let body = job("queued", None).to_string().into_bytes();
     let good = head("workflow_job", &body);
-    let refused = |head: &Head, body: &[u8]| match judge(head, body, &secrets()) {
+    let refused = |head: &WebhookHead, body: &[u8]| match judge(head, body, &secrets()) {
         Verdict::Refused(refusal) => refusal.status(),
         Verdict::Accepted(event) => panic!("{event:?}"),
     };
-    assert_eq!(refused(&Head { signature: None, ..good.clone() }, &body), 401);
+    assert_eq!(refused(&WebhookHead { signature: None, ..good.clone() }, &body), 401);
     assert_eq!(refused(&good, b"{}"), 401, "another body");
-    assert_eq!(refused(&Head { event: None, ..good.clone() }, &body), 400);
+    assert_eq!(refused(&WebhookHead { event: None, ..good.clone() }, &body), 400);
     let form = Some("application/x-www-form-urlencoded".to_owned());
-    assert_eq!(refused(&Head { content_type: form, ..good.clone() }, &body), 400);
+    assert_eq!(refused(&WebhookHead { content_type: form, ..good.clone() }, &body), 400);
     for nonsense in ["", "{", "[]", "{\"action\":1}"] {
         let head = head("workflow_job", nonsense.as_bytes());
         assert_eq!(refused(&head, nonsense.as_bytes()), 400, "{nonsense}");
     }
     let huge = Some(WEBHOOK_BODY_BYTES_MAX as u64 + 1);
-    let head = Head { content_length: huge, ..good.clone() };
+    let head = WebhookHead { content_length: huge, ..good.clone() };
     assert_eq!(admit(&head), Err(Refusal::TooLarge), "before a byte is read");
-    let unsaid = Head { content_length: None, ..good };
+    let unsaid = WebhookHead { content_length: None, ..good };
     assert_eq!(admit(&unsaid), Ok(()));
     assert_eq!(refused(&unsaid, &vec![b' '; WEBHOOK_BODY_BYTES_MAX + 1]), 413);
 }
@@ -120,7 +120,8 @@ fn who_is_not_let_in_is_told_by_a_status() {
 /// Nothing in the body is looked at before its signature.
 #[test]
 fn what_is_not_signed_is_not_read() {
-    let unsigned = Head { signature: Some("sha256=00".to_owned()), ..head("workflow_job", b"{") };
+    let unsigned =
+        WebhookHead { signature: Some("sha256=00".to_owned()), ..head("workflow_job", b"{") };
     assert_eq!(judge(&unsigned, b"{", &secrets()), Verdict::Refused(Refusal::Unsigned));
 }
 
@@ -172,17 +173,21 @@ fn a_job_is_a_fact_and_is_not_answered_yet() {
     assert_eq!((fact.job.as_str(), fact.about.run.as_str()), ("4242", "77.2"));
     assert_eq!((fact.about.repository.as_str(), fact.about.commit.as_str()), ("acme/app", "0a1b"));
     let at = Some("2026-05-31T12:00:05Z".parse().unwrap());
-    assert_eq!(fact.said, Said::Queued { at });
+    assert_eq!(fact.said, ReportedStatus::Queued { at });
 }
 
 #[test]
 fn the_status_says_where_a_job_stands_and_the_action_does_not() {
-    assert_eq!(said(&job("waiting", None)), Said::Held, "queued, and held back by a gate");
-    assert_eq!(said(&job("brand_new", None)), Said::Held, "nothing is launched for it");
+    assert_eq!(
+        said(&job("waiting", None)),
+        ReportedStatus::Held,
+        "queued, and held back by a gate"
+    );
+    assert_eq!(said(&job("brand_new", None)), ReportedStatus::Held, "nothing is launched for it");
     let at = Some("2026-05-31T12:00:05Z".parse().unwrap());
-    assert_eq!(said(&job("in_progress", None)), Said::Started { runner: None, at });
+    assert_eq!(said(&job("in_progress", None)), ReportedStatus::Started { runner: None, at });
     let conclusion = Conclusion::new("skipped");
-    let skipped = Said::Completed { conclusion, runner: None, at: None };
+    let skipped = ReportedStatus::Completed { conclusion, runner: None, at: None };
     assert_eq!(said(&job("completed", Some("skipped"))), skipped);
 }
 

@@ -3,9 +3,9 @@
 //! Not here: the shapes that no example has (`webhook::tests`).
 
 use bullpen_core::ids::RunAttempt;
-use bullpen_core::job::{Fact, Known, Phase, Said};
+use bullpen_core::job::{JobFact, JobKnowledge, JobPhase, ReportedStatus};
 use bullpen_core::mailbox::Secret;
-use bullpen_github::webhook::{Event, Head, Secrets, Verdict, judge, sign};
+use bullpen_github::webhook::{Event, Secrets, Verdict, WebhookHead, judge, sign};
 use serde_json::{Value, json};
 
 use crate::tools::ask;
@@ -14,7 +14,7 @@ const SERVERS: &[&str] = &["api.github.com", "ghes-31", "ghes-32", "ghes-33", "g
 
 fn judged(event: &str, body: &Value) -> Event {
     let (secret, body) = (Secret::new("s"), body.to_string());
-    let head = Head {
+    let head = WebhookHead {
         event: Some(event.to_owned()),
         delivery: Some("0b989ba4-242f-11e5-81e1-c7b6966d2516".to_owned()),
         signature: Some(sign(&secret, body.as_bytes())),
@@ -37,7 +37,7 @@ fn examples(event: &str) -> Vec<Value> {
     answers.iter().flat_map(|one| one.as_array().expect("a list").clone()).collect()
 }
 
-fn fact(example: &Value) -> Fact {
+fn fact(example: &Value) -> JobFact {
     match judged("workflow_job", example) {
         Event::Job(event) => event.fact,
         other => panic!("{other:?}"),
@@ -58,14 +58,14 @@ fn every_example_of_a_job_is_a_fact_that_says_the_same() {
         assert_eq!(json!(fact.about.labels), job["labels"]);
         assert_eq!(fact.about.commit, job["head_sha"].as_str().unwrap());
         let expected = match job["status"].as_str().unwrap() {
-            "waiting" => Phase::Held,
-            "queued" => Phase::Queued,
-            "in_progress" => Phase::Started,
-            "completed" => Phase::Completed,
+            "waiting" => JobPhase::Held,
+            "queued" => JobPhase::Queued,
+            "in_progress" => JobPhase::Started,
+            "completed" => JobPhase::Completed,
             other => panic!("{other} is new"),
         };
-        assert_eq!(Known::of(&fact).phase(), expected);
-        if let Said::Started { runner, .. } = fact.said {
+        assert_eq!(JobKnowledge::of(&fact).phase(), expected);
+        if let ReportedStatus::Started { runner, .. } = fact.said {
             assert_eq!(json!(runner), job["runner_name"]);
         }
     }

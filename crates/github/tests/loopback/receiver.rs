@@ -12,7 +12,7 @@ use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::time::Timestamp;
 use bullpen_github::stand_in::Hook;
-use bullpen_github::webhook::{DONE, Event, Head, JobEvent, Secrets, Verdict, admit, judge};
+use bullpen_github::webhook::{DONE, Event, JobEvent, Secrets, Verdict, WebhookHead, admit, judge};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -100,7 +100,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let secrets = Secrets::new(&Secret::new(SECRET), None).expect("it is not empty");
     let (parts, body) = request.into_parts();
-    let head = Head::of(&parts.headers);
+    let head = WebhookHead::of(&parts.headers);
     assert_eq!(admit(&head), Ok(()));
     let body = body.collect().await.expect("it is whole").to_bytes();
     let verdict = judge(&head, &body, &secrets);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{JobId, RunnerName};
-use bullpen_core::job::{Job, Life, Phase};
+use bullpen_core::job::{Job, JobPhase, JobState};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock as _, JobForge};
@@ -80,7 +80,7 @@ async fn what_is_lost_for_ever_is_found_by_asking() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].job.as_str(), job.id.to_string());
     let row = Job::first(&found[0], world.clock.now(), &Limits::DEFAULT);
-    assert!(matches!(row.life, Life::Waiting { .. }), "{row:?}");
+    assert!(matches!(row.state, JobState::Waiting { .. }), "{row:?}");
     let again = JobForge::job(&github, &repository, &found[0].job).await.unwrap();
     assert_eq!(again, found[0]);
 }
@@ -103,7 +103,7 @@ async fn what_was_not_answered_well_is_sent_again_only_when_somebody_asks() {
     assert_eq!(github.lost_deliveries(began).await.unwrap(), [], "each arrived by some attempt");
     let guids: Vec<_> = receiver.events().into_iter().filter_map(|it| it.delivery).collect();
     assert!(lost.iter().all(|it| guids.contains(&it.guid)), "the same ids: {guids:?}");
-    assert_eq!(row(&receiver, &world, &job).known.phase(), Phase::Completed);
+    assert_eq!(row(&receiver, &world, &job).known.phase(), JobPhase::Completed);
     let later = world.clock.now().after(Duration::from_secs(1));
     assert_eq!(github.lost_deliveries(later).await.unwrap(), []);
     let stranger = world.client("acme", pat());
@@ -150,14 +150,14 @@ async fn a_gate_is_announced_as_queued_and_says_that_it_waits() {
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["waiting", "queued"]);
     let id = JobId::new(job.id.to_string());
-    assert_eq!(row(&receiver, &world, &id).life, Life::Dormant, "nothing is launched for it");
+    assert_eq!(row(&receiver, &world, &id).state, JobState::Dormant, "nothing is launched for it");
     assert_eq!(world.message(&runner, 0).await.0, 204, "and no runner gets it");
     let path = format!("/jobs/{}/approve", job.id);
     assert_eq!(world.ask("POST", &path, TOKEN, None).await.0, 202);
     assert!(!world.stand_in.approve(job.id), "once");
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["waiting", "queued", "queued"]);
-    assert!(matches!(row(&receiver, &world, &id).life, Life::Waiting { .. }));
+    assert!(matches!(row(&receiver, &world, &id).state, JobState::Waiting { .. }));
     assert_eq!(world.message(&runner, 0).await.0, 200);
 }
 

@@ -13,12 +13,12 @@ use std::time::Duration;
 use bullpen_core::ids::{Generation, InstanceId, JobId, RunnerName};
 use bullpen_core::instance::{Owner, State};
 use bullpen_core::invariants::{Invariant, Violation};
-use bullpen_core::job::{End, Job, Life, Said};
+use bullpen_core::job::{End, Job, JobState, ReportedStatus};
 use bullpen_core::ports::{JobRow, WaitingAt};
 use bullpen_core::time::Timestamp;
 
 use super::view::View;
-use crate::model::job_forge::Seen;
+use crate::model::job_forge::SeenJob;
 
 /// How long after its deadline a job may still wait for a runner or a word to its author: what is not
 /// heard of is found late, and GitHub may be down when it is to be told.
@@ -45,7 +45,7 @@ struct Row {
 
 /// All jobs that have a row.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct JobChecks {
     rows: BTreeMap<JobId, Row>,
     /// Turns that others had since those who wait there had one.
     passed_over: BTreeMap<WaitingAt, u32>,
@@ -57,7 +57,7 @@ fn wrong(instance: Option<&InstanceId>, what: String) -> Result<(), Violation> {
     Err(Violation { invariant: Invariant::EveryJobEnds, instance: instance.cloned(), what })
 }
 
-impl Jobs {
+impl JobChecks {
     /// A job as its row says.
     pub(super) fn row(&self, job: &JobId) -> Option<&Job> {
         self.rows.get(job).map(|row| &row.job)
@@ -82,17 +82,18 @@ impl Jobs {
         if before.is_some_and(|before| before.job.is_over()) && !job.is_over() {
             wrong(None, format!("job {} was over, and is not any more", job.id))?;
         }
-        let was_waiting = before.is_some_and(|row| matches!(row.job.life, Life::Waiting { .. }));
-        let begins = was_waiting && matches!(job.life, Life::Assigning { .. });
+        let was_waiting =
+            before.is_some_and(|row| matches!(row.job.state, JobState::Waiting { .. }));
+        let begins = was_waiting && matches!(job.state, JobState::Assigning { .. });
         let turn = before.filter(|_| begins).and_then(|before| before.job.waiting_at());
-        let ready = match (&job.life, before) {
-            (Life::Waiting { not_before, .. }, Some(before)) if was_waiting => {
+        let ready = match (&job.state, before) {
+            (JobState::Waiting { not_before, .. }, Some(before)) if was_waiting => {
                 before.ready.max(*not_before)
             }
-            (Life::Waiting { not_before, .. }, _) => at.max(*not_before),
+            (JobState::Waiting { not_before, .. }, _) => at.max(*not_before),
             _ => at,
         };
-        let line = format!("{at} job {} is {}", job.id, job.life.name().as_str());
+        let line = format!("{at} job {} is {}", job.id, job.state.name().as_str());
         self.rows.insert(job.id.clone(), Row { job, ready });
         match turn {
             Some(turn) => self.begins(at, &turn).map(|()| line),
@@ -122,7 +123,7 @@ impl Jobs {
         let busy: BTreeSet<_> = self
             .rows
             .values()
-            .filter(|row| matches!(row.job.life, Life::Assigning { .. }))
+            .filter(|row| matches!(row.job.state, JobState::Assigning { .. }))
             .map(|row| row.job.repository())
             .collect();
         let waiting = self.rows.values().filter(|row| at >= row.ready.after(SEEN_WITHIN));
@@ -137,7 +138,7 @@ impl Jobs {
     pub(super) fn look(
         &mut self,
         view: &View,
-        seen: &[Seen],
+        seen: &[SeenJob],
         now: Timestamp,
     ) -> Vec<Result<(), Violation>> {
         let mut judged: Vec<_> = seen.iter().map(|job| self.in_time(view, job, now)).collect();
@@ -148,9 +149,10 @@ impl Jobs {
     }
 
     /// A job waits no longer than it may, and who was not served was told.
-    fn in_time(&self, view: &View, seen: &Seen, now: Timestamp) -> Result<(), Violation> {
+    fn in_time(&self, view: &View, seen: &SeenJob, now: Timestamp) -> Result<(), Violation> {
         let row = self.row(&seen.job);
-        if let Some(Job { life: Life::Ended { end: End::Failed(reason), debts, .. }, .. }) = row
+        if let Some(Job { state: JobState::Ended { end: End::Failed(reason), debts, .. }, .. }) =
+            row
             && !debts.tell
             && !seen.told
         {
@@ -159,12 +161,12 @@ impl Jobs {
         }
         let has_ended = seen.ended.is_some_and(|at| now.since(at) > ENDED_WITHIN);
         if has_ended && row.is_some_and(|job| !job.is_over()) {
-            let (job, is) = (&seen.job, row.map_or("", |job| job.life.name().as_str()));
+            let (job, is) = (&seen.job, row.map_or("", |job| job.state.name().as_str()));
             return wrong(None, format!("job {job} is over, and its row is still {is}"));
         }
-        let waits = matches!(seen.said, Said::Queued { .. }) && !seen.told;
+        let waits = matches!(seen.said, ReportedStatus::Queued { .. }) && !seen.told;
         if waits && now.since(seen.queued) > view.limits.job_deadline + TOLD_WITHIN {
-            let is = row.map_or("not there", |job| job.life.name().as_str());
+            let is = row.map_or("not there", |job| job.state.name().as_str());
             let (job, since) = (&seen.job, seen.queued);
             return wrong(None, format!("job {job} waits since {since}; its row is {is}"));
         }

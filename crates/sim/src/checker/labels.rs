@@ -9,10 +9,10 @@
 use bullpen_core::ids::RunAttempt;
 use bullpen_core::invariants::{Invariant, Violation};
 
-use crate::model::forge::Ran;
+use crate::model::forge::RanCode;
 
 /// A runner that was made for a job of this run has started a job.
-pub(super) fn started(ran: &Ran, run: &RunAttempt) -> Result<(), Violation> {
+pub(super) fn started(ran: &RanCode, run: &RunAttempt) -> Result<(), Violation> {
     match ran.runner_has.split(',').find(|label| !may_have(label, run.run_id())) {
         None => Ok(()),
         Some(label) => Err(Violation {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn judged(runner_has: &str) -> bool {
-        let ran = Ran {
+        let ran = RanCode {
             machine: "m1".into(),
             number: 1,
             label: "prod-deploy".to_owned(),

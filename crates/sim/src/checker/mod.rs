@@ -16,17 +16,17 @@ use std::time::Duration;
 use bullpen_core::creation::Ceiling;
 use bullpen_core::ids::{InstanceId, MailboxKey, TrustGroup};
 use bullpen_core::instance::{EndReason, Owner, Record, State};
-use bullpen_core::invariants::{self, Violation, World as Seen};
+use bullpen_core::invariants::{self, StackSnapshot, Violation};
 use bullpen_core::job::{Lane, Origin, minted_for};
 use bullpen_core::labels::request_of;
 use bullpen_core::limits::Limits;
-use bullpen_core::mailbox::{Inbox, Mode, Order, SYSTEMIC, SignalKind, Withdrawal};
+use bullpen_core::mailbox::{Inbox, Order, SYSTEMIC, SignalKind, Withdrawal, WithdrawalMode};
 use bullpen_core::ports::Ports;
 use bullpen_core::rates::FleetCall;
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::{OwnRun, RanJob};
 use bullpen_core::time::Timestamp;
-use bullpen_engine::pools::Found;
+use bullpen_engine::pools::SurveyedPool;
 use tokio::sync::Notify;
 
 use crate::model::fleet::FleetEvent;
@@ -51,7 +51,7 @@ mod view;
 
 use ghosts::Ghosts;
 use history::History;
-use jobs::Jobs;
+use jobs::JobChecks;
 use one_owner::Tenures;
 use pace::Pace;
 use protected::Condemned;
@@ -71,7 +71,7 @@ struct Inner {
     history: History,
     view: View,
     requests: Requests,
-    jobs: Jobs,
+    jobs: JobChecks,
     traces: Traces,
     /// The group of machines that jobs have reused, if it is not each repository's own.
     jobs_trust: Option<TrustGroup>,
@@ -105,7 +105,7 @@ impl Checker {
             history: History::new(trace),
             view: View::new(numbers, outside.ledger().snapshot(), outside.fleet().snapshot()),
             requests: Requests::default(),
-            jobs: Jobs::default(),
+            jobs: JobChecks::default(),
             traces: Traces::default(),
             jobs_trust: None,
             tenures: Tenures::default(),
@@ -272,14 +272,14 @@ impl Checker {
     }
 
     /// Pools were looked at; their plans must touch nothing that is in use.
-    pub fn look_at_plans(&self, found: &[Found]) {
+    pub fn look_at_plans(&self, found: &[SurveyedPool]) {
         for found in found {
             self.judge(|_| plans::planned(found));
         }
     }
 
     /// What keeps a pool from having converged, if anything does.
-    pub fn unconverged(found: &Found) -> Option<Violation> {
+    pub fn unconverged(found: &SurveyedPool) -> Option<Violation> {
         plans::unconverged(found)
     }
 
@@ -346,7 +346,7 @@ fn on_world(view: &View, now: Timestamp) -> Vec<Result<(), Violation>> {
         reconcile_grace: view.limits.reconcile_grace * GRACE_UNDER_FAULTS,
         ..view.limits.clone()
     };
-    let seen = Seen {
+    let seen = StackSnapshot {
         now,
         records: &view.live.values().cloned().collect::<Vec<_>>(),
         intents: &view.intents.values().cloned().collect::<Vec<_>>(),
@@ -459,7 +459,9 @@ impl Inner {
             is_blameless: failed.is_some_and(|failed| failed.detail.starts_with(SYSTEMIC))
                 && !self.view.deserted.contains(&record.id),
             told_to_stop: match order {
-                Some(Order::Withdrawn(Withdrawal { mode: Mode::Stop, at, .. })) => Some(at),
+                Some(Order::Withdrawn(Withdrawal { mode: WithdrawalMode::Stop, at, .. })) => {
+                    Some(at)
+                }
                 _ => None,
             },
         }
@@ -559,10 +561,12 @@ impl Inner {
 fn order_line(at: Timestamp, machine: &InstanceId, order: &Order) -> String {
     let (generation, what) = match order {
         Order::Assigned(to) => (to.generation, "listen"),
-        Order::Withdrawn(Withdrawal { generation, mode: Mode::Drain, .. }) => {
+        Order::Withdrawn(Withdrawal { generation, mode: WithdrawalMode::Drain, .. }) => {
             (*generation, "drain")
         }
-        Order::Withdrawn(Withdrawal { generation, mode: Mode::Stop, .. }) => (*generation, "stop"),
+        Order::Withdrawn(Withdrawal { generation, mode: WithdrawalMode::Stop, .. }) => {
+            (*generation, "stop")
+        }
     };
     format!("{at} {machine} is told to {what}, g{generation}")
 }

@@ -9,10 +9,10 @@
 
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
-use bullpen_engine::pools::Found;
+use bullpen_engine::pools::SurveyedPool;
 
 /// No action of the plan touches what somebody uses.
-pub(super) fn planned(found: &Found) -> Result<(), Violation> {
+pub(super) fn planned(found: &SurveyedPool) -> Result<(), Violation> {
     let touched: Vec<_> = found.plan.actions.iter().flat_map(|action| action.touches()).collect();
     let in_use = |record: &&Record| is_in_use(record) && touched.contains(&&record.id);
     let mut records = found.observed.instances.iter().map(|one| &one.record);
@@ -37,7 +37,7 @@ fn is_in_use(record: &Record) -> bool {
 }
 
 /// What keeps a pool from having converged, if anything does.
-pub(super) fn unconverged(found: &Found) -> Option<Violation> {
+pub(super) fn unconverged(found: &SurveyedPool) -> Option<Violation> {
     let what = if found.plan.actions.is_empty() {
         let waits = found.plan.notes.iter().find(|note| note.is_passing())?;
         format!("pool {} still waits: {waits}", found.pool)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId, PoolName, StopOp};
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::ports::{Fleet, Machine, MachineState, Started, StopOrder, Tag, Tags};
+use bullpen_core::ports::{Fleet, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 
 use super::{Harness, answered};
 
@@ -186,7 +186,7 @@ pub async fn a_machine_runs_stops_and_starts_again<H: FleetHarness>(harness: H) 
         until(&harness, &id, MachineState::Stopped).await;
         for _ in 0..2 {
             let started = answered(fleet.start(std::slice::from_ref(&id)).await);
-            assert_eq!(started, [(id.clone(), Started::Starting)], "round {round}");
+            assert_eq!(started, [(id.clone(), StartOutcome::Starting)], "round {round}");
         }
         until(&harness, &id, MachineState::Running).await;
     }
@@ -204,7 +204,7 @@ pub async fn starting_answers_for_each_machine<H: FleetHarness>(harness: H) {
     assert_eq!(started.len(), asked.len(), "{started:?}");
     for (id, answer) in &started {
         assert!(asked.contains(id), "{id} was not asked about");
-        assert_eq!(*id == unknown, matches!(answer, Started::Failed(_)), "{id}: {answer:?}");
+        assert_eq!(*id == unknown, matches!(answer, StartOutcome::Failed(_)), "{id}: {answer:?}");
     }
 }
 
@@ -218,7 +218,7 @@ pub async fn ending_is_final_and_can_be_asked_twice<H: FleetHarness>(harness: H)
         until(&harness, &ended, MachineState::Gone).await;
     }
     let started = answered(fleet.start(std::slice::from_ref(&ended)).await);
-    assert!(matches!(started.as_slice(), [(_, Started::Failed(_))]), "{started:?}");
+    assert!(matches!(started.as_slice(), [(_, StartOutcome::Failed(_))]), "{started:?}");
     let request = harness.request(&IntentId::new("intent-1"), None, 2);
     // What it says of the one that ended is its own; it must not replace it.
     answered(fleet.launch(&request).await);

@@ -11,10 +11,10 @@ use bullpen_core::limits::{
     SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX,
 };
 use bullpen_core::mailbox::{
-    Assignment, Beat, Credential, Inbox, Mode, Order, Phase, Report, ReportRead, Secret, Signal,
-    SignalKind, Withdrawal,
+    AgentPhase, Assignment, Beat, Credential, Inbox, Order, Report, ReportRead, Secret, Signal,
+    SignalKind, Withdrawal, WithdrawalMode,
 };
-use bullpen_core::ports::{Mailbox, Read, Written};
+use bullpen_core::ports::{Consistency, Mailbox, Written};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 use futures_util::future::{join, join_all};
@@ -92,7 +92,7 @@ fn assigned(generation: u64) -> Order {
     Order::Assigned(assignment(generation))
 }
 
-fn withdrawn(generation: u64, mode: Mode) -> Order {
+fn withdrawn(generation: u64, mode: WithdrawalMode) -> Order {
     Order::Withdrawn(Withdrawal {
         generation: Generation(generation),
         mode,
@@ -104,7 +104,7 @@ fn withdrawn(generation: u64, mode: Mode) -> Order {
 
 fn beat(seq: u64) -> Beat {
     let at = start().after(Duration::from_secs(seq));
-    Beat { seq, at, phase: Phase::Waiting, boot: "boot-1".into() }
+    Beat { seq, at, phase: AgentPhase::Waiting, boot: "boot-1".into() }
 }
 
 fn signal(generation: u64, detail: &str) -> Signal {
@@ -114,7 +114,7 @@ fn signal(generation: u64, detail: &str) -> Signal {
 }
 
 async fn inbox(mailbox: &impl Mailbox) -> Option<Inbox> {
-    answered(mailbox.inbox(&key(), Read::Consistent).await)
+    answered(mailbox.inbox(&key(), Consistency::Consistent).await)
 }
 
 async fn reports_of(mailbox: &impl Mailbox, keys: &[MailboxKey]) -> Vec<Option<Report>> {
@@ -139,16 +139,17 @@ pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>
     let mailbox = harness.port();
     let keys: Vec<_> = (0..AGENTS).map(|n| MailboxKey::new(format!("agent-{n:02}"))).collect();
     for key in keys.iter().step_by(3) {
-        won(harness.another_process().post(key, &withdrawn(2, Mode::Drain)).await);
+        won(harness.another_process().post(key, &withdrawn(2, WithdrawalMode::Drain)).await);
     }
     let orders: Vec<_> = keys.iter().map(|key| (key.clone(), assigned(1))).collect();
     let answers = mailbox.post_all(&orders).await;
     assert_eq!(answers.len(), orders.len());
     for (number, (answer, (key, order))) in answers.into_iter().zip(&orders).enumerate() {
-        let inbox = answered(mailbox.inbox(key, Read::Consistent).await).expect("it is there");
+        let inbox =
+            answered(mailbox.inbox(key, Consistency::Consistent).await).expect("it is there");
         if number % 3 == 0 {
             lost(answer);
-            assert_eq!(inbox.order, withdrawn(2, Mode::Drain));
+            assert_eq!(inbox.order, withdrawn(2, WithdrawalMode::Drain));
         } else {
             assert_eq!(won(answer), inbox);
             assert_eq!(inbox.order, *order);
@@ -161,9 +162,11 @@ pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>
 pub async fn an_order_is_read_back_as_it_was_posted<H: Harness<Port: Mailbox>>(harness: H) {
     let other = harness.another_process();
     assert_eq!(inbox(&other).await, None);
-    for (order, remembers) in
-        [(assigned(1), 1), (withdrawn(2, Mode::Drain), 1), (withdrawn(2, Mode::Stop), 1)]
-    {
+    for (order, remembers) in [
+        (assigned(1), 1),
+        (withdrawn(2, WithdrawalMode::Drain), 1),
+        (withdrawn(2, WithdrawalMode::Stop), 1),
+    ] {
         let stored = won(harness.port().post(&key(), &order).await);
         assert_eq!(stored, Inbox { assigned: Generation(remembers), order });
         assert_eq!(inbox(&other).await, Some(stored));
@@ -174,7 +177,12 @@ pub async fn an_order_is_read_back_as_it_was_posted<H: Harness<Port: Mailbox>>(h
 pub async fn only_a_newer_order_is_stored<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     let stored = won(mailbox.post(&key(), &assigned(5)).await);
-    for order in [assigned(5), assigned(4), withdrawn(4, Mode::Stop), withdrawn(1, Mode::Drain)] {
+    for order in [
+        assigned(5),
+        assigned(4),
+        withdrawn(4, WithdrawalMode::Stop),
+        withdrawn(1, WithdrawalMode::Drain),
+    ] {
         lost(mailbox.post(&key(), &order).await);
     }
     assert_eq!(inbox(mailbox).await, Some(stored));
@@ -187,23 +195,27 @@ pub async fn only_a_newer_order_is_stored<H: Harness<Port: Mailbox>>(harness: H)
 /// Within one generation: assignment, drain, stop, in this order only.
 pub async fn a_drain_becomes_a_stop_and_never_the_reverse<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
-    won(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    won(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
     lost(mailbox.post(&key(), &assigned(3)).await);
-    lost(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
-    let stop = won(mailbox.post(&key(), &withdrawn(3, Mode::Stop)).await);
-    lost(mailbox.post(&key(), &withdrawn(3, Mode::Drain)).await);
-    lost(mailbox.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
+    let stop = won(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Stop)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
+    lost(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Stop)).await);
     assert_eq!(inbox(mailbox).await, Some(stop));
 }
 
 /// However many withdrawals follow, the last assignment is remembered.
 pub async fn a_withdrawal_never_erases_what_was_assigned<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
-    let first = won(mailbox.post(&key(), &withdrawn(1, Mode::Drain)).await);
+    let first = won(mailbox.post(&key(), &withdrawn(1, WithdrawalMode::Drain)).await);
     assert_eq!(first.assigned, Generation(0), "nothing was ever assigned");
     won(mailbox.post(&key(), &assigned(2)).await);
-    for (generation, mode) in [(2, Mode::Drain), (2, Mode::Stop), (4, Mode::Drain), (7, Mode::Stop)]
-    {
+    for (generation, mode) in [
+        (2, WithdrawalMode::Drain),
+        (2, WithdrawalMode::Stop),
+        (4, WithdrawalMode::Drain),
+        (7, WithdrawalMode::Stop),
+    ] {
         let stored = won(mailbox.post(&key(), &withdrawn(generation, mode)).await);
         assert_eq!(stored.assigned, Generation(2), "after {generation}, {mode:?}");
     }
@@ -215,10 +227,10 @@ pub async fn a_stalled_claimer_cannot_overwrite_a_newer_assignment<H: Harness<Po
     harness: H,
 ) {
     let (stalled, others) = (harness.port(), harness.another_process());
-    won(others.post(&key(), &withdrawn(3, Mode::Drain)).await);
+    won(others.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
     let newer = won(others.post(&key(), &assigned(4)).await);
     lost(stalled.post(&key(), &assigned(2)).await);
-    lost(stalled.post(&key(), &withdrawn(3, Mode::Stop)).await);
+    lost(stalled.post(&key(), &withdrawn(3, WithdrawalMode::Stop)).await);
     assert_eq!(inbox(stalled).await, Some(newer));
 }
 
@@ -227,7 +239,7 @@ pub async fn of_many_orders_at_once_the_newest_remains<H: Harness<Port: Mailbox>
     let orders: Vec<Order> = (1..=24_u64)
         .map(|number| match number * 7 % 24 + 1 {
             generation if number % 2 == 0 => assigned(generation),
-            generation => withdrawn(generation, Mode::Drain),
+            generation => withdrawn(generation, WithdrawalMode::Drain),
         })
         .collect();
     let newest = orders.iter().max_by_key(|order| order.rank()).expect("there are some");
@@ -271,7 +283,7 @@ pub async fn redacting_removes_only_its_own_credential<H: Harness<Port: Mailbox>
         let order = Order::Assigned(Assignment { credential: None, ..assignment(2) });
         assert_eq!(inbox(mailbox).await, Some(Inbox { assigned: Generation(2), order }));
     }
-    let withdrawn = won(mailbox.post(&key(), &withdrawn(2, Mode::Drain)).await);
+    let withdrawn = won(mailbox.post(&key(), &withdrawn(2, WithdrawalMode::Drain)).await);
     answered(mailbox.redact(&key(), Generation(2)).await);
     assert_eq!(inbox(mailbox).await, Some(withdrawn), "a withdrawal keeps its token");
 }
@@ -291,14 +303,14 @@ pub async fn eventual_reads_catch_up<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     for generation in 1..=10_u64 {
         won(mailbox.post(&key(), &assigned(generation)).await);
-        let seen = answered(mailbox.inbox(&key(), Read::Eventual).await);
+        let seen = answered(mailbox.inbox(&key(), Consistency::Eventual).await);
         let seen = seen.map_or(0, |inbox| inbox.assigned.0);
         assert!(seen <= generation, "{seen} was never posted");
         assert!(H::WEAK || seen == generation);
         harness.pass(Duration::from_millis(200)).await;
     }
     harness.settle().await;
-    let seen = answered(mailbox.inbox(&key(), Read::Eventual).await);
+    let seen = answered(mailbox.inbox(&key(), Consistency::Eventual).await);
     assert_eq!(seen, inbox(mailbox).await);
     assert_eq!(seen.map(|inbox| inbox.assigned), Some(Generation(10)));
 }
@@ -479,7 +491,7 @@ pub async fn a_hostile_machine_reports_for_nobody_else<H: MailboxHarness>(harnes
     let at = "9999-12-30T00:00:00Z".parse().expect("it is RFC 3339");
     let said = Signal { at, ..signal(u64::MAX, "AROA:i-12") };
     let lies = Report {
-        beat: Some(Beat { seq: u64::MAX, at, phase: Phase::Busy, boot: "b".to_owned() }),
+        beat: Some(Beat { seq: u64::MAX, at, phase: AgentPhase::Busy, boot: "b".to_owned() }),
         ..signalled(SignalKind::Removed, said)
     };
     harness.forge_report(&key(), &Forgery::of(&lies)).await;
@@ -510,7 +522,7 @@ pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
     won(mailbox.post(&key(), &assigned(7)).await);
     answered(mailbox.beat(&key(), &beat(7)).await);
     let other = MailboxKey::new("AROA:i-12");
-    assert_eq!(answered(mailbox.inbox(&other, Read::Consistent).await), None);
+    assert_eq!(answered(mailbox.inbox(&other, Consistency::Consistent).await), None);
     let found = answered(mailbox.reports(std::slice::from_ref(&other)).await);
     assert_eq!(found, [ReportRead::Absent]);
     won(mailbox.post(&other, &assigned(1)).await);

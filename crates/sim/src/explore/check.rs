@@ -1,6 +1,6 @@
 //! What is looked for in every state.
 //!
-//! Not here: what a step itself breaks; the step says so (`World::breaks`).
+//! Not here: what a step itself breaks; the step says so (`ExploredWorld::breaks`).
 
 use bullpen_core::instance::{State, Tier};
 use bullpen_core::mailbox::Report;
@@ -8,9 +8,9 @@ use bullpen_core::mailbox::Report;
 use super::Config;
 use super::actors::repair;
 use super::rules::Property;
-use super::world::{Power, World};
+use super::world::{ExploredWorld, Power};
 
-impl World {
+impl ExploredWorld {
     /// The property that does not hold here.
     pub(super) fn broken(&self) -> Option<Property> {
         if self.broke.is_some() {

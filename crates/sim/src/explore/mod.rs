@@ -9,7 +9,7 @@
 //! *Production code*, called as it is: every change of the record (`Record::on`, with its authorities
 //! and proofs), every change of the inbox (`Inbox::accept`), every conclusion that nobody listens
 //! (`prove_unexposed`), the claim protocol (`core::claim`: `next`, `check`, `after_removal`), the
-//! agent's whole life (`bullpen_agent::life::Life`, with `react`).
+//! agent's whole life (`bullpen_agent::agent_life::AgentLife`, with `react`).
 //!
 //! *Mirrors of production code*: the order of calls of `engine::provision::worker` (`claimer`),
 //! `engine::release` (`releaser`, `hand`), `engine::reap` and `engine::reconcile` (`reaper`), the

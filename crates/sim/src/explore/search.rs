@@ -12,7 +12,7 @@
 //! Not here: what a state is (`world`), what its steps are (`actors`).
 
 use super::rules::Property;
-use super::world::World;
+use super::world::ExploredWorld;
 use super::{Config, Counterexample, Explored};
 
 /// Told about every finished level.
@@ -75,9 +75,9 @@ struct Arrival {
 pub(super) fn search(config: &Config, progress: Progress<'_>) -> Explored {
     let mut visited = Visited::new();
     let mut arrivals: Vec<Arrival> = Vec::new();
-    let mut level: Vec<(u32, World)> = Vec::new();
+    let mut level: Vec<(u32, ExploredWorld)> = Vec::new();
     let mut explored = Explored::default();
-    let beginning = World::begin(config);
+    let beginning = ExploredWorld::begin(config);
     visited.insert(beginning.fingerprint());
     arrivals.push(Arrival { parent: 0, step: 0 });
     level.push((0, beginning));
@@ -139,7 +139,7 @@ fn trace(
         indices.push(arrival.step);
         node = arrival.parent;
     }
-    let mut world = World::begin(config);
+    let mut world = ExploredWorld::begin(config);
     let mut said = Vec::new();
     for index in indices.into_iter().rev() {
         let mut steps = world.steps(config, true);

@@ -1,8 +1,8 @@
 //! The world that is explored: one instance as the ledger, the mailbox, the cloud, GitHub and the
 //! machine itself have it, and how far each actor is.
 //!
-//! Records and inboxes are production values, and change only by production rules: [`World::write`]
-//! stores what `Record::on` made of what was read, [`World::post`] what `Inbox::accept` made of an
+//! Records and inboxes are production values, and change only by production rules: [`ExploredWorld::write`]
+//! stores what `Record::on` made of what was read, [`ExploredWorld::post`] what `Inbox::accept` made of an
 //! order. Time is a small number of *ticks*; every deadline is a whole number of them away, so each
 //! is either passed or not, in every order that the limits allow.
 //!
@@ -11,7 +11,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use bullpen_agent::life::{Effect, Life};
+use bullpen_agent::agent_life::{AgentLife, Effect};
 use bullpen_core::ids::{Generation, Revision, RunnerName};
 use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::limits::Limits;
@@ -60,9 +60,9 @@ pub(super) fn limits(config: &Config) -> Limits {
 /// A record of the ledger. Its fingerprint leaves the revision out: what matters of a revision is
 /// whether it is still the stored one.
 #[derive(Clone, Debug)]
-pub(super) struct Row(pub(super) Record);
+pub(super) struct LedgerRow(pub(super) Record);
 
-impl Hash for Row {
+impl Hash for LedgerRow {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let Record { state, generation, uses, .. } = &self.0;
         (state, generation, uses).hash(hasher);
@@ -90,7 +90,7 @@ pub(super) struct Listener {
 /// The agent's process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Agent {
-    pub(super) life: Life,
+    pub(super) life: AgentLife,
     pub(super) effect: Option<Effect>,
     pub(super) outbox: Vec<(SignalKind, Signal)>,
     /// The next read must be consistent.
@@ -106,13 +106,13 @@ pub(super) struct Registration {
 
 /// Everything.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct ExploredWorld {
     pub(super) clock: u8,
     pub(super) faults_left: u8,
     pub(super) restarts_left: u8,
     pub(super) jobs_left: u8,
     pub(super) claims_left: u8,
-    pub(super) record: Part<Row>,
+    pub(super) record: Part<LedgerRow>,
     /// Every inbox that a read may still show; the last is the stored one.
     pub(super) inboxes: Part<Vec<Inbox>>,
     pub(super) report: Part<Report>,
@@ -147,7 +147,7 @@ pub(super) fn runner(generation: Generation) -> RunnerName {
     RunnerName::new(format!("runner-{generation}"))
 }
 
-impl World {
+impl ExploredWorld {
     /// One idle machine and everybody at rest.
     pub(super) fn begin(config: &Config) -> Self {
         let idle = State::Idle { tier: config.tier, since: at(0), deadline: never(), shared: true };
@@ -157,7 +157,7 @@ impl World {
             restarts_left: config.restarts,
             jobs_left: config.jobs,
             claims_left: config.claims,
-            record: Part::new(Row(record(idle))),
+            record: Part::new(LedgerRow(record(idle))),
             inboxes: Part::new(Vec::new()),
             report: Part::new(Report::default()),
             letters: Part::new(Vec::new()),
@@ -214,7 +214,7 @@ impl World {
 
     /// Stores what became of the record as it was read, if that is still what is stored. The ledger's
     /// condition is the revision.
-    pub(super) fn write(&mut self, seen: &Row, next: Record) -> bool {
+    pub(super) fn write(&mut self, seen: &LedgerRow, next: Record) -> bool {
         if seen.0.revision != self.record.0.revision {
             return false;
         }
@@ -231,7 +231,7 @@ impl World {
             _ => {}
         }
         next.revision = Revision(self.record.0.revision.0 + 1);
-        self.record.set(Row(next));
+        self.record.set(LedgerRow(next));
     }
 
     pub(super) fn inbox(&self) -> Option<&Inbox> {

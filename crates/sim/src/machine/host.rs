@@ -24,15 +24,15 @@ use crate::clock::{SimClock, pass};
 pub(super) struct SimHost {
     pub(super) program: Arc<Program>,
     pub(super) watchdog: Arc<Timer>,
-    pub(super) script: Arc<Script>,
-    pub(super) notebook: Arc<Paper>,
+    pub(super) script: Arc<BootScript>,
+    pub(super) notebook: Arc<NotesFile>,
 }
 
 impl Host for SimHost {
     type Runner = Program;
     type Watchdog = Timer;
-    type Scripts = Script;
-    type Notebook = Paper;
+    type Scripts = BootScript;
+    type Notebook = NotesFile;
 
     fn runner(&self) -> &Program {
         &self.program
@@ -42,11 +42,11 @@ impl Host for SimHost {
         &self.watchdog
     }
 
-    fn scripts(&self) -> &Script {
+    fn scripts(&self) -> &BootScript {
         &self.script
     }
 
-    fn notebook(&self) -> &Paper {
+    fn notebook(&self) -> &NotesFile {
         &self.notebook
     }
 }
@@ -92,7 +92,7 @@ impl Watchdog for Timer {
 
 /// One boot's warm-up.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Script {
+pub(super) enum BootScript {
     /// It takes this long.
     Takes(Duration),
     /// It fails after this long.
@@ -101,7 +101,7 @@ pub(super) enum Script {
     Hangs,
 }
 
-impl Scripts for Script {
+impl Scripts for BootScript {
     async fn run(&self, _: &Step) -> Result<(), StepFailed> {
         match *self {
             Self::Takes(time) => {
@@ -123,9 +123,9 @@ impl Scripts for Script {
 
 /// Where notes are kept.
 #[derive(Debug, Default)]
-pub(super) struct Paper(Mutex<Option<Notes>>);
+pub(super) struct NotesFile(Mutex<Option<Notes>>);
 
-impl Notebook for Paper {
+impl Notebook for NotesFile {
     fn load(&self) -> Option<Notes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -16,24 +16,24 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bullpen_agent::warm_up::{Often, Step};
-use bullpen_agent::{Agent, Ending, Orientation};
+use bullpen_agent::warm_up::{Frequency, Step};
+use bullpen_agent::{Agent, AgentTask, SelfEndReason};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Machine as Facts, Ports as _};
 
-use self::host::{Paper, Script, SimHost, Timer};
+use self::host::{BootScript, NotesFile, SimHost, Timer};
 use self::runner::Program;
 use crate::clock::pass;
 use crate::dice::Dice;
-use crate::model::fleet::Life;
+use crate::model::fleet::MachineLife;
 use crate::wire::Wire;
 use crate::world::World;
 
+mod behaviour;
 mod host;
 mod runner;
-mod temper;
 
-pub use temper::Temper;
+pub use behaviour::AgentBehaviour;
 
 /// How often a simulated agent really beats and polls.
 const SELDOM: Duration = Duration::from_secs(3_600);
@@ -82,13 +82,13 @@ impl Machine {
             program: Program::new(facts.id.clone(), world, program_dice),
             watchdog: Arc::new(Timer::new(clock)),
             script: Arc::new(draw_script(world, &dice, temper)),
-            notebook: Arc::new(Paper::default()),
+            notebook: Arc::new(NotesFile::default()),
         };
         Self { facts, name, world: Arc::downgrade(world), dice, skew, host }
     }
 
     /// Lives until the boot ends, or until it switches itself off.
-    pub(crate) async fn live(self, life: Life) {
+    pub(crate) async fn live(self, life: MachineLife) {
         let powered_off = tokio::select! {
             biased;
             () = life.ended() => false,
@@ -103,7 +103,7 @@ impl Machine {
         }
     }
 
-    async fn run(&self, life: &Life) {
+    async fn run(&self, life: &MachineLife) {
         if let Some(world) = self.world.upgrade()
             && self.dice.chance(world.climate().temper.mute)
         {
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    async fn processes(&self, life: &Life) {
+    async fn processes(&self, life: &MachineLife) {
         let mut number = 0_u32;
         while let Some(world) = self.world.upgrade() {
             number += 1;
@@ -136,7 +136,12 @@ impl Machine {
     }
 
     /// One agent process, to its death or to its machine's end.
-    async fn process(&self, world: &World, wire: &Wire, life: &Life) -> Option<Ending> {
+    async fn process(
+        &self,
+        world: &World,
+        wire: &Wire,
+        life: &MachineLife,
+    ) -> Option<SelfEndReason> {
         let clock = world.outside.clock().for_process(wire.clone(), self.skew);
         let mailbox = world.outside.mailbox();
         let agents = mailbox.for_agent(wire.clone(), clock.clone(), world.limits.heartbeat);
@@ -225,14 +230,14 @@ impl Machine {
         }
     }
 
-    fn orientation(&self, limits: &Limits) -> Orientation {
+    fn orientation(&self, limits: &Limits) -> AgentTask {
         let step = Step {
             name: String::from("warm-up"),
             program: PathBuf::new(),
             arguments: Vec::new(),
-            often: Often::EachBoot,
+            often: Frequency::EachBoot,
         };
-        Orientation {
+        AgentTask {
             key: self.facts.mailbox.clone(),
             boot: String::from("boot"),
             steps: vec![step],
@@ -241,19 +246,19 @@ impl Machine {
     }
 }
 
-fn draw_script(world: &World, dice: &Dice, temper: Temper) -> Script {
+fn draw_script(world: &World, dice: &Dice, temper: AgentBehaviour) -> BootScript {
     let usual = dice.between(Duration::ZERO, temper.warm_up_max);
     if dice.chance(temper.warm_up_fails) {
         world.happened("warm-up failed");
-        return Script::Fails(usual);
+        return BootScript::Fails(usual);
     }
     let (slow, hangs) = (dice.chance(temper.warm_up_slow), dice.chance(temper.warm_up_hangs));
     if slow || hangs {
         world.happened("warm-up overran");
     }
     match (slow, hangs) {
-        (_, true) => Script::Hangs,
-        (true, false) => Script::Takes(dice.between(usual, 2 * world.limits.warm_up)),
-        (false, false) => Script::Takes(usual),
+        (_, true) => BootScript::Hangs,
+        (true, false) => BootScript::Takes(dice.between(usual, 2 * world.limits.warm_up)),
+        (false, false) => BootScript::Takes(usual),
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use bullpen_agent::runner::{Ended, Found, Observed, Refused, Runner};
+use bullpen_agent::runner::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner};
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{InstanceId, RunnerName};
 use bullpen_core::mailbox::{Assignment, Credential, Secret};
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::model::ForgeModel;
-use crate::model::forge::{Ear, Word};
+use crate::model::forge::{ListenerPort, ListenerWord};
 use crate::wire::detach;
 use crate::world::World;
 
@@ -134,7 +134,7 @@ impl Program {
     }
 
     /// The listener exits.
-    fn exits(&self, why: Option<Refused>) {
+    fn exits(&self, why: Option<ListenerRefusal>) {
         let gone = self.state().listener.take();
         if let Some(listener) = gone {
             // Whose registration somebody deleted does not leave by itself.
@@ -161,15 +161,15 @@ impl Program {
             if !self.is_now(era) {
                 return;
             }
-            let ear: Arc<dyn Ear> = self.clone();
+            let ear: Arc<dyn ListenerPort> = self.clone();
             match self.forge.listen(&runner, &self.machine, &ear) {
                 Ok(true) => break,
                 Ok(false) => {
-                    self.exits(Some(Refused::here("the registration was deleted")));
+                    self.exits(Some(ListenerRefusal::here("the registration was deleted")));
                     return;
                 }
                 Err(fault) => {
-                    let refused = Refused { detail: fault.to_string(), systemic: true };
+                    let refused = ListenerRefusal { detail: fault.to_string(), systemic: true };
                     if self.dice.chance(300) {
                         self.exits(Some(refused));
                         return;
@@ -206,36 +206,40 @@ impl Program {
     }
 }
 
-impl Ear for Program {
-    fn hear(&self, word: Word) {
+impl ListenerPort for Program {
+    fn hear(&self, word: ListenerWord) {
         match word {
-            Word::Connected => {
+            ListenerWord::Connected => {
                 if let Some(listener) = &mut self.state().listener {
                     listener.listening = true;
                 }
                 self.says(Observed::Listening { id: None });
             }
-            Word::JobOf(ran) => {
+            ListenerWord::JobOf(ran) => {
                 self.state().ran = Some(ran.clone());
                 self.says(Observed::JobOf(ran));
             }
-            Word::JobStarted(job) => self.says(Observed::JobStarted { name: job.to_string() }),
-            Word::JobFinished(job) => self.says(Observed::JobFinished {
+            ListenerWord::JobStarted(job) => {
+                self.says(Observed::JobStarted { name: job.to_string() })
+            }
+            ListenerWord::JobFinished(job) => self.says(Observed::JobFinished {
                 name: job.to_string(),
                 result: String::from("Succeeded"),
             }),
-            Word::Served => {
+            ListenerWord::Served => {
                 if self.state().listener.take().is_some() {
                     self.says(Observed::Ended { code: Some(0) });
                 }
             }
-            Word::Removed => self.exits(Some(Refused::here("the registration was deleted"))),
+            ListenerWord::Removed => {
+                self.exits(Some(ListenerRefusal::here("the registration was deleted")))
+            }
         }
     }
 }
 
 impl Runner for Program {
-    async fn find(&self) -> io::Result<Found> {
+    async fn find(&self) -> io::Result<LeftListener> {
         self.takes(100).await;
         let mut state = self.state();
         state.heard.clear();
@@ -244,18 +248,20 @@ impl Runner for Program {
         self.said.notify_one();
         let Some(assignment) = state.file.clone() else {
             state.era += 1;
-            return Ok(Found::Nothing);
+            return Ok(LeftListener::Nothing);
         };
         let Some(listener) = &state.listener else {
             state.era += 1;
-            return Ok(Found::Dead { assignment });
+            return Ok(LeftListener::Dead { assignment });
         };
         let job = self.forge.job(&listener.runner).map(|job| job.to_string());
-        Ok(Found::Alive { assignment, listening: listener.listening, job })
+        Ok(LeftListener::Alive { assignment, listening: listener.listening, job })
     }
 
-    async fn register(&self, to: &Assignment) -> Result<(), Refused> {
-        let Some(program) = self.me.upgrade() else { return Err(Refused::here("no machine")) };
+    async fn register(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
+        let Some(program) = self.me.upgrade() else {
+            return Err(ListenerRefusal::here("no machine"));
+        };
         let most = self.world.upgrade().map(|world| world.climate().temper.register_max);
         let takes = self.dice.between(Duration::from_millis(200), most.unwrap_or_default());
         let (answer, answered) = oneshot::channel();
@@ -278,13 +284,15 @@ impl Runner for Program {
         });
         match answered.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(fault)) => Err(Refused { detail: fault.to_string(), systemic: true }),
-            Err(_) => Err(Refused::here("the registration was ended")),
+            Ok(Err(fault)) => Err(ListenerRefusal { detail: fault.to_string(), systemic: true }),
+            Err(_) => Err(ListenerRefusal::here("the registration was ended")),
         }
     }
 
-    async fn listen(&self, to: &Assignment) -> Result<(), Refused> {
-        let Some(program) = self.me.upgrade() else { return Err(Refused::here("no machine")) };
+    async fn listen(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
+        let Some(program) = self.me.upgrade() else {
+            return Err(ListenerRefusal::here("no machine"));
+        };
         let runner = to.runner.clone();
         let era = {
             let mut state = self.state();
@@ -312,15 +320,15 @@ impl Runner for Program {
         }
     }
 
-    async fn end(&self, unless_busy: bool) -> io::Result<Ended> {
+    async fn end(&self, unless_busy: bool) -> io::Result<EndOutcome> {
         self.takes(300).await;
         let runner = self.state().listener.as_ref().map(|listener| listener.runner.clone());
         if unless_busy && runner.is_some_and(|runner| self.forge.job(&runner).is_some()) {
-            return Ok(Ended::Busy);
+            return Ok(EndOutcome::Busy);
         }
         self.kill();
         self.takes(1_000).await;
-        Ok(Ended::Gone)
+        Ok(EndOutcome::Gone)
     }
 
     async fn kill(&self) -> io::Result<()> {
@@ -338,14 +346,14 @@ impl Runner for Program {
         Ok(())
     }
 
-    async fn deregister(&self, _: &Secret) -> Result<(), Refused> {
+    async fn deregister(&self, _: &Secret) -> Result<(), ListenerRefusal> {
         self.takes(1_000).await;
         let Some(runner) = self.state().registered.clone() else { return Ok(()) };
         match self.forge.remove(&runner) {
             Deletion::Deleted | Deletion::NotFound => Ok(()),
-            Deletion::Busy => Err(Refused::here("a job runs")),
+            Deletion::Busy => Err(ListenerRefusal::here("a job runs")),
             Deletion::Unavailable => {
-                Err(Refused { detail: String::from("GitHub is down"), systemic: true })
+                Err(ListenerRefusal { detail: String::from("GitHub is down"), systemic: true })
             }
         }
     }

@@ -64,7 +64,7 @@ fn without_bits(label: &str) -> String {
 
 /// What GitHub tells a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ListenerWord {
     /// You are connected; jobs may come.
     Connected,
     /// This job is yours.
@@ -81,7 +81,7 @@ pub enum Word {
 
 /// What happened to a job that somebody follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct JobNews {
     /// Which job.
     pub number: u64,
     /// At which runner.
@@ -89,12 +89,12 @@ pub struct News {
     /// On which machine.
     pub machine: Option<InstanceId>,
     /// What.
-    pub happened: Happened,
+    pub happened: JobHappening,
 }
 
 /// What happens to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum JobHappening {
     /// A runner has it.
     Started,
     /// It ran to its end.
@@ -107,7 +107,7 @@ pub enum Happened {
 
 /// Code of a job runs on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct RanCode {
     /// Where.
     pub machine: InstanceId,
     /// Which job.
@@ -123,9 +123,9 @@ pub struct Ran {
 }
 
 /// A listener's end of its connection.
-pub trait Ear: fmt::Debug + Send + Sync {
+pub trait ListenerPort: fmt::Debug + Send + Sync {
     /// Hears one word.
-    fn hear(&self, word: Word);
+    fn hear(&self, word: ListenerWord);
 }
 
 #[derive(Debug)]
@@ -137,7 +137,7 @@ struct Entry {
     /// Whether it serves one job only.
     ephemeral: bool,
     job: Option<u64>,
-    ear: Option<Arc<dyn Ear>>,
+    ear: Option<Arc<dyn ListenerPort>>,
 }
 
 /// What callers allow themselves.
@@ -180,9 +180,9 @@ pub struct ForgeState {
     serial: u64,
     /// Jobs whose news somebody wants, and the news that nobody has taken yet.
     followed: BTreeSet<u64>,
-    news: Vec<News>,
+    news: Vec<JobNews>,
     /// Whose code ran where, not taken yet.
-    ran: Vec<Ran>,
+    ran: Vec<RanCode>,
     outage: bool,
     completed: u64,
     interrupted: Vec<(InstanceId, u64)>,
@@ -296,7 +296,7 @@ impl ForgeModel {
     }
 
     /// What happened to followed jobs that `mine` knows, in its order; each is told once.
-    pub(super) fn take_news(&self, mine: impl Fn(&News) -> bool) -> Vec<News> {
+    pub(super) fn take_news(&self, mine: impl Fn(&JobNews) -> bool) -> Vec<JobNews> {
         self.state().news.extract_if(.., |news| mine(news)).collect()
     }
 
@@ -311,7 +311,7 @@ impl ForgeModel {
     }
 
     /// Whose code ran where since the last time.
-    pub fn take_ran(&self) -> Vec<Ran> {
+    pub fn take_ran(&self) -> Vec<RanCode> {
         std::mem::take(&mut self.state().ran)
     }
 
@@ -324,7 +324,7 @@ impl ForgeModel {
         let runs = runs.map(|(name, _)| name.clone());
         drop(state);
         if let Some(name) = runs {
-            self.finish(&name, number, Happened::Cancelled);
+            self.finish(&name, number, JobHappening::Cancelled);
         }
     }
 
@@ -401,7 +401,7 @@ impl ForgeModel {
         &self,
         name: &RunnerName,
         machine: &InstanceId,
-        ear: &Arc<dyn Ear>,
+        ear: &Arc<dyn ListenerPort>,
     ) -> Result<bool, Fault> {
         let mut state = self.state();
         if state.outage {
@@ -413,7 +413,7 @@ impl ForgeModel {
         entry.machine = Some(machine.clone());
         state.witness.see(machine, format_args!("{name} listens"));
         drop(state);
-        ear.hear(Word::Connected);
+        ear.hear(ListenerWord::Connected);
         self.assign();
         Ok(true)
     }
@@ -463,7 +463,7 @@ impl ForgeModel {
         let (machine, job) = (entry.machine.clone()?, entry.job.take());
         state.witness.see(&machine, format_args!("{name} hangs up, with job {job:?}"));
         let job = job?;
-        state.tell_of(job, name, Happened::Dropped);
+        state.tell_of(job, name, JobHappening::Dropped);
         drop(state);
         self.notify();
         Some((machine, job))
@@ -530,26 +530,26 @@ impl ForgeModel {
         for (name, has, machine, job) in seen {
             let Some(machine) = machine else { continue };
             state.witness.see(&machine, format_args!("{name} starts job {}", job.number));
-            state.tell_of(job.number, &name, Happened::Started);
+            state.tell_of(job.number, &name, JobHappening::Started);
             let (number, label, of) = (job.number, job.label, job.of);
-            state.ran.push(Ran { machine, number, label, runner: name, runner_has: has, of });
+            state.ran.push(RanCode { machine, number, label, runner: name, runner_has: has, of });
         }
         drop(state);
         self.notify();
         for (name, ear, job) in started {
-            tell(ear.as_ref(), Word::JobStarted(job.number));
+            tell(ear.as_ref(), ListenerWord::JobStarted(job.number));
             if let Some(of) = job.of {
-                tell(ear.as_ref(), Word::JobOf(of));
+                tell(ear.as_ref(), ListenerWord::JobOf(of));
             }
             let model = self.clone();
             detach(async move {
                 pass(job.lasts).await;
-                model.finish(&name, job.number, Happened::Finished);
+                model.finish(&name, job.number, JobHappening::Finished);
             });
         }
     }
 
-    fn finish(&self, name: &RunnerName, job: u64, happened: Happened) {
+    fn finish(&self, name: &RunnerName, job: u64, happened: JobHappening) {
         let mut state = self.state();
         if let Some(entry) = state.runners.get_mut(name)
             && entry.job == Some(job)
@@ -557,7 +557,7 @@ impl ForgeModel {
             entry.job = None;
             let (ear, ephemeral, machine) =
                 (entry.ear.clone(), entry.ephemeral, entry.machine.clone());
-            state.completed += u64::from(happened == Happened::Finished);
+            state.completed += u64::from(happened == JobHappening::Finished);
             state.tell_of(job, name, happened);
             if ephemeral {
                 state.runners.remove(name);
@@ -565,9 +565,9 @@ impl ForgeModel {
             }
             drop(state);
             self.notify();
-            tell(ear.as_ref(), Word::JobFinished(job));
+            tell(ear.as_ref(), ListenerWord::JobFinished(job));
             if ephemeral {
-                tell(ear.as_ref(), Word::Served);
+                tell(ear.as_ref(), ListenerWord::Served);
             }
         } else {
             drop(state);
@@ -577,7 +577,7 @@ impl ForgeModel {
 }
 
 /// Never under the state's lock: whoever hears may have questions.
-fn tell(ear: Option<&Arc<dyn Ear>>, word: Word) {
+fn tell(ear: Option<&Arc<dyn ListenerPort>>, word: ListenerWord) {
     if let Some(ear) = ear {
         ear.hear(word);
     }
@@ -586,12 +586,12 @@ fn tell(ear: Option<&Arc<dyn Ear>>, word: Word) {
 /// Removes a runner, and its listener hears of it.
 fn remove(state: &Mutex<ForgeState>, name: &RunnerName) -> Deletion {
     let (deletion, ear) = locked(state).delete(name);
-    tell(ear.as_ref(), Word::Removed);
+    tell(ear.as_ref(), ListenerWord::Removed);
     deletion
 }
 
 impl ForgeState {
-    fn delete(&mut self, name: &RunnerName) -> (Deletion, Option<Arc<dyn Ear>>) {
+    fn delete(&mut self, name: &RunnerName) -> (Deletion, Option<Arc<dyn ListenerPort>>) {
         if self.outage {
             return (Deletion::Unavailable, None);
         }
@@ -608,10 +608,10 @@ impl ForgeState {
         }
     }
 
-    fn tell_of(&mut self, number: u64, runner: &RunnerName, happened: Happened) {
+    fn tell_of(&mut self, number: u64, runner: &RunnerName, happened: JobHappening) {
         if self.followed.contains(&number) {
             let machine = self.runners.get(runner).and_then(|entry| entry.machine.clone());
-            self.news.push(News { number, runner: runner.clone(), machine, happened });
+            self.news.push(JobNews { number, runner: runner.clone(), machine, happened });
         }
     }
 }

@@ -13,20 +13,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, JobId, Repository, RunAttempt, RunnerName};
-use bullpen_core::job::{About, Conclusion, Fact, Origin, Provenance, Said, Visibility};
+use bullpen_core::job::{
+    Conclusion, JobDetails, JobFact, Origin, Provenance, ReportedStatus, Visibility,
+};
 use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::forge::{ForgeModel, Happened, READ, WRITE};
+use super::forge::{ForgeModel, JobHappening, READ, WRITE};
 use super::locked;
 use crate::wire::Wire;
 
 #[derive(Debug)]
 struct Job {
     number: u64,
-    about: About,
-    said: Said,
+    about: JobDetails,
+    said: ReportedStatus,
     queued: Timestamp,
     began: Option<(Timestamp, InstanceId)>,
     ended: Option<Timestamp>,
@@ -34,13 +36,13 @@ struct Job {
 
 /// A job as it is seen from outside the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenJob {
     /// Which one.
     pub job: JobId,
     /// Whose.
-    pub about: About,
+    pub about: JobDetails,
     /// Where it stands.
-    pub said: Said,
+    pub said: ReportedStatus,
     /// When it was queued.
     pub queued: Timestamp,
     /// When it began, and where.
@@ -65,12 +67,12 @@ struct JobForgeState {
     origins: BTreeMap<RunAttempt, Origin>,
     /// Repositories that everybody can see; all others are private.
     public: BTreeSet<Repository>,
-    lost: Vec<(LostDelivery, Fact)>,
+    lost: Vec<(LostDelivery, JobFact)>,
     /// Deliveries that were ever lost, to name the next one.
     losses: u64,
-    redelivered: Vec<Fact>,
+    redelivered: Vec<JobFact>,
     /// What was said since it was last observed, apart from what runners did.
-    news: Vec<Fact>,
+    news: Vec<JobFact>,
     outage: bool,
 }
 
@@ -83,7 +85,7 @@ pub struct JobForgeModel {
 }
 
 /// What the runner program's hook is told of a job.
-fn ran(about: &About) -> Option<RanJob> {
+fn ran(about: &JobDetails) -> Option<RanJob> {
     let (run, attempt) = about.run.at_github()?;
     let (repository, job) = (about.repository.clone(), about.name.clone());
     Some(RanJob { repository, run, attempt, job, event: String::from("push") })
@@ -102,12 +104,18 @@ impl JobForgeModel {
     }
 
     /// Queues a job and returns what a webhook would say of it.
-    pub fn queue(&self, job: &str, mut about: About, lasts: Duration, now: Timestamp) -> Fact {
+    pub fn queue(
+        &self,
+        job: &str,
+        mut about: JobDetails,
+        lasts: Duration,
+        now: Timestamp,
+    ) -> JobFact {
         let visibility = Some(locked(&self.state).visibility(&about.repository));
         about.provenance.visibility = visibility;
         let (id, label) = (JobId::new(job), about.labels.join(","));
-        let said = Said::Queued { at: Some(now) };
-        let fact = Fact { job: id.clone(), about: about.clone(), said: said.clone() };
+        let said = ReportedStatus::Queued { at: Some(now) };
+        let fact = JobFact { job: id.clone(), about: about.clone(), said: said.clone() };
         let number = self.runners.submit_followed(&label, lasts, ran(&about));
         let mut state = locked(&self.state);
         state.numbers.insert(number, id.clone());
@@ -128,7 +136,7 @@ impl JobForgeModel {
     }
 
     /// A webhook is to say this.
-    pub fn say(&self, fact: Fact) {
+    pub fn say(&self, fact: JobFact) {
         locked(&self.state).news.push(fact);
         self.runners.notify();
     }
@@ -139,7 +147,7 @@ impl JobForgeModel {
     }
 
     /// Somebody cancels a job that waits; returns what a webhook would say.
-    pub fn cancel_queued(&self, job: &str, now: Timestamp) -> Fact {
+    pub fn cancel_queued(&self, job: &str, now: Timestamp) -> JobFact {
         self.cancel_job(&JobId::new(job), now);
         locked(&self.state).news.pop().expect("it waited")
     }
@@ -156,7 +164,7 @@ impl JobForgeModel {
 
     /// What happened since the last time, as webhooks would say it, to runners of this stack and to
     /// jobs without one; to be asked several times a second.
-    pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<Fact> {
+    pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<JobFact> {
         let mut state = locked(&self.state);
         let mut facts = std::mem::take(&mut state.news);
         let is_ours = |runner: &RunnerName| {
@@ -169,14 +177,18 @@ impl JobForgeModel {
             let (runner, at) = (Some(news.runner), Some(now));
             let over = |word: &str| Conclusion::new(word);
             let said = match news.happened {
-                Happened::Started => {
+                JobHappening::Started => {
                     state.begins(news.number, now, news.machine);
-                    Said::Started { runner, at }
+                    ReportedStatus::Started { runner, at }
                 }
-                Happened::Finished => Said::Completed { conclusion: over("success"), runner, at },
-                Happened::Dropped => Said::Completed { conclusion: over("failure"), runner, at },
-                Happened::Cancelled => {
-                    Said::Completed { conclusion: over("cancelled"), runner, at }
+                JobHappening::Finished => {
+                    ReportedStatus::Completed { conclusion: over("success"), runner, at }
+                }
+                JobHappening::Dropped => {
+                    ReportedStatus::Completed { conclusion: over("failure"), runner, at }
+                }
+                JobHappening::Cancelled => {
+                    ReportedStatus::Completed { conclusion: over("cancelled"), runner, at }
                 }
             };
             facts.extend(state.say(news.number, said));
@@ -185,10 +197,10 @@ impl JobForgeModel {
     }
 
     /// Every job there is, as it is seen from outside the world.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<SeenJob> {
         let state = locked(&self.state);
         let told: BTreeSet<&JobId> = state.told.iter().map(|notice| &notice.job).collect();
-        let seen = |(id, job): (&JobId, &Job)| Seen {
+        let seen = |(id, job): (&JobId, &Job)| SeenJob {
             job: id.clone(),
             about: job.about.clone(),
             said: job.said.clone(),
@@ -204,7 +216,10 @@ impl JobForgeModel {
     pub fn is_over(&self, job: &JobId) -> bool {
         let state = locked(&self.state);
         state.told.iter().any(|notice| notice.job == *job)
-            || state.jobs.get(job).is_none_or(|job| matches!(job.said, Said::Completed { .. }))
+            || state
+                .jobs
+                .get(job)
+                .is_none_or(|job| matches!(job.said, ReportedStatus::Completed { .. }))
     }
 
     /// Of which job this number is, whose it is, and whose code runs in it.
@@ -221,7 +236,7 @@ impl JobForgeModel {
     }
 
     /// Lever: a webhook fails to arrive, and GitHub knows it.
-    pub fn lose(&self, fact: Fact, at: Timestamp) {
+    pub fn lose(&self, fact: JobFact, at: Timestamp) {
         let mut state = locked(&self.state);
         state.losses += 1;
         let id = state.losses;
@@ -250,7 +265,7 @@ impl JobForgeModel {
     }
 
     /// Webhooks that were sent again, and not taken yet.
-    pub fn take_redelivered(&self) -> Vec<Fact> {
+    pub fn take_redelivered(&self) -> Vec<JobFact> {
         std::mem::take(&mut locked(&self.state).redelivered)
     }
 
@@ -265,7 +280,7 @@ impl JobForgeModel {
     }
 
     /// Where a job stands.
-    pub fn said(&self, job: &str) -> Option<Said> {
+    pub fn said(&self, job: &str) -> Option<ReportedStatus> {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
 
@@ -302,11 +317,11 @@ impl JobForgeState {
     /// A job is cancelled, if it waits.
     fn cancel_waiting(&mut self, id: &JobId, at: Option<Timestamp>) {
         let Some(job) = self.jobs.get_mut(id) else { return };
-        if !matches!(job.said, Said::Queued { .. }) {
+        if !matches!(job.said, ReportedStatus::Queued { .. }) {
             return;
         }
         let conclusion = Conclusion::new("cancelled");
-        job.said = Said::Completed { conclusion, runner: None, at };
+        job.said = ReportedStatus::Completed { conclusion, runner: None, at };
         let fact = self.fact(id);
         self.news.extend(fact);
     }
@@ -318,44 +333,45 @@ impl JobForgeState {
         }
     }
 
-    fn say(&mut self, number: u64, said: Said) -> Option<Fact> {
+    fn say(&mut self, number: u64, said: ReportedStatus) -> Option<JobFact> {
         let job = self.numbers.get(&number)?.clone();
         let entry = self.jobs.get_mut(&job)?;
-        if let Said::Completed { at, .. } = &said {
+        if let ReportedStatus::Completed { at, .. } = &said {
             entry.ended = *at;
         }
         entry.said = said;
         self.fact(&job)
     }
 
-    fn fact(&self, job: &JobId) -> Option<Fact> {
+    fn fact(&self, job: &JobId) -> Option<JobFact> {
         let entry = self.jobs.get(job)?;
         let (about, said) = (entry.about.clone(), entry.said.clone());
-        Some(Fact { job: job.clone(), about, said })
+        Some(JobFact { job: job.clone(), about, said })
     }
 
-    fn facts(&self, wanted: impl Fn(&Job) -> bool) -> Vec<Fact> {
+    fn facts(&self, wanted: impl Fn(&Job) -> bool) -> Vec<JobFact> {
         let jobs = self.jobs.iter().filter(|(_, job)| wanted(job));
         jobs.filter_map(|(id, _)| self.fact(id)).collect()
     }
 }
 
 impl JobForge for JobForgeModel {
-    async fn job(&self, _: &Repository, job: &JobId) -> Result<Fact, Fault> {
+    async fn job(&self, _: &Repository, job: &JobId) -> Result<JobFact, Fault> {
         let job = job.clone();
         self.call(READ, move |state| state.fact(&job).ok_or(Fault::NotFound)).await
     }
 
-    async fn jobs_of(&self, _: &Repository, run: &RunAttempt) -> Result<Vec<Fact>, Fault> {
+    async fn jobs_of(&self, _: &Repository, run: &RunAttempt) -> Result<Vec<JobFact>, Fault> {
         let run = run.clone();
         self.call(READ, move |state| Ok(state.facts(|job| job.about.run == run))).await
     }
 
-    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<Fact>, Fault> {
+    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<JobFact>, Fault> {
         let repository = repository.clone();
         self.call(READ, move |state| {
             Ok(state.facts(|job| {
-                job.about.repository == repository && matches!(job.said, Said::Queued { .. })
+                job.about.repository == repository
+                    && matches!(job.said, ReportedStatus::Queued { .. })
             }))
         })
         .await

@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use bullpen_core::ids::{Generation, InstanceId, MailboxKey};
 use bullpen_core::mailbox::{
-    Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind, Unreadable,
+    Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind, UnreadableReport,
 };
-use bullpen_core::ports::{Fault, Mailbox, Read, Written};
+use bullpen_core::ports::{Consistency, Fault, Mailbox, Written};
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
@@ -86,7 +86,7 @@ impl Forgery {
     /// What is read where this stands over what the agent wrote.
     fn over(&self, report: Option<&Report>) -> ReportRead {
         if self.ill_typed {
-            return ReportRead::Unreadable(Unreadable::because("its beat is no text"));
+            return ReportRead::Unreadable(UnreadableReport::because("its beat is no text"));
         }
         let signals = self.signals.iter().map(|(kind, body)| (&**kind, &**body)).collect();
         let raw = RawReport { beat: self.beat.as_deref(), signals };
@@ -182,12 +182,12 @@ impl Slot {
 pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
     weak: bool,
-    observer: Option<Observer>,
+    observer: Option<MailboxObserver>,
     witness: Witness,
 }
 
 /// Who is told of every order as it lands: what was stored, what is stored now.
-pub type Observer = Box<dyn FnMut(&MailboxKey, Option<&Inbox>, &Inbox) + Send>;
+pub type MailboxObserver = Box<dyn FnMut(&MailboxKey, Option<&Inbox>, &Inbox) + Send>;
 
 impl fmt::Debug for MailboxState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -374,7 +374,7 @@ impl MailboxModel {
     }
 
     /// Who is told of every order as it lands.
-    pub fn set_observer(&self, observer: Observer) {
+    pub fn set_observer(&self, observer: MailboxObserver) {
         locked(&self.state).observer = Some(observer);
     }
 
@@ -448,11 +448,11 @@ impl Mailbox for MailboxModel {
         self.trip(move |state, now| state.redact(now, &key, generation)).await.or_unavailable()
     }
 
-    async fn inbox(&self, key: &MailboxKey, read: Read) -> Result<Option<Inbox>, Fault> {
+    async fn inbox(&self, key: &MailboxKey, read: Consistency) -> Result<Option<Inbox>, Fault> {
         let key = key.clone();
         let lag = match read {
-            Read::Eventual => lag(&self.wire),
-            Read::Consistent => Duration::ZERO,
+            Consistency::Eventual => lag(&self.wire),
+            Consistency::Consistent => Duration::ZERO,
         };
         let read = move |state: &mut MailboxState, now: Timestamp| {
             let (inbox, version) = state.inbox_then(&key, now.before(lag));

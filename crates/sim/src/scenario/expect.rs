@@ -15,7 +15,7 @@ use super::serving::{self, Expected};
 use super::words::{Misspelt, Span, Word, Words};
 
 /// What there is, by name.
-pub(super) type Counts = BTreeMap<&'static str, u64>;
+pub(super) type StateCounts = BTreeMap<&'static str, u64>;
 
 /// What can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl fmt::Display for Unmet {
 }
 
 /// Compares what is wanted with what there is.
-pub(super) fn compare(wanted: &Wanted, found: &Counts) -> Result<(), Unmet> {
+pub(super) fn compare(wanted: &Wanted, found: &StateCounts) -> Result<(), Unmet> {
     for (key, span) in wanted {
         let there = found.get(key).copied().unwrap_or(0);
         if !span.holds(there) {

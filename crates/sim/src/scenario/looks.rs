@@ -8,20 +8,20 @@ use bullpen_core::ids::{InstanceId, RequestId};
 use bullpen_core::instance::{EndReason, Owner, Record};
 use bullpen_core::ports::{MachineState, Ports};
 
-use super::expect::{Counts, Subject};
+use super::expect::{StateCounts, Subject};
 use super::names::Names;
 use super::verb::Look;
 use crate::world::World;
 
-fn add(counts: &mut Counts, key: &'static str, more: u64) {
+fn add(counts: &mut StateCounts, key: &'static str, more: u64) {
     *counts.entry(key).or_default() += more;
 }
 
 /// What the ledger says, of everyone or of one request.
-pub(super) fn records(world: &World, of: Option<&RequestId>) -> Counts {
+pub(super) fn records(world: &World, of: Option<&RequestId>) -> StateCounts {
     let (records, intents) = world.outside.ledger().snapshot();
     let owner = of.map(|id| Owner::Request(id.clone()));
-    let mut counts = Counts::new();
+    let mut counts = StateCounts::new();
     for record in &records {
         if owner.is_some() && record.state.listed_under() != owner.as_ref() {
             continue;
@@ -48,8 +48,8 @@ const fn state_name(state: MachineState) -> &'static str {
 }
 
 /// What the cloud says.
-pub(super) fn machines(world: &World) -> Counts {
-    let mut counts = Counts::new();
+pub(super) fn machines(world: &World) -> StateCounts {
+    let mut counts = StateCounts::new();
     for machine in world.outside.fleet().snapshot() {
         add(&mut counts, state_name(machine.state), 1);
         add(&mut counts, "alive", u64::from(machine.state != MachineState::Gone));
@@ -58,11 +58,11 @@ pub(super) fn machines(world: &World) -> Counts {
 }
 
 /// What GitHub says.
-pub(super) fn runners(world: &World, of: Option<&RequestId>) -> Counts {
+pub(super) fn runners(world: &World, of: Option<&RequestId>) -> StateCounts {
     let label = of.map(label);
     let listeners = world.outside.forge().listeners();
     let online = listeners.iter().filter(|(_, of)| label.as_ref().is_none_or(|label| label == of));
-    Counts::from([("online", online.count() as u64)])
+    StateCounts::from([("online", online.count() as u64)])
 }
 
 /// The label that a request's jobs ask for.
@@ -71,7 +71,7 @@ pub(super) fn label(id: &RequestId) -> String {
 }
 
 /// Why machines ended, by the names that an expectation knows.
-pub(super) fn ended(ended: &BTreeMap<EndReason, u64>) -> Counts {
+pub(super) fn ended(ended: &BTreeMap<EndReason, u64>) -> StateCounts {
     let name = |why: &EndReason| match why {
         EndReason::DeadlinePassed => "deadline-passed",
         EndReason::FailedChecks => "failed-checks",
@@ -90,12 +90,12 @@ pub(super) fn ended(ended: &BTreeMap<EndReason, u64>) -> Counts {
 }
 
 /// One machine, as an expectation names it: its record's state, the cloud's, and its numbers.
-pub(super) fn machine(world: &World, id: &InstanceId) -> (Vec<&'static str>, Counts) {
+pub(super) fn machine(world: &World, id: &InstanceId) -> (Vec<&'static str>, StateCounts) {
     let record = world.outside.ledger().read_now(id);
     let machines = world.outside.fleet().snapshot();
     let machine = machines.iter().find(|machine| machine.id == *id);
     let mut states = vec![record.as_ref().map_or("unrecorded", |r| r.state.name().as_str())];
-    let mut counts = Counts::new();
+    let mut counts = StateCounts::new();
     if machine.is_none_or(|machine| machine.state == MachineState::Gone) {
         states.push("gone");
     }
@@ -110,7 +110,12 @@ pub(super) fn machine(world: &World, id: &InstanceId) -> (Vec<&'static str>, Cou
 }
 
 /// What a look shows; nothing is said as `none`.
-pub(super) fn show(world: &World, look: Look, calls: &Counts, ends: &Counts) -> Vec<String> {
+pub(super) fn show(
+    world: &World,
+    look: Look,
+    calls: &StateCounts,
+    ends: &StateCounts,
+) -> Vec<String> {
     let lines = match look {
         Look::Records => show_records(world),
         Look::Machines => show_machines(world),
@@ -121,7 +126,7 @@ pub(super) fn show(world: &World, look: Look, calls: &Counts, ends: &Counts) -> 
     if lines.is_empty() { vec![String::from("none")] } else { lines }
 }
 
-fn show_counts(counts: &Counts) -> Vec<String> {
+fn show_counts(counts: &StateCounts) -> Vec<String> {
     let told: Vec<String> =
         counts.iter().filter(|(_, n)| **n > 0).map(|(key, n)| format!("{n} {key}")).collect();
     if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
@@ -175,7 +180,11 @@ fn show_runners(world: &World) -> Vec<String> {
 }
 
 /// Counts of a subject that needs nothing but the world.
-pub(super) fn count(world: &World, subject: Subject, of: Option<&RequestId>) -> Option<Counts> {
+pub(super) fn count(
+    world: &World,
+    subject: Subject,
+    of: Option<&RequestId>,
+) -> Option<StateCounts> {
     match subject {
         Subject::Records => Some(records(world, of)),
         Subject::Machines => Some(machines(world)),

@@ -17,7 +17,7 @@ use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
 use super::troubles::{agents, capacity, cloud, fault, github, lose, shortage, weather};
-use super::verb::{Change, Death, Jobs, Look, Process, Provision, Put, Setting, Task, Verb};
+use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
 use crate::wire::{Planned, Trouble};
 
@@ -112,7 +112,7 @@ const VERBS: [(&str, Read); 33] = [
     ("await", await_something),
     ("upkeep", |words| Ok(Verb::Upkeep(words.plain("how long")?.time()?))),
     ("jobs", jobs),
-    ("cancel-jobs", |words| Ok(Verb::Jobs(Jobs::Cancel(request_id(&words.needed("of")?)?)))),
+    ("cancel-jobs", |words| Ok(Verb::Jobs(JobVerb::Cancel(request_id(&words.needed("of")?)?)))),
     ("run-ends", run_ends),
     ("service", serving::service),
     ("serve", serving::serve),
@@ -287,11 +287,11 @@ fn await_something(words: &mut Words) -> Result<Verb, Misspelt> {
     }
     let of = request_id(&words.needed("of")?)?;
     let within = words.option("within").map_or(Ok(WITHIN), |word| word.time())?;
-    Ok(Verb::Jobs(Jobs::Await { of, within }))
+    Ok(Verb::Jobs(JobVerb::Await { of, within }))
 }
 
 fn jobs(words: &mut Words) -> Result<Verb, Misspelt> {
-    Ok(Verb::Jobs(Jobs::Submit {
+    Ok(Verb::Jobs(JobVerb::Submit {
         count: words.plain("how many jobs")?.number()?,
         of: request_id(&words.needed("of")?)?,
         lasts: words.needed("lasts")?.time()?,

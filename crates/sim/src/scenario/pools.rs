@@ -13,13 +13,13 @@ use bullpen_core::ids::PoolName;
 use bullpen_core::instance::{State, Tier};
 use bullpen_core::ports::Ports;
 
-use super::expect::Counts;
+use super::expect::StateCounts;
 use super::serving::Serving;
 use super::verb::Verb;
 use super::words::{Misspelt, Words};
 use crate::clock::pass;
 use crate::service::SimService;
-use crate::service::plan::{self, Plan};
+use crate::service::plan::{self, ServicePlan};
 use crate::service::pools::Pools;
 use crate::world::World;
 
@@ -73,15 +73,15 @@ pub(super) fn pool(words: &mut Words) -> Result<Verb, Misspelt> {
 
 /// What is configured of pools now, for every process of the service.
 #[derive(Clone, Debug)]
-pub(super) struct Configured(Arc<Mutex<Pools>>);
+pub(super) struct PoolsConfigured(Arc<Mutex<Pools>>);
 
-impl Default for Configured {
+impl Default for PoolsConfigured {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(plan::base().pools)))
     }
 }
 
-impl Configured {
+impl PoolsConfigured {
     fn pools(&self) -> MutexGuard<'_, Pools> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,14 +96,14 @@ impl Configured {
     }
 
     /// The plan as it is with these.
-    pub(super) fn over(&self, plan: &Plan) -> Plan {
+    pub(super) fn over(&self, plan: &ServicePlan) -> ServicePlan {
         let mut plan = plan.clone();
         plan.config.pools.clone_from(&self.pools());
         plan
     }
 
     /// Tells a service of every change.
-    pub(super) async fn follow(&self, plan: &Plan, service: &SimService<'_>) -> Infallible {
+    pub(super) async fn follow(&self, plan: &ServicePlan, service: &SimService<'_>) -> Infallible {
         let mut known = plan.config.pools.clone();
         loop {
             let now = self.pools().clone();
@@ -145,7 +145,7 @@ impl Configured {
 }
 
 /// What a pool has, in a line.
-fn told(found: &Counts) -> String {
+fn told(found: &StateCounts) -> String {
     let some = KEYS.iter().filter_map(|key| {
         let count = found.get(key).copied().filter(|count| *count > 0)?;
         Some(format!("{count} {key}"))
@@ -155,7 +155,7 @@ fn told(found: &Counts) -> String {
 }
 
 /// What a pool has, and how many machines were ever launched for it.
-pub(super) fn counts(world: &World, name: &PoolName) -> Counts {
+pub(super) fn counts(world: &World, name: &PoolName) -> StateCounts {
     let mut found: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (records, _) = world.outside.ledger().snapshot();
     for record in records.iter().filter(|record| record.facts.pool.as_ref() == Some(name)) {

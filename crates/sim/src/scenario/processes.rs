@@ -15,16 +15,16 @@ use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::Ports;
 use bullpen_core::request::Request;
 use bullpen_engine::Stack;
-use bullpen_engine::advertise::Memory;
+use bullpen_engine::advertise::AdvertMemory;
+use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::undo::{Abandoned, dump};
-use bullpen_engine::provision::worker::{Held, How};
+use bullpen_engine::provision::worker::{AcquiredBy, HeldMachine};
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
-use bullpen_engine::refresh::{Desired, StepReport, refresh};
+use bullpen_engine::refresh::{DesiredStack, StepReport, refresh};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::release_request;
-use bullpen_engine::tell::nobody;
 
-use super::expect::Counts;
+use super::expect::StateCounts;
 use super::names::Names;
 use super::verb::{Death, Process, Provision, Task};
 use crate::checker::Checker;
@@ -47,7 +47,7 @@ pub(super) const HOW_ENDED: [(&str, &str); 8] = [
 /// What a process came to.
 #[derive(Clone, Debug)]
 pub(super) enum Ended {
-    Fulfilled(Vec<Held>),
+    Fulfilled(Vec<HeldMachine>),
     Unfulfilled(String),
     Cancelled(Abandoned),
     Died,
@@ -62,7 +62,7 @@ pub(super) enum Ended {
 pub(super) struct Finished {
     pub(super) ended: Ended,
     pub(super) took: Duration,
-    pub(super) calls: Counts,
+    pub(super) calls: StateCounts,
 }
 
 impl Finished {
@@ -97,34 +97,36 @@ impl Finished {
         names.put_into(&self.told()).lines().map(str::to_owned).collect()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StateCounts {
         match &self.ended {
             Ended::Fulfilled(runners) => {
-                let of = |how: How| runners.iter().filter(|held| held.how == how).count() as u64;
-                Counts::from([
+                let of =
+                    |how: AcquiredBy| runners.iter().filter(|held| held.how == how).count() as u64;
+                StateCounts::from([
                     ("runners", runners.len() as u64),
-                    ("reused", of(How::Reused)),
-                    ("started", of(How::Started)),
-                    ("created", of(How::Created)),
+                    ("reused", of(AcquiredBy::Reused)),
+                    ("started", of(AcquiredBy::Started)),
+                    ("created", of(AcquiredBy::Created)),
                 ])
             }
-            Ended::Cancelled(Abandoned { returning, ending }) => {
-                Counts::from([("returned", returning.len() as u64), ("ended", ending.len() as u64)])
-            }
-            Ended::Released(Released { returned, ended, waiting, .. }) => Counts::from([
+            Ended::Cancelled(Abandoned { returning, ending }) => StateCounts::from([
+                ("returned", returning.len() as u64),
+                ("ended", ending.len() as u64),
+            ]),
+            Ended::Released(Released { returned, ended, waiting, .. }) => StateCounts::from([
                 ("returned", returned.len() as u64),
                 ("ended", ended.len() as u64),
                 ("waiting", waiting.len() as u64),
             ]),
-            Ended::Dumped(count) => Counts::from([("ended", *count as u64)]),
+            Ended::Dumped(count) => StateCounts::from([("ended", *count as u64)]),
             Ended::Unfulfilled(_) | Ended::Died | Ended::Refreshed(_) | Ended::Failed(_) => {
-                Counts::new()
+                StateCounts::new()
             }
         }
     }
 }
 
-fn told_counts(counts: &Counts) -> String {
+fn told_counts(counts: &StateCounts) -> String {
     let told = counts.iter().filter(|(key, count)| **count > 0 && **key != "runners");
     let told: Vec<String> = told.map(|(key, count)| format!("{count} {key}")).collect();
     if told.is_empty() { String::from("nothing to do") } else { told.join(", ") }
@@ -166,12 +168,12 @@ pub(super) struct Start {
     /// The classes of now.
     pub(super) classes: Vec<RunnerClass>,
     /// What the process knows of earlier refreshes, if it is one.
-    pub(super) memory: Memory,
+    pub(super) memory: AdvertMemory,
 }
 
 impl Start {
     /// Runs it to its end, or to its death.
-    pub(super) async fn run(mut self) -> (Finished, Memory) {
+    pub(super) async fn run(mut self) -> (Finished, AdvertMemory) {
         let (wire, mut stack) = self.world.process(&self.name);
         self.prepare(&wire, &mut stack);
         let began = self.world.outside.clock().elapsed();
@@ -187,7 +189,7 @@ impl Start {
             never = kill_in_time(&wire, dies_after) => match never {},
         };
         let took = self.world.outside.clock().elapsed().saturating_sub(began);
-        let mut calls: Counts = wire.calls();
+        let mut calls: StateCounts = wire.calls();
         let troubles = wire.counts();
         calls.insert("refused", troubles.refused);
         calls.insert("lost", troubles.answers_lost + troubles.landed_late);
@@ -208,12 +210,12 @@ impl Start {
         }
     }
 
-    async fn task(&self, stack: &Stack<SimPorts>, memory: &mut Memory) -> Ended {
+    async fn task(&self, stack: &Stack<SimPorts>, memory: &mut AdvertMemory) -> Ended {
         match &self.process.task {
             Task::Provision(wanted) => self.provision(stack, wanted).await,
             Task::Release { id, within } => {
                 let until = stack.now().after(*within);
-                match release_request(stack, id, until, &nobody).await {
+                match release_request(stack, id, until, &unobserved).await {
                     Ok(released) => Ended::Released(released),
                     Err(fault) => Ended::Failed(fault.to_string()),
                 }
@@ -290,8 +292,8 @@ pub(super) fn class(
 }
 
 /// What a refresh is told to make of the stack.
-pub(super) fn desired(classes: &[RunnerClass]) -> Desired {
-    Desired {
+pub(super) fn desired(classes: &[RunnerClass]) -> DesiredStack {
+    DesiredStack {
         classes: classes.to_vec(),
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),

@@ -13,13 +13,15 @@ use std::time::Duration;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{InstanceId, RequestId};
 use bullpen_core::ports::Ports;
-use bullpen_engine::advertise::Memory;
+use bullpen_engine::advertise::AdvertMemory;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 
 use super::changes::apply;
-use super::expect::{Counts, Expectation, Subject, Unmet, compare, compare_process, compare_state};
+use super::expect::{
+    Expectation, StateCounts, Subject, Unmet, compare, compare_process, compare_state,
+};
 use super::looks;
 use super::names::Names;
 use super::parse::{Line, Script};
@@ -29,12 +31,12 @@ use super::processes::{Finished, Start, class, plain_spec};
 use super::service::{self, Served};
 use super::serving::Serving;
 use super::transcript::Transcript;
-use super::verb::{Jobs, Look, Process, Put, Setting, Task, Verb};
+use super::verb::{JobVerb, Look, Process, Put, Setting, Task, Verb};
 use crate::checker::Checker;
 use crate::clock::{on_virtual_time, pass};
 use crate::life::{unquiet, unsettled};
 use crate::load;
-use crate::stage::{Furniture, furnish};
+use crate::stage::{IdleMachines, furnish};
 use crate::wire::Planned;
 use crate::world::{CALM, Climate, World};
 
@@ -78,7 +80,7 @@ struct Stage {
     world: Arc<World>,
     checker: Checker,
     classes: Vec<RunnerClass>,
-    memory: Memory,
+    memory: AdvertMemory,
     faults: Vec<Planned>,
     started: BTreeMap<String, u32>,
     meanwhile: FuturesUnordered<Meanwhile>,
@@ -98,7 +100,7 @@ impl Stage {
             checker: Checker::watch(&world, trace),
             world,
             classes: load::classes(),
-            memory: Memory::default(),
+            memory: AdvertMemory::default(),
             faults: Vec::new(),
             started: BTreeMap::new(),
             meanwhile: FuturesUnordered::new(),
@@ -194,7 +196,7 @@ impl Stage {
 
     async fn put(&mut self, put: &Put) -> Result<Vec<String>, String> {
         let name = self.process_name(String::from("stage"));
-        let mut furniture = Furniture::plain(&name, put.usage, put.count);
+        let mut furniture = IdleMachines::plain(&name, put.usage, put.count);
         furniture.class = class(&self.classes, put.class.as_ref())?;
         furniture.types.clone_from(&put.types);
         furniture.spec_hash = put.spec_hash.clone().unwrap_or_else(plain_spec);
@@ -223,7 +225,7 @@ impl Stage {
             classes: self.classes.clone(),
             memory: match process.task {
                 Task::Refresh => std::mem::take(&mut self.memory),
-                _ => Memory::default(),
+                _ => AdvertMemory::default(),
             },
         })
     }
@@ -296,16 +298,16 @@ impl Stage {
         Ok(())
     }
 
-    async fn jobs(&mut self, jobs: &Jobs) -> Result<(), String> {
+    async fn jobs(&mut self, jobs: &JobVerb) -> Result<(), String> {
         match jobs {
-            Jobs::Submit { count, of, lasts } => {
+            JobVerb::Submit { count, of, lasts } => {
                 self.jobs.insert(of.clone());
                 for _ in 0..*count {
                     self.world.outside.forge().submit(&looks::label(of), *lasts);
                 }
             }
-            Jobs::Cancel(of) => self.world.outside.forge().cancel(&looks::label(of)),
-            Jobs::Await { of, within } => {
+            JobVerb::Cancel(of) => self.world.outside.forge().cancel(&looks::label(of)),
+            JobVerb::Await { of, within } => {
                 let (label, began) = (looks::label(of), self.world.outside.clock().elapsed());
                 while self.world.outside.forge().is_pending(&label) {
                     if self.world.outside.clock().elapsed() > began + *within {
@@ -392,7 +394,7 @@ impl Stage {
     }
 
     /// The calls of the process that ended last.
-    fn calls(&self) -> Counts {
+    fn calls(&self) -> StateCounts {
         self.last.as_ref().map(|finished| finished.calls.clone()).unwrap_or_default()
     }
 
@@ -425,12 +427,15 @@ impl Stage {
         }
     }
 
-    fn count(&self, subject: Subject) -> Counts {
+    fn count(&self, subject: Subject) -> StateCounts {
         match subject {
             Subject::Jobs => {
                 let forge = self.world.outside.forge();
                 let waiting = self.jobs.iter().filter(|id| forge.is_pending(&looks::label(id)));
-                Counts::from([("done", forge.completed()), ("waiting", waiting.count() as u64)])
+                StateCounts::from([
+                    ("done", forge.completed()),
+                    ("waiting", waiting.count() as u64),
+                ])
             }
             Subject::Ended => looks::ended(&self.checker.ended()),
             Subject::Calls | Subject::Records | Subject::Machines | Subject::Runners => {

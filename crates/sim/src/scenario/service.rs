@@ -10,7 +10,7 @@ use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::{JobId, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Job, Provenance, Said};
+use bullpen_core::job::{Job, JobDetails, Provenance, ReportedStatus};
 use bullpen_core::ports::Ports;
 use bullpen_core::scope;
 use bullpen_engine::jobs::{self, Duties};
@@ -22,15 +22,15 @@ use super::expect::Unmet;
 use super::names::Names;
 use super::pools;
 use super::processes::kill_in_time;
-use super::serving::{Configured, Expected, Queue, Serve, Way};
+use super::serving::{Expected, QueueJobs, ServiceConfigured, ServingProcess, WebhookTravel};
 use super::verb::Death;
 use crate::checker::Checker;
 use crate::clock::pass;
 use crate::life::desired;
-use crate::model::job_forge::Seen;
-use crate::service::plan::{self, Plan, Post};
+use crate::model::job_forge::SeenJob;
+use crate::service::plan::{self, ServicePlan, WebhookOdds};
 use crate::service::pools::Timeline;
-use crate::service::{Courier, make_queues, on_wire};
+use crate::service::{WebhookSender, make_queues, on_wire};
 use crate::wire::{Planned, Wire};
 use crate::world::World;
 
@@ -42,9 +42,9 @@ const REPOSITORIES: [&str; 2] = ["octo/main", "octo/other"];
 
 /// The service of a story.
 pub(super) struct Served {
-    plan: Plan,
-    pub(super) pools: pools::Configured,
-    courier: Arc<Courier>,
+    plan: ServicePlan,
+    pub(super) pools: pools::PoolsConfigured,
+    courier: Arc<WebhookSender>,
     replicas: BTreeMap<String, Replica>,
     under_way: FuturesUnordered<LocalBoxFuture<'static, String>>,
 }
@@ -56,22 +56,22 @@ struct Replica {
 
 impl Default for Served {
     fn default() -> Self {
-        let served = scope::Served::Owner(OWNER.to_owned());
+        let served = scope::ServedRepositories::Owner(OWNER.to_owned());
         let installations = scope::Installations::Known([INSTALLATION].into());
-        let plan = Plan {
+        let plan = ServicePlan {
             scope: scope::ServiceScope { served, installations },
             config: plan::base(),
             shares: Shares::default(),
             repositories: REPOSITORIES.map(Repository::new).into(),
             replicas: 0,
             public: BTreeSet::new(),
-            post: Post::default(),
+            post: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
         };
         Self {
             plan,
-            pools: pools::Configured::default(),
+            pools: pools::PoolsConfigured::default(),
             courier: Arc::default(),
             replicas: BTreeMap::new(),
             under_way: FuturesUnordered::new(),
@@ -81,7 +81,7 @@ impl Default for Served {
 
 impl Served {
     /// From now on this is configured, for processes that begin.
-    pub(super) fn configure(&mut self, configured: &Configured, checker: &Checker) {
+    pub(super) fn configure(&mut self, configured: &ServiceConfigured, checker: &Checker) {
         let trust = configured.trust.as_ref().map(TrustGroup::new);
         if let Some(class) = &configured.reuse
             && let Some(runner) = self.plan.config.runners.get_mut(class)
@@ -123,7 +123,7 @@ impl Served {
     pub(super) async fn serve(
         &mut self,
         world: &Arc<World>,
-        serve: &Serve,
+        serve: &ServingProcess,
         faults: Vec<Planned>,
         process: &str,
     ) -> Result<(), String> {
@@ -190,25 +190,33 @@ impl Served {
     }
 
     /// How webhooks travel from now on.
-    pub(super) fn webhooks(&self, world: &World, way: Way) {
+    pub(super) fn webhooks(&self, world: &World, way: WebhookTravel) {
         let always = 1_000;
         let post = match way {
-            Way::Well | Way::Kept | Way::Backwards => Post::default(),
-            Way::Lost => Post { lost: always, ..Post::default() },
-            Way::Unsent => Post { unsent: always, ..Post::default() },
-            Way::Twice => Post { twice: always, ..Post::default() },
-            Way::Late(late_max) => Post { late: always, late_max, ..Post::default() },
+            WebhookTravel::Well | WebhookTravel::Kept | WebhookTravel::Backwards => {
+                WebhookOdds::default()
+            }
+            WebhookTravel::Lost => WebhookOdds { lost: always, ..WebhookOdds::default() },
+            WebhookTravel::Unsent => WebhookOdds { unsent: always, ..WebhookOdds::default() },
+            WebhookTravel::Twice => WebhookOdds { twice: always, ..WebhookOdds::default() },
+            WebhookTravel::Late(late_max) => {
+                WebhookOdds { late: always, late_max, ..WebhookOdds::default() }
+            }
         };
         self.courier.travels(post);
         match way {
-            Way::Kept => self.courier.keep(),
-            Way::Backwards => self.courier.let_go_backwards(world),
-            Way::Well | Way::Lost | Way::Unsent | Way::Twice | Way::Late(_) => {}
+            WebhookTravel::Kept => self.courier.keep(),
+            WebhookTravel::Backwards => self.courier.let_go_backwards(world),
+            WebhookTravel::Well
+            | WebhookTravel::Lost
+            | WebhookTravel::Unsent
+            | WebhookTravel::Twice
+            | WebhookTravel::Late(_) => {}
         }
     }
 
     /// GitHub queues jobs.
-    pub(super) async fn queue(&mut self, world: &Arc<World>, queue: &Queue) {
+    pub(super) async fn queue(&mut self, world: &Arc<World>, queue: &QueueJobs) {
         self.begin(world).await;
         let now = world.outside.clock().true_now();
         let repository = Repository::new(&queue.repository);
@@ -218,7 +226,7 @@ impl Served {
                 world.jobs.make_public(&repository);
             }
             world.jobs.comes_from(run.clone(), queue.origin);
-            let about = About {
+            let about = JobDetails {
                 repository: repository.clone(),
                 labels: queue.labels(&run, &id),
                 run,
@@ -236,12 +244,12 @@ impl Served {
 }
 
 /// What became of a job, in a word and at length.
-fn outcome(world: &World, seen: &Seen) -> (&'static str, String) {
+fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
     let state = match &seen.said {
         _ if seen.told => "told",
-        Said::Held | Said::Queued { .. } => "waiting",
-        Said::Started { .. } => "running",
-        Said::Completed { conclusion, .. } => match conclusion.as_str() {
+        ReportedStatus::Held | ReportedStatus::Queued { .. } => "waiting",
+        ReportedStatus::Started { .. } => "running",
+        ReportedStatus::Completed { conclusion, .. } => match conclusion.as_str() {
             "success" => "completed",
             "cancelled" => "cancelled",
             _ => "failed",
@@ -266,7 +274,7 @@ fn setbacks(world: &World, id: &JobId) -> Vec<String> {
     setbacks.iter().map(|setback| setback.setback.code().to_owned()).collect()
 }
 
-fn find(world: &World, id: &JobId) -> Result<Seen, String> {
+fn find(world: &World, id: &JobId) -> Result<SeenJob, String> {
     let seen = world.jobs.seen().into_iter().find(|seen| seen.job == *id);
     seen.ok_or_else(|| format!("there is no job {id}"))
 }

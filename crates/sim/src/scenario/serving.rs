@@ -14,7 +14,7 @@ use super::words::{Misspelt, Word, Words};
 
 /// What is configured for the service.
 #[derive(Clone, Debug)]
-pub(super) struct Configured {
+pub(super) struct ServiceConfigured {
     pub(super) reuse: Option<ClassName>,
     pub(super) trust: Option<String>,
     pub(super) cancels: bool,
@@ -24,14 +24,14 @@ pub(super) struct Configured {
 
 /// A process that serves.
 #[derive(Clone, Debug)]
-pub(super) struct Serve {
+pub(super) struct ServingProcess {
     pub(super) name: String,
     pub(super) death: Option<Death>,
 }
 
 /// How webhooks travel.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum WebhookTravel {
     Well,
     Lost,
     Unsent,
@@ -56,7 +56,7 @@ impl JobIds {
 
 /// Jobs that GitHub queues.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueJobs {
     pub(super) jobs: JobIds,
     pub(super) repository: String,
     pub(super) run: Option<String>,
@@ -71,7 +71,7 @@ pub(super) struct Queue {
     also: Option<String>,
 }
 
-impl Queue {
+impl QueueJobs {
     /// What a job of this run asks for: by a label of its own, unless it shares one.
     pub(super) fn labels(&self, run: &RunAttempt, id: &JobId) -> Vec<String> {
         let wants = &self.wants;
@@ -98,12 +98,12 @@ pub(super) struct Expected {
 /// A line about the service.
 #[derive(Clone, Debug)]
 pub(super) enum Serving {
-    Configure(Configured),
-    Serve(Serve),
+    Configure(ServiceConfigured),
+    Serve(ServingProcess),
     Kill(String),
     Drain(String),
-    Webhooks(Way),
-    Queue(Queue),
+    Webhooks(WebhookTravel),
+    Queue(QueueJobs),
     Cancel(JobIds),
     Await { jobs: JobIds, within: Duration },
     Pool(Promise),
@@ -123,7 +123,7 @@ const OUTCOMES: [(&str, &str); 6] = [
 pub(super) fn service(words: &mut Words) -> Result<Verb, Misspelt> {
     const ANSWERS: [(&str, bool); 2] = [("annotate", false), ("cancel", true)];
     let number = |word: Word| word.number();
-    Ok(Verb::Serving(Serving::Configure(Configured {
+    Ok(Verb::Serving(Serving::Configure(ServiceConfigured {
         reuse: words.option("reuse").map(|word| ClassName::new(&word.text)),
         trust: words.option("trust").map(|word| word.text),
         cancels: words
@@ -140,7 +140,7 @@ pub(super) fn serve(words: &mut Words) -> Result<Verb, Misspelt> {
     let at = words.option("dies-at").map(|word| death(&word)).transpose()?;
     let after = words.option("dies-after").map(|word| word.time()).transpose()?;
     let death = at.or(after.map(Death::After));
-    Ok(Verb::Serving(Serving::Serve(Serve { name, death })))
+    Ok(Verb::Serving(Serving::Serve(ServingProcess { name, death })))
 }
 
 pub(super) fn kill(words: &mut Words) -> Result<Verb, Misspelt> {
@@ -153,16 +153,16 @@ pub(super) fn drain(words: &mut Words) -> Result<Verb, Misspelt> {
 
 /// `webhooks well`, or how badly; `webhooks late=5m`.
 pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
-    const WAYS: [(&str, Way); 6] = [
-        ("well", Way::Well),
-        ("lost", Way::Lost),
-        ("unsent", Way::Unsent),
-        ("twice", Way::Twice),
-        ("kept", Way::Kept),
-        ("backwards", Way::Backwards),
+    const WAYS: [(&str, WebhookTravel); 6] = [
+        ("well", WebhookTravel::Well),
+        ("lost", WebhookTravel::Lost),
+        ("unsent", WebhookTravel::Unsent),
+        ("twice", WebhookTravel::Twice),
+        ("kept", WebhookTravel::Kept),
+        ("backwards", WebhookTravel::Backwards),
     ];
     let way = match words.option("late") {
-        Some(word) => Way::Late(word.time()?),
+        Some(word) => WebhookTravel::Late(word.time()?),
         None => words.plain("how webhooks travel")?.one_of("way for webhooks", &WAYS)?,
     };
     Ok(Verb::Serving(Serving::Webhooks(way)))
@@ -189,7 +189,7 @@ pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
         (false, true) => Origin::Dependabot,
         (false, false) => Origin::Own,
     };
-    Ok(Verb::Serving(Serving::Queue(Queue {
+    Ok(Verb::Serving(Serving::Queue(QueueJobs {
         jobs,
         repository: words.option("repository").map_or_else(|| String::from("octo/main"), text),
         run: words.option("run").map(text),

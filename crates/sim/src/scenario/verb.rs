@@ -122,7 +122,7 @@ pub(super) enum Change {
 
 /// Something about a request's jobs.
 #[derive(Clone, Debug)]
-pub(super) enum Jobs {
+pub(super) enum JobVerb {
     Submit { count: u32, of: RequestId, lasts: Duration },
     Await { of: RequestId, within: Duration },
     Cancel(RequestId),
@@ -139,7 +139,7 @@ pub(super) enum Verb {
     Await(RequestId),
     Upkeep(Duration),
     Pass(Duration),
-    Jobs(Jobs),
+    Jobs(JobVerb),
     Serving(Serving),
     Fault(Vec<Planned>),
     Lose(String),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{self, Duties, Service, ensure_queues};
-use bullpen_engine::pools::{Found, known, survey};
+use bullpen_engine::pools::{SurveyedPool, known, survey};
 use futures_util::future::join_all;
 
 use crate::clock::pass;
@@ -24,12 +24,12 @@ use crate::model::JobForgeModel;
 use crate::wire::Wire;
 use crate::world::{SimPorts, World};
 
-mod courier;
 pub mod plan;
 pub mod pools;
+mod webhook_sender;
 
-pub use courier::Courier;
-use plan::{FOREIGN_LABEL, JobPlan, Plan, Post};
+use plan::{FOREIGN_LABEL, JobPlan, ServicePlan, WebhookOdds};
+pub use webhook_sender::WebhookSender;
 
 /// A service in a world.
 pub type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
@@ -48,15 +48,15 @@ pub async fn make_queues(world: &World) {
 
 /// Serves for ever: replicas, and whoever brings them what GitHub says, well or badly until the
 /// faults end.
-pub async fn serve(world: &Arc<World>, plan: &Plan, faulty: Duration) -> Infallible {
+pub async fn serve(world: &Arc<World>, plan: &ServicePlan, faulty: Duration) -> Infallible {
     for repository in &plan.public {
         world.jobs.make_public(repository);
     }
     let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
-    let courier = Courier::new(plan.post);
+    let courier = WebhookSender::new(plan.post);
     let heals = async {
         pass(faulty).await;
-        courier.travels(Post::default());
+        courier.travels(WebhookOdds::default());
     };
     let (never, ..) = tokio::join!(Box::pin(courier.bring(world, plan)), replicas, heals);
     never
@@ -94,7 +94,7 @@ async fn follow(world: &World, job: &JobPlan) {
 }
 
 /// One replica after another under one number: each dies at an await, drains, or lives on.
-async fn replica(world: &Arc<World>, plan: &Plan, number: u64) -> Infallible {
+async fn replica(world: &Arc<World>, plan: &ServicePlan, number: u64) -> Infallible {
     let dice = Dice::new(world.seed, &format!("serve {number}"));
     let upkeep = dice.chance(500);
     let duties =
@@ -128,7 +128,11 @@ async fn replica(world: &Arc<World>, plan: &Plan, number: u64) -> Infallible {
 }
 
 /// Tells a service what is configured, whenever that is something else.
-async fn follow_timeline(world: &World, plan: &Plan, service: &SimService<'_>) -> Infallible {
+async fn follow_timeline(
+    world: &World,
+    plan: &ServicePlan,
+    service: &SimService<'_>,
+) -> Infallible {
     let mut known = None;
     loop {
         let now = plan.timeline.at(world.outside.clock().elapsed());
@@ -141,7 +145,7 @@ async fn follow_timeline(world: &World, plan: &Plan, service: &SimService<'_>) -
 }
 
 /// The world's pools as they are now, each with its plan.
-pub(crate) async fn look_at_pools(world: &World, plan: &Plan) -> Vec<Found> {
+pub(crate) async fn look_at_pools(world: &World, plan: &ServicePlan) -> Vec<SurveyedPool> {
     let stack = world.onlooker();
     let pools = plan.timeline.at(world.outside.clock().elapsed());
     let configured = plan.settings_with(pools.as_ref()).blueprints().unwrap_or_default();
@@ -152,7 +156,7 @@ pub(crate) async fn look_at_pools(world: &World, plan: &Plan) -> Vec<Found> {
 /// One process of the service, to its end or its death.
 pub async fn process<T>(
     world: &Arc<World>,
-    plan: &Plan,
+    plan: &ServicePlan,
     name: &str,
     fuse: Option<u64>,
     body: impl AsyncFnOnce(&SimService<'_>) -> T,
@@ -167,7 +171,7 @@ pub async fn process<T>(
 /// The same, on a wire that was made before, and perhaps prepared.
 pub async fn on_wire<T>(
     world: &Arc<World>,
-    plan: &Plan,
+    plan: &ServicePlan,
     wire: &Wire,
     stack: &Stack<SimPorts>,
     body: impl AsyncFnOnce(&SimService<'_>) -> T,

@@ -14,9 +14,9 @@ use bullpen_core::config::runner::Reuse;
 use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt, TrustGroup};
 use bullpen_core::job::fair::Shares;
-use bullpen_core::job::{About, Origin, Provenance};
+use bullpen_core::job::{JobDetails, Origin, Provenance};
 use bullpen_core::scope::ServiceScope;
-use bullpen_engine::jobs::Settings;
+use bullpen_engine::jobs::JobSettings;
 
 use super::pools::{self, Pools, Timeline};
 use crate::dice::Dice;
@@ -58,12 +58,12 @@ const REUSED: &str = "large";
 
 /// How badly webhooks travel, each out of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Post {
+pub struct WebhookOdds {
     /// Not taken by anybody, and GitHub knows.
     pub lost: u32,
     /// Never sent, and nobody knows.
     pub unsent: u32,
-    /// Late, by up to [`Post::late_max`].
+    /// Late, by up to [`WebhookOdds::late_max`].
     pub late: u32,
     /// How late.
     pub late_max: Duration,
@@ -79,7 +79,7 @@ pub struct JobPlan {
     /// Its id.
     pub id: JobId,
     /// What stays the same.
-    pub about: About,
+    pub about: JobDetails,
     /// How long it runs.
     pub lasts: Duration,
     /// When somebody cancels it, since it was queued.
@@ -90,7 +90,7 @@ pub struct JobPlan {
 
 /// The service of one world.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ServicePlan {
     /// What is configured.
     pub config: Config,
     /// What is configured of pools, and when, where that changes.
@@ -106,25 +106,25 @@ pub struct Plan {
     /// How many processes serve them.
     pub replicas: u64,
     /// How webhooks travel while there are faults.
-    pub post: Post,
+    pub post: WebhookOdds,
     /// The jobs, in the order they come.
     pub jobs: Vec<JobPlan>,
 }
 
-impl Plan {
+impl ServicePlan {
     /// What every process of the service is told.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> JobSettings {
         self.settings_with(self.timeline.at(Duration::ZERO).as_ref())
     }
 
     /// The same, while these pools are configured.
-    pub fn settings_with(&self, pools: Option<&Pools>) -> Settings {
+    pub fn settings_with(&self, pools: Option<&Pools>) -> JobSettings {
         let mut config = self.config.clone();
         if let Some(pools) = pools {
             config.pools.clone_from(pools);
         }
         let mut settings =
-            Settings::new("production", "eu-west-1", Some(config)).within(self.scope.clone());
+            JobSettings::new("production", "eu-west-1", Some(config)).within(self.scope.clone());
         settings.shares = self.shares.clone();
         settings
     }
@@ -136,7 +136,7 @@ impl Plan {
 }
 
 /// Draws the service of a seed's world, if it has one, for a world that lasts this long under faults.
-pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
+pub fn draw(seed: u64, lasts: Duration) -> Option<ServicePlan> {
     let dice = Dice::new(seed, "service");
     if !dice.chance(SERVING) {
         return None;
@@ -146,7 +146,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<Plan> {
     let openness = Dice::new(seed, "openness");
     let open = repositories.iter().filter(|_| openness.chance(PUBLIC));
     let public: BTreeSet<Repository> = open.cloned().collect();
-    let mut plan = Plan {
+    let mut plan = ServicePlan {
         scope: ServiceScope::EVERYTHING,
         config: config(&dice),
         timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
@@ -193,13 +193,13 @@ fn shares(dice: &Dice) -> Shares {
     }
 }
 
-fn post(dice: &Dice) -> Post {
+fn post(dice: &Dice) -> WebhookOdds {
     let odds = |most: u64| {
         let on = dice.chance(500);
         let strength = u32::try_from(dice.below(most)).unwrap_or(0) + 1;
         if on { strength } else { 0 }
     };
-    Post {
+    WebhookOdds {
         lost: odds(200),
         unsent: odds(100),
         late: odds(300),
@@ -241,7 +241,7 @@ fn jobs(
         let heard = openness.chance(HEARD).then_some(origin);
         for _ in 0..burst.jobs {
             let id = JobId::new((500_000 + drawn.len()).to_string());
-            let about = About {
+            let about = JobDetails {
                 repository: burst.repository.clone(),
                 run: run.clone(),
                 name: format!("job {id}"),
@@ -316,7 +316,7 @@ fn hostile(
         let id = JobId::new((900_000 + number).to_string());
         JobPlan {
             arrives: dice.between(Duration::ZERO, lasts),
-            about: About {
+            about: JobDetails {
                 repository: repository.clone(),
                 run: RunAttempt::new(format!("{}.1", 99_000 + number)),
                 name: format!("job {id}"),

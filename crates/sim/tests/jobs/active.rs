@@ -7,15 +7,15 @@ use std::time::Duration;
 use bullpen_core::ids::Revision;
 use bullpen_core::job::active::{ACTIVE_FOR, COLLECTION};
 use bullpen_core::ports::{Ledger, Ports};
-use bullpen_engine::jobs::{Found, Memory, find, ingest};
+use bullpen_engine::jobs::{FindMemory, FoundJobs, find, ingest};
 use bullpen_sim::clock::{on_virtual_time, pass};
 
 use super::town::{Town, about};
 
 /// What a process finds that has never heard anything.
-async fn found(town: &Town) -> Found {
+async fn found(town: &Town) -> FoundJobs {
     let asked = async |service: &super::town::SimService<'_>| {
-        find(service, &[], &mut Memory::default()).await.expect("calm")
+        find(service, &[], &mut FindMemory::default()).await.expect("calm")
     };
     town.process("find", None, asked).await.expect("it has no fuse")
 }

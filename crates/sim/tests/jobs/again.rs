@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{Repository, RunAttempt, RunnerGroup};
-use bullpen_core::job::{About, Fact, How, Step};
+use bullpen_core::job::{JobDetails, JobFact, JobStep, MachineSource};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::request::Request;
-use bullpen_engine::jobs::{Ingested, Memory, find, ingest};
+use bullpen_engine::jobs::{FindMemory, Ingested, find, ingest};
+use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::release::request::release_request;
-use bullpen_engine::tell::nobody;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
 use bullpen_sim::stage;
@@ -35,22 +35,22 @@ async fn provisioned(town: &Town) -> (Request, String) {
 async fn released(town: &Town, request: &Request) {
     let (_, stack) = town.world.process("release");
     let until = stack.now().after(Duration::from_secs(300));
-    let released = release_request(&stack, &request.id, until, &nobody).await.expect("calm");
+    let released = release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
     assert_eq!(released.returned.len(), 1);
 }
 
 /// A job that was run again: the same label, a later attempt.
-fn again(repository: &str, run: &str, label: &str) -> About {
+fn again(repository: &str, run: &str, label: &str) -> JobDetails {
     let run = RunAttempt::new(run);
-    About { run, ..about_in("7", repository, label) }
+    JobDetails { run, ..about_in("7", repository, label) }
 }
 
-async fn ingested(town: &Town, fact: &Fact) -> Ingested {
+async fn ingested(town: &Town, fact: &JobFact) -> Ingested {
     let webhook = town.process("webhook", None, async |service| ingest(service, fact).await);
     webhook.await.expect("it has no fuse").expect("calm")
 }
 
-async fn is_served(town: &Town, how: How) {
+async fn is_served(town: &Town, how: MachineSource) {
     let done = async || town.is_settled("7").await;
     assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("7").await);
     assert!(town.is_over("7") && town.github.told().is_empty(), "{:?}", town.github.told());
@@ -65,7 +65,7 @@ fn a_job_of_a_request_that_is_over_gets_a_machine_that_the_request_left() {
         released(&town, &request).await;
         let fact = town.submit("7", again("acme/app", "77.2", &label));
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
-        is_served(&town, How::Reused).await;
+        is_served(&town, MachineSource::Reused).await;
         assert_eq!(town.launched(), 1);
         let idle = town.world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
         assert_eq!(idle.len(), 1, "and leaves it to others");
@@ -86,7 +86,7 @@ fn a_job_of_a_request_that_is_over_gets_a_new_machine_if_none_is_left() {
         }
         let fact = town.submit("7", again("acme/app", "77.2", &label));
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
-        is_served(&town, How::Created).await;
+        is_served(&town, MachineSource::Created).await;
         assert_eq!(town.launched(), 2);
         town.end().await;
     });
@@ -105,7 +105,7 @@ fn the_runners_of_a_request_and_of_its_jobs_join_the_group_that_is_configured() 
         released(&town, &request).await;
         let fact = town.submit("7", again("acme/app", "77.2", &label));
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
-        is_served(&town, How::Reused).await;
+        is_served(&town, MachineSource::Reused).await;
         let own = RunnerGroup::new("own");
         assert!(joined().contains(&own), "the job's own runner: {:?}", joined());
         town.end().await;
@@ -145,7 +145,7 @@ fn a_job_that_waits_when_its_request_ends_is_found() {
         released(&town, &request).await;
         let found = town
             .process("find", None, async |service| {
-                find(service, &[], &mut Memory::default()).await.expect("calm")
+                find(service, &[], &mut FindMemory::default()).await.expect("calm")
             })
             .await
             .expect("it has no fuse");
@@ -166,7 +166,7 @@ fn a_late_word_about_a_job_that_ran_launches_nothing() {
         assert_eq!(ingested(&town, &fact).await, Ingested::Stored);
         let over = async || town.is_settled("7").await;
         assert!(town.live("serve", LONG, |_| true, over).await);
-        let begun = town.row("7").await.steps.iter().any(|step| step.step == Step::Begun);
+        let begun = town.row("7").await.steps.iter().any(|step| step.step == JobStep::Begun);
         assert!(!begun, "GitHub was asked first");
         assert_eq!(town.launched(), 1);
         town.end().await;

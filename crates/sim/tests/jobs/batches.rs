@@ -7,17 +7,17 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
-use bullpen_core::ports::{Clock, Fault, MachineState, Ports, Started};
+use bullpen_core::ports::{Clock, Fault, MachineState, Ports, StartOutcome};
 use bullpen_core::rates::FleetCall;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage::{self, Furniture};
+use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::world::World;
 use futures_util::future::{join, join_all};
 
 /// This many stopped machines.
 async fn stopped(world: &World, count: u32) -> Vec<Record> {
-    let plain = Furniture::plain("stopped", Usage::OnDemand, count);
-    stage::furnish(world, &Furniture { stopped: true, ..plain }).await.expect("calm")
+    let plain = IdleMachines::plain("stopped", Usage::OnDemand, count);
+    stage::furnish(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
         let answers = join_all(all).await;
         for (number, answer) in answers.into_iter().enumerate() {
             let answer = answer.expect("calm");
-            assert_eq!(answer != Started::Starting, number == 3, "{number}: {answer:?}");
+            assert_eq!(answer != StartOutcome::Starting, number == 3, "{number}: {answer:?}");
         }
         assert_eq!(fleet.asked(FleetCall::Start), [50, 10]);
     });
@@ -48,7 +48,7 @@ fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
             pass(Duration::from_millis(30) * number).await;
             stack.fleet().start_one(&record.id).await.expect("calm")
         });
-        assert!(join_all(late).await.iter().all(|answer| *answer == Started::Starting));
+        assert!(join_all(late).await.iter().all(|answer| *answer == StartOutcome::Starting));
         let asked = world.outside.fleet().asked(FleetCall::Start);
         assert!(asked.len() == 2 && (30..=35).contains(&asked[0]), "{asked:?}");
     });
@@ -70,7 +70,7 @@ fn first_is_gone_after(millis: u64) -> Vec<u32> {
         };
         let second = fleet.start_one(&machines[1].id);
         let ((), answer) = join(first, second).await;
-        assert_eq!(answer, Ok(Started::Starting));
+        assert_eq!(answer, Ok(StartOutcome::Starting));
         world.outside.fleet().asked(FleetCall::Start)
     })
 }
@@ -100,7 +100,7 @@ fn a_batch_that_everybody_left_is_forgotten() {
         }
         pass(Duration::from_secs(60)).await;
         let (one, other) = join(start(1), start(2)).await;
-        assert_eq!((one, other), (Ok(Started::Starting), Ok(Started::Starting)));
+        assert_eq!((one, other), (Ok(StartOutcome::Starting), Ok(StartOutcome::Starting)));
         assert_eq!(world.outside.fleet().asked(FleetCall::Start), [2]);
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::config::extension::OnUnfulfillable;
-use bullpen_core::job::{End, Life, Reason, Said, Setback};
+use bullpen_core::job::{End, JobState, Reason, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::{on_virtual_time, pass};
@@ -152,7 +152,10 @@ fn a_job_that_is_cancelled_while_it_is_assigned_leaves_nothing() {
                 let done = async || town.is_settled("7").await;
                 assert!(town.live("end", LONG, |_| true, done).await, "{after:?}");
                 let row = town.row("7").await;
-                assert!(matches!(row.life, Life::Ended { end: End::Cancelled, .. }), "{row:?}");
+                assert!(
+                    matches!(row.state, JobState::Ended { end: End::Cancelled, .. }),
+                    "{row:?}"
+                );
                 assert_eq!(town.github.told(), [], "{after:?}");
                 town.end().await;
             });
@@ -169,12 +172,12 @@ fn a_job_that_github_forgot_is_given_up_and_one_that_ran_is_over() {
         town.github.forget("7");
         let mut started = fact.clone();
         started.job = "8".into();
-        started.said = Said::Started { runner: None, at: None };
+        started.said = ReportedStatus::Started { runner: None, at: None };
         town.say(&started).await;
         pass(Duration::from_secs(61 * 60)).await;
         let over = async || town.row("7").await.is_over() && town.row("8").await.is_over();
         assert!(town.live("serve", LONG, |_| true, over).await);
-        let Life::Ended { end: End::Failed(reason), .. } = town.row("7").await.life else {
+        let JobState::Ended { end: End::Failed(reason), .. } = town.row("7").await.state else {
             panic!("{:?}", town.row("7").await);
         };
         assert_eq!(reason, Reason::Vanished);

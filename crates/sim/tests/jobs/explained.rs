@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::explain::{Explanation, Subject, explain};
+use bullpen_core::explain::{ExplainInput, Explanation, explain};
 use bullpen_core::ids::JobId;
-use bullpen_core::job::{Fact, Said, StateName};
+use bullpen_core::job::{JobFact, JobStateName, ReportedStatus};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(30 * 60);
 async fn explained(town: &Town, job: &str) -> Explanation {
     let row = town.world.outside.ledger().row(&JobId::new(job)).await.expect("calm");
     let row = row.expect("it has a row");
-    let told = explain(&Subject {
+    let told = explain(&ExplainInput {
         job: &town.row(job).await,
         next_look: row.next_look,
         forget_at: row.forget_at,
@@ -130,10 +130,10 @@ fn a_word_that_is_said_twice_holds_nothing_back() {
         let fact = town.github.queue("7", about, Duration::from_secs(5), now);
         town.say(&fact).await;
         let said = Cell::new(false);
-        let hear = |fact: &Fact| !matches!(fact.said, Said::Started { .. });
+        let hear = |fact: &JobFact| !matches!(fact.said, ReportedStatus::Started { .. });
         let done = async || {
             let row = town.row("7").await;
-            if row.life.name() == StateName::Assigning && !said.replace(true) {
+            if row.state.name() == JobStateName::Assigning && !said.replace(true) {
                 town.announce(&fact).await;
             }
             town.is_settled("7").await

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{InstanceId, RunnerName};
-use bullpen_core::job::{Fact, Said};
+use bullpen_core::job::{JobFact, ReportedStatus};
 use bullpen_core::ports::Ports;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
@@ -62,9 +62,9 @@ fn a_runner_is_removed_whose_machine_is_gone() {
         town.world.outside.forge().cancel(&fact.about.labels.join(","));
         town.say(&fact).await;
         let listens = async || is_there(&town, "sim-7-0") && town.row("7").await.held().is_some();
-        let deaf = |_: &Fact| false;
+        let deaf = |_: &JobFact| false;
         assert!(town.live("serve", Duration::from_secs(600), deaf, listens).await);
-        assert!(matches!(town.github.said("7"), Some(Said::Queued { .. })));
+        assert!(matches!(town.github.said("7"), Some(ReportedStatus::Queued { .. })));
         let held = town.row("7").await.held().expect("it has a machine").clone();
         town.world.outside.fleet().lose(&held.instance);
         upkeep(&town, 30).await;

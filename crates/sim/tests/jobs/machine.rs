@@ -8,7 +8,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::config::runner::Reuse;
 use bullpen_core::ids::ClassName;
 use bullpen_core::instance::State;
-use bullpen_core::job::{Conclusion, Fact, How, Said};
+use bullpen_core::job::{Conclusion, JobFact, MachineSource, ReportedStatus};
 use bullpen_core::ports::{JobForge, Ledger, Ports};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(30 * 60);
 /// Serves a job until GitHub says that it is over; its end is in its row, and nothing was done.
 async fn ended(town: &Town, job: &str) {
     let fact = town.queue(job).await;
-    let deaf = |fact: &Fact| !matches!(fact.said, Said::Completed { .. });
+    let deaf = |fact: &JobFact| !matches!(fact.said, ReportedStatus::Completed { .. });
     let over = async || town.is_over(job);
     assert!(town.live(&format!("serve {job}"), LONG, deaf, over).await);
     let last = town.github.job(&fact.about.repository, &fact.job).await.expect("calm");
@@ -29,7 +29,7 @@ async fn ended(town: &Town, job: &str) {
     assert!(town.row(job).await.is_over());
 }
 
-async fn served(town: &Town, job: &str) -> How {
+async fn served(town: &Town, job: &str) -> MachineSource {
     town.queue(job).await;
     let done = async || town.is_settled(job).await;
     assert!(town.live(job, LONG, |_| true, done).await, "{:?}", town.row(job).await);
@@ -51,7 +51,7 @@ fn dies_at(fuse: u64) -> bool {
         }
         let done = async || town.is_settled("7").await;
         assert!(town.live("next", LONG, |_| true, done).await, "died at {fuse}");
-        assert_eq!(served(&town, "8").await, How::Reused, "died at {fuse}");
+        assert_eq!(served(&town, "8").await, MachineSource::Reused, "died at {fuse}");
         assert_eq!(town.launched(), 1, "died at {fuse}");
         town.end().await;
         first.is_none()
@@ -99,7 +99,11 @@ fn a_machine_serves_as_often_as_its_class_says() {
         let large = town.config.runners.get_mut(&ClassName::new("large")).expect("there is one");
         large.reuse = Some(Reuse { max_uses: Some(2), max_age: None });
         stage::idle(&town.world, Usage::OnDemand, 1).await;
-        for (job, how) in [("7", How::Reused), ("8", How::Reused), ("9", How::Created)] {
+        for (job, how) in [
+            ("7", MachineSource::Reused),
+            ("8", MachineSource::Reused),
+            ("9", MachineSource::Created),
+        ] {
             assert_eq!(served(&town, job).await, how, "{job}");
         }
         town.end().await;
@@ -113,7 +117,7 @@ fn a_machine_grows_as_old_as_its_class_says() {
         let large = town.config.runners.get_mut(&ClassName::new("large")).expect("there is one");
         large.reuse = Some(Reuse { max_uses: None, max_age: Some(Duration::from_secs(60)) });
         stage::idle(&town.world, Usage::OnDemand, 1).await;
-        for (job, how) in [("7", How::Reused), ("8", How::Created)] {
+        for (job, how) in [("7", MachineSource::Reused), ("8", MachineSource::Created)] {
             assert_eq!(served(&town, job).await, how, "{job}");
         }
         town.end().await;
@@ -128,12 +132,13 @@ fn a_machine_ends_whose_jobs_origin_is_not_known() {
         let idle = stage::idle(&town.world, Usage::OnDemand, 1).await;
         let fact = town.queue("7").await;
         town.github.set_outage(true);
-        let deaf = |fact: &Fact| !matches!(fact.said, Said::Completed { .. });
+        let deaf = |fact: &JobFact| !matches!(fact.said, ReportedStatus::Completed { .. });
         let over = async || town.is_over("7");
         assert!(town.live("serve 7", LONG, deaf, over).await);
         let conclusion = Conclusion::new("success");
-        let said = Said::Completed { conclusion, runner: Some("sim-7-0".into()), at: None };
-        town.say(&Fact { said, ..fact }).await;
+        let said =
+            ReportedStatus::Completed { conclusion, runner: Some("sim-7-0".into()), at: None };
+        town.say(&JobFact { said, ..fact }).await;
         let done = async || town.is_settled("7").await;
         assert!(town.live("next", LONG, |_| true, done).await);
         let record = town.world.outside.ledger().read(&idle[0].id).await.expect("calm");

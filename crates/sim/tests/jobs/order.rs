@@ -3,7 +3,7 @@
 //! Not here: merging alone (`core::job::fact`).
 
 use bullpen_core::ids::RunnerName;
-use bullpen_core::job::{Conclusion, End, Fact, Life, Said};
+use bullpen_core::job::{Conclusion, End, JobFact, JobState, ReportedStatus};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
 use bullpen_engine::jobs::{Ingested, ingest, launch_worker, sweep};
@@ -12,13 +12,17 @@ use std::time::Duration;
 
 use super::town::{SimService, Town, about};
 
-fn facts(now: Timestamp) -> [Fact; 3] {
+fn facts(now: Timestamp) -> [JobFact; 3] {
     let runner = Some(RunnerName::new("somebody-elses"));
-    let fact = |said| Fact { job: "7".into(), about: about("7"), said };
+    let fact = |said| JobFact { job: "7".into(), about: about("7"), said };
     [
-        fact(Said::Queued { at: Some(now) }),
-        fact(Said::Started { runner: runner.clone(), at: Some(now) }),
-        fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: Some(now) }),
+        fact(ReportedStatus::Queued { at: Some(now) }),
+        fact(ReportedStatus::Started { runner: runner.clone(), at: Some(now) }),
+        fact(ReportedStatus::Completed {
+            conclusion: Conclusion::new("success"),
+            runner,
+            at: Some(now),
+        }),
     ]
 }
 
@@ -38,7 +42,7 @@ fn orders(mut left: Vec<usize>) -> Vec<Vec<usize>> {
 }
 
 /// Ingests facts in this order, with a worker and a sweep at the end, and returns the row's end.
-async fn told(order: &[usize]) -> (Town, Life) {
+async fn told(order: &[usize]) -> (Town, JobState) {
     let town = Town::new(5).await;
     let all = facts(town.world.outside.clock().true_now());
     for &number in order {
@@ -49,7 +53,7 @@ async fn told(order: &[usize]) -> (Town, Life) {
         sweep(service).await.expect("calm");
     })
     .await;
-    let life = town.row("7").await.life;
+    let life = town.row("7").await.state;
     (town, life)
 }
 
@@ -60,7 +64,7 @@ fn a_job_that_is_over_gets_no_runner_in_any_order_of_facts() {
     for order in all {
         on_virtual_time(async {
             let (town, life) = told(&order).await;
-            let Life::Ended { end: End::Completed(how), debts, .. } = life else {
+            let JobState::Ended { end: End::Completed(how), debts, .. } = life else {
                 panic!("{order:?}: {life:?}");
             };
             assert_eq!((how.as_str(), debts.is_settled()), ("success", true), "{order:?}");
@@ -78,9 +82,11 @@ fn one_lost_fact_costs_no_runner_too_many() {
             on_virtual_time(async {
                 let (town, life) = told(&order).await;
                 match life {
-                    Life::Ended { end: End::Completed(_), .. } => assert_ne!(lost, 2, "{order:?}"),
+                    JobState::Ended { end: End::Completed(_), .. } => {
+                        assert_ne!(lost, 2, "{order:?}")
+                    }
                     // It runs, and how it ends was not said yet.
-                    Life::Elsewhere => assert_eq!(lost, 2, "{order:?}"),
+                    JobState::Elsewhere => assert_eq!(lost, 2, "{order:?}"),
                     other => panic!("{order:?}: {other:?}"),
                 }
                 assert_eq!(town.launched(), 0, "{order:?}");

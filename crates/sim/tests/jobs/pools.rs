@@ -11,14 +11,14 @@ use bullpen_core::config::runner::Reuse;
 use bullpen_core::creation::Offering;
 use bullpen_core::ids::{ClassName, InstanceId};
 use bullpen_core::instance::{Record, State, Tier};
-use bullpen_core::job::{Fact, How, Job, Said, Setback, Step};
+use bullpen_core::job::{Job, JobFact, JobStep, MachineSource, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::rates::FleetCall;
 use bullpen_core::request::TypePattern;
 use bullpen_engine::jobs::{launch_worker, pool_worker};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::model::fleet::Delays;
-use bullpen_sim::stage::{self, Furniture};
+use bullpen_sim::stage::{self, IdleMachines};
 
 use super::town::{SimService, Town, about_in};
 
@@ -28,10 +28,10 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Puts machines of this type into the pool.
 async fn furnish(town: &Town, name: &str, of: &str, stopped: bool, count: u32) -> Vec<Record> {
-    let plain = Furniture::plain(name, Usage::OnDemand, count);
+    let plain = IdleMachines::plain(name, Usage::OnDemand, count);
     let types = vec![TypePattern::new(of)];
     let lasts = Duration::from_secs(3_600);
-    let wanted = Furniture { stopped, types, lasts, pooled: true, ..plain };
+    let wanted = IdleMachines { stopped, types, lasts, pooled: true, ..plain };
     stage::furnish(&town.world, &wanted).await.expect("calm")
 }
 
@@ -63,7 +63,7 @@ async fn machine_of(town: &Town, job: &str) -> Option<InstanceId> {
 /// The machines that were claimed for a job, and what they were.
 fn claimed(row: &Job) -> Vec<(InstanceId, Tier)> {
     let claimed = row.steps.iter().filter_map(|step| match &step.step {
-        Step::Claimed { instance, tier } => Some((instance.clone(), *tier)),
+        JobStep::Claimed { instance, tier } => Some((instance.clone(), *tier)),
         _ => None,
     });
     claimed.collect()
@@ -115,7 +115,7 @@ fn ten_jobs_make_one_listing_and_one_start_and_have_ten_machines() {
         assert_eq!(fleet.asked(FleetCall::Start), [10]);
         let mut machines = BTreeSet::new();
         for job in &jobs {
-            assert_eq!(town.came_by(job).await, Some(How::Picked), "{job}");
+            assert_eq!(town.came_by(job).await, Some(MachineSource::Picked), "{job}");
             machines.extend(machine_of(&town, job).await);
         }
         assert_eq!((machines.len(), town.launched()), (10, 10));
@@ -170,7 +170,12 @@ fn whoever_loses_a_machine_has_another() {
         tokio::join!(serve_once(&town, "one"), serve_once(&town, "other"));
         let mut machines = BTreeSet::new();
         for job in &jobs {
-            assert_eq!(town.came_by(job).await, Some(How::Picked), "{:?}", town.row(job).await);
+            assert_eq!(
+                town.came_by(job).await,
+                Some(MachineSource::Picked),
+                "{:?}",
+                town.row(job).await
+            );
             machines.extend(machine_of(&town, job).await);
         }
         assert_eq!((machines.len(), town.launched()), (20, 20));
@@ -247,7 +252,8 @@ fn a_machine_that_cannot_be_started_ends_and_its_job_is_covered_at_once() {
         assert!(matches!(state, State::Terminating { .. }), "{state:?}");
         let row = town.row(&jobs[0]).await;
         assert_eq!(machine_of(&town, &jobs[0]).await, Some(machines[1].id.clone()), "{row:?}");
-        let named = row.steps.iter().rev().find(|step| matches!(step.step, Step::Assigned { .. }));
+        let named =
+            row.steps.iter().rev().find(|step| matches!(step.step, JobStep::Assigned { .. }));
         let after = named.expect("it has a machine").at.since(began);
         assert!(row.attempts == 0 && after < AT_ONCE, "{after:?}");
         finish(&town, &jobs).await;
@@ -317,7 +323,7 @@ fn a_job_that_overflowed_tries_its_pool_once_more() {
             launch_worker(service, Duration::ZERO).await.expect("calm")
         };
         town.process("launches", None, serve).await;
-        assert_eq!(town.came_by(&jobs[0]).await, Some(How::Picked));
+        assert_eq!(town.came_by(&jobs[0]).await, Some(MachineSource::Picked));
         assert_eq!(town.launched(), 1, "the one that stood by");
         finish(&town, &jobs).await;
     });
@@ -335,7 +341,7 @@ fn dies_at(fuse: u64) -> bool {
         queue(&town, &jobs).await;
         let serve = async |service: &SimService<'_>| pool_worker(service, Duration::ZERO).await;
         let lived = town.process("dies", Some(fuse), serve).await.is_some();
-        let heard = |fact: &Fact| !matches!(fact.said, Said::Queued { .. });
+        let heard = |fact: &JobFact| !matches!(fact.said, ReportedStatus::Queued { .. });
         let done = async || town.is_settled(&jobs[0]).await;
         let served = town.live("next", LONG, heard, done).await;
         assert!(served, "died at {fuse}: {:?}", town.row(&jobs[0]).await);

@@ -8,10 +8,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bullpen_core::ids::Repository;
-use bullpen_core::job::{End, Fact, Life, Phase, Said};
+use bullpen_core::job::{End, JobFact, JobPhase, JobState, ReportedStatus};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
-use bullpen_engine::jobs::{Memory, find};
+use bullpen_engine::jobs::{FindMemory, find};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::dice::Dice;
 use bullpen_sim::life::make_queues;
@@ -90,7 +90,7 @@ async fn two_serve(town: &Town, dice: &Dice, late: Duration, dies_within: Option
         sent.borrow_mut().push(town.submit(job, about_in(job, "acme/app", &label)));
     }
     // Whoever sees it first, it goes by way of the post.
-    let post = |fact: &Fact| {
+    let post = |fact: &JobFact| {
         sent.borrow_mut().push(fact.clone());
         false
     };
@@ -102,7 +102,7 @@ async fn two_serve(town: &Town, dice: &Dice, late: Duration, dies_within: Option
         }
         true
     };
-    let lost = [None, Some(Phase::Queued), Some(Phase::Started), Some(Phase::Completed)];
+    let lost = [None, Some(JobPhase::Queued), Some(JobPhase::Started), Some(JobPhase::Completed)];
     let lost = dice.pick(&lost).copied().flatten();
     let serve = async |name: &str| {
         let mut lives = 0;
@@ -127,7 +127,7 @@ async fn two_serve(town: &Town, dice: &Dice, late: Duration, dies_within: Option
     assert_eq!(served, (true, true), "seed {seed}, lost {lost:?}");
     for (job, _) in JOBS {
         let row = town.row(job).await;
-        let ended = matches!(&row.life, Life::Ended { end: End::Completed(how), .. } if how.as_str() == "success");
+        let ended = matches!(&row.state, JobState::Ended { end: End::Completed(how), .. } if how.as_str() == "success");
         assert!(ended, "seed {seed}, lost {lost:?}: {row:?}");
     }
 }
@@ -138,12 +138,12 @@ async fn is_settled(town: &Town, job: &str) -> bool {
     row.is_some() && town.is_settled(job).await
 }
 
-const fn phase(fact: &Fact) -> Phase {
+const fn phase(fact: &JobFact) -> JobPhase {
     match fact.said {
-        Said::Held => Phase::Held,
-        Said::Queued { .. } => Phase::Queued,
-        Said::Started { .. } => Phase::Started,
-        Said::Completed { .. } => Phase::Completed,
+        ReportedStatus::Held => JobPhase::Held,
+        ReportedStatus::Queued { .. } => JobPhase::Queued,
+        ReportedStatus::Started { .. } => JobPhase::Started,
+        ReportedStatus::Completed { .. } => JobPhase::Completed,
     }
 }
 
@@ -151,11 +151,11 @@ const fn phase(fact: &Fact) -> Phase {
 async fn deliver(
     town: &Town,
     dice: &Dice,
-    sent: &RefCell<Vec<Fact>>,
-    (lost, late): (Option<Phase>, Duration),
+    sent: &RefCell<Vec<JobFact>>,
+    (lost, late): (Option<JobPhase>, Duration),
 ) -> Infallible {
     let clock = town.world.outside.clock();
-    let mut due: Vec<(Duration, Fact)> = Vec::new();
+    let mut due: Vec<(Duration, JobFact)> = Vec::new();
     loop {
         let now = clock.elapsed();
         for fact in sent.take().into_iter().filter(|fact| Some(phase(fact)) != lost) {
@@ -178,7 +178,7 @@ async fn ask(town: &Town) -> Infallible {
     loop {
         pass(Duration::from_secs(60)).await;
         let asked = town.process("find", None, async |service| {
-            find(service, &repository, &mut Memory::default()).await
+            find(service, &repository, &mut FindMemory::default()).await
         });
         // One that fails is followed by the next.
         let _ = asked.await;

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
-use bullpen_core::job::Said;
+use bullpen_core::job::ReportedStatus;
 use bullpen_core::ports::Ports;
-use bullpen_engine::jobs::{Memory, find};
+use bullpen_engine::jobs::{FindMemory, find};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::stage;
 
@@ -61,7 +61,9 @@ fn a_job_whose_end_no_webhook_told_is_released_all_the_same() {
     on_virtual_time(async {
         let town = Town::new(5).await;
         town.queue("7").await;
-        let deaf = |fact: &bullpen_core::job::Fact| !matches!(fact.said, Said::Completed { .. });
+        let deaf = |fact: &bullpen_core::job::JobFact| {
+            !matches!(fact.said, ReportedStatus::Completed { .. })
+        };
         let done = async || town.is_settled("7").await;
         assert!(town.live("serve", LONG, deaf, done).await, "{:?}", town.row("7").await);
         town.end().await;
@@ -76,7 +78,7 @@ fn a_service_that_hears_nothing_at_all_serves_and_releases() {
         let repository = [fact.about.repository];
         let found = town
             .process("find", None, async |service| {
-                find(service, &repository, &mut Memory::default()).await.expect("calm")
+                find(service, &repository, &mut FindMemory::default()).await.expect("calm")
             })
             .await
             .expect("it has no fuse");
@@ -94,7 +96,7 @@ fn a_webhook_that_was_lost_is_sent_again_once() {
         let town = Town::new(5).await;
         let fact = town.submit("7", about("7"));
         town.github.lose(fact, town.world.outside.clock().true_now());
-        let mut memory = Memory::default();
+        let mut memory = FindMemory::default();
         for expected in [1, 0] {
             let found = town
                 .process("find", None, async |service| {

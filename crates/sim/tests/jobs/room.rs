@@ -8,7 +8,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::ClassName;
 use bullpen_core::instance::State;
-use bullpen_core::job::{Job, Setback, Step};
+use bullpen_core::job::{Job, JobStep, Setback};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
@@ -44,7 +44,7 @@ async fn serve(town: &Town, jobs: &[&str]) {
 }
 
 fn last_begun(job: &Job) -> Timestamp {
-    let begun = job.steps.iter().rev().find(|step| step.step == Step::Begun);
+    let begun = job.steps.iter().rev().find(|step| step.step == JobStep::Begun);
     begun.expect("somebody took it on").at
 }
 

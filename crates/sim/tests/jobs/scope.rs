@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use bullpen_core::ids::JobId;
 use bullpen_core::job::active::COLLECTION;
-use bullpen_core::job::{End, Life};
+use bullpen_core::job::{End, JobState};
 use bullpen_core::ports::{Ledger, Ports};
-use bullpen_core::scope::{Installations, Served, ServiceScope};
-use bullpen_engine::jobs::{Ingested, Memory, deliver, find, ingest};
+use bullpen_core::scope::{Installations, ServedRepositories, ServiceScope};
+use bullpen_engine::jobs::{FindMemory, Ingested, deliver, find, ingest};
 use bullpen_sim::clock::{on_virtual_time, pass};
 
 use super::town::{Town, about, about_in};
 
 fn scope() -> ServiceScope {
     let installations = Installations::Known([7].into());
-    ServiceScope { served: Served::Repository("octo/main".into()), installations }
+    ServiceScope { served: ServedRepositories::Repository("octo/main".into()), installations }
 }
 
 async fn narrow() -> Town {
@@ -42,7 +42,7 @@ fn a_foreign_job_leaves_no_trace() {
             assert_eq!(deliver(service, &stranger, Some(8)).await, Ok(Ingested::Foreign));
             assert_eq!(deliver(service, &announced, Some(7)).await, Ok(Ingested::Stored));
             let always = ["acme/app".into()];
-            find(service, &always, &mut Memory::default()).await.expect("calm").unannounced
+            find(service, &always, &mut FindMemory::default()).await.expect("calm").unannounced
         };
         let found = town.process("all", None, asked).await.expect("it has no fuse");
         assert_eq!(
@@ -86,7 +86,7 @@ fn rows_from_a_wider_scope_end_quietly() {
         };
         assert!(town.live("narrow", Duration::from_secs(3600), |_| true, settled).await);
         let row = town.row("8").await;
-        let Life::Ended { end: End::Failed(reason), .. } = row.life else { panic!("{row:?}") };
+        let JobState::Ended { end: End::Failed(reason), .. } = row.state else { panic!("{row:?}") };
         assert_eq!(reason.to_string(), "this service serves only octo/main");
         assert!(town.github.told().is_empty(), "nobody is told: {:?}", town.github.told());
         assert_eq!(town.launched(), 1, "nothing is launched for those that waited");

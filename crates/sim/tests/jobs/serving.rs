@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::instance::{Owner, State};
-use bullpen_core::job::{End, Fact, How, Job, Life, Said, Setback, Step, StepAt};
+use bullpen_core::job::{
+    End, Job, JobFact, JobState, JobStep, JobStepAt, MachineSource, ReportedStatus, Setback,
+};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage::{self, Furniture};
+use bullpen_sim::stage::{self, IdleMachines};
 
 use super::town::{Town, about_in};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
 /// How every machine that the job had was come by.
-fn how(row: &Job) -> Vec<How> {
-    let how = |step: &StepAt| match step.step {
-        Step::Assigned { how, .. } => Some(how),
+fn how(row: &Job) -> Vec<MachineSource> {
+    let how = |step: &JobStepAt| match step.step {
+        JobStep::Assigned { how, .. } => Some(how),
         _ => None,
     };
     row.steps.iter().filter_map(how).collect()
@@ -33,8 +35,8 @@ fn a_job_gets_a_new_machine_which_ends_with_it() {
         let done = async || town.is_settled("7").await;
         assert!(town.live("serve", LONG, |_| true, done).await);
         let row = town.row("7").await;
-        assert!(matches!(&row.life, Life::Ended { end: End::Completed(_), .. }), "{row:?}");
-        assert_eq!(how(&row), [How::Created]);
+        assert!(matches!(&row.state, JobState::Ended { end: End::Completed(_), .. }), "{row:?}");
+        assert_eq!(how(&row), [MachineSource::Created]);
         assert_eq!(town.launched(), 1);
         town.end().await;
     });
@@ -49,7 +51,7 @@ fn a_class_that_is_reused_serves_the_next_job_with_the_same_machine() {
             town.queue(job).await;
             let done = async || town.is_settled(job).await;
             assert!(town.live(job, LONG, |_| true, done).await, "{:?}", town.row(job).await);
-            assert_eq!(how(&town.row(job).await), [How::Reused], "{job}");
+            assert_eq!(how(&town.row(job).await), [MachineSource::Reused], "{job}");
         }
         assert_eq!(town.launched(), 1, "the one that was idle");
         town.end().await;
@@ -91,7 +93,8 @@ fn two_of_one_label(seed: u64) -> bool {
         // Their worker ends with this process: it has to have seen both runners listen.
         let both_run = async || {
             for job in ["7", "8"] {
-                let has_begun = matches!(town.github.said(job), Some(Said::Started { .. }));
+                let has_begun =
+                    matches!(town.github.said(job), Some(ReportedStatus::Started { .. }));
                 let Some(held) = town.row(job).await.held().cloned() else { return false };
                 let record = town.world.outside.ledger().read(&held.instance).await.expect("calm");
                 let listens = record.is_some_and(|it| matches!(it.state, State::Running { .. }));
@@ -139,11 +142,11 @@ fn one_is_over_first(seed: u64) -> bool {
             town.say(&fact).await;
         }
         let stolen = Cell::new(false);
-        let hear = |fact: &Fact| {
-            if let Said::Completed { runner: Some(runner), .. } = &fact.said {
+        let hear = |fact: &JobFact| {
+            if let ReportedStatus::Completed { runner: Some(runner), .. } = &fact.said {
                 stolen.set(stolen.get() || runner.as_str() == "sim-8-0");
             }
-            !matches!(fact.said, Said::Started { .. })
+            !matches!(fact.said, ReportedStatus::Started { .. })
         };
         let first = async || town.is_settled("7").await;
         let within = Duration::from_secs(300);
@@ -171,7 +174,7 @@ fn a_job_without_a_machine_of_its_own_deprives_nobody_for_long() {
             setbacks.iter().any(|setback| setback.setback == Setback::RunnerTaken)
         };
         assert!(town.live("serve", LONG, |_| true, deprived).await);
-        assert!(matches!(town.row("7").await.life, Life::Elsewhere));
+        assert!(matches!(town.row("7").await.state, JobState::Elsewhere));
         let done = async || town.is_settled("7").await && town.is_settled("8").await;
         assert!(town.live("again", LONG, |_| true, done).await, "{:?}", town.row("8").await);
         assert!(town.github.told().is_empty());
@@ -185,10 +188,10 @@ fn a_job_without_a_machine_of_its_own_deprives_nobody_for_long() {
 fn a_pool_serves_first_and_overflows_to_a_launch() {
     on_virtual_time(async {
         let town = Town::new(5).await.with_pool();
-        let plain = Furniture::plain("pooled", Usage::OnDemand, 1);
-        let pooled = Furniture { pooled: true, ..plain };
+        let plain = IdleMachines::plain("pooled", Usage::OnDemand, 1);
+        let pooled = IdleMachines { pooled: true, ..plain };
         stage::furnish(&town.world, &pooled).await.expect("calm");
-        for (job, by) in [("7", How::Picked), ("8", How::Created)] {
+        for (job, by) in [("7", MachineSource::Picked), ("8", MachineSource::Created)] {
             let label = format!("runs-on={job}/pool=stage");
             let fact = town.submit(job, about_in(job, "acme/app", &label));
             town.say(&fact).await;
@@ -196,7 +199,7 @@ fn a_pool_serves_first_and_overflows_to_a_launch() {
             assert!(town.live(job, LONG, |_| true, done).await, "{:?}", town.row(job).await);
             let row = town.row(job).await;
             assert_eq!(how(&row), [by], "{job}");
-            assert_eq!(row.overflowed, by == How::Created);
+            assert_eq!(row.overflowed, by == MachineSource::Created);
         }
         assert_eq!(town.launched(), 2);
         town.end().await;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bullpen_core::instance::State;
-use bullpen_core::job::{Fact, Said, Setback};
+use bullpen_core::job::{JobFact, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::stage;
@@ -69,8 +69,9 @@ async fn a_burst_of_one_label(seed: u64, late: Duration) {
         pass(late).await;
         town.say(first).await;
     };
-    let run =
-        async || JOBS.iter().all(|job| matches!(town.github.said(job), Some(Said::Started { .. })));
+    let run = async || {
+        JOBS.iter().all(|job| matches!(town.github.said(job), Some(ReportedStatus::Started { .. })))
+    };
     // Long before any of them is over.
     let within = Duration::from_secs(150);
     let why = format!("seed {seed}, {late:?} late");
@@ -97,7 +98,7 @@ fn a_thief_that_nobody_knows_costs_no_wait() {
         let thief = town.github.queue("7", about_in("7", "acme/app", label), LONG, now);
         let fact = town.submit("8", about_in("8", "acme/app", label));
         town.say(&fact).await;
-        let hear = |fact: &Fact| fact.job != thief.job;
+        let hear = |fact: &JobFact| fact.job != thief.job;
         let within = Duration::from_secs(420);
         let done = async || town.is_over("8");
         assert!(town.live("serve", within, hear, done).await, "{:?}", town.row("8").await);
@@ -120,7 +121,7 @@ fn a_runner_that_stops_listening_is_replaced_at_the_next_look() {
         // Its runner listens and is given nothing.
         town.world.outside.forge().cancel(&fact.about.labels.join(","));
         town.say(&fact).await;
-        let deaf = |_: &Fact| false;
+        let deaf = |_: &JobFact| false;
         let runs = async || {
             let Some(held) = town.row("7").await.held().cloned() else { return false };
             let record = town.world.outside.ledger().read(&held.instance).await.expect("calm");

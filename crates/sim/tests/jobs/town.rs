@@ -11,11 +11,13 @@ use bullpen_core::class::VcpuRange;
 use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
-use bullpen_core::job::{About, Fact, How, Job, Life, Provenance, Said, Step};
+use bullpen_core::job::{
+    Job, JobDetails, JobFact, JobState, JobStep, MachineSource, Provenance, ReportedStatus,
+};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{
-    Service, Settings, attend, ensure_queues, ingest, launch_worker, pool_worker, sweep,
+    JobSettings, Service, ensure_queues, ingest, launch_worker, pool_worker, process, sweep,
 };
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::pass;
@@ -67,8 +69,8 @@ impl Town {
         Self { config, ..self }
     }
 
-    pub(crate) fn settings(&self) -> Settings {
-        Settings::new("production", "eu-west-1", Some(self.config.clone()))
+    pub(crate) fn settings(&self) -> JobSettings {
+        JobSettings::new("production", "eu-west-1", Some(self.config.clone()))
             .within(self.scope.clone())
     }
 
@@ -94,18 +96,18 @@ impl Town {
     }
 
     /// GitHub queues a job of its own label, and a webhook says so.
-    pub(crate) async fn queue(&self, job: &str) -> Fact {
+    pub(crate) async fn queue(&self, job: &str) -> JobFact {
         let fact = self.submit(job, about(job));
         self.say(&fact).await;
         fact
     }
 
     /// GitHub queues a job, and no webhook says so.
-    pub(crate) fn submit(&self, job: &str, about: About) -> Fact {
+    pub(crate) fn submit(&self, job: &str, about: JobDetails) -> JobFact {
         self.github.queue(job, about, LASTS, self.world.outside.clock().true_now())
     }
 
-    pub(crate) async fn say(&self, fact: &Fact) {
+    pub(crate) async fn say(&self, fact: &JobFact) {
         self.process(&format!("webhook {}", fact.job), None, async |service| {
             ingest(service, fact).await.expect("calm")
         })
@@ -113,10 +115,10 @@ impl Town {
     }
 
     /// How a job came by its last machine.
-    pub(crate) async fn came_by(&self, job: &str) -> Option<How> {
+    pub(crate) async fn came_by(&self, job: &str) -> Option<MachineSource> {
         let steps = self.row(job).await.steps;
         steps.iter().rev().find_map(|step| match step.step {
-            Step::Assigned { how, .. } => Some(how),
+            JobStep::Assigned { how, .. } => Some(how),
             _ => None,
         })
     }
@@ -133,13 +135,13 @@ impl Town {
 
     /// Whether the job is over and nothing is left to do about it.
     pub(crate) async fn is_settled(&self, job: &str) -> bool {
-        let life = self.row(job).await.life;
-        matches!(life, Life::Ended { debts, .. } if debts.is_settled())
+        let life = self.row(job).await.state;
+        matches!(life, JobState::Ended { debts, .. } if debts.is_settled())
     }
 
     /// Whether GitHub says that this job is over.
     pub(crate) fn is_over(&self, job: &str) -> bool {
-        matches!(self.github.said(job), Some(Said::Completed { .. }))
+        matches!(self.github.said(job), Some(ReportedStatus::Completed { .. }))
     }
 
     /// The service as it runs, until `done`; false if that did not come in time. A webhook that
@@ -148,7 +150,7 @@ impl Town {
         &self,
         name: &str,
         within: Duration,
-        hear: impl Fn(&Fact) -> bool,
+        hear: impl Fn(&JobFact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> bool {
         self.live_until(name, None, within, hear, done).await.expect("it has no fuse")
@@ -160,7 +162,7 @@ impl Town {
         name: &str,
         fuse: Option<u64>,
         within: Duration,
-        hear: impl Fn(&Fact) -> bool,
+        hear: impl Fn(&JobFact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> Option<bool> {
         let upkeep = format!("upkeep of {name}");
@@ -178,7 +180,11 @@ impl Town {
         served.await
     }
 
-    async fn webhooks(&self, service: &SimService<'_>, hear: impl Fn(&Fact) -> bool) -> Infallible {
+    async fn webhooks(
+        &self,
+        service: &SimService<'_>,
+        hear: impl Fn(&JobFact) -> bool,
+    ) -> Infallible {
         loop {
             pass(Duration::from_millis(200)).await;
             let now = self.world.outside.clock().true_now();
@@ -192,7 +198,7 @@ impl Town {
     }
 
     /// A webhook, sent until it is taken.
-    pub(crate) async fn announce(&self, fact: &Fact) {
+    pub(crate) async fn announce(&self, fact: &JobFact) {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -254,15 +260,15 @@ async fn look(service: &SimService<'_>) -> Infallible {
 
 /// One row, looked at once.
 pub(crate) async fn attend_once(service: &SimService<'_>, job: &str) {
-    let _ = attend(service, &JobId::new(job)).await;
+    let _ = process(service, &JobId::new(job)).await;
 }
 
-pub(crate) fn about(job: &str) -> About {
+pub(crate) fn about(job: &str) -> JobDetails {
     about_in(job, "acme/app", &format!("runs-on={job}/runner=large"))
 }
 
-pub(crate) fn about_in(job: &str, repository: &str, label: &str) -> About {
-    About {
+pub(crate) fn about_in(job: &str, repository: &str, label: &str) -> JobDetails {
+    JobDetails {
         repository: Repository::new(repository),
         run: RunAttempt::new(format!("{job}.1")),
         name: format!("job {job}"),

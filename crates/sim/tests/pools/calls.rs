@@ -6,8 +6,8 @@ use bullpen_core::class::Usage;
 use bullpen_core::ports::Ports;
 use bullpen_core::rates::{FleetCall, Rates};
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::stage;
-use bullpen_sim::yard::Yard;
 
 use super::{LONG, MINUTE, ci, fill, two_and_one};
 
@@ -19,7 +19,7 @@ fn sizes(calls: &[(FleetCall, u32)], kind: FleetCall) -> Vec<u32> {
 #[test]
 pub(crate) fn a_pool_that_has_converged_costs_no_write_but_its_lease() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         // Tags, and the last deed in the journal.
         yard.keep_for("second", 2 * MINUTE).await;
@@ -49,7 +49,8 @@ fn a_hundred_and_twenty_machines_are_three_calls_of_each_kind() {
             climate.temper.warm_up_max = std::time::Duration::ZERO;
             climate.delays.boot_max = std::time::Duration::ZERO;
         });
-        let yard = Yard::in_world(world, &ci("{name: always, hot: 0, stopped: 120}", "", "")).await;
+        let yard =
+            PoolWorld::in_world(world, &ci("{name: always, hot: 0, stopped: 120}", "", "")).await;
         fill(&yard, 0, 120).await;
         let calls = yard.checker.take_calls();
         assert_eq!(sizes(&calls, FleetCall::Launch), [120], "one launch");
@@ -72,7 +73,7 @@ fn a_launch_is_one_call_for_each_pool_and_usage() {
             let twin = "\n  twin: {runner: large, schedule: [{name: a, hot: 1, stopped: 0}]}";
             let config = ci("{name: always, hot: 2, stopped: 3}", "", spot);
             let config = config.replace("pools:\n  ci:\n", &format!("pools:{twin}\n  ci:\n"));
-            let yard = Yard::new(10, &config).await;
+            let yard = PoolWorld::new(10, &config).await;
             fill(&yard, 2, 3).await;
             let mut sizes = sizes(&yard.checker.take_calls(), FleetCall::Launch);
             sizes.sort_unstable();

@@ -10,16 +10,16 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::rates::FleetCall;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::stage;
 use bullpen_sim::world::{CALM, World};
-use bullpen_sim::yard::Yard;
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 #[test]
 pub(crate) fn an_empty_pool_becomes_what_its_schedule_promises() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         assert_eq!(yard.launched(), 3);
         end(&yard).await;
@@ -31,7 +31,7 @@ fn a_pool_follows_the_edges_of_its_schedule() {
     on_virtual_time(async {
         let entries = "{name: default, hot: 1, stopped: 0}, \
                        {name: rush, hot: 3, stopped: 2, match: {time: [\"00:10\", \"00:40\"]}}";
-        let yard = Yard::new(10, &ci(entries, "", "")).await;
+        let yard = PoolWorld::new(10, &ci(entries, "", "")).await;
         fill(&yard, 1, 0).await;
         let clock = yard.world.outside.clock();
         yard.keep_for("calm", (10 * MINUTE).saturating_sub(clock.elapsed())).await;
@@ -56,7 +56,7 @@ fn a_pool_of_another_environment_is_not_touched() {
         let stage =
             "\n  stage: {runner: large, env: staging, schedule: [{name: a, hot: 0, stopped: 0}]}";
         let config = two_and_one().replace("pools:\n  ci:\n", &format!("pools:{stage}\n  ci:\n"));
-        let yard = Yard::in_world(world, &config).await;
+        let yard = PoolWorld::in_world(world, &config).await;
         fill(&yard, 2, 1).await;
         for other in others {
             let record = yard.world.outside.ledger().read(&other.id).await.expect("calm");
@@ -72,7 +72,7 @@ fn a_pool_of_another_environment_is_not_touched() {
 fn a_pools_own_ceiling_counts_what_its_jobs_have() {
     on_virtual_time(async {
         let config = ci("{name: always, hot: 2, stopped: 1}", "", ", max: 3");
-        let yard = Yard::new(10, &config).await;
+        let yard = PoolWorld::new(10, &config).await;
         fill(&yard, 2, 1).await;
         yard.queue("7", "pool=ci", 10 * MINUTE);
         let noted =
@@ -98,7 +98,7 @@ pub(crate) fn shared_ceilings_hold_while_launches_are_in_flight() {
             let twin = "\n  twin: {runner: large, schedule: [{name: a, hot: 2, stopped: 0}]}";
             let config = ci("{name: a, hot: 1, stopped: 1}", "", "");
             let config = config.replace("pools:\n  ci:\n", &format!("pools:{twin}\n  ci:\n"));
-            let yard = Yard::in_world(world, &config).await;
+            let yard = PoolWorld::in_world(world, &config).await;
             let all = async || yard.machines().len() == 3 && yard.has_converged().await;
             assert!(yard.keep("one", LONG, all).await, "{:?}", yard.checker.verdict());
             let notes = [yard.notes("ci"), yard.notes("twin")].concat();
@@ -111,7 +111,7 @@ pub(crate) fn shared_ceilings_hold_while_launches_are_in_flight() {
 #[test]
 fn a_cloud_without_capacity_is_not_asked_again_at_once() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         let (fleet, memory) = (yard.world.outside.fleet(), yard.world.limits.shortage_memory);
         fleet.limit_capacity(Some(0));
         let launches = || {
@@ -139,7 +139,7 @@ fn a_cloud_without_capacity_is_not_asked_again_at_once() {
 #[test]
 fn what_became_of_each_machine_is_in_the_tags() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         yard.keep_for("tags", MINUTE).await;
         for machine in yard.machines() {

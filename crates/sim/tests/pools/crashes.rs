@@ -6,8 +6,8 @@ use std::time::Duration;
 use bullpen_core::limits::Limits;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::world::{CALM, World};
-use bullpen_sim::yard::Yard;
 
 use super::{LONG, ci};
 
@@ -27,7 +27,7 @@ fn one_life(at: At, fuse: u64) -> Result<bool, String> {
         let limits = Limits { converge: Duration::from_secs(120), ..Limits::DEFAULT };
         let world = World::new(7, limits, Vec::new(), CALM.clone());
         make_queues(&world).await;
-        let yard = Yard::in_world(world, &ci(FEW, "version: one", "")).await;
+        let yard = PoolWorld::in_world(world, &ci(FEW, "version: one", "")).await;
         let done = async || yard.ready("ci").await == (1, 1) && yard.has_converged().await;
         let mut launched = 2;
         if at == At::Replacing {

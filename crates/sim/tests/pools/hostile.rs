@@ -10,8 +10,10 @@ use bullpen_core::class::Usage;
 use bullpen_core::ids::{
     ClaimId, Generation, MailboxKey, Repository, RequestId, Revision, RunAttempt, RunnerName,
 };
-use bullpen_core::instance::{EndReason, Event, Owner, Record, State, Tier};
-use bullpen_core::mailbox::{Assignment, Beat, Order, Phase, Report, SYSTEMIC, Signal, SignalKind};
+use bullpen_core::instance::{EndReason, InstanceEvent, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{
+    AgentPhase, Assignment, Beat, Order, Report, SYSTEMIC, Signal, SignalKind,
+};
 use bullpen_core::ports::{Document, Ledger, Mailbox, Ports, Written};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
@@ -19,12 +21,12 @@ use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::reap::reap;
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::release::{self, Released};
-use bullpen_engine::{Stack, tell};
+use bullpen_engine::{Stack, progress};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::model::mailbox::Forgery;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::stage;
 use bullpen_sim::world::{SimPorts, World};
-use bullpen_sim::yard::Yard;
 
 use super::{LONG, MINUTE, ci, end, fill, two_and_one};
 
@@ -56,7 +58,7 @@ fn contradiction(record: &Record) -> Forgery {
         Generation(record.generation.0 + 1_000),
         at,
     );
-    let beat = Beat { seq: u64::MAX, at, phase: Phase::Busy, boot: "b".to_owned() };
+    let beat = Beat { seq: u64::MAX, at, phase: AgentPhase::Busy, boot: "b".to_owned() };
     Forgery::of(&Report { beat: Some(beat), ..said })
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn hostile_machines_cost_nobody_else_anything() {
 }
 
 async fn one_hostile_machine(kind: usize) {
-    let yard = Yard::new(10, &two_and_one()).await;
+    let yard = PoolWorld::new(10, &two_and_one()).await;
     fill(&yard, 2, 1).await;
     yard.queue("7", "pool=ci", 20 * MINUTE);
     let running = async || {
@@ -100,7 +102,7 @@ async fn one_hostile_machine(kind: usize) {
 pub(crate) fn machines_that_were_warm_do_not_quarantine_their_pool() {
     on_virtual_time(async {
         // As many as there may be: others can be launched only once these are buried.
-        let yard = Yard::new(3, &ci("{name: always, hot: 3, stopped: 0}", "", "")).await;
+        let yard = PoolWorld::new(3, &ci("{name: always, hot: 3, stopped: 0}", "", "")).await;
         fill(&yard, 3, 0).await;
         let at = yard.world.outside.clock().true_now();
         let lie = Forgery::of(&signalled(&[SignalKind::WarmUpFailed], Generation(0), at));
@@ -140,7 +142,7 @@ impl Puppet {
         let mut record = idle.clone();
         record.facts.mailbox = MailboxKey::new("nobodys");
         record = record
-            .on(&Event::Claimed {
+            .on(&InstanceEvent::Claimed {
                 owner: owner.clone(),
                 claim: claim.clone(),
                 trust: "octo/main".into(),
@@ -151,7 +153,7 @@ impl Puppet {
             })
             .expect("it is idle");
         if is_running {
-            let registered = Event::Registered {
+            let registered = InstanceEvent::Registered {
                 owner: owner.clone(),
                 generation: record.generation,
                 claim: Some(claim),
@@ -189,7 +191,7 @@ impl Puppet {
     fn busy(&self) -> Forgery {
         let at = self.stack.now();
         let seq = u64::try_from(at.as_millis()).expect("it is after 1970");
-        let beat = Beat { seq, at, phase: Phase::Busy, boot: "b".to_owned() };
+        let beat = Beat { seq, at, phase: AgentPhase::Busy, boot: "b".to_owned() };
         Forgery::of(&Report { beat: Some(beat), ..Report::default() })
     }
 
@@ -217,7 +219,9 @@ impl Puppet {
 
     async fn released(&self) -> Released {
         let until = self.stack.now().after(MINUTE);
-        release::release(&self.stack, &self.owner, until, &tell::nobody).await.expect("calm")
+        release::release(&self.stack, &self.owner, until, &progress::unobserved)
+            .await
+            .expect("calm")
     }
 }
 
@@ -356,7 +360,7 @@ pub(crate) fn a_used_machine_excuses_itself_once() {
             let until = world.outside.clock().true_now().after(10 * MINUTE);
             let given_back = format!("release {name}");
             let released = world.run(&given_back, None, async |stack| {
-                release_request(stack, &request.id, until, &tell::nobody).await
+                release_request(stack, &request.id, until, &progress::unobserved).await
             });
             released.await.expect("it does not die").expect("calm");
             provisioned

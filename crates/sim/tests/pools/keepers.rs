@@ -5,11 +5,11 @@ use std::time::Duration;
 use bullpen_core::ids::LeaseName;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
 
 use super::{LONG, MINUTE, end, two_and_one};
 
-async fn holder(yard: &Yard) -> String {
+async fn holder(yard: &PoolWorld) -> String {
     let lease = yard.world.outside.ledger().lease(&LeaseName::new("pool/ci")).await.expect("calm");
     lease.map(|lease| lease.holder.to_string()).unwrap_or_default()
 }
@@ -17,7 +17,7 @@ async fn holder(yard: &Yard) -> String {
 #[test]
 pub(crate) fn one_of_two_keepers_keeps_a_pool() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         let (one, two) = (yard.keeper("one"), yard.keeper("two"));
         let both = async { tokio::join!(yard.keeping(&one), yard.keeping(&two)).0 };
         let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
@@ -34,7 +34,7 @@ pub(crate) fn one_of_two_keepers_keeps_a_pool() {
 #[test]
 fn a_keeper_that_dies_is_followed_when_its_lease_is_over() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         let (one, two) = (yard.keeper("one"), yard.keeper("two"));
         let ones = async || holder(&yard).await == "one";
         assert!(yard.until(LONG, ones, yard.keeping(&one)).await);
@@ -62,7 +62,7 @@ fn a_keeper_that_dies_is_followed_when_its_lease_is_over() {
 #[test]
 fn a_keeper_that_ends_well_is_followed_at_the_next_look() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         let (one, two) = (yard.keeper("one"), yard.keeper("two"));
         let ones = async || holder(&yard).await == "one";
         assert!(yard.until(LONG, ones, yard.keeping(&one)).await);

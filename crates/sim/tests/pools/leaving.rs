@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::State;
-use bullpen_core::pool::Order;
+use bullpen_core::pool::OperatorOrder;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_engine::pools::{self, Ordered};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 const NOTHING: &str = "runners: {large: {cpu: 2, ram: 4}}";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn is_forgotten(yard: &Yard) -> bool {
+async fn is_forgotten(yard: &PoolWorld) -> bool {
     let journal = yard.world.outside.ledger().document("pools", "ci").await.expect("calm");
     journal.is_none_or(|journal| journal.forget_at.is_some())
 }
 
-async fn order(yard: &Yard, order: Option<Order>) -> Ordered {
+async fn order(yard: &PoolWorld, order: Option<OperatorOrder>) -> Ordered {
     let stack = yard.world.onlooker();
     pools::order(&stack, &PoolName::new("ci"), order).await.expect("it is calm outside")
 }
@@ -28,7 +28,7 @@ async fn order(yard: &Yard, order: Option<Order>) -> Ordered {
 #[test]
 fn a_removed_pool_is_emptied_and_forgotten() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         yard.configure(NOTHING);
         let gone = async || yard.machines().is_empty() && is_forgotten(&yard).await;
@@ -42,7 +42,7 @@ fn a_removed_pool_is_emptied_and_forgotten() {
 #[test]
 fn a_pool_that_was_forgotten_comes_back() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         yard.configure(NOTHING);
         let gone = async || yard.machines().is_empty() && is_forgotten(&yard).await;
@@ -59,8 +59,8 @@ fn a_pool_that_was_forgotten_comes_back() {
 #[test]
 fn a_machine_in_use_outlives_its_pool() {
     on_virtual_time(async {
-        for leaves in [None, Some(Order::Drain)] {
-            let yard = Yard::new(10, &two_and_one()).await;
+        for leaves in [None, Some(OperatorOrder::Drain)] {
+            let yard = PoolWorld::new(10, &two_and_one()).await;
             fill(&yard, 2, 1).await;
             yard.queue("7", "pool=ci", 20 * MINUTE);
             let runs = async || {
@@ -89,10 +89,10 @@ fn a_machine_in_use_outlives_its_pool() {
 #[test]
 fn a_drained_pool_stays_empty_until_it_is_resumed() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
-        assert_eq!(order(&yard, Some(Order::Drain)).await, Ordered::Now);
-        assert_eq!(order(&yard, Some(Order::Drain)).await, Ordered::Already);
+        assert_eq!(order(&yard, Some(OperatorOrder::Drain)).await, Ordered::Now);
+        assert_eq!(order(&yard, Some(OperatorOrder::Drain)).await, Ordered::Already);
         let empty = async || yard.machines().is_empty();
         assert!(yard.keep("second", LONG, empty).await);
         yard.keep_for("third", 5 * MINUTE).await;
@@ -106,9 +106,9 @@ fn a_drained_pool_stays_empty_until_it_is_resumed() {
 #[test]
 fn a_paused_pool_is_left_as_it_is() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
-        assert_eq!(order(&yard, Some(Order::Pause)).await, Ordered::Now);
+        assert_eq!(order(&yard, Some(OperatorOrder::Pause)).await, Ordered::Now);
         yard.configure(&ci("{name: always, hot: 1, stopped: 3}", "version: two", ""));
         let lost = yard.machines().swap_remove(0).id;
         yard.world.outside.fleet().lose(&lost);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
 
 use super::{MINUTE, end, fill};
 
@@ -23,14 +23,14 @@ x-bullpen:
 ";
 
 /// When the oldest machine there is was launched.
-fn oldest(yard: &Yard) -> Option<Timestamp> {
+fn oldest(yard: &PoolWorld) -> Option<Timestamp> {
     yard.machines().iter().map(|machine| machine.launched_at).min()
 }
 
 #[test]
 fn a_hot_machine_serves_until_its_replacement_is_ready() {
     on_virtual_time(async {
-        let yard = Yard::new(10, DUE).await;
+        let yard = PoolWorld::new(10, DUE).await;
         fill(&yard, 2, 0).await;
         let fewest = Cell::new(2);
         let watched = async || {
@@ -48,7 +48,7 @@ fn a_hot_machine_serves_until_its_replacement_is_ready() {
 #[test]
 fn a_hot_machine_that_cannot_be_replaced_ends_all_the_same() {
     on_virtual_time(async {
-        let yard = Yard::new(10, DUE).await;
+        let yard = PoolWorld::new(10, DUE).await;
         fill(&yard, 2, 0).await;
         yard.world.outside.fleet().limit_capacity(Some(0));
         let began = yard.world.outside.clock().true_now();

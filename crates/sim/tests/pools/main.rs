@@ -17,7 +17,7 @@ pub(crate) mod troubles;
 
 use std::time::Duration;
 
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(15 * 60);
@@ -46,16 +46,16 @@ fn two_and_one() -> String {
 }
 
 /// A keeper makes the pool what is configured: so many hot and stopped, and nothing left to do.
-async fn fill(yard: &Yard, hot: usize, stopped: usize) {
+async fn fill(yard: &PoolWorld, hot: usize, stopped: usize) {
     fill_as(yard, "first", hot, stopped).await;
 }
 
-async fn fill_as(yard: &Yard, name: &str, hot: usize, stopped: usize) {
+async fn fill_as(yard: &PoolWorld, name: &str, hot: usize, stopped: usize) {
     let full = async || yard.ready("ci").await == (hot, stopped) && yard.has_converged().await;
     let filled = yard.keep(name, LONG, full).await;
     assert!(filled, "{:?} {:?}", yard.checker.verdict(), yard.look().await);
 }
 
-async fn end(yard: &Yard) {
+async fn end(yard: &PoolWorld) {
     yard.end().await.unwrap_or_else(|why| panic!("{why}"));
 }

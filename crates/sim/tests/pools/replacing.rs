@@ -7,21 +7,21 @@ use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, SpecHash};
 use bullpen_core::instance::State;
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage::{self, Furniture};
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
+use bullpen_sim::stage::{self, IdleMachines};
 
 use super::{LONG, MINUTE, ci, end, fill};
 
 const FOUR: &str = "{name: always, hot: 4, stopped: 4}";
 
-async fn ids(yard: &Yard) -> BTreeSet<InstanceId> {
+async fn ids(yard: &PoolWorld) -> BTreeSet<InstanceId> {
     yard.records("ci").await.into_iter().map(|record| record.id).collect()
 }
 
 /// Replaces all eight; returns the fewest that were ready, and the most there were, at any moment.
-async fn replace(rollout: &str, max: u32, change: impl Fn(&Yard)) -> (usize, usize) {
+async fn replace(rollout: &str, max: u32, change: impl Fn(&PoolWorld)) -> (usize, usize) {
     let extension = format!(", rollout: {rollout}, max: {max}");
-    let yard = Yard::new(20, &ci(FOUR, "version: one", &extension)).await;
+    let yard = PoolWorld::new(20, &ci(FOUR, "version: one", &extension)).await;
     fill(&yard, 4, 4).await;
     let old = ids(&yard).await;
     change(&yard);
@@ -80,16 +80,16 @@ fn a_new_image_replaces_all() {
 pub(crate) fn a_machine_of_another_versions_hash_is_not_old() {
     on_virtual_time(async {
         let world = stage::calm(7, 10).await;
-        let made = Furniture {
+        let made = IdleMachines {
             spec_hash: SpecHash::new("0:aa"),
             lasts: 60 * MINUTE,
             pooled: true,
-            ..Furniture::plain("made before", Usage::OnDemand, 2)
+            ..IdleMachines::plain("made before", Usage::OnDemand, 2)
         };
         stage::furnish(&world, &made).await.expect("it is calm");
         let config = ci("{name: always, hot: 2, stopped: 0}", "", "");
         let yard =
-            Yard::in_world(world, &config.replace("ci:", &format!("{}:", stage::POOL))).await;
+            PoolWorld::in_world(world, &config.replace("ci:", &format!("{}:", stage::POOL))).await;
         yard.keep_for("first", 10 * MINUTE).await;
         assert_eq!((yard.ready(stage::POOL).await, yard.launched()), ((2, 0), 2));
         end(&yard).await;

@@ -15,17 +15,17 @@ use std::time::Duration;
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::{State, Tier};
-use bullpen_core::job::{How, Step};
+use bullpen_core::job::{JobStep, MachineSource};
 use bullpen_core::limits::Limits;
-use bullpen_core::pool::Order;
+use bullpen_core::pool::OperatorOrder;
 use bullpen_core::ports::Ports;
 use bullpen_engine::pools;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::dice::Dice;
 use bullpen_sim::life::make_queues;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::wire::Weather;
 use bullpen_sim::world::{CALM, Climate, World};
-use bullpen_sim::yard::Yard;
 use futures_util::future::join_all;
 
 use super::MINUTE;
@@ -79,13 +79,13 @@ impl Promise {
 #[derive(Clone, Copy, Debug)]
 struct Came {
     change: Change,
-    how: Option<How>,
+    how: Option<MachineSource>,
     tier: Option<Tier>,
 }
 
 /// A yard, and what is configured in it.
 struct Field {
-    yard: Yard,
+    yard: PoolWorld,
     promised: RefCell<BTreeMap<&'static str, Promise>>,
 }
 
@@ -99,7 +99,7 @@ impl Field {
         self.yard.configure(&config(&promised));
     }
 
-    async fn order(&self, pool: &str, order: Option<Order>) {
+    async fn order(&self, pool: &str, order: Option<OperatorOrder>) {
         let ordered = pools::order(&self.yard.world.onlooker(), &PoolName::new(pool), order).await;
         assert!(ordered.is_ok(), "it is calm outside: {ordered:?}");
     }
@@ -111,7 +111,7 @@ impl Field {
             Change::ReplacedAtOnce => Promise { version: next, ..was },
             Change::ReplacedSlowly => Promise { version: next, is_rolling: true, ..was },
             Change::Stopped => Promise { kept: (0, hot + stopped), ..was },
-            Change::Drained => return self.order(pool, Some(Order::Drain)).await,
+            Change::Drained => return self.order(pool, Some(OperatorOrder::Drain)).await,
             Change::Removed => return self.promise(pool, None),
         };
         self.promise(pool, Some(promise));
@@ -143,7 +143,7 @@ impl Field {
         let tier = self.follow(&job).await;
         let steps = self.yard.job(&job).await.map(|row| row.steps).unwrap_or_default();
         let how = steps.iter().rev().find_map(|step| match step.step {
-            Step::Assigned { how, .. } => Some(how),
+            JobStep::Assigned { how, .. } => Some(how),
             _ => None,
         });
         Came { change, how, tier }
@@ -205,7 +205,7 @@ async fn world(seed: u64) -> Arc<World> {
 /// So many rounds of each pool in one world; then everything heals, and the pools become what they
 /// should be.
 async fn rounds(seed: u64, count: u64) -> Result<Vec<Came>, String> {
-    let yard = Yard::in_world(world(seed).await, &config(&BTreeMap::new())).await;
+    let yard = PoolWorld::in_world(world(seed).await, &config(&BTreeMap::new())).await;
     let field = Field { yard, promised: RefCell::default() };
     let yard = &field.yard;
     let (came, over) = (RefCell::new(Vec::new()), Cell::new(false));
@@ -256,7 +256,7 @@ fn nobody_touches_what_a_job_has_picked_in_a_thousand_rounds() {
     let unserved = count(&|one| one.how.is_none() && one.change != Change::Removed);
     assert_eq!(unserved, 0, "only a pool that is gone serves nobody");
     for change in CHANGES {
-        let picked = count(&|one| one.change == change && one.how == Some(How::Picked));
+        let picked = count(&|one| one.change == change && one.how == Some(MachineSource::Picked));
         assert!(picked >= 25, "{change:?}: {picked}");
     }
     let started = count(&|one| one.tier == Some(Tier::Stopped));

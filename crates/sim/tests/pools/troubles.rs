@@ -9,7 +9,7 @@ use bullpen_core::instance::{EndReason, State, Tier};
 use bullpen_core::ports::{Fleet, Ledger, MachineState, Ports};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::yard::Yard;
+use bullpen_sim::pool_world::PoolWorld;
 use bullpen_sim::{load, stage};
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
@@ -18,7 +18,7 @@ use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 #[test]
 pub(crate) fn machines_that_do_not_boot_are_quarantined_until_one_does() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         yard.world.change_climate(|climate| climate.temper.warm_up_fails = 1_000);
         let quarantined = async || yard.notes("ci").iter().any(|note| note.code() == "quarantined");
         assert!(yard.keep("first", LONG, quarantined).await, "{:?}", yard.look().await);
@@ -40,7 +40,7 @@ pub(crate) fn machines_that_do_not_boot_are_quarantined_until_one_does() {
 #[test]
 fn a_machine_that_somebody_ended_is_replaced() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         for (tier, name) in [(Tier::Hot, "second"), (Tier::Stopped, "third")] {
             let lost = yard.idle("ci", tier).await.swap_remove(0).id;
@@ -57,7 +57,7 @@ fn a_machine_that_somebody_ended_is_replaced() {
 #[test]
 fn a_stopped_machine_that_somebody_started_is_stopped_again() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &two_and_one()).await;
+        let yard = PoolWorld::new(10, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         let fleet = yard.world.outside.fleet();
         let id = yard.idle("ci", Tier::Stopped).await.swap_remove(0).id;
@@ -90,7 +90,7 @@ fn a_machine_that_somebody_launched_with_our_tag_is_no_supply() {
         };
         let launched = world.outside.fleet().launch(&strange).await.expect("calm");
         let stranger = &launched.machines[0].id;
-        let yard = Yard::in_world(world, &two_and_one()).await;
+        let yard = PoolWorld::in_world(world, &two_and_one()).await;
         fill(&yard, 2, 1).await;
         assert_eq!(yard.launched(), 4);
         let gone = async || yard.machines().iter().all(|machine| machine.id != *stranger);
@@ -106,7 +106,7 @@ const NOTICE: Duration = Duration::from_secs(120);
 #[test]
 fn a_hot_spot_machine_is_replaced_at_the_notice() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &ci("{name: always, hot: 2, stopped: 1}", "", SPOT)).await;
+        let yard = PoolWorld::new(10, &ci("{name: always, hot: 2, stopped: 1}", "", SPOT)).await;
         fill(&yard, 2, 1).await;
         let usages: Vec<_> = yard.machines().iter().map(|machine| machine.usage).collect();
         assert_eq!(usages.iter().filter(|usage| **usage == Usage::Spot).count(), 2);
@@ -132,7 +132,7 @@ fn a_hot_spot_machine_is_replaced_at_the_notice() {
 #[test]
 fn a_spot_machine_is_not_replaced_under_its_job() {
     on_virtual_time(async {
-        let yard = Yard::new(10, &ci("{name: always, hot: 1, stopped: 0}", "", SPOT)).await;
+        let yard = PoolWorld::new(10, &ci("{name: always, hot: 1, stopped: 0}", "", SPOT)).await;
         fill(&yard, 1, 0).await;
         let taken = yard.idle("ci", Tier::Hot).await.swap_remove(0).id;
         yard.queue("7", "pool=ci", 20 * MINUTE);

@@ -20,7 +20,7 @@ const OPEN: &str = "mode=1777";
 
 /// Real paths that are to be treated in some way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct MountRequest {
     /// Directories to hide.
     pub(super) hidden: Vec<PathBuf>,
     /// What jobs need, below hidden directories too.
@@ -70,7 +70,7 @@ fn below(path: &Path, directory: &Path) -> bool {
 
 impl Mounts {
     /// `may_change`: whether jobs could rename what is in a directory.
-    pub(super) fn plan(wanted: &Wanted, may_change: impl Fn(&Path) -> bool) -> Self {
+    pub(super) fn plan(wanted: &MountRequest, may_change: impl Fn(&Path) -> bool) -> Self {
         let mut covered = vec![(SHARED_MEMORY.into(), Cover::Empty(OPEN))];
         let mut temporary = Vec::new();
         for directory in TEMPORARY.map(PathBuf::from) {
@@ -227,12 +227,12 @@ mod tests {
         all.iter().map(PathBuf::from).collect()
     }
 
-    fn wanted(hidden: &[&str], kept: &[&str], secrets: &[&str]) -> Wanted {
+    fn wanted(hidden: &[&str], kept: &[&str], secrets: &[&str]) -> MountRequest {
         let (hidden, kept, secrets) = (paths(hidden), paths(kept), paths(secrets));
-        Wanted { hidden, kept, secrets, ..Wanted::default() }
+        MountRequest { hidden, kept, secrets, ..MountRequest::default() }
     }
 
-    fn plan(wanted: &Wanted) -> Mounts {
+    fn plan(wanted: &MountRequest) -> Mounts {
         Mounts::plan(wanted, |directory| directory.starts_with("/srv"))
     }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn what_jobs_run_next_is_read_only_and_stays_at_its_path() {
         let fixed = paths(&["/srv/ci/runner", "/opt/runner", "/s/own", "/tmp/own"]);
-        let plan = plan(&Wanted { fixed, ..wanted(&["/s"], &["/s/own"], &["/srv/ci/key"]) });
+        let plan = plan(&MountRequest { fixed, ..wanted(&["/s"], &["/s/own"], &["/srv/ci/key"]) });
         assert_eq!(plan.fixed, paths(&["/srv/ci/runner", "/opt/runner", "/s/own"]));
         assert_eq!(plan.pinned, paths(&["/srv/ci"]), "and root's own directories stay anyway");
         let binds = plan.binds(Path::new("/s/temp"));
@@ -289,14 +289,14 @@ mod tests {
     #[test]
     fn the_machines_own_cgroup_is_all_of_them_that_is_seen() {
         let cgroups = paths(&["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/cgroup2"]);
-        let without = Wanted { cgroups, ..wanted(&[], &[], &[]) };
+        let without = MountRequest { cgroups, ..wanted(&[], &[], &[]) };
         let covers = plan(&without).covers();
         for at in ["/sys/fs/cgroup", "/cgroup2"] {
             let line = format!("bullpen {at} tmpfs mode=711,size=1m,nosuid,nodev 0 0\n");
             assert!(covers.contains(&line), "{covers}");
         }
         let own = Some(PathBuf::from("/sys/fs/cgroup/b/i-1"));
-        let covers = plan(&Wanted { own_cgroup: own, ..without }).covers();
+        let covers = plan(&MountRequest { own_cgroup: own, ..without }).covers();
         let line = "/sys/fs/cgroup/b/i-1 /sys/fs/cgroup none bind,ro,nosuid,nodev,noexec 0 0\n";
         assert!(covers.contains(line), "{covers}");
         assert!(!covers.contains("unified") && covers.contains("bullpen /cgroup2 tmpfs"));

@@ -32,10 +32,10 @@ fn settings() -> Ec2Settings {
     }
 }
 
-fn ground() -> Ground {
+fn ground() -> LaunchSite {
     let zones = [("subnet-a", "a"), ("subnet-b", "b"), ("subnet-gone", "a")];
     let subnets = zones.map(|(subnet, zone)| (subnet.to_owned(), Zone::new(zone)));
-    Ground { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
+    LaunchSite { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
 }
 
 fn request(patterns: &[&str]) -> LaunchRequest {
@@ -198,7 +198,7 @@ fn a_spot_fleet_is_asked_for_once_and_never_again() {
 
 #[test]
 fn a_token_is_of_one_launch_of_one_stack_of_one_life() {
-    let token = |change: &dyn Fn(&mut Ec2Settings, &mut Ground, &mut LaunchRequest)| {
+    let token = |change: &dyn Fn(&mut Ec2Settings, &mut LaunchSite, &mut LaunchRequest)| {
         let (mut settings, mut ground, mut request) = (settings(), ground(), request(&["*"]));
         change(&mut settings, &mut ground, &mut request);
         token(&settings, &ground, &request)

@@ -20,7 +20,7 @@ use super::{BULLPEN, DemoArgs, Opened, RUNS_ON, defect, end, failed, interrupted
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment, files};
 use crate::render;
-use crate::serve::{Addresses, Opening, Place, Role, SECRET, ServeArgs, serve_in};
+use crate::serve::{Addresses, ListenerSettings, Role, SECRET, ServeArgs, ServeOptions, serve_in};
 use crate::signals::Signals;
 use crate::workflow::Failure;
 
@@ -28,8 +28,8 @@ mod play;
 mod report;
 mod script;
 
-use play::Stage;
-use report::Report;
+use play::ServiceStage;
+use report::ServiceReport;
 pub(super) use script::{CONFIGURATION, STACK};
 
 /// Everything until the last machine stands by again. It takes a quarter of it, unless something is
@@ -95,7 +95,7 @@ async fn serve(
 }
 
 /// The same as the arguments of `bullpen serve`, on free ports.
-fn opening<'a>(opened: &'a Opened, secret: &str) -> Result<Opening<'a>, Failure> {
+fn opening<'a>(opened: &'a Opened, secret: &str) -> Result<ServeOptions<'a>, Failure> {
     let any = Some(([127, 0, 0, 1], 0).into());
     let args = ServeArgs {
         webhook: any,
@@ -104,8 +104,8 @@ fn opening<'a>(opened: &'a Opened, secret: &str) -> Result<Opening<'a>, Failure>
         common: CommonArgs::default(),
     };
     let environment: Environment = [(SECRET.to_owned(), secret.to_owned())].into();
-    let place = Place::of(&args, &opened.file, &environment)?;
-    Ok(Opening { place, common: &opened.inputs, file: &opened.file })
+    let place = ListenerSettings::of(&args, &opened.file, &environment)?;
+    Ok(ServeOptions { place, common: &opened.inputs, file: &opened.file })
 }
 
 fn too_early(served: Result<(), Failure>) -> Failure {
@@ -135,9 +135,9 @@ async fn watch_it(
     ));
     let config = files::config(&inputs.stack)?.unwrap_or_default();
     let pools = Blueprints::of(&file.env, &config, &house.foundation);
-    let stage = Stage { house, stand_in, place, clock: *clock, pools };
+    let stage = ServiceStage { house, stand_in, place, clock: *clock, pools };
     let played = play::play(&stage).await?;
-    let report = Report::new(played, boot, clock.monotonic());
+    let report = ServiceReport::new(played, boot, clock.monotonic());
     render::talk("");
     if args.json {
         render::json(&report.json().to_string());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bullpen_core::explain::Explanation;
 use bullpen_core::ids::{JobId, PoolName};
-use bullpen_core::job::{Job, Life};
+use bullpen_core::job::{Job, JobState};
 use bullpen_core::pool::Blueprints;
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
@@ -17,13 +17,13 @@ use bullpen_github::stand_in::StandIn;
 use bullpen_github::stand_in::protocol::{JobOrder, JobView, NoticeView};
 use futures_util::future::try_join_all;
 
-use super::script::{BURSTS, Fate, Order};
+use super::script::{BURSTS, DemoJob, ExpectedEnd};
 use crate::demo::REPOSITORY;
 use crate::demo::work::{CHECKSUM, JOB};
 use crate::explain;
-use crate::house::House;
 use crate::pools::{self, Shown};
 use crate::render;
+use crate::runtime::Runtime;
 use crate::workflow::Failure;
 use crate::workflow::verify::findings;
 
@@ -37,9 +37,9 @@ const LATE: Duration = Duration::from_secs(3);
 const CANCELLED_AFTER: Duration = Duration::from_millis(700);
 
 /// Everything that is there.
-pub(super) struct Stage<'a> {
+pub(super) struct ServiceStage<'a> {
     /// The house that the service is in.
-    pub(super) house: &'a House,
+    pub(super) house: &'a Runtime,
     /// GitHub.
     pub(super) stand_in: &'a StandIn,
     /// Where jobs leave notes.
@@ -52,11 +52,11 @@ pub(super) struct Stage<'a> {
 
 /// What came of one job.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct JobOutcome {
     /// Of which burst, from 0.
     pub(super) burst: usize,
     /// What was asked for.
-    pub(super) order: Order,
+    pub(super) order: DemoJob,
     /// The job as GitHub has it.
     pub(super) view: JobView,
     /// The job as its row has it.
@@ -69,9 +69,9 @@ pub(super) struct Row {
 
 /// What came of it all.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct ServiceOutcome {
     /// Every job, in order.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<JobOutcome>,
     /// What GitHub's webhooks were answered with.
     pub(super) webhooks: Vec<u16>,
     /// What was said at commits.
@@ -89,8 +89,8 @@ pub(super) struct Played {
 }
 
 /// All bursts, and a look at what they leave.
-pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
-    let mut rows: Vec<Row> = Vec::new();
+pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Failure> {
+    let mut rows: Vec<JobOutcome> = Vec::new();
     render::talk_page("\ntwo pools: ci keeps two hot machines, nightly two stopped ones");
     let pools = full(stage).await?;
     let filled = stage.clock.monotonic();
@@ -114,7 +114,7 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
     let found = findings(&stage.house.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
-    Ok(Played {
+    Ok(ServiceOutcome {
         rows,
         webhooks: stage.stand_in.webhook_answers(),
         notices: stage.stand_in.notices(),
@@ -127,7 +127,7 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
 }
 
 /// Waits until every pool has what it is to keep, and tells how it goes on.
-async fn full(stage: &Stage<'_>) -> Result<Vec<Shown>, Failure> {
+async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
     let mut said: BTreeMap<PoolName, String> = BTreeMap::new();
     loop {
         let pools = pools::look(&stage.house.stack, Some(&stage.pools)).await;
@@ -146,21 +146,21 @@ async fn full(stage: &Stage<'_>) -> Result<Vec<Shown>, Failure> {
 }
 
 /// What `bullpen pools` would show.
-fn told(stage: &Stage<'_>, pools: &[Shown]) -> String {
+fn told(stage: &ServiceStage<'_>, pools: &[Shown]) -> String {
     let now = stage.house.stack.now();
     pools.iter().fold(String::new(), |told, pool| told + "\n" + &pool.text(now))
 }
 
 /// One job's life. Everything up to the first wait happens in the order of the script.
 async fn job(
-    stage: &Stage<'_>,
+    stage: &ServiceStage<'_>,
     burst: usize,
-    order: &Order,
+    order: &DemoJob,
     number: usize,
-) -> Result<Row, Failure> {
+) -> Result<JobOutcome, Failure> {
     let note = stage.place.join(format!("note-{number}"));
     let id = queue(stage, order, number, &note).id;
-    if order.fate == Fate::Cancelled {
+    if order.fate == ExpectedEnd::Cancelled {
         stage.clock.sleep(CANCELLED_AFTER).await;
         stage.stand_in.cancel(id);
     }
@@ -177,21 +177,21 @@ async fn job(
     let (job, told) = look(stage, &key).await?;
     say(stage, order.name, &told.verdict);
     let worked = fs::read_to_string(&note).is_ok_and(|text| text.ends_with(CHECKSUM));
-    Ok(Row { burst, order: *order, view, job, told, worked })
+    Ok(JobOutcome { burst, order: *order, view, job, told, worked })
 }
 
-async fn look(stage: &Stage<'_>, id: &JobId) -> Result<(Job, Explanation), Failure> {
+async fn look(stage: &ServiceStage<'_>, id: &JobId) -> Result<(Job, Explanation), Failure> {
     let found = explain::look(&stage.house.stack, id).await;
     let found = found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     found.ok_or_else(|| super::failed(format!("job {id} is gone from the ledger")))
 }
 
-fn queue(stage: &Stage<'_>, order: &Order, number: usize, note: &Path) -> JobView {
+fn queue(stage: &ServiceStage<'_>, order: &DemoJob, number: usize, note: &Path) -> JobView {
     let late = |delay: Duration| {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         stage.stand_in.pull(|levers| levers.webhooks.delay_ms = delay);
     };
-    if order.fate == Fate::Takes {
+    if order.fate == ExpectedEnd::Takes {
         late(LATE);
     }
     let queued = stage.stand_in.submit(JobOrder {
@@ -207,11 +207,11 @@ fn queue(stage: &Stage<'_>, order: &Order, number: usize, note: &Path) -> JobVie
 }
 
 /// Waits until a job is over and nothing is left to do about it.
-async fn settled(stage: &Stage<'_>, id: &JobId) -> Result<(), Failure> {
+async fn settled(stage: &ServiceStage<'_>, id: &JobId) -> Result<(), Failure> {
     loop {
         let job = explain::row(&stage.house.stack, id).await;
         match job.map_err(|fault| Failure::of("could not read the ledger", &fault))? {
-            Some((_, Job { life: Life::Ended { debts, .. }, .. })) if debts.is_settled() => {
+            Some((_, Job { state: JobState::Ended { debts, .. }, .. })) if debts.is_settled() => {
                 return Ok(());
             }
             _ => stage.clock.sleep(LOOK).await,
@@ -219,7 +219,7 @@ async fn settled(stage: &Stage<'_>, id: &JobId) -> Result<(), Failure> {
     }
 }
 
-fn say(stage: &Stage<'_>, who: &str, what: &str) {
+fn say(stage: &ServiceStage<'_>, who: &str, what: &str) {
     let elapsed = stage.clock.monotonic().as_secs_f64();
     render::talk(&format!("{elapsed:7.2} s  {who:<10} {what}"));
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bullpen_core::explain::span;
 use bullpen_core::instance::Tier as Stood;
-use bullpen_core::job::{End, How, Life, Reason, Step};
+use bullpen_core::job::{End, JobState, JobStep, MachineSource, Reason};
 use serde_json::{Value, json};
 
-use super::play::{Played, Row};
-use super::script::{BURSTS, Fate};
+use super::play::{JobOutcome, ServiceOutcome};
+use super::script::{BURSTS, ExpectedEnd};
 use crate::pools::Shown;
 
 /// How a job came to its runner.
@@ -31,23 +31,23 @@ enum Tier {
 }
 
 impl Tier {
-    fn of(row: &Row) -> Self {
+    fn of(row: &JobOutcome) -> Self {
         let steps = || row.job.steps.iter().rev().map(|step| &step.step);
         let how = steps().find_map(|step| match step {
-            Step::Assigned { how, .. } => Some(*how),
+            JobStep::Assigned { how, .. } => Some(*how),
             _ => None,
         });
         let stood = steps().find_map(|step| match step {
-            Step::Claimed { tier, .. } => Some(*tier),
+            JobStep::Claimed { tier, .. } => Some(*tier),
             _ => None,
         });
         match how {
             _ if row.view.started_at.is_none() => Self::None,
-            Some(How::Picked) if stood == Some(Stood::Hot) => Self::Hot,
-            Some(How::Picked) if stood == Some(Stood::Stopped) => Self::Started,
-            Some(How::Reused | How::Picked) => Self::Reused,
-            Some(How::Created) => Self::Created,
-            Some(How::Continued) => Self::Continued,
+            Some(MachineSource::Picked) if stood == Some(Stood::Hot) => Self::Hot,
+            Some(MachineSource::Picked) if stood == Some(Stood::Stopped) => Self::Started,
+            Some(MachineSource::Reused | MachineSource::Picked) => Self::Reused,
+            Some(MachineSource::Created) => Self::Created,
+            Some(MachineSource::Continued) => Self::Continued,
             None => Self::Taken,
         }
     }
@@ -67,17 +67,17 @@ impl Tier {
 
 /// Everything there is to tell.
 #[derive(Debug)]
-pub(super) struct Report {
-    played: Played,
+pub(super) struct ServiceReport {
+    played: ServiceOutcome,
     /// What a boot pretends to take.
     boot: Duration,
     /// How long all of it took.
     took: Duration,
 }
 
-impl Report {
+impl ServiceReport {
     /// From what was seen.
-    pub(super) const fn new(played: Played, boot: Duration, took: Duration) -> Self {
+    pub(super) const fn new(played: ServiceOutcome, boot: Duration, took: Duration) -> Self {
         Self { played, boot, took }
     }
 
@@ -110,20 +110,20 @@ impl Report {
         missed.collect()
     }
 
-    fn off(&self, row: &Row) -> Vec<String> {
+    fn off(&self, row: &JobOutcome) -> Vec<String> {
         let name = row.order.name;
         let mut off = Vec::new();
-        let end = match &row.job.life {
-            Life::Ended { end, .. } => Some(end),
+        let end = match &row.job.state {
+            JobState::Ended { end, .. } => Some(end),
             _ => None,
         };
         let ended = match row.order.fate {
-            Fate::Runs | Fate::Takes | Fate::Robbed => {
+            ExpectedEnd::Runs | ExpectedEnd::Takes | ExpectedEnd::Robbed => {
                 row.worked
                     && matches!(end, Some(End::Completed(word)) if word.as_str() == "success")
             }
-            Fate::Cancelled => end == Some(&End::Cancelled) && !row.worked,
-            Fate::Refused => {
+            ExpectedEnd::Cancelled => end == Some(&End::Cancelled) && !row.worked,
+            ExpectedEnd::Refused => {
                 matches!(end, Some(End::Failed(Reason::UnknownPool { .. }))) && self.is_told(row)
             }
         };
@@ -131,22 +131,22 @@ impl Report {
             off.push(format!("{name} ended otherwise: {}", row.told.now));
         }
         let how = BURSTS[row.burst].how.map(|how| match how {
-            How::Reused | How::Picked => Tier::Reused,
-            How::Created => Tier::Created,
-            How::Continued => Tier::Continued,
+            MachineSource::Reused | MachineSource::Picked => Tier::Reused,
+            MachineSource::Created => Tier::Created,
+            MachineSource::Continued => Tier::Continued,
         });
-        if row.order.fate == Fate::Runs && how.is_some_and(|how| how != Tier::of(row)) {
+        if row.order.fate == ExpectedEnd::Runs && how.is_some_and(|how| how != Tier::of(row)) {
             off.push(format!("{name} had a machine that was {}", Tier::of(row).as_str()));
         }
         let lost = |code: &str| row.told.timeline.iter().any(|entry| entry.code == code);
-        if row.order.fate == Fate::Robbed && !lost("runner-taken") && !lost("exchanged") {
+        if row.order.fate == ExpectedEnd::Robbed && !lost("runner-taken") && !lost("exchanged") {
             off.push(format!("nobody took the runner of {name}"));
         }
         off
     }
 
     /// Whether the job's author was told, where its commit is.
-    fn is_told(&self, row: &Row) -> bool {
+    fn is_told(&self, row: &JobOutcome) -> bool {
         let id = row.view.id.to_string();
         self.played.notices.iter().any(|notice| {
             notice.text.contains("cii") || notice.external_id.as_deref() == Some(id.as_str())
@@ -166,7 +166,7 @@ impl Report {
     }
 
     /// The job that waited longest for a runner that it got.
-    fn slowest(&self) -> Option<&Row> {
+    fn slowest(&self) -> Option<&JobOutcome> {
         let ran = self.played.rows.iter().filter(|row| Tier::of(row) != Tier::None);
         ran.max_by_key(|row| row.told.waited_ms)
     }
@@ -194,11 +194,11 @@ impl Report {
             "A new machine pretends to boot for {} s, and so does a stopped one that is started.",
             self.boot.as_secs_f64()
         ));
-        let refused = self.played.rows.iter().find(|row| row.order.fate == Fate::Refused);
+        let refused = self.played.rows.iter().find(|row| row.order.fate == ExpectedEnd::Refused);
         if let Some(row) = refused {
             lines.push(format!("{}, as its author was told: {}", row.order.name, row.told.verdict));
         }
-        let Played { records, violations, webhooks, rows, filled, refilled, pools, .. } =
+        let ServiceOutcome { records, violations, webhooks, rows, filled, refilled, pools, .. } =
             &self.played;
         lines.push(format!(
             "The pools were full after {}, and again {} after the last job: {}.",
@@ -269,7 +269,7 @@ impl Report {
     }
 }
 
-fn object(row: &Row) -> Value {
+fn object(row: &JobOutcome) -> Value {
     json!({
         "id": row.view.id,
         "name": row.order.name,

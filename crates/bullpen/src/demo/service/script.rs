@@ -2,7 +2,7 @@
 //!
 //! Not here: queueing them (`play`).
 
-use bullpen_core::job::How;
+use bullpen_core::job::MachineSource;
 
 /// Of what jobs are served: one class whose machines serve one job after another, a pool that keeps two
 /// of them running, and a pool that keeps two stopped.
@@ -78,7 +78,7 @@ impl Names {
 
 /// What should become of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ExpectedEnd {
     /// It runs.
     Runs,
     /// It runs on a runner that was made for the next one: its own webhook comes late.
@@ -93,13 +93,13 @@ pub(super) enum Fate {
 
 /// One job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct DemoJob {
     /// What it is called.
     pub(super) name: &'static str,
     /// What it names.
     pub(super) names: Names,
     /// What should become of it.
-    pub(super) fate: Fate,
+    pub(super) fate: ExpectedEnd,
 }
 
 /// Jobs that are queued at once, after those of the burst before are over.
@@ -108,15 +108,15 @@ pub(super) struct Burst {
     /// What it shows.
     pub(super) title: &'static str,
     /// How the machines of those that run must have been come by, if that is certain.
-    pub(super) how: Option<How>,
+    pub(super) how: Option<MachineSource>,
     /// How many must have had a machine that stood by: hot, and stopped.
     pub(super) standby: (usize, usize),
     /// Its jobs.
-    pub(super) orders: &'static [Order],
+    pub(super) orders: &'static [DemoJob],
 }
 
-const fn runs(name: &'static str, names: Names) -> Order {
-    Order { name, names, fate: Fate::Runs }
+const fn runs(name: &'static str, names: Names) -> DemoJob {
+    DemoJob { name, names, fate: ExpectedEnd::Runs }
 }
 
 /// The bursts: twenty jobs.
@@ -124,18 +124,18 @@ pub(super) const BURSTS: [Burst; 4] = [
     Burst {
         title: "burst 1, cold: four jobs that name no pool, and no machine for them; one is \
                 cancelled while its machine boots",
-        how: Some(How::Created),
+        how: Some(MachineSource::Created),
         standby: (0, 0),
         orders: &[
             runs("cold 1", Names::Class),
             runs("cold 2", Names::Class),
             runs("cold 3", Names::Class),
-            Order { name: "cancelled", names: Names::Class, fate: Fate::Cancelled },
+            DemoJob { name: "cancelled", names: Names::Class, fate: ExpectedEnd::Cancelled },
         ],
     },
     Burst {
         title: "burst 2, warm: three jobs, and the machines of burst 1 are idle",
-        how: Some(How::Reused),
+        how: Some(MachineSource::Reused),
         standby: (0, 0),
         orders: &[
             runs("warm 1", Names::Class),
@@ -163,13 +163,13 @@ pub(super) const BURSTS: [Burst; 4] = [
         how: None,
         standby: (0, 0),
         orders: &[
-            Order { name: "takes", names: Names::ClassOnly, fate: Fate::Takes },
-            Order { name: "robbed", names: Names::ClassOnly, fate: Fate::Robbed },
+            DemoJob { name: "takes", names: Names::ClassOnly, fate: ExpectedEnd::Takes },
+            DemoJob { name: "robbed", names: Names::ClassOnly, fate: ExpectedEnd::Robbed },
             runs("mixed 1", Names::Class),
             runs("mixed 2", Names::Class),
             runs("mixed 3", Names::Hot),
             runs("mixed 4", Names::Stopped),
-            Order { name: "refused", names: Names::NoSuchPool, fate: Fate::Refused },
+            DemoJob { name: "refused", names: Names::NoSuchPool, fate: ExpectedEnd::Refused },
         ],
     },
 ];

@@ -18,7 +18,7 @@ mod play;
 mod report;
 mod script;
 
-use report::Report;
+use report::WorkflowReport;
 
 /// All runs together. They take a quarter of it, unless something is wrong.
 const WITHIN: Duration = Duration::from_secs(25);
@@ -41,7 +41,11 @@ pub(super) async fn show(
 }
 
 /// Goes through the runs, and takes everything down again, however they went.
-async fn stage(place: &Path, opened: Opened, signals: &mut Signals) -> Result<Report, Failure> {
+async fn stage(
+    place: &Path,
+    opened: Opened,
+    signals: &mut Signals,
+) -> Result<WorkflowReport, Failure> {
     let Opened { house, stand_in, args, clock, file, .. } = opened;
     let boot = file.process_fleet.boot_delay;
     render::talk(&format!(
@@ -50,19 +54,25 @@ async fn stage(place: &Path, opened: Opened, signals: &mut Signals) -> Result<Re
         state(place).display(),
         boot.as_secs_f64()
     ));
-    let stage = play::Stage { house: &house, stand_in: &stand_in, args: &args, place, clock };
+    let stage =
+        play::WorkflowStage { house: &house, stand_in: &stand_in, args: &args, place, clock };
     let played = Box::pin(watched(&stage, signals)).await;
     let ended = Box::pin(end(house, place)).await;
     stand_in.stop().await;
     match (played, ended) {
-        (Ok(played), Ok(machines)) => Ok(Report::new(played, boot, machines, clock.monotonic())),
+        (Ok(played), Ok(machines)) => {
+            Ok(WorkflowReport::new(played, boot, machines, clock.monotonic()))
+        }
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
         (Err(first), Err(second)) => Err(first.and(second)),
     }
 }
 
 /// The runs, until they are over, somebody interrupts them, or they take too long.
-async fn watched(stage: &play::Stage<'_>, signals: &mut Signals) -> Result<play::Played, Failure> {
+async fn watched(
+    stage: &play::WorkflowStage<'_>,
+    signals: &mut Signals,
+) -> Result<play::WorkflowOutcome, Failure> {
     tokio::select! {
         biased;
         ending = signals.next() => Err(interrupted(ending)),

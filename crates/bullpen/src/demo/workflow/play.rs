@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
+use bullpen_engine::progress::ProgressEvent;
 use bullpen_engine::provision::{Call, Provisioned, provision};
-use bullpen_engine::tell::Told;
 use bullpen_github::stand_in::StandIn;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder, JobView};
 use futures_util::future::{join_all, try_join_all};
 
-use super::script::{Ask, RUNS, Run, Tiers};
+use super::script::{DemoRequest, RUNS, Run, Tiers};
 use crate::demo::REPOSITORY;
 use crate::demo::work::{CHECKSUM, JOB};
 use crate::exit::Exit;
-use crate::house::House;
 use crate::inputs::{CommonArgs, Environment, IdentityArgs, ProvisionArgs, ProvisionInputs};
 use crate::render;
+use crate::runtime::Runtime;
 use crate::workflow::Failure;
 use crate::workflow::progress::Progress;
 use crate::workflow::provision::{outputs, request};
@@ -29,9 +29,9 @@ use crate::workflow::release::release_one;
 use crate::workflow::verify::findings;
 
 /// Everything that is there.
-pub(super) struct Stage<'a> {
+pub(super) struct WorkflowStage<'a> {
     /// The engine.
-    pub(super) house: &'a House,
+    pub(super) house: &'a Runtime,
     /// GitHub.
     pub(super) stand_in: &'a StandIn,
     /// What every request is told.
@@ -44,11 +44,11 @@ pub(super) struct Stage<'a> {
 
 /// What came of one request. Times count from its beginning; of machines the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct RequestOutcome {
     /// Which run, in a word.
     pub(super) run: &'static str,
     /// What was asked for.
-    pub(super) ask: Ask,
+    pub(super) ask: DemoRequest,
     /// How its machines were come by.
     pub(super) tiers: Tiers,
     /// When every assignment was stored.
@@ -65,9 +65,9 @@ pub(super) struct Row {
 
 /// What came of it all.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct WorkflowOutcome {
     /// Every request, in order.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<RequestOutcome>,
     /// How many records `ledger verify` looks at.
     pub(super) records: usize,
     /// What it says about them.
@@ -75,7 +75,7 @@ pub(super) struct Played {
 }
 
 /// All runs, and a look at what they leave.
-pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
+pub(super) async fn play(stage: &WorkflowStage<'_>) -> Result<WorkflowOutcome, Failure> {
     let mut rows = Vec::new();
     for run in &RUNS {
         render::talk_page(&format!("\n{}", run.title));
@@ -89,15 +89,19 @@ pub(super) async fn play(stage: &Stage<'_>) -> Result<Played, Failure> {
         "\nledger verify: {records} records, {} violations",
         violations.len()
     ));
-    Ok(Played { rows, records, violations })
+    Ok(WorkflowOutcome { rows, records, violations })
 }
 
 /// One request's life.
-async fn serve(stage: &Stage<'_>, run: &Run, ask: &Ask) -> Result<Row, Failure> {
+async fn serve(
+    stage: &WorkflowStage<'_>,
+    run: &Run,
+    ask: &DemoRequest,
+) -> Result<RequestOutcome, Failure> {
     let house = stage.house;
     let wanted = usize::try_from(ask.count).unwrap_or(usize::MAX);
     let progress = Progress::of(&format!("{:<9}", ask.request), wanted, stage.clock);
-    let tell = |told: Told| progress.show(&told);
+    let tell = |told: ProgressEvent| progress.show(&told);
     let inputs = ProvisionInputs::read(&args(stage, ask), &Environment::new(), "")?;
     let request = request(&inputs, house, None)?;
     let began = stage.clock.monotonic();
@@ -113,7 +117,7 @@ async fn serve(stage: &Stage<'_>, run: &Run, ask: &Ask) -> Result<Row, Failure> 
     let first = jobs.iter().map(|job| job.started).min().unwrap_or_default();
     let worked = jobs.iter().filter(|job| job.worked).count();
     let (assigned, listening) = slowest(&provisioned);
-    Ok(Row {
+    Ok(RequestOutcome {
         run: run.word,
         ask: *ask,
         tiers,
@@ -125,7 +129,7 @@ async fn serve(stage: &Stage<'_>, run: &Run, ask: &Ask) -> Result<Row, Failure> 
     })
 }
 
-fn args(stage: &Stage<'_>, ask: &Ask) -> ProvisionArgs {
+fn args(stage: &WorkflowStage<'_>, ask: &DemoRequest) -> ProvisionArgs {
     ProvisionArgs {
         identity: IdentityArgs { request: Some(ask.request.to_owned()), ..IdentityArgs::default() },
         count: Some(ask.count.to_string()),
@@ -137,7 +141,7 @@ fn args(stage: &Stage<'_>, ask: &Ask) -> ProvisionArgs {
 
 /// When the last machine was assigned, and when the last one listened.
 fn slowest(provisioned: &Provisioned) -> (Duration, Duration) {
-    let of = |time: fn(&bullpen_engine::provision::worker::Held) -> Duration| {
+    let of = |time: fn(&bullpen_engine::provision::worker::HeldMachine) -> Duration| {
         provisioned.runners.iter().map(time).max().unwrap_or_default()
     };
     (of(|held| held.assigned), of(|held| held.ready))
@@ -149,7 +153,13 @@ struct Over {
     worked: bool,
 }
 
-async fn job(stage: &Stage<'_>, ask: &Ask, label: &str, number: u32, progress: &Progress) -> Over {
+async fn job(
+    stage: &WorkflowStage<'_>,
+    ask: &DemoRequest,
+    label: &str,
+    number: u32,
+    progress: &Progress,
+) -> Over {
     let name = format!("job {}", number + 1);
     let note = stage.place.join(format!("{}-{number}", ask.request));
     let order = JobOrder {

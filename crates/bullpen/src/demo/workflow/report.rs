@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::play::{Played, Row};
+use super::play::{RequestOutcome, WorkflowOutcome};
 use crate::workflow::provision::millis;
 
 /// Everything there is to tell.
 #[derive(Debug)]
-pub(super) struct Report {
-    played: Played,
+pub(super) struct WorkflowReport {
+    played: WorkflowOutcome,
     /// What a boot pretends to take.
     boot: Duration,
     /// How many machines there were.
@@ -37,9 +37,14 @@ impl Ratio {
     }
 }
 
-impl Report {
+impl WorkflowReport {
     /// From what was seen.
-    pub(super) fn new(played: Played, boot: Duration, machines: usize, took: Duration) -> Self {
+    pub(super) fn new(
+        played: WorkflowOutcome,
+        boot: Duration,
+        machines: usize,
+        took: Duration,
+    ) -> Self {
         Self { played, boot, machines, took }
     }
 
@@ -90,7 +95,7 @@ impl Report {
                 ratio.without(self.boot)
             ));
         }
-        let Played { records, violations, .. } = &self.played;
+        let WorkflowOutcome { records, violations, .. } = &self.played;
         lines.push(format!(
             "ledger verify: {records} records, {} violations. {} machines, all gone; {:.1} s in all.",
             violations.len(),
@@ -117,8 +122,8 @@ impl Report {
     }
 }
 
-fn wrong_with(row: &Row) -> Vec<String> {
-    let Row { ask, tiers, jobs, returned, .. } = row;
+fn wrong_with(row: &RequestOutcome) -> Vec<String> {
+    let RequestOutcome { ask, tiers, jobs, returned, .. } = row;
     let (id, count) = (ask.request, ask.count);
     let mut wrong = Vec::new();
     if *tiers != ask.expected {
@@ -133,8 +138,8 @@ fn wrong_with(row: &Row) -> Vec<String> {
     wrong
 }
 
-fn line(row: &Row) -> String {
-    let Row { run, ask, tiers, jobs, .. } = row;
+fn line(row: &RequestOutcome) -> String {
+    let RequestOutcome { run, ask, tiers, jobs, .. } = row;
     let wanted = format!("{} large {}", ask.count, ask.usage.as_str());
     let done = format!("{jobs}/{}", ask.count);
     let [assigned, listening, first] =
@@ -146,7 +151,7 @@ fn line(row: &Row) -> String {
     )
 }
 
-fn object(row: &Row) -> Value {
+fn object(row: &RequestOutcome) -> Value {
     json!({
         "run": row.run,
         "request": row.ask.request,
@@ -169,9 +174,9 @@ mod tests {
     use super::super::script::{RUNS, Tiers};
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> WorkflowReport {
         let rows = RUNS.iter().flat_map(|run| {
-            run.asks.iter().map(|ask| Row {
+            run.asks.iter().map(|ask| RequestOutcome {
                 run: run.word,
                 ask: *ask,
                 tiers: ask.expected,
@@ -182,8 +187,8 @@ mod tests {
                 returned: usize::try_from(ask.count).unwrap(),
             })
         });
-        let played = Played { rows: rows.collect(), records: 6, violations: Vec::new() };
-        Report::new(played, Duration::from_secs(2), 6, Duration::from_secs(7))
+        let played = WorkflowOutcome { rows: rows.collect(), records: 6, violations: Vec::new() };
+        WorkflowReport::new(played, Duration::from_secs(2), 6, Duration::from_secs(7))
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) struct Tiers {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct DemoRequest {
     /// Its id.
     pub(super) request: &'static str,
     /// How many machines, and jobs.
@@ -36,7 +36,7 @@ pub(super) struct Run {
     /// What it shows.
     pub(super) title: &'static str,
     /// What it asks for.
-    pub(super) asks: &'static [Ask],
+    pub(super) asks: &'static [DemoRequest],
 }
 
 const COLD: Tiers = Tiers { reused: 0, started: 0, created: 4 };
@@ -48,19 +48,29 @@ pub(super) const RUNS: [Run; 3] = [
     Run {
         word: "cold",
         title: "run 1, cold: there is no machine yet",
-        asks: &[Ask { request: "1.1.build", count: 4, usage: Usage::OnDemand, expected: COLD }],
+        asks: &[DemoRequest {
+            request: "1.1.build",
+            count: 4,
+            usage: Usage::OnDemand,
+            expected: COLD,
+        }],
     },
     Run {
         word: "warm",
         title: "run 2, warm: the same again, on the machines of run 1",
-        asks: &[Ask { request: "2.1.build", count: 4, usage: Usage::OnDemand, expected: WARM }],
+        asks: &[DemoRequest {
+            request: "2.1.build",
+            count: 4,
+            usage: Usage::OnDemand,
+            expected: WARM,
+        }],
     },
     Run {
         word: "mixed",
         title: "run 3, mixed: two requests at once, and no idle machine matches the one for spot",
         asks: &[
-            Ask { request: "3.1.build", count: 4, usage: Usage::OnDemand, expected: WARM },
-            Ask {
+            DemoRequest { request: "3.1.build", count: 4, usage: Usage::OnDemand, expected: WARM },
+            DemoRequest {
                 request: "3.1.spot",
                 count: 2,
                 usage: Usage::Spot,

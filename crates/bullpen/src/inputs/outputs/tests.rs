@@ -44,7 +44,7 @@ fn outputs_and_the_summary_are_appended() {
         ("GITHUB_STEP_SUMMARY".to_owned(), path("summary")),
     ]);
     std::fs::write(path("output"), "before=1\n").unwrap();
-    let places = Places::of(&environment);
+    let places = OutputFiles::of(&environment);
     places.begin(&RequestId::new("7.1.a")).unwrap();
     places.begun("warm-7.1.a").unwrap();
     let begun = "before=1\nrequest<<BULLPEN\n7.1.a\nBULLPEN\nlabel<<BULLPEN\nwarm-7.1.a\nBULLPEN\n";
@@ -70,8 +70,8 @@ fn outputs_and_the_summary_are_appended() {
 #[test]
 fn outside_of_a_workflow_nothing_is_written() {
     let empty = Environment::from([("GITHUB_OUTPUT".to_owned(), String::new())]);
-    let nowhere = Places { output: None, summary: None };
-    assert_eq!(Places::of(&empty), nowhere);
+    let nowhere = OutputFiles { output: None, summary: None };
+    assert_eq!(OutputFiles::of(&empty), nowhere);
     nowhere.finish(&provisioned()).unwrap();
 }
 

@@ -6,8 +6,8 @@ use super::*;
 
 fn released(flags: &[&str], pairs: &[(&str, &str)]) -> Result<String, String> {
     release(flags, pairs).map(|inputs| match inputs.released {
-        Released::Request(id) => format!("request {id}"),
-        Released::Run(run) => format!("run {run}"),
+        ReleaseTarget::Request(id) => format!("request {id}"),
+        ReleaseTarget::Run(run) => format!("run {run}"),
     })
 }
 

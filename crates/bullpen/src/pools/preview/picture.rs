@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use bullpen_core::schedule::{Entry, Schedule, TimeOfDay, Weekday, Window};
+use bullpen_core::schedule::{Schedule, ScheduleEntry, TimeOfDay, Weekday, Window};
 
 /// One for each entry; later ones share the last. Those that mean something else are not here.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789#";
@@ -47,14 +47,14 @@ fn letter(index: usize) -> char {
 }
 
 fn legend(schedule: &Schedule, used: &str) -> String {
-    let name = |entry: &Entry| entry.name.escape_debug().to_string();
+    let name = |entry: &ScheduleEntry| entry.name.escape_debug().to_string();
     let width = schedule.entries.iter().map(|entry| name(entry).chars().count()).max().unwrap_or(0);
     let mut lines: Vec<String> = schedule
         .entries
         .iter()
         .enumerate()
         .map(|(index, entry)| {
-            let Entry { hot, stopped, .. } = entry;
+            let ScheduleEntry { hot, stopped, .. } = entry;
             let (letter, when) = (letter(index), when(entry));
             format!("{letter}  {:<width$}  hot {hot}  stopped {stopped}  {when}", name(entry))
         })
@@ -69,7 +69,7 @@ fn legend(schedule: &Schedule, used: &str) -> String {
 }
 
 /// When an entry matches, in words.
-fn when(entry: &Entry) -> String {
+fn when(entry: &ScheduleEntry) -> String {
     let Some(when) = &entry.when else { return "at any other time".to_owned() };
     let days = match &when.days {
         None => "every day".to_owned(),

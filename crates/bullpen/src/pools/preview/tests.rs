@@ -2,7 +2,7 @@
 //!
 //! Not here: what a schedule means (`bullpen_core::schedule`).
 
-use bullpen_core::schedule::{Entry, Match, TimeOfDay, Weekday, Window};
+use bullpen_core::schedule::{Match, ScheduleEntry, TimeOfDay, Weekday, Window};
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn window(from: &str, to: &str) -> Window {
     Window { from: TimeOfDay::parse(from).unwrap(), to: TimeOfDay::parse(to).unwrap() }
 }
 
-fn entry(name: &str, hot: u32, stopped: u32, when: Option<Match>) -> Entry {
-    Entry { name: name.to_owned(), hot, stopped, when }
+fn entry(name: &str, hot: u32, stopped: u32, when: Option<Match>) -> ScheduleEntry {
+    ScheduleEntry { name: name.to_owned(), hot, stopped, when }
 }
 
 fn pools(schedules: Vec<(&str, Schedule)>) -> BTreeMap<PoolName, Pool> {

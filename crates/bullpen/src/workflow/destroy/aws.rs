@@ -13,11 +13,11 @@ use bullpen_core::parameters::QueuedClasses;
 use bullpen_core::ports::{Fault, Ports, Queues as _};
 use bullpen_engine::destroy::{Destroyed, destroy as end_everything, destroy_unrecorded};
 use bullpen_engine::jobs::{dead_letter_queue, launch_queue, pool_queue};
-use bullpen_engine::kept;
+use bullpen_engine::stored_parameters;
 
 use super::{Failure, PROCESSES, Patience, cannot_end, remove_state};
-use crate::house::{self, Door, Errand, House, IfMissing, Plans};
 use crate::inputs::StackInputs;
+use crate::runtime::{self, Command, GithubAccess, IfMissing, Runtime, RuntimePlan};
 
 /// How long machines in a cloud may take to be gone: they need a minute or two.
 const INSTANCES: Patience =
@@ -38,14 +38,14 @@ pub(super) fn would(inputs: &StackInputs, name: &str) -> String {
 
 /// A stack at AWS: its machines first, its tables last, so that whoever is interrupted can begin again.
 /// What is gone already is no error.
-pub(super) async fn destroy(plans: &Plans<'_>) -> Result<Destroyed, Failure> {
+pub(super) async fn destroy(plans: &RuntimePlan<'_>) -> Result<Destroyed, Failure> {
     let stack = &plans.common.stack;
     if !stack.is_on_this_machine() {
-        house::ec2::configured(plans.file, stack)?;
+        runtime::ec2::configured(plans.file, stack)?;
     }
-    let site = house::aws::Site::find(plans).await?;
+    let site = runtime::aws::AwsSite::find(plans).await?;
     let has_ledger = site.has_ledger().await?;
-    let mut destroyed = house::visit(plans, TearingDown { stack, has_ledger }).await??;
+    let mut destroyed = runtime::visit(plans, TearingDown { stack, has_ledger }).await??;
     destroyed.dismantled.extend(site.remove_tables().await?);
     if stack.is_on_this_machine() {
         remove_state(&stack.state)?;
@@ -59,14 +59,14 @@ struct TearingDown<'a> {
     has_ledger: bool,
 }
 
-impl Errand for TearingDown<'_> {
+impl Command for TearingDown<'_> {
     type Outcome = Result<Destroyed, Failure>;
 
     fn if_missing(&self) -> IfMissing {
         if self.has_ledger { IfMissing::Refuse } else { IfMissing::GoWithout }
     }
 
-    async fn run<P: Ports<Forge = Door>>(self, house: House<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
         let patience = if self.stack.is_on_this_machine() { PROCESSES } else { INSTANCES };
         let (stack, until) = (&house.stack, house.stack.now().after(patience.within));
         let destroyed = if self.has_ledger {
@@ -83,10 +83,13 @@ impl Errand for TearingDown<'_> {
 }
 
 /// Removes the queues that the ledger remembers, those of the configured classes, and the service's own.
-async fn remove_queues<P: Ports>(house: &House<P>, has_ledger: bool) -> Result<Vec<String>, Fault> {
+async fn remove_queues<P: Ports>(
+    house: &Runtime<P>,
+    has_ledger: bool,
+) -> Result<Vec<String>, Fault> {
     let stack = &house.stack;
     let remembered: Option<QueuedClasses> =
-        if has_ledger { kept::load(stack, stack.now()).await? } else { None };
+        if has_ledger { stored_parameters::load(stack, stack.now()).await? } else { None };
     let mut classes = remembered.unwrap_or_default().classes;
     classes.extend(house.classes.iter().map(|class| class.name.clone()));
     let mut queues: BTreeSet<QueueName> =

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use super::super::finding::Findings;
 use super::super::node::Node;
 use super::super::read::{
-    Fields, Shape, boolean, choice, count, positive, scalar, shown, text, used, wrong,
+    Fields, MappingShape, boolean, choice, count, positive, scalar, shown, text, used, wrong,
 };
 use super::Instance;
 use crate::class::Architecture;
 use crate::download::{self, Download};
 
 /// The keys of `[instance]`.
-pub const INSTANCE: Shape = Shape {
+pub const INSTANCE: MappingShape = MappingShape {
     name: "`[instance]`",
     keys: &[
         used("agent-x64"),

@@ -2,15 +2,15 @@
 //!
 //! Not here: what the numbers are for, or how they must relate (`limits`).
 
-use super::super::finding::{Findings, Mark};
-use super::super::node::Entry;
-use super::super::read::{Fields, Key, Shape, duration, positive, used};
+use super::super::finding::{Findings, TextPosition};
+use super::super::node::MappingEntry;
+use super::super::read::{ConfigKey, Fields, MappingShape, duration, positive, used};
 use crate::limits::{BrokenRelation, Limits};
 
 /// Names every field of [`Limits`] once: a field that is forgotten here does not compile.
 macro_rules! limits {
     ($($key:literal => $field:ident: $form:ident,)+) => {
-        const KEYS: &[Key] = &[$(used($key)),+];
+        const KEYS: &[ConfigKey] = &[$(used($key)),+];
 
         fn laid_over(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
             let Limits { $($field),+ } = Limits::DEFAULT;
@@ -101,7 +101,7 @@ limits! {
 }
 
 /// The keys of `[limits]`.
-pub const LIMITS: Shape = Shape { name: "`[limits]`", keys: KEYS };
+pub const LIMITS: MappingShape = MappingShape { name: "`[limits]`", keys: KEYS };
 
 /// The numbers, with what the file says laid over the defaults.
 pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
@@ -113,10 +113,10 @@ pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
 }
 
 /// The first line without which this relation would hold.
-fn culprit(fields: &Fields<'_>, broken: BrokenRelation) -> Mark {
+fn culprit(fields: &Fields<'_>, broken: BrokenRelation) -> TextPosition {
     for entry in fields.entries() {
         let others = fields.entries().iter().filter(|other| other.key != entry.key);
-        let others: Vec<Entry> = others.cloned().collect();
+        let others: Vec<MappingEntry> = others.cloned().collect();
         let without = laid_over(&fields.holding(&others), &mut Findings::default());
         if without.check() != Err(broken) {
             return entry.mark;

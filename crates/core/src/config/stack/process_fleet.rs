@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::super::finding::Findings;
 use super::super::node::Node;
 use super::super::read::{
-    Fields, Shape, boolean, choice, count, duration, items, positive, shown, text, used,
+    Fields, MappingShape, boolean, choice, count, duration, items, positive, shown, text, used,
 };
 use super::ProcessFleet;
 use crate::class::Usage;
 use crate::creation::Offering;
 use crate::ids::{InstanceType, Zone};
-use crate::isolation::{UserRange, Wish};
+use crate::isolation::{IsolationMode, UserRange};
 
 /// The keys of `[process-fleet]`.
-pub const PROCESS_FLEET: Shape = Shape {
+pub const PROCESS_FLEET: MappingShape = MappingShape {
     name: "`[process-fleet]`",
     keys: &[
         used("boot-delay"),
@@ -51,7 +51,7 @@ pub(super) fn read(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Proc
         capacity: capacity.unwrap_or(CAPACITY_DEFAULT),
         out_of: out_of(fields, findings),
         isolation: get("isolation")
-            .and_then(|node| choice(node, "isolation", &Wish::ALL, findings))
+            .and_then(|node| choice(node, "isolation", &IsolationMode::ALL, findings))
             .unwrap_or_default(),
         users: get("users").and_then(|node| users(node, findings)).unwrap_or(UserRange::DEFAULT),
         visible: visible(fields, findings),

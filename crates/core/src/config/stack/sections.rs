@@ -9,27 +9,30 @@ use super::super::finding::Findings;
 use super::super::image::{self, is_ami};
 use super::super::node::Node;
 use super::super::pool::ENV_DEFAULT;
-use super::super::read::{Fields, Shape, count, entries, items, scalar, shown, text, used, wrong};
+use super::super::read::{
+    Fields, MappingShape, count, entries, items, scalar, shown, text, used, wrong,
+};
 use super::network::Network;
 use super::secret::{self, SecretRef};
 use super::{Aws, Ceilings, Github, GithubCredential, Listeners};
 use crate::ids::{ClassName, ImageName, PoolName};
 
 /// The keys of `[stack]`.
-pub const STACK: Shape = Shape { name: "`[stack]`", keys: &[used("name"), used("env")] };
+pub const STACK: MappingShape =
+    MappingShape { name: "`[stack]`", keys: &[used("name"), used("env")] };
 
 /// The keys of `[aws]`.
-pub const AWS: Shape = Shape {
+pub const AWS: MappingShape = MappingShape {
     name: "`[aws]`",
     keys: &[used("region"), used("subnets"), used("security-groups"), used("instance-profile")],
 };
 
 /// The keys of `[ceilings]`.
-pub const CEILINGS: Shape =
-    Shape { name: "`[ceilings]`", keys: &[used("stack"), used("classes"), used("pools")] };
+pub const CEILINGS: MappingShape =
+    MappingShape { name: "`[ceilings]`", keys: &[used("stack"), used("classes"), used("pools")] };
 
 /// The keys of `[github]`.
-pub const GITHUB: Shape = Shape {
+pub const GITHUB: MappingShape = MappingShape {
     name: "`[github]`",
     keys: &[
         used("url"),
@@ -42,7 +45,7 @@ pub const GITHUB: Shape = Shape {
 };
 
 /// The keys of `[listeners]`.
-pub const LISTENERS: Shape = Shape {
+pub const LISTENERS: MappingShape = MappingShape {
     name: "`[listeners]`",
     keys: &[used("webhook"), used("admin"), used("admin-token"), used("proxies")],
 };

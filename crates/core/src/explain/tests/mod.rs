@@ -9,8 +9,8 @@ use super::*;
 use crate::ids::{ClassName, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName};
 use crate::instance::Tier;
 use crate::job::{
-    About, Conclusion, Event, Fact, Held, How, Lane, Provenance, Reason, Said, Setback, Step,
-    StepAt,
+    Conclusion, JobDetails, JobEvent, JobFact, JobMachine, JobStep, JobStepAt, Lane, MachineSource,
+    Provenance, Reason, ReportedStatus, Setback,
 };
 use crate::samples::{self, GENERATION, LIMITS};
 use std::time::Duration;
@@ -20,8 +20,8 @@ fn ms(millis: u64) -> Timestamp {
     samples::at(0).after(Duration::from_millis(millis))
 }
 
-fn fact(said: Said) -> Fact {
-    let about = About {
+fn fact(said: ReportedStatus) -> JobFact {
+    let about = JobDetails {
         repository: Repository::new("acme/app"),
         run: RunAttempt::new("77.1"),
         name: "build".to_owned(),
@@ -30,12 +30,12 @@ fn fact(said: Said) -> Fact {
         created_at: Some(ms(0)),
         provenance: Provenance::default(),
     };
-    Fact { job: JobId::new("4242"), about, said }
+    JobFact { job: JobId::new("4242"), about, said }
 }
 
-fn held() -> Held {
+fn held() -> JobMachine {
     let (instance, runner) = (InstanceId::new("i-1"), RunnerName::new("bp-4242-0"));
-    Held { instance, generation: GENERATION, runner }
+    JobMachine { instance, generation: GENERATION, runner }
 }
 
 fn class() -> Lane {
@@ -52,50 +52,50 @@ struct Told(Job);
 impl Told {
     /// Queued at noon, and heard of then.
     fn queued(heard: u64) -> Self {
-        Self(Job::first(&fact(Said::Queued { at: Some(ms(0)) }), ms(heard), &LIMITS))
+        Self(Job::first(&fact(ReportedStatus::Queued { at: Some(ms(0)) }), ms(heard), &LIMITS))
     }
 
-    fn learns(self, at: u64, said: Said) -> Self {
+    fn learns(self, at: u64, said: ReportedStatus) -> Self {
         Self(self.0.learn(&fact(said), ms(at), &LIMITS).expect("it is about this job"))
     }
 
-    fn on(self, event: &Event) -> Self {
+    fn on(self, event: &JobEvent) -> Self {
         Self(self.0.on(event).expect("it is allowed"))
     }
 
     fn routed(self, at: u64, lane: Lane) -> Self {
-        self.on(&Event::Routed { lane, at: ms(at) })
+        self.on(&JobEvent::Routed { lane, at: ms(at) })
     }
 
     fn begun(self, at: u64) -> Self {
         let skew = Duration::from_secs(30);
         let (at, lease) = (ms(at), ms(at + 60_000));
-        self.on(&Event::Begun { worker: worker(), at, lease, skew })
+        self.on(&JobEvent::Begun { worker: worker(), at, lease, skew })
     }
 
-    fn assigned(self, at: u64, how: How, notes: &[(u64, Step)]) -> Self {
+    fn assigned(self, at: u64, how: MachineSource, notes: &[(u64, JobStep)]) -> Self {
         let (held, at, notes) = (held(), ms(at), noted(notes));
-        self.on(&Event::Assigned { worker: worker(), held, how, at, notes })
+        self.on(&JobEvent::Assigned { worker: worker(), held, how, at, notes })
     }
 
     fn set_back(self, at: u64, setback: Setback, not_before: u64) -> Self {
         let (at, not_before, notes) = (ms(at), ms(not_before), vec![]);
-        self.on(&Event::SetBack { worker: worker(), setback, at, not_before, notes })
+        self.on(&JobEvent::SetBack { worker: worker(), setback, at, not_before, notes })
     }
 
     fn began(self, at: u64, runner: &str) -> Self {
         let runner = Some(RunnerName::new(runner));
-        self.learns(at, Said::Started { runner, at: Some(ms(at)) })
+        self.learns(at, ReportedStatus::Started { runner, at: Some(ms(at)) })
     }
 
     fn completed(self, at: u64, word: &str) -> Self {
         let conclusion = Conclusion::new(word);
-        self.learns(at, Said::Completed { conclusion, runner: None, at: Some(ms(at)) })
+        self.learns(at, ReportedStatus::Completed { conclusion, runner: None, at: Some(ms(at)) })
     }
 
     fn released(self, at: u64, listened: u64) -> Self {
-        let notes = noted(&[(listened, Step::Listens)]);
-        self.on(&Event::Released { held: held(), at: ms(at), notes })
+        let notes = noted(&[(listened, JobStep::Listens)]);
+        self.on(&JobEvent::Released { held: held(), at: ms(at), notes })
     }
 
     fn explained(&self, now: u64) -> Explanation {
@@ -103,7 +103,7 @@ impl Told {
     }
 
     fn explained_with(&self, now: u64, record: Option<&Record>) -> Explanation {
-        let explanation = explain(&Subject {
+        let explanation = explain(&ExplainInput {
             job: &self.0,
             next_look: self.0.next_look(ms(now), &LIMITS),
             forget_at: ms(now).after(LIMITS.job_row_ttl),
@@ -118,23 +118,23 @@ impl Told {
     }
 }
 
-fn noted(notes: &[(u64, Step)]) -> Vec<StepAt> {
-    notes.iter().map(|(at, step)| StepAt { at: ms(*at), step: step.clone() }).collect()
+fn noted(notes: &[(u64, JobStep)]) -> Vec<JobStepAt> {
+    notes.iter().map(|(at, step)| JobStepAt { at: ms(*at), step: step.clone() }).collect()
 }
 
-fn launched() -> Vec<(u64, Step)> {
+fn launched() -> Vec<(u64, JobStep)> {
     vec![
-        (600, Step::NothingIdle { unfit: [("trust-differs".to_owned(), 2)].into() }),
-        (1_200, Step::Launched { instance: InstanceId::new("i-1") }),
-        (14_200, Step::Warm),
-        (14_200, Step::Asked),
-        (14_900, Step::Minted),
+        (600, JobStep::NothingIdle { unfit: [("trust-differs".to_owned(), 2)].into() }),
+        (1_200, JobStep::Launched { instance: InstanceId::new("i-1") }),
+        (14_200, JobStep::Warm),
+        (14_200, JobStep::Asked),
+        (14_900, JobStep::Minted),
     ]
 }
 
 fn cold() -> Told {
     let job = Told::queued(400).routed(410, class()).begun(500);
-    job.assigned(15_000, How::Created, &launched())
+    job.assigned(15_000, MachineSource::Created, &launched())
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn the_verdict_names_what_was_in_the_way() {
         .begun(31_000)
         .set_back(37_000, Setback::RateLimited, 38_000)
         .begun(38_000)
-        .assigned(40_500, How::Reused, &[(38_100, Step::Minted), (40_400, claimed())])
+        .assigned(40_500, MachineSource::Reused, &[(38_100, JobStep::Minted), (40_400, claimed())])
         .began(41_000, "bp-4242-0");
     let told = limited.explained(50_000);
     assert_eq!(
@@ -196,20 +196,20 @@ fn the_verdict_names_what_was_in_the_way() {
     assert_eq!(told.now, "it runs on machine i-1 as runner bp-4242-0");
     assert_eq!(
         told.next,
-        Next { what: "its machine is taken back when it is over".into(), at: None }
+        NextStep { what: "its machine is taken back when it is over".into(), at: None }
     );
 }
 
-fn claimed() -> Step {
-    Step::Claimed { instance: InstanceId::new("i-1"), tier: Tier::Released }
+fn claimed() -> JobStep {
+    JobStep::Claimed { instance: InstanceId::new("i-1"), tier: Tier::Released }
 }
 
 #[test]
 fn a_stopped_machine_is_waited_for_until_it_has_started_and_a_hot_one_is_not() {
     let picked = |tier| {
         let job = Told::queued(100).routed(100, Lane::Pool(PoolName::new("ci"))).begun(200);
-        let claimed = Step::Claimed { instance: InstanceId::new("i-1"), tier };
-        job.assigned(400, How::Picked, &[(400, claimed)])
+        let claimed = JobStep::Claimed { instance: InstanceId::new("i-1"), tier };
+        job.assigned(400, MachineSource::Picked, &[(400, claimed)])
     };
     let hot = picked(Tier::Hot).explained(5_400);
     assert_eq!(hot.parts[0].code, PartCode::Listen);
@@ -220,27 +220,27 @@ fn a_stopped_machine_is_waited_for_until_it_has_started_and_a_hot_one_is_not() {
     assert_eq!(told.verdict, "waited 20 s: 20 s for its stopped machine to start");
     let helped = "a machine standing by in pool ci (`hot`): about 20 s less";
     assert_eq!(told.helped.as_deref(), Some(helped));
-    let again = Event::Freed {
+    let again = JobEvent::Freed {
         held: held(),
         setback: Setback::NotStarted,
         at: ms(9_000),
         not_before: ms(9_000),
     };
     let told = picked(Tier::Stopped).on(&again).begun(9_000);
-    let told = told.assigned(9_100, How::Created, &[]).explained(12_000);
+    let told = told.assigned(9_100, MachineSource::Created, &[]).explained(12_000);
     assert!(told.parts.iter().any(|part| part.code == PartCode::Listen), "{:?}", told.parts);
 }
 
 #[test]
 fn an_attempt_that_came_to_nothing_is_one_part_from_its_beginning_to_the_next() {
-    let freed = Event::Freed {
+    let freed = JobEvent::Freed {
         held: held(),
         setback: Setback::NeverRegistered,
         at: ms(45_000),
         not_before: ms(48_000),
     };
     let job = cold().on(&freed).begun(49_000);
-    let told = job.assigned(50_000, How::Reused, &[(49_500, Step::Minted)]);
+    let told = job.assigned(50_000, MachineSource::Reused, &[(49_500, JobStep::Minted)]);
     let told = told.began(51_000, "bp-4242-1").explained(60_000);
     assert_eq!(told.verdict, "waited 51 s: 48 s because its runner never registered");
 }
@@ -252,7 +252,7 @@ fn one_that_waits_says_for_what_and_until_when() {
     let told = job.set_back(15_400, Setback::Ceiling, 30_400).explained(20_100);
     assert_eq!(told.verdict, "has waited 20 s so far: 19 s for a ceiling of this stack");
     assert_eq!(told.now, "it waits until its next attempt");
-    assert_eq!(told.next, Next { what: "it is tried again".into(), at: Some(ms(30_400)) });
+    assert_eq!(told.next, NextStep { what: "it is tried again".into(), at: Some(ms(30_400)) });
     assert!(told.waits);
     let early = Told::queued(100).explained(5_100);
     assert_eq!(early.verdict, "has waited 5.1 s so far: 5.0 s for a configuration");
@@ -287,7 +287,7 @@ fn what_its_machine_says_is_used_while_the_job_has_it() {
 fn a_failure_says_what_its_author_was_told() {
     let (pool, suggestions) = (PoolName::new("c1"), vec!["ci".to_owned()]);
     let reason = Reason::UnknownPool { pool, suggestions };
-    let failed = Event::Failed { reason, at: ms(300), cancel_by: Some(ms(3_600_300)) };
+    let failed = JobEvent::Failed { reason, at: ms(300), cancel_by: Some(ms(3_600_300)) };
     let job = Told::queued(300).on(&failed);
     let told = job.explained(400);
     assert_eq!(told.verdict, "no runner after 300 ms: there is no pool `c1`; did you mean ci?");
@@ -301,7 +301,7 @@ fn a_failure_says_what_its_author_was_told() {
         "{}",
         told.now
     );
-    let told = job.on(&Event::Told { at: ms(900) }).explained(1_000);
+    let told = job.on(&JobEvent::Told { at: ms(900) }).explained(1_000);
     let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
     assert_eq!(codes, ["queued", "heard", "unknown-pool", "told"]);
 }
@@ -314,8 +314,8 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
         cancelled.verdict,
         "cancelled after 4.2 s without a runner: 4.0 s in an unfinished attempt"
     );
-    let other = Held { instance: InstanceId::new("i-2"), ..held() };
-    let swap = Event::Swapped { from: held(), to: other, at: ms(18_000) };
+    let other = JobMachine { instance: InstanceId::new("i-2"), ..held() };
+    let swap = JobEvent::Swapped { from: held(), to: other, at: ms(18_000) };
     let stolen = cold().began(16_000, "bp-4343-0").on(&swap).explained(20_000);
     assert_eq!(stolen.waited_ms, Some(16_000));
     let last = stolen.timeline.last().expect("a line");
@@ -323,10 +323,10 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
     let foreign = waiting().began(3_000, "another").explained(9_000);
     assert!(foreign.verdict.ends_with("; it runs on a runner that is not ours"));
     let runner = Some(RunnerName::new("bp-4343-0"));
-    let unannounced = Said::Started { runner, at: Some(ms(900)) };
+    let unannounced = ReportedStatus::Started { runner, at: Some(ms(900)) };
     let unannounced = Told(Job::first(&fact(unannounced), ms(950), &LIMITS)).explained(9_000);
     assert_eq!(unannounced.verdict, "ran on bp-4343-0; GitHub has not said when it was queued");
-    let gated = Told(Job::first(&fact(Said::Held), ms(5), &LIMITS)).explained(9_000);
+    let gated = Told(Job::first(&fact(ReportedStatus::Held), ms(5), &LIMITS)).explained(9_000);
     assert_eq!(gated.verdict, "wants no runner yet: GitHub holds it back");
     assert_eq!(gated.waited_ms, None);
 }
@@ -334,9 +334,9 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
 /// GitHub tells whole seconds, by a clock of its own.
 #[test]
 fn a_cause_is_never_told_after_its_effect() {
-    let listening = [(200, Step::Minted), (300, claimed())];
+    let listening = [(200, JobStep::Minted), (300, claimed())];
     let job = Told::queued(100).routed(100, class()).begun(150);
-    let job = job.assigned(400, How::Reused, &listening).began(0, "bp-4242-0");
+    let job = job.assigned(400, MachineSource::Reused, &listening).began(0, "bp-4242-0");
     let told = job.completed(5_000, "success").released(6_000, 700).explained(9_000);
     assert_eq!(told.waited_ms, Some(700));
     let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
@@ -348,7 +348,7 @@ fn a_cause_is_never_told_after_its_effect() {
 #[test]
 fn one_that_began_unheard_waited_until_its_runner_listened() {
     let (conclusion, runner) = (Conclusion::new("success"), Some(held().runner));
-    let over = Said::Completed { conclusion, runner, at: Some(ms(60_000)) };
+    let over = ReportedStatus::Completed { conclusion, runner, at: Some(ms(60_000)) };
     let told = cold().learns(60_000, over).released(61_000, 15_900).explained(90_000);
     assert_eq!((told.waited_ms, told.waits), (Some(15_900), false));
 }

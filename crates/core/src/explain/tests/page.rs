@@ -12,7 +12,7 @@ use crate::ids::{InstanceType, SpecHash, TrustGroup};
 use crate::instance::Tier;
 use crate::job::OnlyUnused;
 use crate::message::Advert;
-use crate::pickup::Scan;
+use crate::pickup::QueueScan;
 use crate::request::Request;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explain.md");
@@ -49,26 +49,26 @@ fn reason_after(reason: &Reason) -> Option<Reason> {
     })
 }
 
-fn step_after(step: &Step) -> Option<Step> {
+fn step_after(step: &JobStep) -> Option<JobStep> {
     let instance = held().instance;
     Some(match step {
-        Step::Heard => Step::Routed { lane: class() },
-        Step::Routed { .. } => Step::Begun,
-        Step::Begun => Step::Asked,
-        Step::Asked => Step::Minted,
-        Step::Minted => Step::NothingIdle { unfit: [].into() },
-        Step::NothingIdle { .. } => claimed(),
-        Step::Claimed { .. } => Step::Launched { instance },
-        Step::Launched { .. } => Step::Warm,
-        Step::Warm => Step::Assigned { how: How::Created, instance: None },
-        Step::Assigned { .. } => Step::Listens,
-        Step::Listens => Step::Exchanged { instance },
-        Step::Exchanged { .. } => Step::Adopted { instance },
-        Step::Adopted { .. } => Step::Told,
-        Step::Told => Step::RunCancelled,
-        Step::RunCancelled => Step::Released,
-        Step::Released => Step::Unknown,
-        Step::Unknown => return None,
+        JobStep::Heard => JobStep::Routed { lane: class() },
+        JobStep::Routed { .. } => JobStep::Begun,
+        JobStep::Begun => JobStep::Asked,
+        JobStep::Asked => JobStep::Minted,
+        JobStep::Minted => JobStep::NothingIdle { unfit: [].into() },
+        JobStep::NothingIdle { .. } => claimed(),
+        JobStep::Claimed { .. } => JobStep::Launched { instance },
+        JobStep::Launched { .. } => JobStep::Warm,
+        JobStep::Warm => JobStep::Assigned { how: MachineSource::Created, instance: None },
+        JobStep::Assigned { .. } => JobStep::Listens,
+        JobStep::Listens => JobStep::Exchanged { instance },
+        JobStep::Exchanged { .. } => JobStep::Adopted { instance },
+        JobStep::Adopted { .. } => JobStep::Told,
+        JobStep::Told => JobStep::RunCancelled,
+        JobStep::RunCancelled => JobStep::Released,
+        JobStep::Released => JobStep::Unknown,
+        JobStep::Unknown => return None,
     })
 }
 
@@ -90,7 +90,7 @@ fn the_page_has_every_code() {
     let pool = Reason::UnknownPool { pool: PoolName::new("ci"), suggestions: vec![] };
     let own = PartCode::OWN.iter().map(|code| code.as_str().to_owned()).collect();
     let other = OTHER_CODES.iter().map(|code| (*code).to_owned());
-    let steps = codes(Step::Heard, step_after, Step::code);
+    let steps = codes(JobStep::Heard, step_after, JobStep::code);
     for (heading, codes) in [
         ("Parts of a wait", own),
         ("Setbacks", codes(Setback::RaceLost, setback_after, Setback::code)),
@@ -126,7 +126,7 @@ fn what_the_judge_says_of_a_machine_has_words() {
         spoil(&mut advert);
         advert
     });
-    let mut scan = Scan::default();
+    let mut scan = QueueScan::default();
     assert_eq!(scan.confirm(unlike.to_vec(), &request, &LIMITS, samples::at(0)), []);
     let kept = [OnlyUnused::UntrustedCode, OnlyUnused::OriginUnknown, OnlyUnused::LabelsNotBound];
     for why in kept {

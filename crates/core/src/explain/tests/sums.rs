@@ -23,38 +23,48 @@ fn anything() -> impl Strategy<Value = (u8, u64)> {
 
 fn happens(job: &Job, (what, at): (u8, u64)) -> Job {
     let (now, held) = (ms(at), held());
-    let (worker, notes) = (worker(), noted(&[(at / 2, Step::Minted), (at, Step::Warm)]));
+    let (worker, notes) = (worker(), noted(&[(at / 2, JobStep::Minted), (at, JobStep::Warm)]));
     let event = match what {
-        0 => Event::Routed { lane: class(), at: now },
-        1 => Event::Overflowed,
-        2 | 3 => Event::Begun { worker, at: now, lease: now, skew: Duration::ZERO },
-        4 => Event::Assigned { worker, held, how: How::Reused, at: now, notes },
-        5 => Event::SetBack { worker, setback: Setback::Ceiling, at: now, not_before: now, notes },
-        6 => Event::Freed { held, setback: Setback::MachineLost, at: now, not_before: now },
-        7 => Event::Failed { reason: Reason::Operator, at: now, cancel_by: None },
-        8 => Event::Released { held, at: now, notes: noted(&[(at, Step::Listens)]) },
-        9 => Event::Told { at: now },
-        10 => {
-            Event::SetBack { worker, setback: Setback::PoolEmpty, at: now, not_before: now, notes }
+        0 => JobEvent::Routed { lane: class(), at: now },
+        1 => JobEvent::Overflowed,
+        2 | 3 => JobEvent::Begun { worker, at: now, lease: now, skew: Duration::ZERO },
+        4 => JobEvent::Assigned { worker, held, how: MachineSource::Reused, at: now, notes },
+        5 => {
+            JobEvent::SetBack { worker, setback: Setback::Ceiling, at: now, not_before: now, notes }
         }
-        11 => return learn(job, Said::Started { runner: None, at: Some(now) }, at),
+        6 => JobEvent::Freed { held, setback: Setback::MachineLost, at: now, not_before: now },
+        7 => JobEvent::Failed { reason: Reason::Operator, at: now, cancel_by: None },
+        8 => JobEvent::Released { held, at: now, notes: noted(&[(at, JobStep::Listens)]) },
+        9 => JobEvent::Told { at: now },
+        10 => JobEvent::SetBack {
+            worker,
+            setback: Setback::PoolEmpty,
+            at: now,
+            not_before: now,
+            notes,
+        },
+        11 => return learn(job, ReportedStatus::Started { runner: None, at: Some(now) }, at),
         12 => {
             let conclusion = Conclusion::new("cancelled");
-            return learn(job, Said::Completed { conclusion, runner: None, at: None }, at);
+            return learn(
+                job,
+                ReportedStatus::Completed { conclusion, runner: None, at: None },
+                at,
+            );
         }
-        _ => return learn(job, Said::Queued { at: Some(now) }, at),
+        _ => return learn(job, ReportedStatus::Queued { at: Some(now) }, at),
     };
     job.on(&event).unwrap_or_else(|_| job.clone())
 }
 
-fn learn(job: &Job, said: Said, at: u64) -> Job {
+fn learn(job: &Job, said: ReportedStatus, at: u64) -> Job {
     job.learn(&fact(said), ms(at), &LIMITS).expect("it is about this job")
 }
 
 proptest! {
     #[test]
     fn every_wait_adds_up(lives in prop::collection::vec(anything(), 0..24), now in 0_u64..200_000) {
-        let first = Job::first(&fact(Said::Held), ms(0), &LIMITS);
+        let first = Job::first(&fact(ReportedStatus::Held), ms(0), &LIMITS);
         let job = lives.into_iter().fold(first, |job, thing| happens(&job, thing));
         // `explained` asserts it.
         let told = Told(job).explained(now);

@@ -17,8 +17,8 @@ use super::*;
 use crate::ids::RunAttempt;
 use crate::samples::{LIMITS, at};
 
-pub(super) fn about() -> About {
-    About {
+pub(super) fn about() -> JobDetails {
+    JobDetails {
         repository: Repository::new("acme/app"),
         run: RunAttempt::new("77.1"),
         name: "build".to_owned(),
@@ -29,27 +29,27 @@ pub(super) fn about() -> About {
     }
 }
 
-pub(super) fn fact(said: Said) -> Fact {
-    Fact { job: JobId::new("4242"), about: about(), said }
+pub(super) fn fact(said: ReportedStatus) -> JobFact {
+    JobFact { job: JobId::new("4242"), about: about(), said }
 }
 
-pub(super) fn held_back() -> Fact {
+pub(super) fn held_back() -> JobFact {
     // As GitHub does: some words on a job leave its labels out.
-    let mut fact = fact(Said::Held);
+    let mut fact = fact(ReportedStatus::Held);
     fact.about.labels.clear();
     fact
 }
 
-pub(super) fn queued() -> Fact {
-    fact(Said::Queued { at: Some(at(1)) })
+pub(super) fn queued() -> JobFact {
+    fact(ReportedStatus::Queued { at: Some(at(1)) })
 }
 
-pub(super) fn started() -> Fact {
-    fact(Said::Started { runner: Some(held().runner), at: Some(at(9)) })
+pub(super) fn started() -> JobFact {
+    fact(ReportedStatus::Started { runner: Some(held().runner), at: Some(at(9)) })
 }
 
-pub(super) fn completed(word: &str) -> Fact {
-    let mut fact = fact(Said::Completed {
+pub(super) fn completed(word: &str) -> JobFact {
+    let mut fact = fact(ReportedStatus::Completed {
         conclusion: Conclusion::new(word),
         runner: Some(held().runner),
         at: Some(at(60)),
@@ -58,23 +58,23 @@ pub(super) fn completed(word: &str) -> Fact {
     fact
 }
 
-pub(super) fn held() -> Held {
-    Held {
+pub(super) fn held() -> JobMachine {
+    JobMachine {
         instance: InstanceId::new("i-1"),
         generation: Generation(6),
         runner: runner_name("bp", &JobId::new("4242"), 0),
     }
 }
 
-pub(super) fn other() -> Held {
-    Held { instance: InstanceId::new("i-2"), runner: RunnerName::new("bp-4343-0"), ..held() }
+pub(super) fn other() -> JobMachine {
+    JobMachine { instance: InstanceId::new("i-2"), runner: RunnerName::new("bp-4343-0"), ..held() }
 }
 
 pub(super) fn worker() -> ClaimId {
     ClaimId::new("worker-1")
 }
 
-pub(super) fn learned(facts: &[Fact]) -> Job {
+pub(super) fn learned(facts: &[JobFact]) -> Job {
     let (first, rest) = facts.split_first().expect("a job has a first fact");
     let now = at(100);
     rest.iter().fold(Job::first(first, now, &LIMITS), |job, fact| {
@@ -86,17 +86,17 @@ pub(super) fn lane() -> Lane {
     Lane::Pool(PoolName::new("ci"))
 }
 
-pub(super) fn begun(seconds: u64) -> Event {
+pub(super) fn begun(seconds: u64) -> JobEvent {
     let (at, lease) = (at(seconds), at(seconds + 60));
-    Event::Begun { worker: worker(), at, lease, skew: Duration::from_secs(30) }
+    JobEvent::Begun { worker: worker(), at, lease, skew: Duration::from_secs(30) }
 }
 
-pub(super) fn after(job: &Job, events: &[Event]) -> Job {
+pub(super) fn after(job: &Job, events: &[JobEvent]) -> Job {
     events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
 }
 
 pub(super) fn waiting() -> Job {
-    after(&learned(&[queued()]), &[Event::Routed { lane: lane(), at: at(100) }])
+    after(&learned(&[queued()]), &[JobEvent::Routed { lane: lane(), at: at(100) }])
 }
 
 pub(super) fn assigning() -> Job {
@@ -106,20 +106,20 @@ pub(super) fn assigning() -> Job {
 pub(super) fn assigned() -> Job {
     after(
         &assigning(),
-        &[Event::Assigned {
+        &[JobEvent::Assigned {
             worker: worker(),
             held: held(),
-            how: How::Created,
+            how: MachineSource::Created,
             at: at(100),
             notes: vec![],
         }],
     )
 }
 
-pub(super) fn dismissed() -> Event {
-    Event::Dismissed { reason: Reason::Operator, at: at(200) }
+pub(super) fn dismissed() -> JobEvent {
+    JobEvent::Dismissed { reason: Reason::Operator, at: at(200) }
 }
 
-pub(super) fn failed() -> Event {
-    Event::Failed { reason: Reason::Operator, at: at(200), cancel_by: Some(at(3700)) }
+pub(super) fn failed() -> JobEvent {
+    JobEvent::Failed { reason: Reason::Operator, at: at(200), cancel_by: Some(at(3700)) }
 }

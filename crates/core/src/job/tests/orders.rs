@@ -4,7 +4,7 @@
 
 use super::*;
 
-fn facts() -> [Fact; 4] {
+fn facts() -> [JobFact; 4] {
     [held_back(), queued(), started(), completed("success")]
 }
 
@@ -35,7 +35,7 @@ fn count(items: &[usize]) -> usize {
     count
 }
 
-fn in_order(facts: &[Fact], order: &[usize]) -> Vec<Fact> {
+fn in_order(facts: &[JobFact], order: &[usize]) -> Vec<JobFact> {
     order.iter().map(|&index| facts[index].clone()).collect()
 }
 
@@ -43,7 +43,7 @@ fn in_order(facts: &[Fact], order: &[usize]) -> Vec<Fact> {
 fn every_order_with_everything_twice_is_the_same_row() {
     let facts = facts();
     let row = learned(&facts);
-    assert!(matches!(&row.life, Life::Ended { end: End::Completed(_), .. }), "{row:?}");
+    assert!(matches!(&row.state, JobState::Ended { end: End::Completed(_), .. }), "{row:?}");
     let twice = [0, 0, 1, 1, 2, 2, 3, 3];
     assert_eq!(count(&twice), 2520);
     orders(&twice, &mut |order| assert_eq!(learned(&in_order(&facts, order)), row, "{order:?}"));
@@ -88,12 +88,12 @@ fn a_worker_in_between_changes_only_what_is_ours() {
     let facts = facts();
     let known = learned(&facts).known;
     let ours = [
-        Event::Routed { lane: lane(), at: at(100) },
+        JobEvent::Routed { lane: lane(), at: at(100) },
         begun(100),
-        Event::Assigned {
+        JobEvent::Assigned {
             worker: worker(),
             held: held(),
-            how: How::Created,
+            how: MachineSource::Created,
             at: at(100),
             notes: vec![],
         },
@@ -111,7 +111,7 @@ fn a_worker_in_between_changes_only_what_is_ours() {
                 job = job.learn(&fact, at(101), &LIMITS).unwrap();
             }
             assert_eq!(job.known, known);
-            let Life::Ended { end: End::Completed(_), debts, .. } = &job.life else {
+            let JobState::Ended { end: End::Completed(_), debts, .. } = &job.state else {
                 panic!("{order:?} at {moment}: {job:?}");
             };
             assert_eq!(debts.release, had, "{order:?} at {moment}");
@@ -132,15 +132,19 @@ fn facts_that_disagree_are_joined_the_same_way_round_and_back() {
     let odd = [
         held_back(),
         queued(),
-        fact(Said::Queued { at: None }),
-        renamed(Said::Queued { at: Some(at(0)) }),
-        fact(Said::Started { runner: None, at: None }),
-        renamed(Said::Started { runner: Some(other().runner), at: Some(at(8)) }),
+        fact(ReportedStatus::Queued { at: None }),
+        renamed(ReportedStatus::Queued { at: Some(at(0)) }),
+        fact(ReportedStatus::Started { runner: None, at: None }),
+        renamed(ReportedStatus::Started { runner: Some(other().runner), at: Some(at(8)) }),
         started(),
         completed("success"),
-        renamed(Said::Completed { conclusion: Conclusion::new("failure"), runner: None, at: None }),
+        renamed(ReportedStatus::Completed {
+            conclusion: Conclusion::new("failure"),
+            runner: None,
+            at: None,
+        }),
     ];
-    let all: Vec<Known> = odd.iter().map(Known::of).collect();
+    let all: Vec<JobKnowledge> = odd.iter().map(JobKnowledge::of).collect();
     for a in &all {
         assert_eq!(a.clone().join(a.clone()), *a, "idempotent");
         for b in &all {

@@ -5,15 +5,15 @@
 use super::*;
 use crate::ids::Repository;
 
-fn from(label: &str, origin: Option<Origin>, visibility: Option<Visibility>) -> About {
+fn from(label: &str, origin: Option<Origin>, visibility: Option<Visibility>) -> JobDetails {
     let provenance = Provenance { origin, visibility };
-    About { labels: vec![label.to_owned()], provenance, ..about() }
+    JobDetails { labels: vec![label.to_owned()], provenance, ..about() }
 }
 
 const BOUND: &str = "runs-on=77/runner=large";
 const SHARED: &str = "runs-on/runner=large";
 
-fn decided(about: &About) -> UsedMachines {
+fn decided(about: &JobDetails) -> UsedMachines {
     used_machines(about, &CodeRules::default())
 }
 
@@ -64,7 +64,7 @@ fn an_operator_may_know_better_for_all_repositories_or_for_one() {
         repositories: [(Repository::new("acme/app"), word)].into(),
         ..CodeRules::default()
     };
-    let shouted = About { repository: Repository::new("ACME/App"), ..public.clone() };
+    let shouted = JobDetails { repository: Repository::new("ACME/App"), ..public.clone() };
     assert_eq!(used_machines(&shouted, &one(SharedLabels::Always)), UsedMachines::Offered);
     assert_eq!(used_machines(&private, &one(SharedLabels::Never)), not_bound);
     // The runner of a private repository is one that a fork of the owner's public ones can take.
@@ -115,9 +115,9 @@ fn provenance_is_stored_with_what_stays_the_same() {
     let known = from(BOUND, Some(Origin::Fork), Some(Visibility::Public));
     let text = serde_json::to_string(&known).unwrap();
     assert!(text.contains(r#""provenance":{"origin":"fork","visibility":"public"}"#), "{text}");
-    assert_eq!(serde_json::from_str::<About>(&text).unwrap(), known);
+    assert_eq!(serde_json::from_str::<JobDetails>(&text).unwrap(), known);
     let unknown = about();
     let text = serde_json::to_string(&unknown).unwrap();
     assert!(!text.contains("provenance"), "{text}");
-    assert_eq!(serde_json::from_str::<About>(&text).unwrap(), unknown);
+    assert_eq!(serde_json::from_str::<JobDetails>(&text).unwrap(), unknown);
 }

@@ -18,7 +18,7 @@ fn over() -> Job {
 }
 
 fn judged(after: AfterJob) -> Job {
-    self::after(&over(), &[Event::Judged { held: held(), after }])
+    self::after(&over(), &[JobEvent::Judged { held: held(), after }])
 }
 
 #[test]
@@ -38,7 +38,11 @@ fn a_machine_serves_on_only_if_its_class_says_so_and_it_is_not_worn() {
 #[test]
 fn a_machine_whose_job_ran_elsewhere_is_trusted_by_nobody() {
     let runner = Some(other().runner);
-    let ran = fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: None });
+    let ran = fact(ReportedStatus::Completed {
+        conclusion: Conclusion::new("success"),
+        runner,
+        at: None,
+    });
     let job = assigned().learn(&ran, at(300), &LIMITS).unwrap();
     let ends =
         |job: &Job| ends_anyway(job, &held(), &record(), Some(&Reuse::default()), Timestamp::EPOCH);
@@ -67,7 +71,7 @@ fn a_row_speaks_of_the_machine_that_it_owes_and_of_no_other() {
     assert_eq!(judged(AfterJob::Pool).says_of(&mine, true), Some(AfterJob::Pool));
     assert_eq!(judged(AfterJob::Pool).says_of(&other().instance, true), worn);
     assert_eq!(assigned().says_of(&mine, false), worn, "it was taken from a job that is not over");
-    let again = Event::Judged { held: held(), after: AfterJob::Pool };
+    let again = JobEvent::Judged { held: held(), after: AfterJob::Pool };
     let first = judged(AfterJob::End(EndReason::Untrusted));
     assert_eq!(after(&first, &[again]), first, "what was decided first holds");
 }
@@ -76,10 +80,13 @@ fn a_row_speaks_of_the_machine_that_it_owes_and_of_no_other() {
 #[test]
 fn a_strangers_job_is_seen_by_the_machine_alone() {
     let mut last = completed("cancelled");
-    last.said =
-        Said::Completed { conclusion: Conclusion::new("cancelled"), runner: None, at: None };
+    last.said = ReportedStatus::Completed {
+        conclusion: Conclusion::new("cancelled"),
+        runner: None,
+        at: None,
+    };
     let job = assigned().learn(&last, at(300), &LIMITS).unwrap();
-    let job = after(&job, &[Event::Judged { held: held(), after: AfterJob::Pool }]);
+    let job = after(&job, &[JobEvent::Judged { held: held(), after: AfterJob::Pool }]);
     assert_eq!(job.says_of(&held().instance, false), Some(AfterJob::Pool));
     let untrusted = Some(AfterJob::End(EndReason::Untrusted));
     assert_eq!(job.says_of(&held().instance, true), untrusted);

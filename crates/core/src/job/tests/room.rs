@@ -2,14 +2,14 @@
 //!
 //! Not here: waking them (`bullpen-engine`).
 
-use super::super::room::Crowded;
+use super::super::capacity::WaitingLanes;
 use super::*;
 
 #[test]
 fn a_lane_is_crowded_for_a_while() {
-    let crowded = Crowded::default().with(&waiting(), at(0));
+    let crowded = WaitingLanes::default().with(&waiting(), at(0));
     let wake = Wake { job: waiting().id, lane: Some("pool/ci".to_owned()) };
     assert_eq!(crowded.wakes(at(299)), [wake]);
     assert_eq!(crowded.wakes(at(300)), []);
-    assert_eq!(crowded.with(&assigning(), at(300)), Crowded::default(), "it does not wait");
+    assert_eq!(crowded.with(&assigning(), at(300)), WaitingLanes::default(), "it does not wait");
 }

@@ -4,79 +4,79 @@
 
 use super::*;
 
-fn refused(job: &Job, event: &Event) -> Refusal {
+fn refused(job: &Job, event: &JobEvent) -> JobRefusal {
     job.on(event).expect_err("it is refused")
 }
 
-fn set_back(setback: Setback) -> Event {
-    Event::SetBack { worker: worker(), setback, at: at(110), not_before: at(120), notes: vec![] }
+fn set_back(setback: Setback) -> JobEvent {
+    JobEvent::SetBack { worker: worker(), setback, at: at(110), not_before: at(120), notes: vec![] }
 }
 
 #[test]
 fn only_a_queued_job_waits_and_a_gate_is_waited_out() {
-    assert_eq!(learned(&[held_back()]).life, Life::Dormant);
+    assert_eq!(learned(&[held_back()]).state, JobState::Dormant);
     let job = learned(&[held_back(), queued()]);
     let deadline = at(100).after(LIMITS.job_deadline);
-    assert_eq!(job.life, Life::Waiting { deadline, not_before: at(100) });
+    assert_eq!(job.state, JobState::Waiting { deadline, not_before: at(100) });
     assert_eq!(job.known.about.labels, about().labels);
-    assert_eq!(learned(&[started()]).life, Life::Elsewhere);
+    assert_eq!(learned(&[started()]).state, JobState::Elsewhere);
 }
 
 #[test]
 fn a_job_is_assigned_only_while_it_is_queued() {
     let taken = assigning().learn(&started(), at(101), &LIMITS).unwrap();
-    assert_eq!(taken.life, Life::Elsewhere);
-    let event = Event::Assigned {
+    assert_eq!(taken.state, JobState::Elsewhere);
+    let event = JobEvent::Assigned {
         worker: worker(),
         held: held(),
-        how: How::Created,
+        how: MachineSource::Created,
         at: at(100),
         notes: vec![],
     };
-    let illegal = Refusal::Illegal { state: StateName::Elsewhere, event: "assigned" };
+    let illegal = JobRefusal::Illegal { state: JobStateName::Elsewhere, event: "assigned" };
     assert_eq!(refused(&taken, &event), illegal);
     assert_eq!(assigned().held(), Some(&held()));
 }
 
 #[test]
 fn a_fact_about_another_job_is_refused() {
-    let another = Fact { job: JobId::new("1"), ..queued() };
+    let another = JobFact { job: JobId::new("1"), ..queued() };
     let refusal = waiting().learn(&another, at(1), &LIMITS).unwrap_err();
-    assert_eq!(refusal, Refusal::AnotherJob { job: JobId::new("1") });
+    assert_eq!(refusal, JobRefusal::AnotherJob { job: JobId::new("1") });
 }
 
 #[test]
 fn a_row_has_one_worker_until_its_lease_and_the_skew_are_over() {
     let other = |seconds| match begun(seconds) {
-        Event::Begun { at, lease, skew, .. } => {
-            Event::Begun { worker: ClaimId::new("worker-2"), at, lease, skew }
+        JobEvent::Begun { at, lease, skew, .. } => {
+            JobEvent::Begun { worker: ClaimId::new("worker-2"), at, lease, skew }
         }
         event => event,
     };
     let job = assigning();
-    assert_eq!(refused(&job, &other(189)), Refusal::TooEarly { until: at(190) });
-    let renewed = after(&job, &[Event::Renewed { worker: worker(), lease: at(200) }]);
-    assert_eq!(refused(&renewed, &other(229)), Refusal::TooEarly { until: at(230) });
+    assert_eq!(refused(&job, &other(189)), JobRefusal::TooEarly { until: at(190) });
+    let renewed = after(&job, &[JobEvent::Renewed { worker: worker(), lease: at(200) }]);
+    assert_eq!(refused(&renewed, &other(229)), JobRefusal::TooEarly { until: at(230) });
     let taken = after(&job, &[other(190)]);
-    assert_eq!(refused(&taken, &set_back(Setback::NoCapacity)), Refusal::AnotherWorker);
-    let late = Event::Assigned {
+    assert_eq!(refused(&taken, &set_back(Setback::NoCapacity)), JobRefusal::AnotherWorker);
+    let late = JobEvent::Assigned {
         worker: worker(),
         held: held(),
-        how: How::Created,
+        how: MachineSource::Created,
         at: at(100),
         notes: vec![],
     };
-    assert_eq!(refused(&taken, &late), Refusal::AnotherWorker);
+    assert_eq!(refused(&taken, &late), JobRefusal::AnotherWorker);
     assert_eq!((taken.attempts, taken.setbacks.len()), (0, 1), "a crash costs no attempt");
 }
 
 #[test]
 fn nobody_begins_without_a_lane_too_early_or_too_late() {
     let job = learned(&[queued()]);
-    assert_eq!(refused(&job, &begun(100)), Refusal::Unrouted);
-    assert_eq!(refused(&waiting(), &begun(99)), Refusal::TooEarly { until: at(100) });
+    assert_eq!(refused(&job, &begun(100)), JobRefusal::Unrouted);
+    assert_eq!(refused(&waiting(), &begun(99)), JobRefusal::TooEarly { until: at(100) });
     let deadline = at(100).after(LIMITS.job_deadline);
-    assert_eq!(refused(&waiting(), &begun(100 + 3600)), Refusal::Overdue { deadline });
+    assert_eq!(refused(&waiting(), &begun(100 + 3600)), JobRefusal::Overdue { deadline });
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn setbacks_are_counted_remembered_and_end() {
     for attempt in 1..LIMITS.launch_attempts_max {
         let next = job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO);
         let wait = Duration::from_secs(5 * (1 << (attempt - 1))) / 2;
-        assert_eq!(next, Next::Again { not_before: at(100).after(wait) });
-        let back = Event::SetBack {
+        assert_eq!(next, AfterSetback::Again { not_before: at(100).after(wait) });
+        let back = JobEvent::SetBack {
             worker: worker(),
             setback: Setback::NoCapacity,
             at: at(100),
@@ -97,8 +97,8 @@ fn setbacks_are_counted_remembered_and_end() {
         assert_eq!(job.attempts, attempt);
     }
     let race = job.after_setback(&Setback::RaceLost, at(100), &LIMITS, Duration::ZERO);
-    assert_eq!(race, Next::Again { not_before: at(100) }, "a race costs nothing");
-    let Next::GiveUp(reason) =
+    assert_eq!(race, AfterSetback::Again { not_before: at(100) }, "a race costs nothing");
+    let AfterSetback::GiveUp(reason) =
         job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO)
     else {
         panic!("five attempts are enough");
@@ -110,7 +110,7 @@ fn setbacks_are_counted_remembered_and_end() {
     for number in 0..20 {
         let setback = if number % 2 == 0 { Setback::RaceLost } else { Setback::Ceiling };
         let (at, not_before) = (at(100), at(100));
-        let back = Event::SetBack { worker: worker(), setback, at, not_before, notes: vec![] };
+        let back = JobEvent::SetBack { worker: worker(), setback, at, not_before, notes: vec![] };
         job = after(&job, &[begun(100), back]);
     }
     assert_eq!((job.attempts, job.setbacks.len()), (4, SETBACKS_KEPT_MAX));
@@ -124,8 +124,8 @@ fn what_passes_by_itself_is_remembered_once() {
     for second in 0..100 {
         let (at, not_before) = (at(200 + second), at(200 + second));
         let (worker, setback) = (worker(), Setback::Ceiling);
-        let notes = vec![StepAt { at, step: Step::NothingIdle { unfit: [].into() } }];
-        let back = Event::SetBack { worker, setback, at, not_before, notes };
+        let notes = vec![JobStepAt { at, step: JobStep::NothingIdle { unfit: [].into() } }];
+        let back = JobEvent::SetBack { worker, setback, at, not_before, notes };
         job = after(&job, &[begun(200 + second), back]);
     }
     let [ceiling] = job.setbacks.as_slice() else { panic!("{:?}", job.setbacks) };
@@ -139,16 +139,16 @@ fn what_passes_by_itself_is_remembered_once() {
 fn steps_are_bounded_and_the_first_ones_stay() {
     let mut job = assigning();
     for second in 0..100 {
-        let freed = Event::Freed {
+        let freed = JobEvent::Freed {
             held: held(),
             setback: if second % 2 == 0 { Setback::RunnerTaken } else { Setback::WorkerLost },
             at: at(200 + second),
             not_before: at(200 + second),
         };
-        let took = Event::Assigned {
+        let took = JobEvent::Assigned {
             worker: worker(),
             held: held(),
-            how: How::Reused,
+            how: MachineSource::Reused,
             at: at(200 + second),
             notes: vec![],
         };
@@ -162,7 +162,7 @@ fn steps_are_bounded_and_the_first_ones_stay() {
 
 #[test]
 fn a_machine_that_is_lost_before_the_job_ran_sends_it_back_in_its_own_time() {
-    let freed = |held| Event::Freed {
+    let freed = |held| JobEvent::Freed {
         held,
         setback: Setback::MachineLost,
         at: at(130),
@@ -170,43 +170,49 @@ fn a_machine_that_is_lost_before_the_job_ran_sends_it_back_in_its_own_time() {
     };
     let job = after(&assigned(), &[freed(held())]);
     let deadline = at(100).after(LIMITS.job_deadline);
-    assert_eq!(job.life, Life::Waiting { deadline, not_before: at(135) });
-    assert_eq!(refused(&assigned(), &freed(other())), Refusal::AnotherMachine);
+    assert_eq!(job.state, JobState::Waiting { deadline, not_before: at(135) });
+    assert_eq!(refused(&assigned(), &freed(other())), JobRefusal::AnotherMachine);
     let running = assigned().learn(&started(), at(120), &LIMITS).unwrap();
-    assert_eq!(refused(&running, &freed(held())), Refusal::Started);
-    assert_eq!(refused(&running, &failed()), Refusal::Started);
+    assert_eq!(refused(&running, &freed(held())), JobRefusal::Started);
+    assert_eq!(refused(&running, &failed()), JobRefusal::Started);
 }
 
 #[test]
 fn a_stolen_runner_is_seen_and_exchanged() {
-    let on = |held: &Held| fact(Said::Started { runner: Some(held.runner.clone()), at: None });
+    let on = |held: &JobMachine| {
+        fact(ReportedStatus::Started { runner: Some(held.runner.clone()), at: None })
+    };
     let own = assigned().learn(&on(&held()), at(120), &LIMITS).unwrap();
     assert_eq!(own.taken_by_another(), None);
     let job = assigned().learn(&on(&other()), at(120), &LIMITS).unwrap();
     assert_eq!(job.taken_by_another(), Some(&other().runner));
-    let job = after(&job, &[Event::Swapped { from: held(), to: other(), at: at(130) }]);
+    let job = after(&job, &[JobEvent::Swapped { from: held(), to: other(), at: at(130) }]);
     assert_eq!((job.held(), job.taken_by_another()), (Some(&other()), None));
     let early = waiting().learn(&on(&other()), at(120), &LIMITS).unwrap();
     assert_eq!(early.taken_by_another(), Some(&other().runner));
     let adopted =
-        after(&early, &[Event::Adopted { held: other(), deadline: at(500), at: at(130) }]);
+        after(&early, &[JobEvent::Adopted { held: other(), deadline: at(500), at: at(130) }]);
     assert_eq!(adopted.taken_by_another(), None);
 }
 
 #[test]
 fn a_job_that_is_over_still_exchanges_what_it_would_release() {
     let runner = Some(other().runner);
-    let ran = fact(Said::Completed { conclusion: Conclusion::new("success"), runner, at: None });
+    let ran = fact(ReportedStatus::Completed {
+        conclusion: Conclusion::new("success"),
+        runner,
+        at: None,
+    });
     let over = assigned().learn(&ran, at(300), &LIMITS).unwrap();
     assert_eq!(over.taken_by_another(), Some(&other().runner));
-    let swap = Event::Swapped { from: held(), to: other(), at: at(130) };
+    let swap = JobEvent::Swapped { from: held(), to: other(), at: at(130) };
     let swapped = after(&over, std::slice::from_ref(&swap));
     assert_eq!(swapped.taken_by_another(), None);
     let released =
-        after(&swapped, &[Event::Released { held: other(), at: at(230), notes: vec![] }]);
+        after(&swapped, &[JobEvent::Released { held: other(), at: at(230), notes: vec![] }]);
     assert_eq!(released.taken_by_another(), None, "nothing is left to exchange");
-    assert!(matches!(refused(&released, &swap), Refusal::Illegal { .. }));
-    assert_eq!(refused(&swapped, &swap), Refusal::AnotherMachine);
+    assert!(matches!(refused(&released, &swap), JobRefusal::Illegal { .. }));
+    assert_eq!(refused(&swapped, &swap), JobRefusal::AnotherMachine);
 }
 
 #[test]
@@ -220,7 +226,7 @@ fn a_job_is_overdue_while_nobody_has_a_machine_for_it() {
         reason.to_string(),
         "no runner before the job's deadline: as many machines run as are allowed"
     );
-    let failed = Event::Failed { reason, at: deadline, cancel_by: None };
+    let failed = JobEvent::Failed { reason, at: deadline, cancel_by: None };
     assert!(after(&tried, &[failed]).is_over());
     assert!(assigning().overdue(deadline).is_some());
     for job in [assigned(), learned(&[started()]), learned(&[held_back()])] {
@@ -236,22 +242,22 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
     let paid = after(
         &job,
         &[
-            Event::Told { at: at(210) },
-            Event::Released { held: held(), at: at(230), notes: vec![] },
-            Event::RunCancelled { at: at(220) },
-            Event::Told { at: at(210) },
+            JobEvent::Told { at: at(210) },
+            JobEvent::Released { held: held(), at: at(230), notes: vec![] },
+            JobEvent::RunCancelled { at: at(220) },
+            JobEvent::Told { at: at(210) },
         ],
     );
     assert_eq!(paid.row(None, at(300), &LIMITS).next_look, None);
-    let wrong = Event::Released { held: other(), at: at(230), notes: vec![] };
-    assert_eq!(refused(&job, &wrong), Refusal::AnotherMachine);
+    let wrong = JobEvent::Released { held: other(), at: at(230), notes: vec![] };
+    assert_eq!(refused(&job, &wrong), JobRefusal::AnotherMachine);
     let cancelled = job.learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
-    let Life::Ended { end: End::Failed(_), debts, .. } = &cancelled.life else {
+    let JobState::Ended { end: End::Failed(_), debts, .. } = &cancelled.state else {
         panic!("why it failed is not forgotten: {cancelled:?}");
     };
     assert_eq!((debts.tell, debts.cancel_by), (true, None), "there is nothing left to cancel");
     let ended = assigned().learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
-    assert!(matches!(ended.life, Life::Ended { end: End::Cancelled, .. }), "{ended:?}");
+    assert!(matches!(ended.state, JobState::Ended { end: End::Cancelled, .. }), "{ended:?}");
 }
 
 /// A write whose answer was lost is made again, and must not look like somebody else's.
@@ -259,22 +265,26 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
 fn what_landed_before_is_taken_again_from_the_same_worker_alone() {
     let again = assigning().on(&begun(101)).expect("it is the same worker's");
     assert_eq!(again.setbacks, []);
-    let took = |held| Event::Assigned {
+    let took = |held| JobEvent::Assigned {
         worker: worker(),
         held,
-        how: How::Created,
+        how: MachineSource::Created,
         at: at(100),
         notes: vec![],
     };
     assert_eq!(assigned().on(&took(held())), Ok(assigned()));
-    assert!(matches!(refused(&assigned(), &took(other())), Refusal::Illegal { .. }));
+    assert!(matches!(refused(&assigned(), &took(other())), JobRefusal::Illegal { .. }));
 }
 
 /// A runner that was let go of may still be given a job, so its name is never used again.
 #[test]
 fn a_machine_that_was_let_go_of_takes_its_runners_name_along() {
-    let freed =
-        Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) };
+    let freed = JobEvent::Freed {
+        held: held(),
+        setback: Setback::RunnerTaken,
+        at: at(1),
+        not_before: at(2),
+    };
     let job = after(&assigned(), &[freed]);
     assert_eq!((job.names, job.attempts), (1, 0));
     assert_eq!(job.runners_on("bp", &held().instance), vec![held().runner], "not the next one's");
@@ -309,37 +319,42 @@ fn the_table() {
         after(&waiting(), &[failed()]),
     ];
     let events = [
-        Event::Routed { lane: lane(), at: at(100) },
-        Event::Overflowed,
+        JobEvent::Routed { lane: lane(), at: at(100) },
+        JobEvent::Overflowed,
         begun(300),
-        Event::Renewed { worker: worker(), lease: at(500) },
-        Event::Assigned {
+        JobEvent::Renewed { worker: worker(), lease: at(500) },
+        JobEvent::Assigned {
             worker: worker(),
             held: held(),
-            how: How::Created,
+            how: MachineSource::Created,
             at: at(100),
             notes: vec![],
         },
         set_back(Setback::RaceLost),
-        Event::Freed { held: held(), setback: Setback::RunnerTaken, at: at(1), not_before: at(2) },
-        Event::Swapped { from: held(), to: other(), at: at(130) },
-        Event::Adopted { held: held(), deadline: at(500), at: at(130) },
+        JobEvent::Freed {
+            held: held(),
+            setback: Setback::RunnerTaken,
+            at: at(1),
+            not_before: at(2),
+        },
+        JobEvent::Swapped { from: held(), to: other(), at: at(130) },
+        JobEvent::Adopted { held: held(), deadline: at(500), at: at(130) },
         failed(),
         dismissed(),
-        Event::Told { at: at(210) },
-        Event::RunCancelled { at: at(220) },
-        Event::Judged { held: held(), after: AfterJob::Pool },
-        Event::Released { held: held(), at: at(230), notes: vec![] },
+        JobEvent::Told { at: at(210) },
+        JobEvent::RunCancelled { at: at(220) },
+        JobEvent::Judged { held: held(), after: AfterJob::Pool },
+        JobEvent::Released { held: held(), at: at(230), notes: vec![] },
     ];
     let mut table = String::new();
     for state in &states {
-        table += state.life.name().as_str();
+        table += state.state.name().as_str();
         for event in &events {
             match state.on(event) {
                 Ok(next) => {
-                    table.extend([" ", event.name(), ":", next.life.name().as_str()]);
+                    table.extend([" ", event.name(), ":", next.state.name().as_str()]);
                 }
-                Err(Refusal::Illegal { .. }) => {}
+                Err(JobRefusal::Illegal { .. }) => {}
                 Err(refusal) => panic!("{}: {refusal}", event.name()),
             }
         }

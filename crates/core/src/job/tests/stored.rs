@@ -12,29 +12,35 @@ const V1_STEPS: &str = include_str!("../../../fixtures/job/v1-steps.json");
 /// The same version, since every decision is a step.
 const V1_NOTES: &str = include_str!("../../../fixtures/job/v1-notes.json");
 
-fn set_back(seconds: u64, setback: Setback, notes: Vec<StepAt>) -> Event {
+fn set_back(seconds: u64, setback: Setback, notes: Vec<JobStepAt>) -> JobEvent {
     let (at, not_before) = (at(seconds), at(120));
-    Event::SetBack { worker: worker(), setback, at, not_before, notes }
+    JobEvent::SetBack { worker: worker(), setback, at, not_before, notes }
 }
 
-fn noted(seconds: u64, step: Step) -> StepAt {
-    StepAt { at: at(seconds), step }
+fn noted(seconds: u64, step: JobStep) -> JobStepAt {
+    JobStepAt { at: at(seconds), step }
 }
 
-fn took(notes: Vec<StepAt>) -> Event {
-    Event::Assigned { worker: worker(), held: held(), how: How::Created, at: at(125), notes }
+fn took(notes: Vec<JobStepAt>) -> JobEvent {
+    JobEvent::Assigned {
+        worker: worker(),
+        held: held(),
+        how: MachineSource::Created,
+        at: at(125),
+        notes,
+    }
 }
 
-fn refused() -> Event {
+fn refused() -> JobEvent {
     let reason =
         Reason::UnknownPool { pool: PoolName::new("c1"), suggestions: vec!["ci".to_owned()] };
-    Event::Failed { reason, at: at(200), cancel_by: Some(at(300)) }
+    JobEvent::Failed { reason, at: at(200), cancel_by: Some(at(300)) }
 }
 
 /// What the first programs of this version wrote.
 fn early() -> Job {
     let failed = Setback::LaunchFailed { said: "not today".to_owned() };
-    let overflowed = Event::Overflowed;
+    let overflowed = JobEvent::Overflowed;
     let events = [overflowed, set_back(110, failed, vec![]), begun(120), took(vec![]), refused()];
     after(&assigning(), &events)
 }
@@ -44,17 +50,20 @@ fn full() -> Job {
     let instance = held().instance;
     let unfit = [("trust-differs".to_owned(), 2)].into();
     let nothing = vec![
-        noted(101, Step::Asked),
-        noted(101, Step::Minted),
-        noted(102, Step::NothingIdle { unfit }),
+        noted(101, JobStep::Asked),
+        noted(101, JobStep::Minted),
+        noted(102, JobStep::NothingIdle { unfit }),
     ];
     let launched = vec![
-        noted(121, Step::Claimed { instance: instance.clone(), tier: crate::instance::Tier::Hot }),
-        noted(122, Step::Launched { instance }),
-        noted(124, Step::Warm),
+        noted(
+            121,
+            JobStep::Claimed { instance: instance.clone(), tier: crate::instance::Tier::Hot },
+        ),
+        noted(122, JobStep::Launched { instance }),
+        noted(124, JobStep::Warm),
     ];
     let events = [
-        Event::Overflowed,
+        JobEvent::Overflowed,
         set_back(105, Setback::PoolEmpty, nothing),
         begun(120),
         set_back(121, Setback::Ceiling, vec![]),
@@ -62,11 +71,15 @@ fn full() -> Job {
         set_back(123, Setback::Ceiling, vec![]),
         begun(124),
         took(launched),
-        Event::Swapped { from: held(), to: other(), at: at(130) },
+        JobEvent::Swapped { from: held(), to: other(), at: at(130) },
         refused(),
-        Event::Told { at: at(210) },
-        Event::RunCancelled { at: at(220) },
-        Event::Released { held: other(), at: at(230), notes: vec![noted(126, Step::Listens)] },
+        JobEvent::Told { at: at(210) },
+        JobEvent::RunCancelled { at: at(220) },
+        JobEvent::Released {
+            held: other(),
+            at: at(230),
+            notes: vec![noted(126, JobStep::Listens)],
+        },
     ];
     after(&assigning(), &events)
 }
@@ -79,14 +92,14 @@ fn what_is_written_today_is_the_present_version() {
 
 #[test]
 fn what_was_written_before_is_read() {
-    let assigned = |step: &StepAt| match &step.step {
-        Step::Assigned { how, .. } => Step::Assigned { how: *how, instance: None },
+    let assigned = |step: &JobStepAt| match &step.step {
+        JobStep::Assigned { how, .. } => JobStep::Assigned { how: *how, instance: None },
         step => step.clone(),
     };
-    let of_old = |step: &&StepAt| matches!(step.step, Step::Begun | Step::Assigned { .. });
+    let of_old = |step: &&JobStepAt| matches!(step.step, JobStep::Begun | JobStep::Assigned { .. });
     let early = early();
     let steps = early.steps.iter().filter(of_old);
-    let steps = steps.map(|step| StepAt { at: step.at, step: assigned(step) }).collect();
+    let steps = steps.map(|step| JobStepAt { at: step.at, step: assigned(step) }).collect();
     assert_eq!(Job::decode(V1_STEPS).unwrap(), Job { steps, ..early.clone() });
     assert_eq!(Job::decode(V1).unwrap(), Job { steps: Vec::new(), ..early });
 }
@@ -95,7 +108,7 @@ fn what_was_written_before_is_read() {
 #[test]
 fn a_step_of_a_newer_version_is_read_as_one_that_has_no_name_here() {
     let text = V1_STEPS.replacen("{\"step\":\"begun\"}", "{\"step\":\"sung\",\"to\":[1]}", 1);
-    assert_eq!(Job::decode(&text).unwrap().steps[0].step, Step::Unknown);
+    assert_eq!(Job::decode(&text).unwrap().steps[0].step, JobStep::Unknown);
 }
 
 #[test]
@@ -126,7 +139,7 @@ fn a_row_is_listed_where_it_waits_and_when_it_is_due() {
     let look = running.row(None, at(120), &LIMITS).next_look;
     assert_eq!(look, Some(at(120).after(RUNNING_LOOK_AGAIN)));
     let over = running.learn(&completed("success"), at(150), &LIMITS).unwrap();
-    let over = after(&over, &[Event::Released { held: held(), at: at(230), notes: vec![] }]);
+    let over = after(&over, &[JobEvent::Released { held: held(), at: at(230), notes: vec![] }]);
     let row = over.row(None, at(9_000), &LIMITS);
     assert_eq!(row.next_look, None);
     assert_eq!(row.forget_at, at(150).after(LIMITS.job_row_ttl));
@@ -137,7 +150,7 @@ fn an_old_queued_fact_is_checked_before_anything_is_launched() {
     let hour = QUEUED_BELIEVED_FOR.as_secs();
     assert!(!waiting().must_be_checked(at(1 + hour)));
     assert!(waiting().must_be_checked(at(2 + hour)));
-    let unsaid = fact(Said::Queued { at: None });
+    let unsaid = fact(ReportedStatus::Queued { at: None });
     assert!(learned(&[unsaid]).must_be_checked(at(1 + hour)), "then since it was created");
 }
 

@@ -3,13 +3,13 @@
 //! Not here: what becomes of the job (`route`).
 
 use super::*;
-use crate::labels::policy::Plain;
+use crate::labels::policy::PlainLabels;
 
 fn policy() -> Policy {
-    let plain = Plain {
+    let plain = PlainLabels {
         labels: vec!["self-hosted".to_owned(), "gpu-*".to_owned()],
         env: "production".to_owned(),
-        ..Plain::default()
+        ..PlainLabels::default()
     };
     Policy { plain: vec![plain], ..Policy::default() }
 }

@@ -64,9 +64,12 @@ fn a_metal_host_is_opened_by_its_name_or_by_nested_virt() {
         (families(&["*"]), false),
         (families(&["c", "m7i.metal"]), false),
         (families(&["c", "c7g.metal"]), true),
-        (of(Rules { allow: Some([Key::Family].into()), ..Rules::default() }), false),
+        (of(Rules { allow: Some([LabelKey::Family].into()), ..Rules::default() }), false),
         (
-            of(Rules { allow: Some([Key::Family, Key::NestedVirt].into()), ..Rules::default() }),
+            of(Rules {
+                allow: Some([LabelKey::Family, LabelKey::NestedVirt].into()),
+                ..Rules::default()
+            }),
             true,
         ),
     ] {
@@ -136,7 +139,7 @@ fn a_family_is_covered_by_how_its_name_begins() {
 
 #[test]
 fn one_repository_may_be_allowed_more() {
-    let allow = Some(KEYS_DEFAULT.iter().copied().chain([Key::Ami]).collect());
+    let allow = Some(KEYS_DEFAULT.iter().copied().chain([LabelKey::Ami]).collect());
     let families = Some(vec![Family::new("c"), Family::new("g6")]);
     let own = Rules { allow, families, ..Rules::default() };
     let label = "runs-on/ami=ami-0123456789abcdef0/family=g6.xlarge";

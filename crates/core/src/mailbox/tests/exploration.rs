@@ -13,8 +13,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::ids::{ClaimId, Generation};
-use crate::instance::{Authority, Event, Owner, Record, State, StateName, Tier};
-use crate::mailbox::agent::{Acted, Reaction, react};
+use crate::instance::{Authority, InstanceEvent, Owner, Record, State, StateName, Tier};
+use crate::mailbox::agent::{ActedOn, Reaction, react};
 use crate::mailbox::{
     Assignment, Inbox, Order, Report, Signal, SignalKind, Unexposed, prove_unexposed,
 };
@@ -64,7 +64,7 @@ struct World {
     releaser: Option<(Owner, Generation)>,
     /// What the finisher has proven.
     proof: Option<Unexposed>,
-    agent: Acted,
+    agent: ActedOn,
     /// The listener's process, which outlives its agent's.
     listener: Option<Assignment>,
     /// A removal that is done and not yet reported.
@@ -99,7 +99,7 @@ impl World {
             claimers: [Claimer::default(); 2],
             releaser: None,
             proof: None,
-            agent: Acted::default(),
+            agent: ActedOn::default(),
             listener: None,
             unreported: None,
             report: Report::default(),
@@ -172,8 +172,8 @@ impl World {
         }
     }
 
-    fn claim(&self, claimer: usize) -> Event {
-        Event::Claimed {
+    fn claim(&self, claimer: usize) -> InstanceEvent {
+        InstanceEvent::Claimed {
             owner: owner(claimer),
             claim: ClaimId::new(format!("claim-{claimer}-{}", self.record.generation)),
             trust: trust(),
@@ -218,7 +218,7 @@ impl World {
         let mut next = Vec::new();
         if let Some(proof) = self.proof {
             let (deadline, shared) = (at(420), true);
-            let event = Event::Returned { proof, at: at(3), deadline, shared };
+            let event = InstanceEvent::Returned { proof, at: at(3), deadline, shared };
             let mut written = self.changed(|world| world.proof = None);
             if let Ok(record) = self.record.on(&event) {
                 written.record = record;
@@ -284,7 +284,7 @@ impl World {
             next.push(self.changed(|world| {
                 world.restarts_left -= 1;
                 world.just_started = true;
-                world.agent = Acted::default();
+                world.agent = ActedOn::default();
                 world.unreported = None;
             }));
         }
@@ -353,9 +353,9 @@ impl World {
     }
 }
 
-fn withdraw(owner: Owner, generation: Generation) -> Event {
+fn withdraw(owner: Owner, generation: Generation) -> InstanceEvent {
     let authority = Authority::Owner { owner, generation };
-    Event::Withdrawn { authority, warm: true, at: at(2), cap: at(9_000) }
+    InstanceEvent::Withdrawn { authority, warm: true, at: at(2), cap: at(9_000) }
 }
 
 /// How many worlds there are, or the first that is wrong.

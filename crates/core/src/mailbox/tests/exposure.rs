@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use crate::ids::Generation;
-use crate::mailbox::{Beat, Exposed, Inbox, Removal, Report, Signal, SignalKind, prove_unexposed};
+use crate::mailbox::{
+    Beat, Exposed, Inbox, RemovalProof, Report, Signal, SignalKind, prove_unexposed,
+};
 use crate::samples::{LIMITS, assigned, at, beat, drain, inbox, stop};
 
 const G3: Generation = Generation(3);
@@ -22,7 +24,7 @@ fn removed(generation: u64) -> Report {
     Report { beat: None, signals: [(SignalKind::Removed, signal)].into() }
 }
 
-fn removal(inbox: &Inbox, report: Option<&Report>, stopped: bool) -> Result<Removal, Exposed> {
+fn removal(inbox: &Inbox, report: Option<&Report>, stopped: bool) -> Result<RemovalProof, Exposed> {
     let proof = prove_unexposed(Some(inbox), report, G3, stopped)?;
     assert_eq!(proof.generation(), G3);
     Ok(proof.removal())
@@ -49,14 +51,14 @@ fn nothing_is_proven_before_the_withdrawal_of_that_very_release_is_stored() {
 #[test]
 fn what_was_never_assigned_is_unexposed() {
     for order in [drain(3), stop(3)] {
-        assert_eq!(removal(&inbox([order]), None, false), Ok(Removal::NeverAssigned));
+        assert_eq!(removal(&inbox([order]), None, false), Ok(RemovalProof::NeverAssigned));
     }
 }
 
 #[test]
 fn what_was_assigned_and_removed_before_is_unexposed() {
     let inbox = inbox([assigned(1), stop(2), stop(3)]);
-    assert_eq!(removal(&inbox, Some(&removed(2)), false), Ok(Removal::NeverAssigned));
+    assert_eq!(removal(&inbox, Some(&removed(2)), false), Ok(RemovalProof::NeverAssigned));
 }
 
 #[test]
@@ -65,21 +67,21 @@ fn what_was_assigned_is_exposed_until_its_removal_is_acknowledged() {
     let exposed = |removed| Exposed::Unacknowledged { assigned: Generation(2), removed };
     assert_eq!(removal(&inbox, None, false), Err(exposed(Generation(0))));
     assert_eq!(removal(&inbox, Some(&removed(1)), false), Err(exposed(Generation(1))));
-    assert_eq!(removal(&inbox, Some(&removed(3)), false), Ok(Removal::Acknowledged));
+    assert_eq!(removal(&inbox, Some(&removed(3)), false), Ok(RemovalProof::Acknowledged));
 }
 
 #[test]
 fn an_acknowledged_drain_is_as_good_as_an_acknowledged_stop() {
     let inbox = inbox([assigned(2), drain(3)]);
-    assert_eq!(removal(&inbox, Some(&removed(3)), false), Ok(Removal::Acknowledged));
+    assert_eq!(removal(&inbox, Some(&removed(3)), false), Ok(RemovalProof::Acknowledged));
 }
 
 #[test]
 fn a_machine_that_is_stopped_cannot_listen() {
     let inbox = inbox([assigned(2), stop(3)]);
-    assert_eq!(removal(&inbox, None, true), Ok(Removal::MachineStopped));
+    assert_eq!(removal(&inbox, None, true), Ok(RemovalProof::MachineStopped));
     let acknowledged = removal(&inbox, Some(&removed(3)), true);
-    assert_eq!(acknowledged, Ok(Removal::Acknowledged), "the stronger proof is preferred");
+    assert_eq!(acknowledged, Ok(RemovalProof::Acknowledged), "the stronger proof is preferred");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use crate::ids::Generation;
 use crate::instance::Tier;
 use crate::limits::{SIGNAL_DETAIL_BYTES_MAX, UNREADABLE_CHARS_MAX};
 use crate::mailbox::{
-    Exposed, RawReport, Removal, Report, Signal, SignalKind, Unreadable, prove_unexposed, shown,
+    Exposed, RawReport, RemovalProof, Report, Signal, SignalKind, UnreadableReport,
+    prove_unexposed, shown,
 };
 use crate::samples::{
     LIMITS, assigned, at, beat, claimed, drain, inbox, job_owner, record, request_owner, running,
@@ -43,7 +44,7 @@ fn a_machine_does_not_deny_that_it_was_assigned() {
     let orders = inbox([assigned(2), drain(3)]);
     let report = said(SignalKind::Removed, 2);
     let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
-    assert_eq!(proof.map(|proof| proof.removal()), Ok(Removal::Acknowledged));
+    assert_eq!(proof.map(|proof| proof.removal()), Ok(RemovalProof::Acknowledged));
 }
 
 #[test]
@@ -169,7 +170,7 @@ proptest! {
 
     #[test]
     fn a_reason_is_one_short_line(text in any::<String>()) {
-        let why = Unreadable::because(&text).to_string();
+        let why = UnreadableReport::because(&text).to_string();
         prop_assert!(why.chars().count() <= UNREADABLE_CHARS_MAX);
         prop_assert!(!why.chars().any(char::is_control));
     }

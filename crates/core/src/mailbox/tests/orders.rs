@@ -92,7 +92,7 @@ fn a_redacted_assignment_still_fences() {
 fn secrets_are_never_printed() {
     let mut token = assignment(2);
     token.credential = Some(Credential::RegistrationToken(Secret::new("token-secret")));
-    let mut removal = withdrawal(3, crate::mailbox::Mode::Stop);
+    let mut removal = withdrawal(3, crate::mailbox::WithdrawalMode::Stop);
     removal.removal_token = Some(Secret::new("removal-secret"));
     for printed in [
         format!("{:?}", assignment(2)),

@@ -21,7 +21,7 @@ fn id(id: &str) -> InstanceId {
 
 #[test]
 fn each_action_has_a_form_that_stays() {
-    let endings = |why| vec![Ending { id: id("i-1"), why }];
+    let endings = |why| vec![MachineEnding { id: id("i-1"), why }];
     for (cause, why, text) in [
         (
             Cause::Error,

@@ -11,7 +11,7 @@ fn an_expiring_hot_machine_waits_for_its_replacement() {
     let end = hot_deadline(&id, at(0), LIMITS.hot_lifetime, &LIMITS);
     let desired = desired(1, 0);
     let second = std::time::Duration::from_secs(1);
-    let fresh = |id| Standby { record: ready(id, Tier::Hot, 550).record, ..hot(id) };
+    let fresh = |id| PoolMachine { record: ready(id, Tier::Hot, 550).record, ..hot(id) };
     let ends = |id| {
         let state = State::Idle { tier: Tier::Hot, since: at(0), deadline: end, shared: false };
         standby(id, state)

@@ -30,10 +30,10 @@ const OTHER_VERSION: &str = "1:cc";
 /// When most tests look, in seconds after noon. Machines were launched at noon.
 const NOW: u64 = 100;
 
-fn desired(hot: u32, stopped: u32) -> Desired {
-    Desired {
+fn desired(hot: u32, stopped: u32) -> DesiredPool {
+    DesiredPool {
         pool: pool(),
-        mode: Mode::Kept,
+        mode: PoolMode::Kept,
         target: Target { entry: Some("default".to_owned()), hot, stopped },
         spec_hash: SpecHash::new(NEW),
         rollout: None,
@@ -49,7 +49,7 @@ fn allowance(scope: Scope, max: u32, used: u32) -> Allowance {
 }
 
 /// A machine that everybody says the same of.
-fn standby(id: &str, state: State) -> Standby {
+fn standby(id: &str, state: State) -> PoolMachine {
     let machine = match &state {
         State::Idle { tier: Tier::Stopped, .. } => MachineState::Stopped,
         State::Stopping { .. } => MachineState::Stopping,
@@ -61,46 +61,52 @@ fn standby(id: &str, state: State) -> Standby {
     record.facts.spec_hash = SpecHash::new(NEW);
     record.facts.intent = IntentId::new(format!("intent-{id}"));
     let (job_started, interrupted) = (false, false);
-    Standby { record, machine: Some(machine), warm_up: WarmUp::Underway, job_started, interrupted }
+    PoolMachine {
+        record,
+        machine: Some(machine),
+        warm_up: WarmUp::Underway,
+        job_started,
+        interrupted,
+    }
 }
 
 /// Ready since so many seconds after noon, with a far deadline.
-fn ready(id: &str, tier: Tier, since: u64) -> Standby {
+fn ready(id: &str, tier: Tier, since: u64) -> PoolMachine {
     let deadline = at(since).after(LIMITS.idle_stopped);
     standby(id, State::Idle { tier, since: at(since), deadline, shared: false })
 }
 
-fn hot(id: &str) -> Standby {
+fn hot(id: &str) -> PoolMachine {
     ready(id, Tier::Hot, 0)
 }
 
-fn stopped(id: &str) -> Standby {
+fn stopped(id: &str) -> PoolMachine {
     ready(id, Tier::Stopped, 0)
 }
 
-fn warming(id: &str) -> Standby {
+fn warming(id: &str) -> PoolMachine {
     standby(id, samples::created(pool_owner()))
 }
 
-fn warm(id: &str) -> Standby {
-    Standby { warm_up: WarmUp::Complete, ..warming(id) }
+fn warm(id: &str) -> PoolMachine {
+    PoolMachine { warm_up: WarmUp::Complete, ..warming(id) }
 }
 
-fn stopping(id: &str) -> Standby {
+fn stopping(id: &str) -> PoolMachine {
     standby(id, samples::stopping())
 }
 
-fn built(from: &str, mut instance: Standby) -> Standby {
+fn built(from: &str, mut instance: PoolMachine) -> PoolMachine {
     instance.record.facts.spec_hash = SpecHash::new(from);
     instance
 }
 
-fn old(instance: Standby) -> Standby {
+fn old(instance: PoolMachine) -> PoolMachine {
     built(OLD, instance)
 }
 
-fn said(machine: MachineState, instance: Standby) -> Standby {
-    Standby { machine: Some(machine), ..instance }
+fn said(machine: MachineState, instance: PoolMachine) -> PoolMachine {
+    PoolMachine { machine: Some(machine), ..instance }
 }
 
 fn launch(id: &str, usage: Usage, outstanding: u32) -> Intent {
@@ -120,8 +126,8 @@ fn launch(id: &str, usage: Usage, outstanding: u32) -> Intent {
     }
 }
 
-fn observed(instances: impl Into<Vec<Standby>>) -> Observed {
-    Observed { instances: instances.into(), ..Observed::default() }
+fn observed(instances: impl Into<Vec<PoolMachine>>) -> ObservedPool {
+    ObservedPool { instances: instances.into(), ..ObservedPool::default() }
 }
 
 fn failure(id: &str, seconds: u64) -> BootFailure {
@@ -158,7 +164,7 @@ fn codes(plan: &Plan) -> Vec<&'static str> {
 }
 
 /// What is planned at [`NOW`].
-fn planned(instances: impl Into<Vec<Standby>>, desired: &Desired) -> Vec<String> {
+fn planned(instances: impl Into<Vec<PoolMachine>>, desired: &DesiredPool) -> Vec<String> {
     told(&plan(&observed(instances), desired, at(NOW)))
 }
 

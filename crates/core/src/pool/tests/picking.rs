@@ -17,8 +17,8 @@ fn idle(id: &str, tier: Tier, since: u64, trust: Option<&str>) -> Record {
     record
 }
 
-fn seekers(trusts: &[&str]) -> Vec<Seeker> {
-    let seeker = |(n, trust): (usize, &&str)| Seeker {
+fn seekers(trusts: &[&str]) -> Vec<WaitingJob> {
+    let seeker = |(n, trust): (usize, &&str)| WaitingJob {
         job: JobId::new(n.to_string()),
         trust: TrustGroup::new(trust),
         only_unused: None,
@@ -68,14 +68,15 @@ fn a_job_that_may_have_no_used_machine_gets_a_hot_or_a_stopped_one() {
         idle("d", Tier::Released, 0, None),
         idle("e", Tier::Released, 0, Some("acme/web")),
     ];
-    let kept = |job: Seeker| Seeker { only_unused: Some(OnlyUnused::LabelsNotBound), ..job };
-    let jobs: Vec<Seeker> = seekers(&["acme/app"; 3]).into_iter().map(kept).collect();
+    let kept =
+        |job: WaitingJob| WaitingJob { only_unused: Some(OnlyUnused::LabelsNotBound), ..job };
+    let jobs: Vec<WaitingJob> = seekers(&["acme/app"; 3]).into_iter().map(kept).collect();
     let picked = pick(&records, &jobs, &LIMITS, at(NOW));
     let picked: Vec<&str> = picked.iter().map(|one| one.record.id.as_str()).collect();
     assert_eq!(picked, ["c", "b"]);
     let mut line = line_of(&jobs);
     line.look(&jobs[2], records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
-    assert_eq!(line.take(&jobs[2]), Some(Found::Nothing { withheld: 2 }), "a and d");
+    assert_eq!(line.take(&jobs[2]), Some(LineResult::Nothing { withheld: 2 }), "a and d");
 }
 
 /// Whoever turns out to be untrusted leaves the machine to whoever comes next.
@@ -108,8 +109,8 @@ fn what_is_not_idle_or_soon_over_is_not_picked() {
     assert_eq!(picked(&[Record { trust: None, ..old }], &["x"]), ["0 i Hot"]);
 }
 
-fn line_of(jobs: &[Seeker]) -> Line {
-    let mut line = Line::default();
+fn line_of(jobs: &[WaitingJob]) -> PoolLine {
+    let mut line = PoolLine::default();
     for job in jobs {
         line.join(job.clone());
     }
@@ -117,11 +118,11 @@ fn line_of(jobs: &[Seeker]) -> Line {
 }
 
 /// What each of these looks in turn came to, by machine. Every look sees all of the pool.
-fn looks(line: &mut Line, records: &[Record], seekers: &[&Seeker]) -> Vec<String> {
-    let look = |seeker: &&Seeker| loop {
+fn looks(line: &mut PoolLine, records: &[Record], seekers: &[&WaitingJob]) -> Vec<String> {
+    let look = |seeker: &&WaitingJob| loop {
         match line.take(seeker) {
-            Some(Found::Machine(sighting)) => break sighting.id.to_string(),
-            Some(Found::Nothing { .. }) => break "nothing".to_owned(),
+            Some(LineResult::Machine(sighting)) => break sighting.id.to_string(),
+            Some(LineResult::Nothing { .. }) => break "nothing".to_owned(),
             None => line.look(seeker, records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW)),
         }
     };
@@ -196,7 +197,7 @@ proptest! {
         let mut turned = records.clone();
         turned.reverse();
         prop_assert_eq!(&picked, &pick(&turned, &seekers, &LIMITS, at(NOW)));
-        let fits = |record: &Record, seeker: &Seeker| {
+        let fits = |record: &Record, seeker: &WaitingJob| {
             record.trust.as_ref().is_none_or(|trust| *trust == seeker.trust)
         };
         let mut left: Vec<&Record> = records.iter().collect();

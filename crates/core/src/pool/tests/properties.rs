@@ -41,7 +41,7 @@ fn any_state() -> impl Strategy<Value = State> {
     ]
 }
 
-fn any_standby() -> impl Strategy<Value = Standby> {
+fn any_standby() -> impl Strategy<Value = PoolMachine> {
     let machine = option::weighted(
         0.9,
         select(vec![
@@ -70,12 +70,12 @@ fn any_standby() -> impl Strategy<Value = Standby> {
             if spot {
                 one.record.facts.usage = Usage::Spot;
             }
-            Standby { machine, warm_up, job_started, interrupted, ..one }
+            PoolMachine { machine, warm_up, job_started, interrupted, ..one }
         },
     )
 }
 
-fn any_observed() -> impl Strategy<Value = Observed> {
+fn any_observed() -> impl Strategy<Value = ObservedPool> {
     let launch_of = (select(vec![Usage::Spot, Usage::OnDemand]), 1..4_u32, any::<bool>());
     let launches = prop::collection::vec(launch_of, 0..3);
     let failures = prop::collection::vec((0..4_usize, 0..100_u64), 0..5);
@@ -93,7 +93,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
             });
             let failures =
                 failures.into_iter().map(|(n, seconds)| failure(&format!("f-{n}"), seconds));
-            Observed {
+            ObservedPool {
                 instances,
                 launches: launches.collect(),
                 failures: failures.collect(),
@@ -104,10 +104,10 @@ fn any_observed() -> impl Strategy<Value = Observed> {
     )
 }
 
-fn any_desired() -> impl Strategy<Value = Desired> {
+fn any_desired() -> impl Strategy<Value = DesiredPool> {
     let mode = prop_oneof![
-        6 => Just(Mode::Kept),
-        1 => select(vec![Mode::Paused, Mode::Draining, Mode::Removed]),
+        6 => Just(PoolMode::Kept),
+        1 => select(vec![PoolMode::Paused, PoolMode::Draining, PoolMode::Removed]),
     ];
     let rollout = option::of(select(vec![Rollout::Immediate, Rollout::Rolling]));
     let usage = select(vec![Usage::OnDemand, Usage::Spot]);
@@ -118,14 +118,14 @@ fn any_desired() -> impl Strategy<Value = Desired> {
             let own = pool_max.map(|max| allowance(Scope::Pool(pool()), max, 0));
             let shared = stack.map(|(max, used)| allowance(Scope::Stack, max, used));
             let allowances = own.into_iter().chain(shared).collect();
-            Desired { mode, rollout, hot_usage, allowances, ..desired(hot, stopped) }
+            DesiredPool { mode, rollout, hot_usage, allowances, ..desired(hot, stopped) }
         },
     )
 }
 
 /// Who must not be touched, as the rules have it: whose job has started, who is detached, who has
 /// another owner, who is another pool's; and who has ended.
-fn untouchable(one: &Standby) -> bool {
+fn untouchable(one: &PoolMachine) -> bool {
     let ours = one.record.facts.pool == Some(pool());
     let state = &one.record.state;
     let owned = state.owner().is_some_and(|owner| *owner != pool_owner());
@@ -137,7 +137,7 @@ fn untouchable(one: &Standby) -> bool {
 }
 
 /// How many machines a ceiling has left, counted by hand.
-fn left(observed: &Observed, allowance: &Allowance) -> u32 {
+fn left(observed: &ObservedPool, allowance: &Allowance) -> u32 {
     let everywhere = allowance.ceiling.scope == Scope::Stack;
     let mut used = 0;
     for one in &observed.instances {
@@ -221,7 +221,7 @@ proptest! {
         other.launches.extend(observed.launches.first().cloned());
         other.failures.reverse();
         other.failures.extend(observed.failures.first().cloned());
-        let turned = Desired {
+        let turned = DesiredPool {
             allowances: desired.allowances.iter().rev().cloned().collect(),
             ..desired
         };
@@ -245,13 +245,13 @@ proptest! {
 
 /// What is counted as standing by when nothing more is to be done.
 fn settled(world: &World) -> Result<(), TestCaseError> {
-    let ours = |one: &&Standby| !untouchable(one);
+    let ours = |one: &&PoolMachine| !untouchable(one);
     let idle = |of: Tier| {
         let is =
-            |one: &&Standby| matches!(one.record.state, State::Idle { tier, .. } if tier == of);
+            |one: &&PoolMachine| matches!(one.record.state, State::Idle { tier, .. } if tier == of);
         world.seen.instances.iter().filter(ours).filter(is).count()
     };
-    let empty = matches!(world.desired.mode, Mode::Draining | Mode::Removed);
+    let empty = matches!(world.desired.mode, PoolMode::Draining | PoolMode::Removed);
     let (hot, stopped) = if empty {
         (0, 0)
     } else {
@@ -277,7 +277,7 @@ proptest! {
         observed in any_observed(),
         desired in any_desired(),
     ) {
-        let lasting = Desired { hot_lifetime: minutes(600_000), ..desired };
+        let lasting = DesiredPool { hot_lifetime: minutes(600_000), ..desired };
         let mut world = World::of(observed, lasting, at(NOW));
         // Nobody else launches here, so that a launch for a job never comes to be a pool's machine.
         world.seen.launches.retain(|launch| launch.owner == pool_owner());
@@ -291,7 +291,7 @@ proptest! {
             quiet = if plan.actions.is_empty() { quiet + 1 } else { 0 };
         }
         prop_assert!(quiet > 20, "quiet for {quiet} looks: {:?}", plan(&world.seen, &world.desired, world.now));
-        if world.desired.mode != Mode::Paused {
+        if world.desired.mode != PoolMode::Paused {
             settled(&world)?;
         }
     }
@@ -309,7 +309,7 @@ proptest! {
         picks in prop::collection::vec(prop::bool::weighted(0.3), 40),
         changes in prop::collection::vec((0..40_usize, any_desired()), 0..3),
     ) {
-        let lasting = |desired| Desired { hot_lifetime: minutes(600_000), ..desired };
+        let lasting = |desired| DesiredPool { hot_lifetime: minutes(600_000), ..desired };
         let mut world = World::of(observed, lasting(desired), at(NOW));
         world.seen.launches.retain(|launch| launch.owner == pool_owner());
         let mut picked = Vec::new();
@@ -324,10 +324,10 @@ proptest! {
         prop_assert!(quiet > 20, "quiet for {} looks", quiet);
         for id in picked {
             let one = world.seen.instances.iter().find(|one| one.record.id == id);
-            let claimed = |one: &Standby| matches!(one.record.state, State::Claimed { .. });
+            let claimed = |one: &PoolMachine| matches!(one.record.state, State::Claimed { .. });
             prop_assert!(one.is_some_and(claimed), "{} was picked and is {:?}", id, one);
         }
-        if world.desired.mode != Mode::Paused {
+        if world.desired.mode != PoolMode::Paused {
             settled(&world)?;
         }
     }

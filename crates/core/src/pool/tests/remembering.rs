@@ -28,14 +28,14 @@ fn config(text: &str) -> Config {
     runs_on::read(text.as_bytes()).into_parts().0.expect("it is good")
 }
 
-fn blueprint(text: &str, foundation: &Foundation) -> Blueprint {
+fn blueprint(text: &str, foundation: &StackBase) -> Blueprint {
     let all = Blueprints::of("production", &config(text), foundation);
     all.pools.get(&PoolName::new("ci")).expect("it is there").clone()
 }
 
 #[test]
 fn a_stack_has_the_pools_of_its_own_environment() {
-    let (config, foundation) = (config(FILE), Foundation::default());
+    let (config, foundation) = (config(FILE), StackBase::default());
     let names = |env| -> Vec<PoolName> {
         Blueprints::of(env, &config, &foundation).pools.into_keys().collect()
     };
@@ -47,14 +47,14 @@ fn a_stack_has_the_pools_of_its_own_environment() {
 #[test]
 fn a_broken_pool_is_not_taken_for_a_removed_one() {
     let broken = FILE.replacen("runner: large", "runner: lrage", 1);
-    let all = Blueprints::of("production", &config(&broken), &Foundation::default());
+    let all = Blueprints::of("production", &config(&broken), &StackBase::default());
     assert!(all.pools.is_empty());
     assert_eq!(all.unbuildable.into_keys().collect::<Vec<_>>(), [PoolName::new("ci")]);
 }
 
 #[test]
 fn what_shapes_a_machine_changes_its_hash_and_nothing_else_does() {
-    let foundation = Foundation::default();
+    let foundation = StackBase::default();
     let hash = |text: &str| blueprint(text, &foundation).spec_hash;
     let before = hash(FILE);
     for (from, to) in [
@@ -77,12 +77,12 @@ fn what_shapes_a_machine_changes_its_hash_and_nothing_else_does() {
     ] {
         assert_eq!(hash(&FILE.replace(from, to)), before, "{to}");
     }
-    let newer = Foundation { runner_version: "2.400.0".to_owned(), ..Foundation::default() };
+    let newer = StackBase { runner_version: "2.400.0".to_owned(), ..StackBase::default() };
     assert_ne!(blueprint(FILE, &newer).spec_hash, before);
-    let script = Foundation { pre_runner: Some("true".to_owned()), ..Foundation::default() };
+    let script = StackBase { pre_runner: Some("true".to_owned()), ..StackBase::default() };
     assert_ne!(blueprint(FILE, &script).spec_hash, before);
     let image = (ImageName::new("own"), "ami-0123456789abcdef1".to_owned());
-    let mapped = Foundation { images: [image].into(), ..Foundation::default() };
+    let mapped = StackBase { images: [image].into(), ..StackBase::default() };
     assert_ne!(blueprint(FILE, &mapped).spec_hash, before);
 }
 
@@ -94,32 +94,32 @@ fn a_pool_stands_under_its_own_ceiling_and_those_that_concern_it() {
         Ceiling { scope: Scope::Class("other".into()), max: 1 },
         Ceiling { scope: Scope::Pool("theirs".into()), max: 1 },
     ];
-    let own = blueprint(FILE, &Foundation::default()).ceilings(&ceilings);
+    let own = blueprint(FILE, &StackBase::default()).ceilings(&ceilings);
     assert_eq!(own.iter().map(|ceiling| ceiling.max).collect::<Vec<_>>(), [50, 20, 7]);
 }
 
 #[test]
 fn an_operators_order_holds_whatever_is_configured() {
     let ordered = |order| Journal { order, ..Journal::default() };
-    assert_eq!(ordered(None).mode(true), Mode::Kept);
-    assert_eq!(ordered(None).mode(false), Mode::Removed);
+    assert_eq!(ordered(None).mode(true), PoolMode::Kept);
+    assert_eq!(ordered(None).mode(false), PoolMode::Removed);
     for is_configured in [true, false] {
-        assert_eq!(ordered(Some(Order::Pause)).mode(is_configured), Mode::Paused);
-        assert_eq!(ordered(Some(Order::Drain)).mode(is_configured), Mode::Draining);
+        assert_eq!(ordered(Some(OperatorOrder::Pause)).mode(is_configured), PoolMode::Paused);
+        assert_eq!(ordered(Some(OperatorOrder::Drain)).mode(is_configured), PoolMode::Draining);
     }
 }
 
-fn failing(id: &str) -> Standby {
-    Standby { warm_up: WarmUp::Failed, ..warming(id) }
+fn failing(id: &str) -> PoolMachine {
+    PoolMachine { warm_up: WarmUp::Failed, ..warming(id) }
 }
 
 /// The journal after one more look at these.
-fn looked(journal: Journal, instances: Vec<Standby>, seconds: u64) -> Journal {
-    let seen = Observed {
+fn looked(journal: Journal, instances: Vec<PoolMachine>, seconds: u64) -> Journal {
+    let seen = ObservedPool {
         instances,
         failures: journal.failures.clone(),
         booted: journal.booted(&SpecHash::new(NEW)),
-        ..Observed::default()
+        ..ObservedPool::default()
     };
     let (desired, now) = (desired(2, 0), at(seconds));
     let plan = plan(&seen, &desired, now);
@@ -153,7 +153,7 @@ fn a_boot_that_failed_is_remembered_whoever_ended_the_machine() {
         let mut gone = standby("i", State::Terminating { why, since: at(12) });
         // Born at one, and ended before it was of use.
         (gone.record.generation, gone.record.uses) = (Generation(2), 0);
-        Standby { warm_up, ..gone }
+        PoolMachine { warm_up, ..gone }
     };
     let remembered = |instance| looked(Journal::default(), vec![instance], 20).failures.len();
     assert_eq!(remembered(gone(WarmUp::Failed)), 1);
@@ -164,7 +164,7 @@ fn a_boot_that_failed_is_remembered_whoever_ended_the_machine() {
         (served.record.generation, served.record.uses) = (Generation(generation), uses);
         assert_eq!(remembered(served), 0, "it was warm, and its job may have said that");
     }
-    let taken = Standby { interrupted: true, ..gone(WarmUp::Failed) };
+    let taken = PoolMachine { interrupted: true, ..gone(WarmUp::Failed) };
     assert_eq!(remembered(taken), 0);
 }
 
@@ -185,7 +185,7 @@ fn launches_are_numbered_upwards_though_nobody_remembers_the_last_one() {
 
 #[test]
 fn a_journal_is_bounded_and_stays_readable() {
-    let deed = |n| Deed {
+    let deed = |n| ActionTaken {
         at: at(n),
         act: "stop".to_owned(),
         why: "warmed-up".to_owned(),

@@ -5,30 +5,30 @@
 use super::*;
 use crate::config::pool::Rollout;
 
-fn olds(count: usize) -> Vec<Standby> {
+fn olds(count: usize) -> Vec<PoolMachine> {
     (0..count).map(|n| old(ready(&format!("o{n}"), Tier::Hot, n as u64))).collect()
 }
 
-fn news(count: usize) -> Vec<Standby> {
+fn news(count: usize) -> Vec<PoolMachine> {
     (0..count).map(|n| hot(&format!("n{n}"))).collect()
 }
 
-fn rolling(hot: u32, stopped: u32) -> Desired {
-    Desired { rollout: Some(Rollout::Rolling), ..desired(hot, stopped) }
+fn rolling(hot: u32, stopped: u32) -> DesiredPool {
+    DesiredPool { rollout: Some(Rollout::Rolling), ..desired(hot, stopped) }
 }
 
-fn capped(max: u32, desired: Desired) -> Desired {
-    Desired { allowances: vec![allowance(Scope::Pool(pool()), max, 0)], ..desired }
+fn capped(max: u32, desired: DesiredPool) -> DesiredPool {
+    DesiredPool { allowances: vec![allowance(Scope::Pool(pool()), max, 0)], ..desired }
 }
 
 /// Actions and codes for these machines and boots that failed.
 fn with(
-    instances: Vec<Standby>,
+    instances: Vec<PoolMachine>,
     failures: Vec<BootFailure>,
-    desired: &Desired,
+    desired: &DesiredPool,
     seconds: u64,
 ) -> (Vec<String>, Vec<&'static str>) {
-    let plan = plan(&Observed { failures, ..observed(instances) }, desired, at(seconds));
+    let plan = plan(&ObservedPool { failures, ..observed(instances) }, desired, at(seconds));
     (told(&plan), codes(&plan))
 }
 
@@ -37,7 +37,7 @@ fn pools_larger_than_four_roll() {
     let small = planned(olds(4), &desired(3, 1));
     assert_eq!(small[0], "end outdated: o0 Outdated, o1 Outdated, o2 Outdated, o3 Outdated");
     assert_eq!(planned(olds(4), &desired(4, 1)), ["create on-demand: 1 hot, 1 stopped"]);
-    let said_so = Desired { rollout: Some(Rollout::Immediate), ..desired(4, 1) };
+    let said_so = DesiredPool { rollout: Some(Rollout::Immediate), ..desired(4, 1) };
     assert_eq!(planned(olds(4), &said_so)[1], "create on-demand: 4 hot, 1 stopped");
 }
 
@@ -85,7 +85,7 @@ fn without_room_for_a_surge_a_quarter_goes_first() {
     assert_eq!(planned(six(), &full), ["create on-demand: 2 hot, 0 stopped"]);
     // Others took the room meanwhile: no more than a quarter is ever missing for a rollout.
     let stack = vec![allowance(Scope::Stack, 100, 100)];
-    let shared = Desired { allowances: stack, ..rolling(8, 0) };
+    let shared = DesiredPool { allowances: stack, ..rolling(8, 0) };
     assert_eq!(planned(six(), &shared), [""; 0]);
     // A pool that may have fewer than its target rolls by what it may have.
     assert_eq!(planned(olds(4), &capped(4, rolling(8, 0))), ["end outdated: o0 Outdated"]);
@@ -99,7 +99,7 @@ fn a_rollout_pauses_when_a_boot_fails() {
     assert_eq!(codes, ["rollout-paused"]);
     let trying = [olds(8), vec![warming("n")]].concat();
     assert_eq!(with(trying, failed(), &rolling(8, 0), NOW).0, [""; 0], "one at a time");
-    let tried = Observed {
+    let tried = ObservedPool {
         failures: failed(),
         booted: Some(at(60)),
         ..observed([olds(8), news(1)].concat())
@@ -116,7 +116,7 @@ fn a_rollout_pauses_when_a_boot_fails() {
         ["create on-demand: 8 hot, 0 stopped"]
     );
     // This very plan's failure counts.
-    let failing = [olds(8), vec![Standby { warm_up: WarmUp::Failed, ..warming("n") }]].concat();
+    let failing = [olds(8), vec![PoolMachine { warm_up: WarmUp::Failed, ..warming("n") }]].concat();
     let (actions, _) = with(failing, vec![], &rolling(8, 0), NOW);
     assert_eq!(actions, ["end error: n FailedWarmUp", "create on-demand: 1 hot, 0 stopped"]);
 }
@@ -132,7 +132,7 @@ fn what_does_not_boot_is_quarantined() {
     let (actions, codes) = with(vec![], three(), &small, until);
     assert_eq!(codes, ["probing"]);
     assert_eq!(actions, ["create on-demand: 1 hot, 0 stopped"], "then one is tried");
-    let probe = Standby { record: warming("p").record, ..warming("p") };
+    let probe = PoolMachine { record: warming("p").record, ..warming("p") };
     let mut young = probe;
     young.record.state = State::Created { owner: pool_owner(), deadline: at(until + 600) };
     assert_eq!(with(vec![young], three(), &small, until).0, [""; 0], "and no second");
@@ -145,10 +145,11 @@ fn what_does_not_boot_is_quarantined() {
     let others = three().into_iter().map(|f| BootFailure { spec_hash: SpecHash::new(OLD), ..f });
     let (actions, _) = with(vec![], others.collect(), &small, NOW);
     assert_eq!(actions, ["create on-demand: 2 hot, 0 stopped"]);
-    let observed = Observed { failures: three(), booted: Some(at(10)), ..Observed::default() };
+    let observed =
+        ObservedPool { failures: three(), booted: Some(at(10)), ..ObservedPool::default() };
     assert_eq!(told(&plan(&observed, &small, at(NOW))), ["create on-demand: 2 hot, 0 stopped"]);
     // A machine whose failure is both remembered and seen failed once.
-    let failing = |id| Standby { warm_up: WarmUp::Failed, ..warming(id) };
+    let failing = |id| PoolMachine { warm_up: WarmUp::Failed, ..warming(id) };
     let (_, codes) = with(vec![failing("x"), failing("y")], vec![failure("x", 1)], &small, NOW);
     assert_eq!(codes, [""; 0]);
 }

@@ -7,28 +7,28 @@ use crate::instance::EndReason;
 use crate::samples::{claimed, created, job_owner, releasing, request_owner, running};
 
 /// What there is, and what is planned for it.
-type Case<'a> = (&'a str, Vec<Standby>, &'a [&'a str]);
+type Case<'a> = (&'a str, Vec<PoolMachine>, &'a [&'a str]);
 
-fn check(desired: &Desired, cases: Vec<Case<'_>>) {
+fn check(desired: &DesiredPool, cases: Vec<Case<'_>>) {
     for (name, instances, expected) in cases {
         assert_eq!(planned(instances, desired), expected, "{name}");
     }
 }
 
-fn interrupted(instance: Standby) -> Standby {
-    Standby { interrupted: true, ..instance }
+fn interrupted(instance: PoolMachine) -> PoolMachine {
+    PoolMachine { interrupted: true, ..instance }
 }
 
-fn with_job(instance: Standby) -> Standby {
-    Standby { job_started: true, ..instance }
+fn with_job(instance: PoolMachine) -> PoolMachine {
+    PoolMachine { job_started: true, ..instance }
 }
 
-fn of_pool(name: &str, mut instance: Standby) -> Standby {
+fn of_pool(name: &str, mut instance: PoolMachine) -> PoolMachine {
     instance.record.facts.pool = Some(name.into());
     instance
 }
 
-fn tainted(mut instance: Standby) -> Standby {
+fn tainted(mut instance: PoolMachine) -> PoolMachine {
     instance.record.tainted = true;
     instance
 }
@@ -55,8 +55,8 @@ fn the_safety_filter_comes_first() {
             ("interrupted", interrupted(instance.clone())),
             ("tainted", tainted(instance)),
         ] {
-            for mode in [Mode::Kept, Mode::Draining, Mode::Removed] {
-                let desired = Desired { mode, ..desired(0, 0) };
+            for mode in [PoolMode::Kept, PoolMode::Draining, PoolMode::Removed] {
+                let desired = DesiredPool { mode, ..desired(0, 0) };
                 assert_eq!(planned([instance.clone()], &desired), [""; 0], "{name}, {how}");
             }
         }
@@ -74,10 +74,10 @@ fn detached_machines_are_no_supply() {
 
 #[test]
 fn errors_end() {
-    let failed = Standby { warm_up: WarmUp::Failed, ..warming("i") };
+    let failed = PoolMachine { warm_up: WarmUp::Failed, ..warming("i") };
     let down = |instance| said(MachineState::Stopped, instance);
     let gone = |instance| said(MachineState::Gone, instance);
-    let spot = |mut instance: Standby| {
+    let spot = |mut instance: PoolMachine| {
         instance.record.facts.usage = Usage::Spot;
         instance
     };
@@ -127,7 +127,7 @@ fn what_dangles_ends() {
         ("not warm in time", late(NOW), end("FailedWarmUp")),
         (
             "warm just now",
-            Standby { warm_up: WarmUp::Complete, ..late(NOW) },
+            PoolMachine { warm_up: WarmUp::Complete, ..late(NOW) },
             vec!["keep hot: i".to_owned(), create(0, 1)],
         ),
         ("warming", late(NOW + 1), vec![create(0, 1)]),
@@ -233,7 +233,7 @@ fn what_is_missing_is_created_and_what_is_coming_counts() {
             ),
             (
                 "unlisted ones count",
-                vec![Standby { machine: None, ..hot("a") }, hot("b")],
+                vec![PoolMachine { machine: None, ..hot("a") }, hot("b")],
                 &["create on-demand: 0 hot, 2 stopped"],
             ),
         ],
@@ -242,11 +242,11 @@ fn what_is_missing_is_created_and_what_is_coming_counts() {
 
 #[test]
 fn hot_ones_can_be_spot_and_stopped_ones_cannot() {
-    let spot = |mut instance: Standby| {
+    let spot = |mut instance: PoolMachine| {
         instance.record.facts.usage = Usage::Spot;
         instance
     };
-    let desired = Desired { hot_usage: Usage::Spot, ..desired(1, 1) };
+    let desired = DesiredPool { hot_usage: Usage::Spot, ..desired(1, 1) };
     check(
         &desired,
         vec![
@@ -278,7 +278,7 @@ fn hot_ones_can_be_spot_and_stopped_ones_cannot() {
 #[test]
 fn launches_in_flight_are_supply() {
     let in_flight = |launch: Intent| {
-        let observed = Observed { launches: vec![launch], ..Observed::default() };
+        let observed = ObservedPool { launches: vec![launch], ..ObservedPool::default() };
         told(&plan(&observed, &desired(2, 1), at(NOW)))
     };
     let three = launch("one", Usage::OnDemand, 3);
@@ -300,10 +300,14 @@ fn ceilings_count_everything_and_hot_comes_first() {
     let instances = || vec![hot("a"), standby("b", running(job_owner()))];
     let ended = State::Terminating { why: EndReason::Surplus, since: at(0) };
     let tombstone = State::Terminated { why: EndReason::Surplus, at: at(0), forget_at: at(9_999) };
-    let with = |allowances: Vec<Allowance>, more: Vec<Standby>, launches: Vec<Intent>| {
-        let desired = Desired { allowances, ..desired(3, 3) };
+    let with = |allowances: Vec<Allowance>, more: Vec<PoolMachine>, launches: Vec<Intent>| {
+        let desired = DesiredPool { allowances, ..desired(3, 3) };
         let instances = [instances(), more].concat();
-        told(&plan(&Observed { instances, launches, ..Observed::default() }, &desired, at(NOW)))
+        told(&plan(
+            &ObservedPool { instances, launches, ..ObservedPool::default() },
+            &desired,
+            at(NOW),
+        ))
     };
     let stack = |max, used| vec![allowance(Scope::Stack, max, used)];
     assert_eq!(with(stack(99, 99), vec![], vec![]), [""; 0], "the ledger knows of more");
@@ -353,7 +357,7 @@ fn the_excess_ends_oldest_first() {
 fn the_steps_come_in_their_order() {
     let late = standby("b", State::Created { owner: pool_owner(), deadline: at(NOW) });
     let instances = vec![
-        Standby { warm_up: WarmUp::Failed, ..warming("a") },
+        PoolMachine { warm_up: WarmUp::Failed, ..warming("a") },
         late,
         old(hot("c")),
         warm("d"),
@@ -362,7 +366,7 @@ fn the_steps_come_in_their_order() {
         ready("g", Tier::Stopped, 5),
         warming("h"),
     ];
-    let desired = Desired { hot_usage: Usage::Spot, ..desired(1, 3) };
+    let desired = DesiredPool { hot_usage: Usage::Spot, ..desired(1, 3) };
     let spot_surplus = {
         let mut instance = ready("s", Tier::Hot, 1);
         instance.record.facts.usage = Usage::Spot;

@@ -5,7 +5,7 @@
 use super::*;
 use crate::samples::{job_owner, running};
 
-fn everything() -> Vec<Standby> {
+fn everything() -> Vec<PoolMachine> {
     vec![
         hot("a"),
         stopped("b"),
@@ -20,7 +20,7 @@ fn everything() -> Vec<Standby> {
 
 #[test]
 fn a_paused_pool_plans_nothing_and_says_so() {
-    let desired = Desired { mode: Mode::Paused, ..desired(5, 5) };
+    let desired = DesiredPool { mode: PoolMode::Paused, ..desired(5, 5) };
     let plan = plan(&observed(everything()), &desired, at(NOW));
     assert_eq!((told(&plan), codes(&plan)), (vec![], vec!["paused"]));
     assert_eq!(plan.notes[0].to_string(), "paused by an operator: nothing is changed");
@@ -29,10 +29,15 @@ fn a_paused_pool_plans_nothing_and_says_so() {
 #[test]
 fn a_pool_that_is_drained_or_gone_keeps_nothing_it_may_touch() {
     for (mode, why, code, said) in [
-        (Mode::Draining, "Operator", "draining", "drained by an operator; still in use: 1"),
-        (Mode::Removed, "Surplus", "removed", "no longer in the configuration; still in use: 1"),
+        (PoolMode::Draining, "Operator", "draining", "drained by an operator; still in use: 1"),
+        (
+            PoolMode::Removed,
+            "Surplus",
+            "removed",
+            "no longer in the configuration; still in use: 1",
+        ),
     ] {
-        let desired = Desired { mode, ..desired(5, 5) };
+        let desired = DesiredPool { mode, ..desired(5, 5) };
         let plan = plan(&observed(everything()), &desired, at(NOW));
         let each = ["a", "b", "c", "d", "e", "f"].map(|id| format!(" {id} {why}")).join(",");
         let expected = ["end outdated: g Outdated".to_owned(), format!("end excess:{each}")];
@@ -48,7 +53,7 @@ fn what_is_waited_on_is_said() {
     let early = at(60);
     let instances = vec![warming("a"), stopping("b"), fenced, hot("d")];
     let launches = vec![launch("one", Usage::OnDemand, 2)];
-    let observed = Observed { instances, launches, ..Observed::default() };
+    let observed = ObservedPool { instances, launches, ..ObservedPool::default() };
     let plan = plan(&observed, &desired(4, 2), early);
     assert_eq!(told(&plan), [""; 0]);
     let notes: Vec<_> = plan.notes.iter().map(ToString::to_string).collect();
@@ -67,8 +72,8 @@ fn what_is_waited_on_is_said() {
 #[test]
 fn a_ceiling_in_the_way_is_named() {
     let target = desired(2, 3);
-    let said = |allowances: Vec<Allowance>, instances: Vec<Standby>| {
-        let desired = Desired { allowances, ..target.clone() };
+    let said = |allowances: Vec<Allowance>, instances: Vec<PoolMachine>| {
+        let desired = DesiredPool { allowances, ..target.clone() };
         let plan = plan(&observed(instances), &desired, at(NOW));
         (told(&plan), plan.notes.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
@@ -90,13 +95,13 @@ fn a_ceiling_in_the_way_is_named() {
 
 #[test]
 fn a_schedule_with_a_hole_and_a_listing_with_one_are_named() {
-    let nothing = Desired { target: Target::NOTHING, ..desired(0, 0) };
-    let plan_of = |instances: Vec<Standby>, desired: &Desired, seconds| {
+    let nothing = DesiredPool { target: Target::NOTHING, ..desired(0, 0) };
+    let plan_of = |instances: Vec<PoolMachine>, desired: &DesiredPool, seconds| {
         plan(&observed(instances), desired, at(seconds))
     };
     let plan = plan_of(vec![], &nothing, NOW);
     assert_eq!((told(&plan), codes(&plan)), (vec![], vec!["no-entry"]));
-    let unlisted = Standby { machine: None, ..stopped("a") };
+    let unlisted = PoolMachine { machine: None, ..stopped("a") };
     assert_eq!(codes(&plan_of(vec![unlisted.clone()], &desired(0, 1), 599)), [""; 0]);
     let late = plan_of(vec![unlisted], &desired(0, 1), 600);
     assert_eq!((told(&late), codes(&late)), (vec![], vec!["unseen"]));
@@ -106,7 +111,7 @@ fn a_schedule_with_a_hole_and_a_listing_with_one_are_named() {
 
 #[test]
 fn a_cloud_without_capacity_is_not_asked_again_before_its_time() {
-    let observed = Observed { short_until: Some(at(NOW + 60)), ..Observed::default() };
+    let observed = ObservedPool { short_until: Some(at(NOW + 60)), ..ObservedPool::default() };
     let told_at = |seconds| {
         let plan = plan(&observed, &desired(1, 1), at(seconds));
         (told(&plan), plan.notes.iter().map(Note::code).collect::<Vec<_>>())
@@ -114,6 +119,6 @@ fn a_cloud_without_capacity_is_not_asked_again_before_its_time() {
     assert_eq!(told_at(NOW), (vec![], vec!["no-capacity"]));
     let create = "create on-demand: 1 hot, 1 stopped".to_owned();
     assert_eq!(told_at(NOW + 60), (vec![create], vec![]));
-    let full = Observed { instances: vec![hot("a"), stopped("b")], ..observed.clone() };
+    let full = ObservedPool { instances: vec![hot("a"), stopped("b")], ..observed.clone() };
     assert_eq!(plan(&full, &desired(1, 1), at(NOW)), Plan::default(), "nothing is wanted");
 }

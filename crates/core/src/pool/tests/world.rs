@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::pool::Rollout;
 use crate::ids::{JobId, StopOp};
-use crate::instance::{Authority, EndReason, Event, Record, Warm};
+use crate::instance::{AfterWarmUp, Authority, EndReason, InstanceEvent, Record};
 use crate::time::Timestamp;
 
 /// How often the world is looked at.
@@ -18,15 +18,15 @@ const BOOT_LOOKS: u32 = 3;
 
 pub(super) struct World {
     pub(super) now: Timestamp,
-    pub(super) seen: Observed,
-    pub(super) desired: Desired,
+    pub(super) seen: ObservedPool,
+    pub(super) desired: DesiredPool,
     /// Whether machines of the wanted specification boot.
     pub(super) boots: bool,
     pub(super) launched: u32,
 }
 
 impl World {
-    pub(super) fn of(seen: Observed, desired: Desired, now: Timestamp) -> Self {
+    pub(super) fn of(seen: ObservedPool, desired: DesiredPool, now: Timestamp) -> Self {
         Self { now, seen, desired, boots: true, launched: 0 }
     }
 
@@ -51,10 +51,10 @@ impl World {
     pub(super) fn pick_one(&mut self) -> Option<InstanceId> {
         let records: Vec<_> = self.seen.instances.iter().map(|one| one.record.clone()).collect();
         let (job, trust) = (JobId::new("4242"), samples::trust());
-        let seeker = Seeker { job, trust, only_unused: None };
+        let seeker = WaitingJob { job, trust, only_unused: None };
         let picked = pick(&records, &[seeker], &LIMITS, self.now).pop()?;
         let (id, seen) = (picked.record.id.clone(), picked.record.generation);
-        let claimed = Event::Claimed {
+        let claimed = InstanceEvent::Claimed {
             owner: samples::job_owner(),
             claim: samples::nonce(),
             trust: samples::trust(),
@@ -75,19 +75,22 @@ impl World {
         let stop = |id: &InstanceId| StopOp::new(format!("stop {id} {now}"));
         match action {
             Action::Terminate { endings, .. } => {
-                for Ending { id, why } in endings {
+                for MachineEnding { id, why } in endings {
                     if *why == EndReason::FailedWarmUp {
                         self.remember_failure(id);
                     }
                     let authority = Authority::Pool { pool: pool.clone() };
-                    self.happens(id, &Event::Condemned { authority, why: *why, at: now });
+                    self.happens(id, &InstanceEvent::Condemned { authority, why: *why, at: now });
                 }
             }
             Action::KeepHot(ids) => {
                 for id in ids {
                     let deadline = hot_deadline(id, now, self.desired.hot_lifetime, &limits);
-                    let into = Warm::Hot { deadline, shared: false };
-                    self.happens(id, &Event::WarmedUp { pool: pool.clone(), at: now, into });
+                    let into = AfterWarmUp::Hot { deadline, shared: false };
+                    self.happens(
+                        id,
+                        &InstanceEvent::WarmedUp { pool: pool.clone(), at: now, into },
+                    );
                     self.seen.booted = Some(now);
                 }
             }
@@ -95,7 +98,10 @@ impl World {
                 for id in ids {
                     let deadline = now.after(limits.idle_stopped);
                     let (at, skew) = (now, limits.clock_skew);
-                    self.happens(id, &Event::FoundStopped { at, skew, deadline, shared: false });
+                    self.happens(
+                        id,
+                        &InstanceEvent::FoundStopped { at, skew, deadline, shared: false },
+                    );
                 }
             }
             Action::Stop(stops) => {
@@ -104,11 +110,13 @@ impl World {
                     let event = match why {
                         StopWhy::WarmedUp => {
                             self.seen.booted = Some(now);
-                            let into = Warm::ToStop { op, until, deadline };
-                            Event::WarmedUp { pool: pool.clone(), at: now, into }
+                            let into = AfterWarmUp::ToStop { op, until, deadline };
+                            InstanceEvent::WarmedUp { pool: pool.clone(), at: now, into }
                         }
-                        StopWhy::FoundRunning => Event::FoundRunning { op, until, deadline },
-                        StopWhy::Again => Event::StopAgain { op, until },
+                        StopWhy::FoundRunning => {
+                            InstanceEvent::FoundRunning { op, until, deadline }
+                        }
+                        StopWhy::Again => InstanceEvent::StopAgain { op, until },
                     };
                     self.happens(id, &event);
                     self.instance(id).machine = Some(MachineState::Stopping);
@@ -118,11 +126,11 @@ impl World {
         }
     }
 
-    fn instance(&mut self, id: &InstanceId) -> &mut Standby {
+    fn instance(&mut self, id: &InstanceId) -> &mut PoolMachine {
         self.seen.instances.iter_mut().find(|one| one.record.id == *id).expect("it was observed")
     }
 
-    fn happens(&mut self, id: &InstanceId, event: &Event) {
+    fn happens(&mut self, id: &InstanceId, event: &InstanceEvent) {
         let record = &mut self.instance(id).record;
         *record = record.on(event).expect("a plan asks only for what is allowed");
     }
@@ -166,7 +174,7 @@ impl World {
         }
     }
 
-    fn born(&self, intent: &Intent, n: u32) -> Standby {
+    fn born(&self, intent: &Intent, n: u32) -> PoolMachine {
         let mut one =
             built(self.desired.spec_hash.as_str(), warming(&format!("{}-{n}", intent.id)));
         let facts = one.record.facts.clone();
@@ -193,23 +201,23 @@ impl World {
             .instances
             .iter()
             .filter(|one| matches!(one.record.state, State::Idle { tier, .. } if tier == of));
-        let new = |one: &&Standby| one.record.facts.spec_hash == self.desired.spec_hash;
+        let new = |one: &&PoolMachine| one.record.facts.spec_hash == self.desired.spec_hash;
         (idle.clone().count(), idle.filter(new).count())
     }
 }
 
-fn hot_world(count: usize, desired: Desired) -> World {
+fn hot_world(count: usize, desired: DesiredPool) -> World {
     let instances = (0..count).map(|n| hot(&format!("o{n}"))).collect::<Vec<_>>();
     World::of(observed(instances), desired, at(1))
 }
 
-fn long_lived(desired: Desired) -> Desired {
-    Desired { hot_lifetime: minutes(600_000), ..desired }
+fn long_lived(desired: DesiredPool) -> DesiredPool {
+    DesiredPool { hot_lifetime: minutes(600_000), ..desired }
 }
 
 #[test]
 fn from_nothing_to_the_target_and_then_nothing_more() {
-    let mut world = World::of(Observed::default(), long_lived(desired(3, 2)), at(0));
+    let mut world = World::of(ObservedPool::default(), long_lived(desired(3, 2)), at(0));
     let looks = (0..40).find(|_| world.step() == Plan::default());
     assert!(looks.is_some_and(|looks| looks < 15), "{looks:?}");
     assert_eq!((world.idle(Tier::Hot).0, world.idle(Tier::Stopped).0), (3, 2));
@@ -218,7 +226,7 @@ fn from_nothing_to_the_target_and_then_nothing_more() {
 
 #[test]
 fn hot_machines_are_replaced_without_a_gap() {
-    let mut world = World::of(Observed::default(), desired(3, 0), at(0));
+    let mut world = World::of(ObservedPool::default(), desired(3, 0), at(0));
     world.steps(10);
     for _ in 0..480 {
         world.step();
@@ -233,7 +241,7 @@ fn hot_machines_are_replaced_without_a_gap() {
 fn a_rollout_keeps_the_pool_ready() {
     for (max, least, most) in [(100, 8, 10), (9, 8, 9), (8, 6, 8)] {
         let allowances = vec![allowance(Scope::Pool(pool()), max, 0)];
-        let wanted = Desired { allowances, spec_hash: SpecHash::new(OLD), ..desired(8, 0) };
+        let wanted = DesiredPool { allowances, spec_hash: SpecHash::new(OLD), ..desired(8, 0) };
         let mut world = hot_world(8, long_lived(wanted));
         let looks = (0..200).find(|_| {
             let actions = world.step().actions;
@@ -249,7 +257,7 @@ fn a_rollout_keeps_the_pool_ready() {
 #[test]
 fn a_bad_specification_leaves_the_old_machines_and_few_launches() {
     for rollout in [Rollout::Rolling, Rollout::Immediate] {
-        let target = Desired { rollout: Some(rollout), ..desired(8, 0) };
+        let target = DesiredPool { rollout: Some(rollout), ..desired(8, 0) };
         let mut world = hot_world(8, long_lived(target));
         world.desired.spec_hash = SpecHash::new(OLD);
         world.boots = false;
@@ -269,9 +277,9 @@ fn a_bad_specification_leaves_the_old_machines_and_few_launches() {
 
 #[test]
 fn a_drained_pool_becomes_empty() {
-    let mut world = World::of(Observed::default(), desired(3, 3), at(0));
+    let mut world = World::of(ObservedPool::default(), desired(3, 3), at(0));
     world.steps(4);
-    world.desired.mode = Mode::Draining;
+    world.desired.mode = PoolMode::Draining;
     world.steps(4);
     assert_eq!(world.total(), 0);
 }

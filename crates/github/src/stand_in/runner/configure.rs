@@ -9,9 +9,9 @@ use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::Clock;
 
 use super::console::Console;
-use super::files::{self, Settings};
+use super::files::{self, RunnerSettings};
 use super::inputs::Inputs;
-use super::server::{Answer, Server, Trouble};
+use super::server::{Server, ServerAnswer, ServerTrouble};
 use super::{Failed, exit};
 use crate::stand_in::protocol::{Register, Registered, Remove};
 
@@ -56,7 +56,7 @@ pub(super) async fn configure<C: Clock, W: Write>(
         }
         _ => return Err(Failed::for_good(answer.words())),
     };
-    let settings = Settings {
+    let settings = RunnerSettings {
         id: registered.runner_id,
         name: registered.name,
         ephemeral: wish.ephemeral,
@@ -81,7 +81,7 @@ pub(super) async fn remove<C: Clock, W: Write>(
         return Ok(exit::DONE);
     }
     if !inputs.flag("local") {
-        let settings = Settings::load(&inputs.root)?;
+        let settings = RunnerSettings::load(&inputs.root)?;
         if settings.github.is_none() {
             // Nor can the official program: it does not know where to present the token.
             return Err(Failed::for_good(
@@ -138,18 +138,18 @@ fn labels(inputs: &Inputs) -> Result<Vec<String>, Failed> {
 }
 
 /// Asks a few times, as long as the server is in trouble.
-async fn asked<C: Clock, F: Future<Output = Result<Answer, Trouble>>>(
+async fn asked<C: Clock, F: Future<Output = Result<ServerAnswer, ServerTrouble>>>(
     clock: &C,
     ask: impl Fn() -> F,
-) -> Result<Answer, Failed> {
+) -> Result<ServerAnswer, Failed> {
     let mut last = None;
     for attempt in 0..ATTEMPTS_MAX {
         if attempt > 0 {
             clock.sleep(PAUSE).await;
         }
-        match ask().await.and_then(Answer::settled) {
+        match ask().await.and_then(ServerAnswer::settled) {
             Ok(answer) => return Ok(answer),
-            Err(Trouble(words)) => last = Some(words),
+            Err(ServerTrouble(words)) => last = Some(words),
         }
     }
     Err(Failed::for_good(last.unwrap_or_default()))

@@ -21,7 +21,7 @@ const ALL: &[&str] = &[SETTINGS, CREDENTIALS, ".credentials_rsaparams"];
 
 /// What a registered runner is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct RunnerSettings {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) ephemeral: bool,
@@ -36,7 +36,7 @@ pub(super) fn is_configured(root: &Path) -> bool {
     root.join(SETTINGS).exists()
 }
 
-impl Settings {
+impl RunnerSettings {
     pub(super) fn load(root: &Path) -> Result<Self, Failed> {
         let not_configured = "An error occurred: Not configured. Run config.(sh/cmd) to configure \
                               the runner.";

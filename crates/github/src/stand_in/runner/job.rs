@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
 use super::act;
-use super::files::Settings;
+use super::files::RunnerSettings;
 use super::inputs::Inputs;
 use crate::stand_in::protocol::{Conclusion, JobMessage};
 
@@ -47,7 +47,7 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(
         job: &JobMessage,
-        settings: &Settings,
+        settings: &RunnerSettings,
         inputs: &Inputs,
     ) -> io::Result<Self> {
         let diag = inputs.root.join("_diag");
@@ -63,7 +63,7 @@ impl Running {
     /// it sees what GitHub says of the job, and nothing that the job's workflow sets.
     pub(super) fn hook(
         job: &JobMessage,
-        settings: &Settings,
+        settings: &RunnerSettings,
         inputs: &Inputs,
     ) -> io::Result<Option<Self>> {
         let Some(path) = inputs.environment.get(HOOK) else { return Ok(None) };
@@ -76,7 +76,7 @@ impl Running {
         mut command: Command,
         what: &str,
         set: &BTreeMap<String, String>,
-        (job, settings, inputs): (&JobMessage, &Settings, &Inputs),
+        (job, settings, inputs): (&JobMessage, &RunnerSettings, &Inputs),
     ) -> io::Result<Self> {
         let (work, diag) = (inputs.root.join(&settings.work), inputs.root.join("_diag"));
         fs::create_dir_all(&work)?;
@@ -139,7 +139,11 @@ fn script(job: &JobMessage, diag: &Path) -> io::Result<Command> {
 }
 
 /// What every job finds in its environment.
-fn variables(job: &JobMessage, settings: &Settings, work: &Path) -> BTreeMap<&'static str, String> {
+fn variables(
+    job: &JobMessage,
+    settings: &RunnerSettings,
+    work: &Path,
+) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("CI", String::from("true")),
         ("GITHUB_ACTIONS", String::from("true")),

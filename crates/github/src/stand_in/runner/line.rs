@@ -10,7 +10,7 @@ use std::time::Duration;
 use bullpen_core::ports::Clock;
 
 use super::console::Console;
-use super::server::{Answer, Server, Trouble};
+use super::server::{Server, ServerAnswer, ServerTrouble};
 
 /// The first wait after a failed request; doubles.
 const RETRY: Duration = Duration::from_millis(100);
@@ -18,33 +18,33 @@ const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// A server, and whether it answers.
-pub(super) struct Line<'a, C, W> {
+pub(super) struct ServerConnection<'a, C, W> {
     pub(super) server: Server<'a, C>,
     pub(super) console: &'a Console<'a, C, W>,
     /// Of all requests together: one that failed may be dropped, and the next one succeed.
     is_down: AtomicBool,
 }
 
-impl<'a, C: Clock, W: Write> Line<'a, C, W> {
+impl<'a, C: Clock, W: Write> ServerConnection<'a, C, W> {
     pub(super) fn new(server: Server<'a, C>, console: &'a Console<'a, C, W>) -> Self {
         Self { server, console, is_down: AtomicBool::new(false) }
     }
 
     /// Asks until there is an answer.
-    pub(super) async fn insist<F: Future<Output = Result<Answer, Trouble>>>(
+    pub(super) async fn insist<F: Future<Output = Result<ServerAnswer, ServerTrouble>>>(
         &self,
         ask: impl Fn() -> F,
-    ) -> Answer {
+    ) -> ServerAnswer {
         let mut wait = Duration::ZERO;
         loop {
-            match ask().await.and_then(Answer::settled) {
+            match ask().await.and_then(ServerAnswer::settled) {
                 Ok(answer) => {
                     if self.is_down.swap(false, Ordering::Relaxed) {
                         self.console.tell("Runner reconnected.");
                     }
                     return answer;
                 }
-                Err(Trouble(words)) => {
+                Err(ServerTrouble(words)) => {
                     if !self.is_down.swap(true, Ordering::Relaxed) {
                         self.console.tell(&format!(
                             "Runner connect error: {words}. Retrying until reconnected."

@@ -14,11 +14,11 @@ use bullpen_core::ports::Clock;
 use hyper::Method;
 
 use super::console::Console;
-use super::files::{self, Settings};
+use super::files::{self, RunnerSettings};
 use super::inputs::Inputs;
 use super::job::{Running, runs_always};
-use super::line::Line;
-use super::server::{Answer, Server, Trouble};
+use super::line::ServerConnection;
+use super::server::{Server, ServerAnswer, ServerTrouble};
 use super::{Failed, exit};
 use crate::stand_in::protocol::{Completed, Conclusion, JobMessage, Message, Register, Registered};
 
@@ -42,9 +42,9 @@ enum Heard {
 
 /// A connected runner.
 struct Listener<'a, C, W> {
-    line: Line<'a, C, W>,
+    line: ServerConnection<'a, C, W>,
     inputs: &'a Inputs,
-    settings: Settings,
+    settings: RunnerSettings,
     session: Secret,
 }
 
@@ -80,8 +80,8 @@ async fn by_jit<'a, C: Clock, W: Write>(
     jit: Secret,
 ) -> Result<Listener<'a, C, W>, Failed> {
     files::unpack(&inputs.root, &jit)?;
-    let settings = Settings::load(&inputs.root)?;
-    let line = Line::new(Server::new(&settings.server, clock), console);
+    let settings = RunnerSettings::load(&inputs.root)?;
+    let line = ServerConnection::new(Server::new(&settings.server, clock), console);
     let wish = Register { jit: Some(jit), ..Register::default() };
     let answer = line.insist(|| line.server.post("/runners/register", None, &wish, SLACK)).await;
     if answer.status != 201 {
@@ -98,9 +98,9 @@ async fn by_files<'a, C: Clock, W: Write>(
     clock: &'a C,
     console: &'a Console<'a, C, W>,
 ) -> Result<Listener<'a, C, W>, Failed> {
-    let settings = Settings::load(&inputs.root)?;
+    let settings = RunnerSettings::load(&inputs.root)?;
     let session = files::session(&inputs.root)?;
-    let line = Line::new(Server::new(&settings.server, clock), console);
+    let line = ServerConnection::new(Server::new(&settings.server, clock), console);
     let listener = Listener { line, inputs, settings, session };
     match listener.line.insist(|| listener.ask_for_message(0)).await.status {
         410 => Err(Failed::for_good(
@@ -170,7 +170,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         }
     }
 
-    async fn ask_for_message(&self, seconds: u64) -> Result<Answer, Trouble> {
+    async fn ask_for_message(&self, seconds: u64) -> Result<ServerAnswer, ServerTrouble> {
         let path = format!("/runners/{}/message?wait={seconds}", self.settings.id);
         let within = Duration::from_secs(seconds) + SLACK;
         self.line.server.ask(Method::GET, &path, &self.session, within).await

@@ -30,7 +30,7 @@ pub(super) struct Server<'a, C> {
 }
 
 /// What it answered.
-pub(super) struct Answer {
+pub(super) struct ServerAnswer {
     pub(super) status: u16,
     pub(super) body: Bytes,
     /// In the official program's words.
@@ -39,12 +39,16 @@ pub(super) struct Answer {
 
 /// Why there is nothing to go by, in the official program's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble(pub(super) String);
+pub(super) struct ServerTrouble(pub(super) String);
 
-impl Answer {
+impl ServerAnswer {
     /// The answer, unless the server is in trouble and may give another one later.
-    pub(super) fn settled(self) -> Result<Self, Trouble> {
-        if self.status >= 500 || self.status == 429 { Err(Trouble(self.words)) } else { Ok(self) }
+    pub(super) fn settled(self) -> Result<Self, ServerTrouble> {
+        if self.status >= 500 || self.status == 429 {
+            Err(ServerTrouble(self.words))
+        } else {
+            Ok(self)
+        }
     }
 
     pub(super) fn words(self) -> String {
@@ -72,7 +76,7 @@ impl<'a, C: Clock> Server<'a, C> {
         path: &str,
         session: &Secret,
         within: Duration,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<ServerAnswer, ServerTrouble> {
         self.send(method, path, Some(session), Bytes::new(), within).await
     }
 
@@ -83,8 +87,8 @@ impl<'a, C: Clock> Server<'a, C> {
         session: Option<&Secret>,
         body: &impl Serialize,
         within: Duration,
-    ) -> Result<Answer, Trouble> {
-        let body = serde_json::to_vec(body).map_err(|error| Trouble(error.to_string()))?;
+    ) -> Result<ServerAnswer, ServerTrouble> {
+        let body = serde_json::to_vec(body).map_err(|error| ServerTrouble(error.to_string()))?;
         self.send(Method::POST, path, session, body.into(), within).await
     }
 
@@ -95,7 +99,7 @@ impl<'a, C: Clock> Server<'a, C> {
         session: Option<&Secret>,
         body: Bytes,
         within: Duration,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<ServerAnswer, ServerTrouble> {
         let url = format!("{}{path}", self.base);
         let mut request = Request::builder().method(&method).uri(&url);
         if let Some(session) = session {
@@ -104,20 +108,22 @@ impl<'a, C: Clock> Server<'a, C> {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::new(body)).map_err(|error| Trouble(chain(&error)))?;
+        let request =
+            request.body(Full::new(body)).map_err(|error| ServerTrouble(chain(&error)))?;
         let exchange = async {
             let response = self.http.request(request).await.map_err(|error| chain(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| chain(&*error))?.to_bytes();
             let words = format!("Http response code: {} from '{method} {url}'", word(parts.status));
-            Ok(Answer { status: parts.status.as_u16(), body, words })
+            Ok(ServerAnswer { status: parts.status.as_u16(), body, words })
         };
         match select(pin!(exchange), pin!(self.clock.sleep(within))).await {
-            Either::Left((answer, _)) => answer.map_err(Trouble),
-            Either::Right(_) => {
-                Err(Trouble(format!("The HTTP request timed out after {} s.", within.as_secs())))
-            }
+            Either::Left((answer, _)) => answer.map_err(ServerTrouble),
+            Either::Right(_) => Err(ServerTrouble(format!(
+                "The HTTP request timed out after {} s.",
+                within.as_secs()
+            ))),
         }
     }
 }

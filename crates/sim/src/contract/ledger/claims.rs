@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{ClaimId, Generation, InstanceId, TrustGroup};
-use bullpen_core::instance::{Event, State, Tier};
+use bullpen_core::instance::{InstanceEvent, State, Tier};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
@@ -144,14 +144,14 @@ pub async fn a_fenced_worker_can_write_nothing<H: Harness<Port: Ledger>>(harness
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let second = harness.another_process();
     let first = won(ledger.claim(&claim(&idle, &owner, "first", now)).await);
-    let over = Event::TakenOver {
+    let over = InstanceEvent::TakenOver {
         owner: owner.clone(),
         generation: first.generation,
         claim: ClaimId::new("second"),
         lease: now.after(HOUR),
     };
     let taken = won(second.replace(&first, &moved(&first, &over)).await);
-    let renewal = Event::Renewed {
+    let renewal = InstanceEvent::Renewed {
         claim: ClaimId::new("first"),
         generation: first.generation,
         lease: now.after(HOUR * 2),

@@ -11,9 +11,9 @@ use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, InstanceType, IntentId, JobId, MailboxKey,
     PoolName, Revision, SpecHash, StopOp, TrustGroup, Zone,
 };
-use bullpen_core::instance::Warm;
-use bullpen_core::instance::{Authority, EndReason, Event, Facts, Owner, Record};
-use bullpen_core::mailbox::{Inbox, Mode, Order, Withdrawal, prove_unexposed};
+use bullpen_core::instance::AfterWarmUp;
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, InstanceFacts, Owner, Record};
+use bullpen_core::mailbox::{Inbox, Order, Withdrawal, WithdrawalMode, prove_unexposed};
 use bullpen_core::ports::{ClaimWrite, Fault, JobRow, Ledger, Page, Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
 
@@ -51,8 +51,8 @@ pub(super) fn intent(name: &str, outstanding: u32, deadline: Timestamp) -> Inten
     }
 }
 
-pub(super) fn facts(id: &str, under: &Intent, launched_at: Timestamp) -> Facts {
-    Facts {
+pub(super) fn facts(id: &str, under: &Intent, launched_at: Timestamp) -> InstanceFacts {
+    InstanceFacts {
         class: under.class.clone(),
         instance_type: InstanceType::new("c6i.large"),
         vcpu: 2,
@@ -88,23 +88,23 @@ pub(super) async fn record(ledger: &impl Ledger, born: &Record) -> Record {
 }
 
 /// Moves a record by an event.
-pub(super) async fn step(ledger: &impl Ledger, seen: &Record, event: &Event) -> Record {
+pub(super) async fn step(ledger: &impl Ledger, seen: &Record, event: &InstanceEvent) -> Record {
     won(ledger.replace(seen, &moved(seen, event)).await)
 }
 
 /// A record after an event, not stored.
-pub(super) fn moved(seen: &Record, event: &Event) -> Record {
+pub(super) fn moved(seen: &Record, event: &InstanceEvent) -> Record {
     seen.on(event).expect("the suite's steps are legal")
 }
 
-pub(super) fn warmed(at: Timestamp, deadline: Timestamp) -> Event {
-    Event::WarmedUp { pool: pool(), at, into: Warm::Hot { deadline, shared: true } }
+pub(super) fn warmed(at: Timestamp, deadline: Timestamp) -> InstanceEvent {
+    InstanceEvent::WarmedUp { pool: pool(), at, into: AfterWarmUp::Hot { deadline, shared: true } }
 }
 
-pub(super) fn to_stop(at: Timestamp) -> Event {
+pub(super) fn to_stop(at: Timestamp) -> InstanceEvent {
     let (until, deadline) = (at.after(Duration::from_secs(60)), at.after(HOUR));
-    let into = Warm::ToStop { op: StopOp::new("op-1"), until, deadline };
-    Event::WarmedUp { pool: pool(), at, into }
+    let into = AfterWarmUp::ToStop { op: StopOp::new("op-1"), until, deadline };
+    InstanceEvent::WarmedUp { pool: pool(), at, into }
 }
 
 pub(super) fn claim(seen: &Record, owner: &Owner, nonce: &str, at: Timestamp) -> ClaimWrite {
@@ -120,8 +120,13 @@ pub(super) fn claim(seen: &Record, owner: &Owner, nonce: &str, at: Timestamp) ->
     }
 }
 
-pub(super) fn registered(seen: &Record, owner: &Owner, nonce: &str, at: Timestamp) -> Event {
-    Event::Registered {
+pub(super) fn registered(
+    seen: &Record,
+    owner: &Owner,
+    nonce: &str,
+    at: Timestamp,
+) -> InstanceEvent {
+    InstanceEvent::Registered {
         owner: owner.clone(),
         generation: seen.generation,
         claim: Some(ClaimId::new(nonce)),
@@ -131,16 +136,16 @@ pub(super) fn registered(seen: &Record, owner: &Owner, nonce: &str, at: Timestam
     }
 }
 
-pub(super) fn withdrawn(seen: &Record, owner: &Owner, at: Timestamp) -> Event {
+pub(super) fn withdrawn(seen: &Record, owner: &Owner, at: Timestamp) -> InstanceEvent {
     let authority = Authority::Owner { owner: owner.clone(), generation: seen.generation };
-    Event::Withdrawn { authority, warm: true, at, cap: at.after(HOUR) }
+    InstanceEvent::Withdrawn { authority, warm: true, at, cap: at.after(HOUR) }
 }
 
 /// A return of something that was never assigned to anyone.
-pub(super) fn returned(generation: Generation, at: Timestamp) -> Event {
+pub(super) fn returned(generation: Generation, at: Timestamp) -> InstanceEvent {
     let order = Withdrawal {
         generation,
-        mode: Mode::Drain,
+        mode: WithdrawalMode::Drain,
         at,
         idle_deadline: at.after(HOUR),
         removal_token: None,
@@ -148,15 +153,15 @@ pub(super) fn returned(generation: Generation, at: Timestamp) -> Event {
     let inbox = Inbox::accept(None, Order::Withdrawn(order)).expect("the first order is accepted");
     let proof = prove_unexposed(Some(&inbox), None, generation, false)
         .expect("what was never assigned is not exposed");
-    Event::Returned { proof, at, deadline: at.after(HOUR), shared: true }
+    InstanceEvent::Returned { proof, at, deadline: at.after(HOUR), shared: true }
 }
 
-pub(super) fn condemned(at: Timestamp) -> Event {
-    Event::Condemned { authority: Authority::Operator, why: EndReason::Operator, at }
+pub(super) fn condemned(at: Timestamp) -> InstanceEvent {
+    InstanceEvent::Condemned { authority: Authority::Operator, why: EndReason::Operator, at }
 }
 
-pub(super) fn gone(at: Timestamp) -> Event {
-    Event::Gone { at, forget_at: at.after(HOUR * 24) }
+pub(super) fn gone(at: Timestamp) -> InstanceEvent {
+    InstanceEvent::Gone { at, forget_at: at.after(HOUR * 24) }
 }
 
 /// An idle instance under an intent of its own.

@@ -71,7 +71,8 @@ pub async fn a_swap_changes_nothing_if_any_part_has_moved<H: Harness<Port: Ledge
         if let Some(record) = stale.records.get(part) {
             let owner = record.state.owner().expect("it runs").clone();
             let (generation, deadline) = (record.generation, now.after(HOUR * 2));
-            let event = bullpen_core::instance::Event::Extended { owner, generation, deadline };
+            let event =
+                bullpen_core::instance::InstanceEvent::Extended { owner, generation, deadline };
             step(ledger, record, &event).await;
         } else {
             let half = &stale.rows[part - 2];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{ClaimId, InstanceId};
-use bullpen_core::instance::{Event, Record, StateName};
+use bullpen_core::instance::{InstanceEvent, Record, StateName};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
@@ -29,7 +29,7 @@ pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>
     let mut names = vec![seen.state.name()];
     let later = now.after(Duration::from_secs(61));
     let stop = to_stop(now);
-    let stopped = Event::FoundStopped {
+    let stopped = InstanceEvent::FoundStopped {
         at: later,
         skew: Duration::ZERO,
         deadline: later.after(HOUR),
@@ -44,7 +44,7 @@ pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>
     }
     seen = won(ledger.claim(&claim(&seen, &owner, "n-1", now)).await);
     names.push(seen.state.name());
-    let steps: [&dyn Fn(&Record) -> Event; 4] = [
+    let steps: [&dyn Fn(&Record) -> InstanceEvent; 4] = [
         &|seen| registered(seen, &owner, "n-1", now),
         &|seen| withdrawn(seen, &owner, now),
         &|seen| returned(seen.generation, now),
@@ -78,7 +78,7 @@ pub async fn of_many_writers_who_read_the_same_one_wins<H: Harness<Port: Ledger>
             .map(|writer| {
                 let lease = now.after(HOUR * (round + 1) + Duration::from_millis(writer));
                 let (claim, generation) = (ClaimId::new("n-1"), seen.generation);
-                moved(&seen, &Event::Renewed { claim, generation, lease })
+                moved(&seen, &InstanceEvent::Renewed { claim, generation, lease })
             })
             .collect();
         let replacing =
@@ -153,7 +153,8 @@ pub async fn a_batch_is_won_and_lost_one_by_one<H: Harness<Port: Ledger>>(harnes
     let (claim, lease) = (|number| ClaimId::new(format!("n-{number}")), now.after(HOUR * 2));
     for (number, (seen, _)) in writes.iter().enumerate().step_by(3) {
         let generation = seen.generation;
-        let renewed = moved(seen, &Event::Renewed { claim: claim(number), generation, lease });
+        let renewed =
+            moved(seen, &InstanceEvent::Renewed { claim: claim(number), generation, lease });
         won(harness.another_process().replace(seen, &renewed).await);
     }
     let answers = ledger.replace_all(&writes).await;

@@ -1,4 +1,4 @@
-//! The agent's process: the production state machine `bullpen_agent::life::Life`, and what
+//! The agent's process: the production state machine `bullpen_agent::agent_life::AgentLife`, and what
 //! `bullpen_agent::agent` does around it (one effect at a time, an outbox, reads).
 //!
 //! Finding, warming up, adopting and cleaning happen at once; registering, starting and ending a
@@ -6,10 +6,10 @@
 //!
 //! Not here: what the listener and GitHub do (`cloud`).
 
-use bullpen_agent::life::{Action, Done, Effect, Event, Life};
-use bullpen_agent::runner::{Ended, Found, Observed};
-use bullpen_core::mailbox::{Assignment, Beat, Phase, Report, SignalKind};
-use bullpen_core::ports::Read;
+use bullpen_agent::agent_life::{Action, AgentLife, Effect, EffectOutcome, Event};
+use bullpen_agent::runner::{EndOutcome, LeftListener, Observed};
+use bullpen_core::mailbox::{AgentPhase, Assignment, Beat, Report, SignalKind};
+use bullpen_core::ports::Consistency;
 use bullpen_core::time::Timestamp;
 
 use super::Steps;
@@ -17,14 +17,16 @@ use super::cloud::end;
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::Rule;
-use crate::explore::world::{Agent, Listener, Power, Registration, TICK, World, at, limits};
+use crate::explore::world::{
+    Agent, ExploredWorld, Listener, Power, Registration, TICK, at, limits,
+};
 
 /// A machine that has been warm for a while: its agent has read an empty mailbox.
-pub(in crate::explore) fn begin_warm(world: &mut World, config: &Config) {
+pub(in crate::explore) fn begin_warm(world: &mut ExploredWorld, config: &Config) {
     boot(world, config);
     store_signals(world);
     handle(world, Event::Stored);
-    handle(world, Event::Orders { inbox: None, read: Read::Consistent });
+    handle(world, Event::Orders { inbox: None, read: Consistency::Consistent });
     if let Some(agent) = &mut world.agent {
         agent.change(|agent| agent.consistent = false);
     }
@@ -32,44 +34,44 @@ pub(in crate::explore) fn begin_warm(world: &mut World, config: &Config) {
 }
 
 /// A process starts, finds what a predecessor left, and is warm.
-pub(super) fn boot(world: &mut World, config: &Config) {
+pub(super) fn boot(world: &mut ExploredWorld, config: &Config) {
     world.agent = Some(Part::new(Agent {
-        life: Life::new(limits(config)),
+        life: AgentLife::new(limits(config)),
         effect: None,
         outbox: Vec::new(),
         consistent: config.holds(Rule::ReadConsistently),
     }));
     handle(world, Event::Begun);
     let found = match (&world.listener, &world.trace) {
-        (Some(listener), _) => Found::Alive {
+        (Some(listener), _) => LeftListener::Alive {
             assignment: Assignment { credential: None, ..listener.to.clone() },
             listening: listener.told.0,
             job: listener.told.1.then(String::new),
         },
-        (None, Some(trace)) => Found::Dead { assignment: Assignment::clone(trace) },
-        (None, None) => Found::Nothing,
+        (None, Some(trace)) => LeftListener::Dead { assignment: Assignment::clone(trace) },
+        (None, None) => LeftListener::Nothing,
     };
-    handle(world, Event::Did(Done::Found(found)));
-    handle(world, Event::Did(Done::WarmedUp(Ok(()))));
+    handle(world, Event::Did(EffectOutcome::Found(found)));
+    handle(world, Event::Did(EffectOutcome::WarmedUp(Ok(()))));
     // Every version before is older than what its first read will show.
     if config.holds(Rule::ReadConsistently) {
         forget_versions(world);
     }
 }
 
-fn forget_versions(world: &mut World) {
+fn forget_versions(world: &mut ExploredWorld) {
     let older = world.inboxes.len().saturating_sub(1);
     if older > 0 {
         world.inboxes.change(|inboxes| inboxes.drain(..older).count());
     }
 }
 
-fn now(world: &World) -> Timestamp {
+fn now(world: &ExploredWorld) -> Timestamp {
     world.now().before(TICK)
 }
 
 /// Gives the life an event and does what it says about it.
-fn handle(world: &mut World, event: Event) {
+fn handle(world: &mut ExploredWorld, event: Event) {
     let now = now(world);
     let Some(agent) = &mut world.agent else { return };
     let actions = agent.change(|agent| {
@@ -83,11 +85,11 @@ fn handle(world: &mut World, event: Event) {
         match action {
             Action::Do(Effect::Clean) => {
                 world.trace = None;
-                handle(world, Event::Did(Done::Cleaned));
+                handle(world, Event::Did(EffectOutcome::Cleaned));
             }
             Action::Do(Effect::Adopt(to)) => {
                 adopt(world, &to);
-                handle(world, Event::Did(Done::Adopted));
+                handle(world, Event::Did(EffectOutcome::Adopted));
             }
             Action::End(_) => end(world, Power::Gone),
             Action::Do(_) | Action::Signal(..) | Action::Read => {}
@@ -114,12 +116,12 @@ fn remember(agent: &mut Agent, action: &Action) {
 }
 
 /// Whether an event would make any difference to the life.
-fn changes(world: &World, agent: &Agent, event: Event) -> bool {
+fn changes(world: &ExploredWorld, agent: &Agent, event: Event) -> bool {
     let mut life = agent.life.clone();
     !life.on(event, now(world)).is_empty() || life != agent.life
 }
 
-fn adopt(world: &mut World, to: &Assignment) {
+fn adopt(world: &mut ExploredWorld, to: &Assignment) {
     let to = Assignment { credential: None, ..to.clone() };
     if let Some(listener) = &mut world.listener {
         listener.change(|listener| listener.to = to.clone());
@@ -127,7 +129,7 @@ fn adopt(world: &mut World, to: &Assignment) {
     }
 }
 
-pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     let Some(agent) = &world.agent else { return };
     if agent.life.takes_orders() {
         reads(world, config, agent, steps);
@@ -147,7 +149,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     }
     observations(world, steps);
     if config.faults > 0
-        && phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == Phase::Busy)
+        && phase(world) != world.report.beat.as_ref().map(|beat| beat.phase == AgentPhase::Busy)
     {
         let next = world.changed(beat);
         steps.push(next, || String::from("agent beats"));
@@ -166,11 +168,11 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
 }
 
 /// A read shows what is stored, or, if it need not be consistent, something older.
-fn reads(world: &World, config: &Config, agent: &Part<Agent>, steps: &mut Steps) {
+fn reads(world: &ExploredWorld, config: &Config, agent: &Part<Agent>, steps: &mut Steps) {
     let last = world.inboxes.len().saturating_sub(1);
     // Without the rule the store shows old versions and calls them new.
     let first = if agent.consistent && config.holds(Rule::ReadConsistently) { last } else { 0 };
-    let read = if agent.consistent { Read::Consistent } else { Read::Eventual };
+    let read = if agent.consistent { Consistency::Consistent } else { Consistency::Eventual };
     if world.inboxes.is_empty() && agent.consistent {
         let next = world.changed(|next| shown(next, None, read));
         steps.push(next, || String::from("agent reads an empty mailbox"));
@@ -194,7 +196,7 @@ fn reads(world: &World, config: &Config, agent: &Part<Agent>, steps: &mut Steps)
     }
 }
 
-fn shown(world: &mut World, index: Option<usize>, read: Read) {
+fn shown(world: &mut ExploredWorld, index: Option<usize>, read: Consistency) {
     let inbox = index.map(|index| world.inboxes[index].clone());
     if let Some(agent) = &mut world.agent {
         agent.change(|agent| agent.consistent = false);
@@ -202,14 +204,14 @@ fn shown(world: &mut World, index: Option<usize>, read: Read) {
     handle(world, Event::Orders { inbox, read });
 }
 
-fn store_signals(world: &mut World) {
+fn store_signals(world: &mut ExploredWorld) {
     let Some(agent) = &mut world.agent else { return };
     let signals = agent.change(|agent| std::mem::take(&mut agent.outbox));
     world.report.change(|report: &mut Report| report.signals.extend(signals));
 }
 
-fn effects(world: &World, effect: &Effect, steps: &mut Steps) {
-    let done = |change: &dyn Fn(&mut World) -> Done| {
+fn effects(world: &ExploredWorld, effect: &Effect, steps: &mut Steps) {
+    let done = |change: &dyn Fn(&mut ExploredWorld) -> EffectOutcome| {
         world.changed(|next| {
             let done = change(next);
             if let Some(agent) = &mut next.agent {
@@ -225,7 +227,7 @@ fn effects(world: &World, effect: &Effect, steps: &mut Steps) {
                 next.runners.retain(|runner| runner.generation != generation);
                 next.runners.push(Registration { generation, busy: false });
                 next.runners.sort_unstable_by_key(|runner| runner.generation);
-                Done::Registered(Ok(()))
+                EffectOutcome::Registered(Ok(()))
             });
             steps.push(next, || format!("agent registers runner {}", to.generation));
         }
@@ -235,31 +237,31 @@ fn effects(world: &World, effect: &Effect, steps: &mut Steps) {
                 next.trace = Some(Part::new(to.clone()));
                 let (listening, job, told) = (false, false, (false, false));
                 next.listener = Some(Part::new(Listener { to, listening, job, told }));
-                Done::Launched(Ok(()))
+                EffectOutcome::Launched(Ok(()))
             });
             steps.push(next, || format!("agent starts listener {}", to.generation));
         }
         Effect::End => {
             let next = done(&|next| {
                 if next.listener.as_ref().is_some_and(|listener| listener.job) {
-                    return Done::Ended(Ended::Busy);
+                    return EffectOutcome::Ended(EndOutcome::Busy);
                 }
                 next.listener = None;
-                Done::Ended(Ended::Gone)
+                EffectOutcome::Ended(EndOutcome::Gone)
             });
             steps.push(next, || String::from("agent ends the listener, if there is one"));
         }
         Effect::Kill => {
             let next = done(&|next| {
                 next.listener = None;
-                Done::Ended(Ended::Gone)
+                EffectOutcome::Ended(EndOutcome::Gone)
             });
             steps.push(next, || String::from("agent kills the listener"));
         }
         Effect::Leave => {
             let next = done(&|next| {
                 next.listener = None;
-                Done::Left
+                EffectOutcome::Left
             });
             steps.push(next, || String::from("agent leaves"));
         }
@@ -272,7 +274,7 @@ fn effects(world: &World, effect: &Effect, steps: &mut Steps) {
 }
 
 /// The agent notices what its listener does, one thing after the other.
-fn observations(world: &World, steps: &mut Steps) {
+fn observations(world: &ExploredWorld, steps: &mut Steps) {
     let Some(listener) = &world.listener else { return };
     let (listening, job) = listener.told;
     let job_name = || String::from("job");
@@ -296,24 +298,24 @@ fn observations(world: &World, steps: &mut Steps) {
 }
 
 /// A listener that GitHub has deleted ends by itself, and the agent notices.
-pub(super) fn listener_ends(world: &mut World) {
+pub(super) fn listener_ends(world: &mut ExploredWorld) {
     world.listener = None;
     handle(world, Event::Listener(Observed::Ended { code: None }));
 }
 
 /// Whether a beat would say that a job runs.
-fn phase(world: &World) -> Option<bool> {
-    world.agent.as_ref()?.life.phase().map(|phase| phase == Phase::Busy)
+fn phase(world: &ExploredWorld) -> Option<bool> {
+    world.agent.as_ref()?.life.phase().map(|phase| phase == AgentPhase::Busy)
 }
 
-fn beat(world: &mut World) {
+fn beat(world: &mut ExploredWorld) {
     let Some(busy) = phase(world) else { return };
-    let phase = if busy { Phase::Busy } else { Phase::Waiting };
+    let phase = if busy { AgentPhase::Busy } else { AgentPhase::Waiting };
     let beat = Beat { seq: 1, at: at(0), phase, boot: String::new() };
     world.report.change(|report| report.beat = Some(beat));
 }
 
-impl World {
+impl ExploredWorld {
     /// Whether no step of the agent's own changes anything.
     pub(in crate::explore) fn is_at_rest(&self, config: &Config) -> bool {
         let mut own = Steps { labelled: false, taken: Vec::new() };

@@ -7,18 +7,18 @@
 //! Not here: choosing a candidate (there is one machine).
 
 use bullpen_core::claim::{
-    AfterRemoval, Check, CheckFailure, Next, Outcome, Step, Watch, Watched, after_removal, check,
-    excuse, next,
+    AfterRemoval, AfterStep, Check, CheckFailure, CheckKind, ClaimStep, ReportWatch, StepOutcome,
+    after_removal, check, excuse, next,
 };
 use bullpen_core::ids::{ClaimId, Generation, TrustGroup};
-use bullpen_core::instance::{Authority, EndReason, Event, Owner, Record, State, Tier};
-use bullpen_core::mailbox::{Assignment, Credential, Mode, Order, Secret, Withdrawal};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
+use bullpen_core::mailbox::{Assignment, Credential, Order, Secret, Withdrawal, WithdrawalMode};
 
 use super::Steps;
 use super::cloud::deletions;
 use crate::explore::Config;
 use crate::explore::rules::Rule;
-use crate::explore::world::{World, at, limits, never, owner, runner};
+use crate::explore::world::{ExploredWorld, at, limits, never, owner, runner};
 
 /// What a claimer is about to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,10 +64,10 @@ impl Claimer {
         !matches!(self.doing, Doing::Claim | Doing::Settle)
     }
 
-    const fn watched(&self) -> Watched {
+    const fn watched(&self) -> CheckKind {
         match self.tier {
-            Tier::Stopped => Watched::Started,
-            Tier::Hot | Tier::Released => Watched::Warm,
+            Tier::Stopped => CheckKind::Started,
+            Tier::Hot | Tier::Released => CheckKind::Warm,
         }
     }
 
@@ -84,7 +84,7 @@ fn name(claimer: usize) -> &'static str {
     ["first worker", "second worker"][claimer]
 }
 
-pub(super) fn steps(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     let claimer = world.claimers[index];
     let who = name(index);
     match claimer.doing {
@@ -121,14 +121,14 @@ pub(super) fn steps(world: &World, config: &Config, index: usize, steps: &mut St
     renew(world, config, index, steps);
 }
 
-fn claim(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+fn claim(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     if world.claims_left == 0 {
         return;
     }
     let who = name(index);
     let record = &world.record.0;
     let lease = at(world.clock + 1);
-    let event = Event::Claimed {
+    let event = InstanceEvent::Claimed {
         owner: owner(config, index),
         claim: nonce(index, record.generation),
         trust: TrustGroup::new("acme/app"),
@@ -155,7 +155,7 @@ fn claim(world: &World, config: &Config, index: usize, steps: &mut Steps) {
     take_over(world, config, index, steps);
 }
 
-fn unanswered(world: &mut World, index: usize) {
+fn unanswered(world: &mut ExploredWorld, index: usize) {
     world.faults_left -= 1;
     world.claimers[index] = Claimer { doing: Doing::Settle, ..Claimer::default() };
 }
@@ -166,12 +166,12 @@ fn is_owned(record: &Record, config: &Config, index: usize) -> bool {
 }
 
 /// A second worker of the same owner takes a claim over.
-fn take_over(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+fn take_over(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     let record = &world.record.0;
     if !config.one_owner || !is_owned(record, config, index) {
         return;
     }
-    let event = Event::TakenOver {
+    let event = InstanceEvent::TakenOver {
         owner: owner(config, index),
         generation: record.generation,
         claim: nonce(index, record.generation),
@@ -188,7 +188,7 @@ fn take_over(world: &World, config: &Config, index: usize, steps: &mut Steps) {
 }
 
 /// Remembers the claim that is stored as its own.
-fn won(world: &mut World, index: usize) {
+fn won(world: &mut ExploredWorld, index: usize) {
     let record = &world.record.0;
     let State::Claimed { tier, .. } = record.state else { return };
     let (generation, since) = (record.generation, world.clock);
@@ -196,7 +196,7 @@ fn won(world: &mut World, index: usize) {
 }
 
 /// `engine::transition::claim`: a lost answer is settled by the nonce.
-fn settle(world: &mut World, config: &Config, index: usize) {
+fn settle(world: &mut ExploredWorld, config: &Config, index: usize) {
     let record = &world.record.0;
     let seen = Generation(record.generation.0.saturating_sub(1));
     let holds = match &record.state {
@@ -209,7 +209,7 @@ fn settle(world: &mut World, config: &Config, index: usize) {
     if holds { won(world, index) } else { world.claimers[index] = Claimer::default() }
 }
 
-fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+fn assign(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     let claimer = world.claimers[index];
     let who = name(index);
     let generation = claimer.generation;
@@ -231,8 +231,8 @@ fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
     let mut next = world.clone();
     let stored = next.post(order.clone())
         || next.inbox().is_some_and(|inbox| inbox.order.rank() == order.rank());
-    let outcome = if stored { Outcome::Done } else { Outcome::Lost };
-    follow(&mut next, index, Step::Assign, outcome);
+    let outcome = if stored { StepOutcome::Done } else { StepOutcome::Lost };
+    follow(&mut next, index, ClaimStep::Assign, outcome);
     let said = if stored { "is stored" } else { "is refused" };
     steps.push(next, || format!("{who}'s assignment {generation} {said}"));
     if world.faults_left > 0 {
@@ -244,43 +244,44 @@ fn assign(world: &World, config: &Config, index: usize, steps: &mut Steps) {
     }
     if world.now() >= at(claimer.register_by()) && !world.letters.is_empty() {
         let why = String::from("the mailbox does not answer");
-        let closed =
-            world.changed(|next| follow(next, index, Step::Assign, Outcome::Systemic(why)));
+        let closed = world
+            .changed(|next| follow(next, index, ClaimStep::Assign, StepOutcome::Systemic(why)));
         steps.push(closed, || format!("{who} stops waiting for the mailbox"));
     }
 }
 
 /// Goes where the protocol says.
-fn follow(world: &mut World, index: usize, step: Step, outcome: Outcome) {
+fn follow(world: &mut ExploredWorld, index: usize, step: ClaimStep, outcome: StepOutcome) {
     let claimer = &mut world.claimers[index];
     let doing = match next(step, claimer.tier, outcome) {
-        Next::Go(Step::Claim) => Doing::Claim,
-        Next::Go(Step::Assign) => Doing::Assign,
-        Next::Go(Step::Start) => Doing::Start,
-        Next::Go(Step::Check) => Doing::Check,
-        Next::Ready => Doing::Mark,
-        Next::TryAnother => return *claimer = Claimer::default(),
-        Next::GiveBack | Next::CloseAttempt(_) => Doing::GiveBack,
-        Next::Remove(failure) => Doing::Look(failure.may_register()),
-        Next::RemoveAndClose(_) => Doing::Look(CheckFailure::Excused.may_register()),
+        AfterStep::Go(ClaimStep::Claim) => Doing::Claim,
+        AfterStep::Go(ClaimStep::Assign) => Doing::Assign,
+        AfterStep::Go(ClaimStep::Start) => Doing::Start,
+        AfterStep::Go(ClaimStep::Check) => Doing::Check,
+        AfterStep::Ready => Doing::Mark,
+        AfterStep::TryAnother => return *claimer = Claimer::default(),
+        AfterStep::GiveBack | AfterStep::CloseAttempt(_) => Doing::GiveBack,
+        AfterStep::Remove(failure) => Doing::Look(failure.may_register()),
+        AfterStep::RemoveAndClose(_) => Doing::Look(CheckFailure::Excused.may_register()),
     };
     claimer.doing = doing;
 }
 
-fn start(world: &World, index: usize, steps: &mut Steps) {
+fn start(world: &ExploredWorld, index: usize, steps: &mut Steps) {
     let who = name(index);
     let sent = world.changed(|next| {
         next.start_called = true;
-        follow(next, index, Step::Start, Outcome::Done);
+        follow(next, index, ClaimStep::Start, StepOutcome::Done);
     });
     steps.push(sent, || format!("{who} asks the cloud to start the machine"));
-    let refused = world.changed(|next| follow(next, index, Step::Start, Outcome::StartRefused));
+    let refused =
+        world.changed(|next| follow(next, index, ClaimStep::Start, StepOutcome::StartRefused));
     steps.push(refused, || format!("the cloud has no room to start the machine, {who} hears"));
 }
 
-fn look_at_report(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+fn look_at_report(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     let claimer = world.claimers[index];
-    let watch = Watch {
+    let watch = ReportWatch {
         generation: claimer.generation,
         since: at(claimer.since),
         kind: claimer.watched(),
@@ -288,18 +289,18 @@ fn look_at_report(world: &World, config: &Config, index: usize, steps: &mut Step
     };
     let outcome = match check(&watch, Some(&world.report), &limits(config), world.now()) {
         Check::Pending => return,
-        Check::Passed => Outcome::Done,
+        Check::Passed => StepOutcome::Done,
         Check::Systemic(why) => excuse(why, world.record.0.uses),
-        Check::Failed(failure) => Outcome::Failed(failure),
+        Check::Failed(failure) => StepOutcome::Failed(failure),
     };
     let label = format!("{} looks at the report: {outcome:?}", name(index)).to_lowercase();
-    let next = world.changed(|next| follow(next, index, Step::Check, outcome));
+    let next = world.changed(|next| follow(next, index, ClaimStep::Check, outcome));
     steps.push(next, || label);
 }
 
 /// `engine::provision::worker::latest`: applies an owner's event to the record as it is now, if it is
 /// the same tenure.
-fn latest(world: &mut World, index: usize, event: &Event) -> bool {
+fn latest(world: &mut ExploredWorld, index: usize, event: &InstanceEvent) -> bool {
     let record = &world.record.0;
     let same = record.generation == world.claimers[index].generation
         && matches!(record.state, State::Created { .. } | State::Claimed { .. });
@@ -310,10 +311,10 @@ fn latest(world: &mut World, index: usize, event: &Event) -> bool {
     same
 }
 
-fn mark(world: &mut World, config: &Config, index: usize) {
+fn mark(world: &mut ExploredWorld, config: &Config, index: usize) {
     let claimer = world.claimers[index];
     let seen = Generation(claimer.generation.0 - 1);
-    let event = Event::Registered {
+    let event = InstanceEvent::Registered {
         owner: owner(config, index),
         generation: claimer.generation,
         claim: Some(nonce(index, seen)),
@@ -325,7 +326,7 @@ fn mark(world: &mut World, config: &Config, index: usize) {
     world.claimers[index] = Claimer::default();
 }
 
-fn still_ours(world: &mut World, config: &Config, index: usize, late: bool) {
+fn still_ours(world: &mut ExploredWorld, config: &Config, index: usize, late: bool) {
     let record = &world.record.0;
     let claimer = &mut world.claimers[index];
     let ours = record.generation == claimer.generation
@@ -337,11 +338,11 @@ fn still_ours(world: &mut World, config: &Config, index: usize, late: bool) {
     }
 }
 
-fn drain(world: &mut World, index: usize, late: bool) {
+fn drain(world: &mut ExploredWorld, index: usize, late: bool) {
     let generation = world.claimers[index].generation;
     let order = Order::Withdrawn(Withdrawal {
         generation,
-        mode: Mode::Drain,
+        mode: WithdrawalMode::Drain,
         at: at(0),
         idle_deadline: never(),
         removal_token: None,
@@ -355,7 +356,7 @@ fn drain(world: &mut World, index: usize, late: bool) {
     }
 }
 
-fn delete(world: &World, config: &Config, index: usize, late: bool, steps: &mut Steps) {
+fn delete(world: &ExploredWorld, config: &Config, index: usize, late: bool, steps: &mut Steps) {
     let claimer = world.claimers[index];
     let who = name(index);
     let register_by = late.then(|| at(claimer.register_by()));
@@ -373,42 +374,46 @@ fn delete(world: &World, config: &Config, index: usize, late: bool, steps: &mut 
     }
 }
 
-fn by_owner(world: &World, config: &Config, index: usize) -> Authority {
+fn by_owner(world: &ExploredWorld, config: &Config, index: usize) -> Authority {
     let generation = world.claimers[index].generation;
     Authority::Owner { owner: owner(config, index), generation }
 }
 
-fn condemn(world: &mut World, config: &Config, index: usize) {
+fn condemn(world: &mut ExploredWorld, config: &Config, index: usize) {
     let authority = by_owner(world, config, index);
-    let event = Event::Condemned { authority, why: EndReason::FailedChecks, at: world.now() };
+    let event =
+        InstanceEvent::Condemned { authority, why: EndReason::FailedChecks, at: world.now() };
     latest(world, index, &event);
     world.claimers[index] = Claimer::default();
 }
 
-fn give_back(world: &mut World, config: &Config, index: usize) {
+fn give_back(world: &mut ExploredWorld, config: &Config, index: usize) {
     let authority = by_owner(world, config, index);
-    let event = Event::Withdrawn { authority, warm: true, at: world.now(), cap: never() };
+    let event = InstanceEvent::Withdrawn { authority, warm: true, at: world.now(), cap: never() };
     latest(world, index, &event);
     world.claimers[index] = Claimer::default();
 }
 
 /// The request keeps its claim alive.
-fn renew(world: &World, config: &Config, index: usize, steps: &mut Steps) {
+fn renew(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
     let record = &world.record.0;
     let State::Claimed { claim, lease, .. } = &record.state else { return };
     let later = at(world.clock + 1);
     if !world.claimers[index].holds() || !is_owned(record, config, index) || *lease >= later {
         return;
     }
-    let event =
-        Event::Renewed { claim: claim.clone(), generation: record.generation, lease: later };
+    let event = InstanceEvent::Renewed {
+        claim: claim.clone(),
+        generation: record.generation,
+        lease: later,
+    };
     if let Ok(renewed) = record.on(&event) {
         let next = world.changed(|next| next.overwrite(renewed));
         steps.push(next, || format!("{} renews its claim", name(index)));
     }
 }
 
-impl World {
+impl ExploredWorld {
     /// Two workers that both go on with a machine: each would undo what the other does.
     pub(in crate::explore) fn has_two_holders(&self) -> bool {
         let [first, second] = &self.claimers;

@@ -10,10 +10,13 @@ use super::Steps;
 use super::agent;
 use crate::explore::Config;
 use crate::explore::rules::{Property, Rule};
-use crate::explore::world::{Power, World};
+use crate::explore::world::{ExploredWorld, Power};
 
 /// What GitHub may say when it is asked to delete a runner, and the world after each answer.
-pub(super) fn deletions(world: &World, generation: Generation) -> Vec<(Deletion, World)> {
+pub(super) fn deletions(
+    world: &ExploredWorld,
+    generation: Generation,
+) -> Vec<(Deletion, ExploredWorld)> {
     let mut answers = Vec::new();
     match world.registration(generation) {
         Some(runner) if runner.busy => answers.push((Deletion::Busy, world.clone())),
@@ -31,7 +34,7 @@ pub(super) fn deletions(world: &World, generation: Generation) -> Vec<(Deletion,
     answers
 }
 
-pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     if world.clock < config.ticks {
         let next = world.changed(|next| {
             next.clock += 1;
@@ -45,7 +48,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     github(world, steps);
 }
 
-fn landings(world: &World, config: &Config, steps: &mut Steps) {
+fn landings(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     for (index, order) in world.letters.iter().enumerate() {
         let generation = order.rank().generation;
         let next = world.changed(|next| {
@@ -86,7 +89,7 @@ fn landings(world: &World, config: &Config, steps: &mut Steps) {
     }
 }
 
-fn stop(world: &mut World) {
+fn stop(world: &mut ExploredWorld) {
     if world.power != Power::Running {
         return;
     }
@@ -100,7 +103,7 @@ fn stop(world: &mut World) {
 }
 
 /// The machine is off: nothing of its processes is left. GitHub notices that a runner is away.
-pub(super) fn end(world: &mut World, power: Power) {
+pub(super) fn end(world: &mut ExploredWorld, power: Power) {
     world.power = power;
     world.agent = None;
     world.listener = None;
@@ -109,7 +112,7 @@ pub(super) fn end(world: &mut World, power: Power) {
     }
 }
 
-fn github(world: &World, steps: &mut Steps) {
+fn github(world: &ExploredWorld, steps: &mut Steps) {
     let Some(listener) = &world.listener else { return };
     let generation = listener.to.generation;
     let Some(runner) = world.registration(generation) else {
@@ -118,7 +121,7 @@ fn github(world: &World, steps: &mut Steps) {
         return;
     };
     let flip = |busy: bool| {
-        move |next: &mut World| {
+        move |next: &mut ExploredWorld| {
             for runner in next.runners.iter_mut().filter(|it| it.generation == generation) {
                 runner.busy = busy;
             }

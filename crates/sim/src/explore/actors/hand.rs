@@ -8,9 +8,9 @@
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Generation, Revision};
-use bullpen_core::instance::{Authority, EndReason, Event, State, Tier};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, State, Tier};
 use bullpen_core::mailbox::{
-    Inbox, Mode, Order, Phase, SignalKind, Unexposed, Withdrawal, prove_unexposed,
+    AgentPhase, Inbox, Order, SignalKind, Unexposed, Withdrawal, WithdrawalMode, prove_unexposed,
 };
 use bullpen_core::time::Timestamp;
 
@@ -19,7 +19,7 @@ use super::cloud::deletions;
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::{Property, Rule};
-use crate::explore::world::{Power, Row, World, at, limits, never};
+use crate::explore::world::{ExploredWorld, LedgerRow, Power, at, limits, never};
 
 /// What a pass concluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,14 +34,14 @@ pub(in crate::explore) enum Verdict {
 pub(in crate::explore) enum Hand {
     Rests,
     /// To take the machine back from its owner.
-    Withdraw(Part<Row>),
+    Withdraw(Part<LedgerRow>),
     /// To end it, because its deadline has passed.
-    Condemn(Part<Row>),
+    Condemn(Part<LedgerRow>),
     /// To post the withdrawal.
-    Post(Part<Row>),
+    Post(Part<LedgerRow>),
     /// To read and to judge, with the inbox as it was after the withdrawal.
-    Judge(Part<Row>, Part<Inbox>),
-    Act(Part<Row>, Verdict),
+    Judge(Part<LedgerRow>, Part<Inbox>),
+    Act(Part<LedgerRow>, Verdict),
 }
 
 impl Hand {
@@ -85,7 +85,7 @@ impl Whose {
         }
     }
 
-    pub(super) fn of(self, world: &mut World) -> &mut Hand {
+    pub(super) fn of(self, world: &mut ExploredWorld) -> &mut Hand {
         match self {
             Self::Releaser => &mut world.releaser,
             Self::Reaper => &mut world.reaper,
@@ -94,7 +94,13 @@ impl Whose {
 }
 
 /// The steps of a pass.
-pub(super) fn steps(world: &World, config: &Config, whose: Whose, hand: &Hand, steps: &mut Steps) {
+pub(super) fn steps(
+    world: &ExploredWorld,
+    config: &Config,
+    whose: Whose,
+    hand: &Hand,
+    steps: &mut Steps,
+) {
     let who = whose.name();
     match hand {
         Hand::Post(row) => {
@@ -123,9 +129,9 @@ pub(super) fn steps(world: &World, config: &Config, whose: Whose, hand: &Hand, s
 }
 
 /// The withdrawal of this generation.
-fn withdrawal(world: &World, generation: Generation, mode: Mode) -> Order {
+fn withdrawal(world: &ExploredWorld, generation: Generation, mode: WithdrawalMode) -> Order {
     // Only the time of a stop is ever looked at.
-    let posted = if mode == Mode::Stop { world.now() } else { at(0) };
+    let posted = if mode == WithdrawalMode::Stop { world.now() } else { at(0) };
     Order::Withdrawn(Withdrawal {
         generation,
         mode,
@@ -135,12 +141,16 @@ fn withdrawal(world: &World, generation: Generation, mode: Mode) -> Order {
     })
 }
 
-fn post(world: &mut World, config: &Config, row: &Part<Row>) -> Hand {
+fn post(world: &mut ExploredWorld, config: &Config, row: &Part<LedgerRow>) -> Hand {
     let generation = row.0.generation;
     if let Some(verdict) = too_early(world, config, row) {
         return Hand::Act(row.clone(), verdict);
     }
-    let mode = if config.holds(Rule::DrainThenStop) { Mode::Drain } else { Mode::Stop };
+    let mode = if config.holds(Rule::DrainThenStop) {
+        WithdrawalMode::Drain
+    } else {
+        WithdrawalMode::Stop
+    };
     let order = withdrawal(world, generation, mode);
     // Whatever refuses it is stored and is just as good, or newer.
     world.post(order);
@@ -149,7 +159,7 @@ fn post(world: &mut World, config: &Config, row: &Part<Row>) -> Hand {
 }
 
 /// What is concluded before the withdrawal is stored, where a rule that forbids it is off.
-fn too_early(world: &World, config: &Config, row: &Part<Row>) -> Option<Verdict> {
+fn too_early(world: &ExploredWorld, config: &Config, row: &Part<LedgerRow>) -> Option<Verdict> {
     let State::Releasing { tier, .. } = row.0.state else { return None };
     let stopped = tier == Tier::Stopped && world.power == Power::Stopped;
     let judged = !config.holds(Rule::JudgedAfterWithdrawal);
@@ -163,10 +173,10 @@ fn too_early(world: &World, config: &Config, row: &Part<Row>) -> Option<Verdict>
 }
 
 fn judge(
-    world: &World,
+    world: &ExploredWorld,
     config: &Config,
     whose: Whose,
-    (row, inbox): (&Part<Row>, &Part<Inbox>),
+    (row, inbox): (&Part<LedgerRow>, &Part<Inbox>),
     steps: &mut Steps,
 ) {
     let who = whose.name();
@@ -175,7 +185,7 @@ fn judge(
     let stopped = tier == Tier::Stopped && world.power == Power::Stopped;
     let decided = |verdict: Option<Verdict>| {
         let hand = verdict.map_or(Hand::Rests, |verdict| Hand::Act(row.clone(), verdict));
-        move |next: &mut World| *whose.of(next) = hand
+        move |next: &mut ExploredWorld| *whose.of(next) = hand
     };
     if let Ok(proof) = prove_unexposed(Some(inbox), Some(&world.report), generation, stopped) {
         let next = world.changed(decided(Some(Verdict::Return(proof))));
@@ -190,23 +200,23 @@ fn judge(
             return;
         }
     };
-    if stop.mode == Mode::Stop && is_patient(world, config, stop.at) {
+    if stop.mode == WithdrawalMode::Stop && is_patient(world, config, stop.at) {
         let next = world.changed(decided(None));
         steps.push(next, || format!("{who} waits for the acknowledgement"));
         return;
     }
     let over = Verdict::End(EndReason::NotAcknowledged);
-    if stop.mode == Mode::Stop && !config.holds(Rule::DrainThenStop) {
+    if stop.mode == WithdrawalMode::Stop && !config.holds(Rule::DrainThenStop) {
         let next = world.changed(decided(Some(over)));
         steps.push(next, || format!("{who} stops waiting for the acknowledgement"));
         return;
     }
     for (deletion, next) in deletions(world, inbox.assigned) {
         let verdict = match stop.mode {
-            Mode::Drain => {
+            WithdrawalMode::Drain => {
                 may_stop(world, config, inbox.assigned, deletion, since).then_some(Verdict::Stop)
             }
-            Mode::Stop => {
+            WithdrawalMode::Stop => {
                 matches!(deletion, Deletion::Deleted | Deletion::NotFound).then_some(over)
             }
         };
@@ -217,14 +227,14 @@ fn judge(
     }
 }
 
-fn is_patient(world: &World, config: &Config, since: Timestamp) -> bool {
+fn is_patient(world: &ExploredWorld, config: &Config, since: Timestamp) -> bool {
     let limits = limits(config);
     world.now().since(since) < limits.release_acknowledgement + limits.clock_skew
 }
 
 /// `engine::release::may_stop`.
 fn may_stop(
-    world: &World,
+    world: &ExploredWorld,
     config: &Config,
     assigned: Generation,
     deletion: Deletion,
@@ -239,25 +249,25 @@ fn may_stop(
         Deletion::Busy => false,
         Deletion::Unavailable => {
             let beat = world.report.beat.as_ref();
-            registered && beat.is_some_and(|beat| beat.phase != Phase::Busy)
+            registered && beat.is_some_and(|beat| beat.phase != AgentPhase::Busy)
         }
     }
 }
 
-fn act(world: &mut World, config: &Config, row: &Part<Row>, verdict: Verdict) {
+fn act(world: &mut ExploredWorld, config: &Config, row: &Part<LedgerRow>, verdict: Verdict) {
     let now = world.now();
     let event = match verdict {
         Verdict::Stop => {
-            let order = withdrawal(world, row.0.generation, Mode::Stop);
+            let order = withdrawal(world, row.0.generation, WithdrawalMode::Stop);
             world.post(order);
             return;
         }
         Verdict::Return(proof) => {
-            Event::Returned { proof, at: now, deadline: never(), shared: true }
+            InstanceEvent::Returned { proof, at: now, deadline: never(), shared: true }
         }
         Verdict::End(why) => {
             let authority = Authority::Release { generation: row.0.generation };
-            Event::Condemned { authority, why, at: now }
+            InstanceEvent::Condemned { authority, why, at: now }
         }
     };
     let Ok(next) = row.0.on(&event) else { return };

@@ -7,20 +7,20 @@
 //! Not here: what a pool wants (nothing but that its stopped machine be stopped).
 
 use bullpen_core::ids::{Revision, StopOp};
-use bullpen_core::instance::{Event, State, Tier};
+use bullpen_core::instance::{InstanceEvent, State, Tier};
 
 use super::Steps;
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::Rule;
-use crate::explore::world::{Power, Row, World, at, limits, never};
+use crate::explore::world::{ExploredWorld, LedgerRow, Power, at, limits, never};
 
 /// What the manager is about to do.
 #[derive(Clone, Debug, Hash)]
 pub(in crate::explore) enum Manager {
     Rests,
     /// To write down what it saw of the cloud.
-    Write(Part<Row>, Power),
+    Write(Part<LedgerRow>, Power),
     /// To make the stop call it wrote down at this tick.
     Call(u8),
 }
@@ -37,32 +37,32 @@ impl Manager {
 
 /// What the manager writes about a record and what the cloud says of its machine, if anything.
 pub(in crate::explore) fn repair(
-    world: &World,
+    world: &ExploredWorld,
     config: &Config,
-    row: &Row,
+    row: &LedgerRow,
     power: Power,
-) -> Option<Event> {
+) -> Option<InstanceEvent> {
     let op = StopOp::new(format!("op-{}", world.clock));
     let until = at(world.clock).after(limits(config).stop_fence);
     match (&row.0.state, power) {
         (State::Idle { tier: Tier::Stopped, .. }, Power::Running)
             if config.holds(Rule::FoundRunningIsStopped) =>
         {
-            Some(Event::FoundRunning { op, until, deadline: never() })
+            Some(InstanceEvent::FoundRunning { op, until, deadline: never() })
         }
         // An earlier call may still land until its own time.
         (State::Stopping { until: earlier, .. }, Power::Running) if world.now() > *earlier => {
-            Some(Event::StopAgain { op, until })
+            Some(InstanceEvent::StopAgain { op, until })
         }
         (State::Stopping { .. }, Power::Stopped) => {
             let (skew, deadline) = (limits(config).clock_skew, never());
-            Some(Event::FoundStopped { at: world.now(), skew, deadline, shared: true })
+            Some(InstanceEvent::FoundStopped { at: world.now(), skew, deadline, shared: true })
         }
         _ => None,
     }
 }
 
-pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     if config.tier != Tier::Stopped {
         return;
     }
@@ -78,7 +78,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
         Manager::Write(row, power) => {
             let event = repair(world, config, row, *power);
             let next = world.changed(|next| write(next, row, event.as_ref()));
-            let name = event.as_ref().map_or("nothing", Event::name);
+            let name = event.as_ref().map_or("nothing", InstanceEvent::name);
             steps.push(next, || format!("manager writes {name}"));
         }
         Manager::Call(written) => {
@@ -95,7 +95,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     }
 }
 
-fn write(world: &mut World, row: &Part<Row>, event: Option<&Event>) {
+fn write(world: &mut ExploredWorld, row: &Part<LedgerRow>, event: Option<&InstanceEvent>) {
     world.manager = Manager::Rests;
     let Some(event) = event else { return };
     let Ok(next) = row.0.on(event) else { return };
@@ -106,7 +106,7 @@ fn write(world: &mut World, row: &Part<Row>, event: Option<&Event>) {
 }
 
 /// Directly before sending, the sender looks at its own clock.
-fn call(world: &mut World, config: &Config, written: u8) {
+fn call(world: &mut ExploredWorld, config: &Config, written: u8) {
     world.manager = Manager::Rests;
     if world.clock == written || !config.holds(Rule::StopsAreFenced) {
         world.stops.push(written + 1);

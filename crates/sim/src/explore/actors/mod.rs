@@ -9,7 +9,7 @@ use bullpen_core::instance::State;
 
 use super::Config;
 use super::rules::Rule;
-use super::world::World;
+use super::world::ExploredWorld;
 
 pub(super) mod agent;
 mod claimer;
@@ -26,18 +26,18 @@ pub(super) use manager::{Manager, repair};
 /// The steps that can be taken from one world.
 pub(super) struct Steps {
     labelled: bool,
-    pub(super) taken: Vec<(String, World)>,
+    pub(super) taken: Vec<(String, ExploredWorld)>,
 }
 
 impl Steps {
     /// The world after a step, and what the step was: words are made only for who reads them.
-    fn push(&mut self, next: World, label: impl FnOnce() -> String) {
+    fn push(&mut self, next: ExploredWorld, label: impl FnOnce() -> String) {
         let label = if self.labelled { label() } else { String::new() };
         self.taken.push((label, next));
     }
 }
 
-impl World {
+impl ExploredWorld {
     /// Every step that somebody can take from here.
     pub(super) fn steps(&self, config: &Config, labelled: bool) -> Vec<(String, Self)> {
         let mut steps = Steps { labelled, taken: Vec::new() };

@@ -2,17 +2,17 @@
 //!
 //! Not here: the handshake (`hand`).
 
-use bullpen_core::instance::{Authority, EndReason, Event, Record, State};
-use bullpen_core::mailbox::Phase;
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record, State};
+use bullpen_core::mailbox::AgentPhase;
 
 use super::Steps;
 use super::hand::{self, Hand, Whose};
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::{Property, Rule};
-use crate::explore::world::{Power, Row, World, at, limits, never};
+use crate::explore::world::{ExploredWorld, LedgerRow, Power, at, limits, never};
 
-pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     match &world.reaper {
         Hand::Rests => look(world, config, steps),
         Hand::Withdraw(row) => {
@@ -28,7 +28,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     }
 }
 
-fn look(world: &World, config: &Config, steps: &mut Steps) {
+fn look(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     let row = world.record.clone();
     let state = &row.0.state;
     let overdue = world.now() >= state.deadline().after(limits(config).clock_skew);
@@ -53,15 +53,15 @@ const fn is_ending(state: &State) -> bool {
     matches!(state, State::Terminating { .. })
 }
 
-fn is_busy(world: &World) -> bool {
-    world.report.beat.as_ref().is_some_and(|beat| beat.phase == Phase::Busy)
+fn is_busy(world: &ExploredWorld) -> bool {
+    world.report.beat.as_ref().is_some_and(|beat| beat.phase == AgentPhase::Busy)
 }
 
-fn withdraw(world: &mut World, config: &Config, row: &Part<Row>) {
+fn withdraw(world: &mut ExploredWorld, config: &Config, row: &Part<LedgerRow>) {
     world.reaper = Hand::Rests;
     let now = world.now();
     let authority = Authority::Deadline { at: now };
-    let event = Event::Withdrawn { authority, warm: true, at: now, cap: never() };
+    let event = InstanceEvent::Withdrawn { authority, warm: true, at: now, cap: never() };
     let Ok(next) = row.0.on(&event) else { return };
     let alive = world.record.0.state.owner().is_some() && now < world.record.0.state.deadline();
     if store(world, config, row, next) {
@@ -73,7 +73,7 @@ fn withdraw(world: &mut World, config: &Config, row: &Part<Row>) {
 }
 
 /// Without the rule the write is conditional on the generation alone, which a renewal does not change.
-fn store(world: &mut World, config: &Config, row: &Part<Row>, next: Record) -> bool {
+fn store(world: &mut ExploredWorld, config: &Config, row: &Part<LedgerRow>, next: Record) -> bool {
     if config.holds(Rule::ReapedAsRead) {
         return world.write(row, next);
     }
@@ -84,25 +84,27 @@ fn store(world: &mut World, config: &Config, row: &Part<Row>, next: Record) -> b
     same
 }
 
-fn condemn(world: &mut World, row: &Part<Row>) {
+fn condemn(world: &mut ExploredWorld, row: &Part<LedgerRow>) {
     world.reaper = Hand::Rests;
     let now = world.now();
     let (authority, why) = (Authority::Deadline { at: now }, EndReason::DeadlinePassed);
-    if let Ok(next) = row.0.on(&Event::Condemned { authority, why, at: now }) {
+    if let Ok(next) = row.0.on(&InstanceEvent::Condemned { authority, why, at: now }) {
         world.write(row, next);
     }
 }
 
-fn gone(world: &mut World) {
+fn gone(world: &mut ExploredWorld) {
     let (authority, why) = (Authority::Cloud, EndReason::MachineGone);
-    if let Ok(next) = world.record.0.on(&Event::Condemned { authority, why, at: world.now() }) {
+    if let Ok(next) =
+        world.record.0.on(&InstanceEvent::Condemned { authority, why, at: world.now() })
+    {
         world.overwrite(next);
     }
 }
 
-fn bury(world: &World, steps: &mut Steps) {
+fn bury(world: &ExploredWorld, steps: &mut Steps) {
     if world.power == Power::Gone {
-        let event = Event::Gone { at: at(0), forget_at: never() };
+        let event = InstanceEvent::Gone { at: at(0), forget_at: never() };
         let Ok(buried) = world.record.0.on(&event) else { return };
         let next = world.changed(|next| next.overwrite(buried));
         steps.push(next, || String::from("reaper confirms that the machine is gone"));

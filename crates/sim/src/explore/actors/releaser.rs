@@ -2,16 +2,16 @@
 //!
 //! Not here: the handshake (`hand`).
 
-use bullpen_core::instance::{Authority, Event, State};
+use bullpen_core::instance::{Authority, InstanceEvent, State};
 
 use super::Steps;
 use super::hand::{self, Hand, Whose};
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::{Property, Rule};
-use crate::explore::world::{Row, World, never};
+use crate::explore::world::{ExploredWorld, LedgerRow, never};
 
-pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
+pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     match &world.releaser {
         Hand::Rests => look(world, config, steps),
         Hand::Withdraw(row) => {
@@ -23,7 +23,7 @@ pub(super) fn steps(world: &World, config: &Config, steps: &mut Steps) {
     }
 }
 
-fn look(world: &World, config: &Config, steps: &mut Steps) {
+fn look(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
     let row = world.record.clone();
     let hand = match &row.0.state {
         State::Claimed { .. } | State::Running { .. } => Hand::Withdraw(row),
@@ -34,12 +34,12 @@ fn look(world: &World, config: &Config, steps: &mut Steps) {
     steps.push(next, || String::from("releaser reads the record"));
 }
 
-fn withdraw(world: &mut World, config: &Config, row: &Part<Row>) {
+fn withdraw(world: &mut ExploredWorld, config: &Config, row: &Part<LedgerRow>) {
     world.releaser = Hand::Rests;
     let seen = &row.0;
     let Some(owner) = seen.state.owner().cloned() else { return };
     let authority = Authority::Owner { owner, generation: seen.generation };
-    let event = Event::Withdrawn { authority, warm: true, at: world.now(), cap: never() };
+    let event = InstanceEvent::Withdrawn { authority, warm: true, at: world.now(), cap: never() };
     // Without the rule the write is conditional on nothing but what the event itself says.
     let unconditional = !config.holds(Rule::OwnerAndGeneration);
     let over = if unconditional { world.record.clone() } else { row.clone() };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Started, StopOrder, Tag};
+use bullpen_core::ports::{Fault, Fleet, Launched, Machine, StartOutcome, StopOrder, Tag};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
@@ -25,7 +25,7 @@ use crate::wire::{Wire, detach};
 mod state;
 
 use state::{CATALOGUE, ZONES};
-pub use state::{FleetEvent, FleetState, Life};
+pub use state::{FleetEvent, FleetState, MachineLife};
 
 /// How long before a spot machine is taken away the cloud says so.
 const SPOT_NOTICE: Duration = Duration::from_secs(120);
@@ -84,7 +84,7 @@ impl FleetModel {
     }
 
     /// What happens when a machine has booted.
-    pub fn on_boot(&self, boot: impl Fn(Machine, Life) + Send + Sync + 'static) {
+    pub fn on_boot(&self, boot: impl Fn(Machine, MachineLife) + Send + Sync + 'static) {
         self.state().on_boot = Some(Arc::new(boot));
     }
 
@@ -229,7 +229,7 @@ impl Fleet for FleetModel {
     fn start(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<(InstanceId, Started)>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Vec<(InstanceId, StartOutcome)>, Fault>> + Send {
         let ids = ids.to_vec();
         self.ask(FleetCall::Start, ids.len(), move |model, state| {
             let start = |id: InstanceId| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
-use bullpen_core::ports::{Fault, Launched, Machine, MachineState, Started, Tag, Tags};
+use bullpen_core::ports::{Fault, Launched, Machine, MachineState, StartOutcome, Tag, Tags};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
@@ -34,7 +34,7 @@ pub(super) const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
 /// What a boot is told from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Word {
+enum MachineWord {
     LiveOn,
     /// It will be taken away soon.
     Notice,
@@ -43,20 +43,20 @@ enum Word {
 
 /// One boot of a machine, as what runs on it sees it.
 #[derive(Clone, Debug)]
-pub struct Life(watch::Receiver<Word>);
+pub struct MachineLife(watch::Receiver<MachineWord>);
 
-impl Life {
+impl MachineLife {
     /// Returns when the boot has ended.
     pub async fn ended(&self) {
-        self.at_least(Word::Over).await;
+        self.at_least(MachineWord::Over).await;
     }
 
     /// Returns when the cloud has said that it will take the machine away, or has done so.
     pub async fn noticed(&self) {
-        self.at_least(Word::Notice).await;
+        self.at_least(MachineWord::Notice).await;
     }
 
-    async fn at_least(&self, word: Word) {
+    async fn at_least(&self, word: MachineWord) {
         let mut words = self.0.clone();
         // A dropped sender is an ended boot as well.
         let _ = words.wait_for(|now| *now >= word).await;
@@ -82,19 +82,19 @@ pub enum FleetEvent {
     PoweredOff(InstanceId),
 }
 
-pub(super) type Boot = Arc<dyn Fn(Machine, Life) + Send + Sync>;
-pub(super) type Observer = Box<dyn FnMut(Timestamp, &FleetEvent) + Send>;
+pub(super) type Boot = Arc<dyn Fn(Machine, MachineLife) + Send + Sync>;
+pub(super) type FleetObserver = Box<dyn FnMut(Timestamp, &FleetEvent) + Send>;
 
-pub(super) struct Entry {
+pub(super) struct FleetEntry {
     pub(super) machine: Machine,
     pub(super) visible_at: Timestamp,
-    life: Option<watch::Sender<Word>>,
+    life: Option<watch::Sender<MachineWord>>,
 }
 
-impl Entry {
+impl FleetEntry {
     fn end_boot(&mut self) {
         if let Some(life) = self.life.take() {
-            life.send_replace(Word::Over);
+            life.send_replace(MachineWord::Over);
         }
     }
 }
@@ -102,7 +102,7 @@ impl Entry {
 /// The model's state, shared by all processes.
 #[derive(Default)]
 pub struct FleetState {
-    pub(super) entries: BTreeMap<InstanceId, Entry>,
+    pub(super) entries: BTreeMap<InstanceId, FleetEntry>,
     launches: BTreeMap<IntentId, Launched>,
     pub(super) depleted: BTreeSet<Offering>,
     pub(super) capacity_left: Option<u32>,
@@ -116,7 +116,7 @@ pub struct FleetState {
     /// About how many machines each call was.
     pub(super) asked: BTreeMap<FleetCall, Vec<u32>>,
     pub(super) on_boot: Option<Boot>,
-    pub(super) observer: Option<Observer>,
+    pub(super) observer: Option<FleetObserver>,
 }
 
 impl fmt::Debug for FleetState {
@@ -172,7 +172,7 @@ impl FleetState {
     /// Whether the account may have this many vCPUs more.
     fn has_quota(&self, usage: Usage, vcpu: u32) -> bool {
         let Some(most) = self.vcpu_max.get(&usage) else { return true };
-        let counts = |entry: &&Entry| {
+        let counts = |entry: &&FleetEntry| {
             entry.machine.usage == usage
                 && matches!(entry.machine.state, MachineState::Pending | MachineState::Running)
         };
@@ -250,7 +250,8 @@ impl FleetState {
         if !hidden.is_zero() {
             wire.happened("id visible late");
         }
-        let entry = Entry { machine: machine.clone(), visible_at: now.after(hidden), life: None };
+        let entry =
+            FleetEntry { machine: machine.clone(), visible_at: now.after(hidden), life: None };
         self.entries.insert(id, entry);
         self.tell(now, &FleetEvent::Launched(machine.clone()));
         machine
@@ -269,17 +270,17 @@ impl FleetState {
             return;
         }
         entry.machine.state = MachineState::Running;
-        let (words, life) = watch::channel(Word::LiveOn);
+        let (words, life) = watch::channel(MachineWord::LiveOn);
         entry.life = Some(words);
         if let Some(boot) = self.on_boot.clone() {
-            boot(entry.machine.clone(), Life(life));
+            boot(entry.machine.clone(), MachineLife(life));
         }
     }
 
     /// Stopped → pending; the answer says whether it boots now.
-    pub(super) fn start(&mut self, id: &InstanceId, wire: &Wire) -> (Started, bool) {
+    pub(super) fn start(&mut self, id: &InstanceId, wire: &Wire) -> (StartOutcome, bool) {
         let Some(entry) = self.entries.get(id) else {
-            return (Started::Failed(Fault::NotFound), false);
+            return (StartOutcome::Failed(Fault::NotFound), false);
         };
         let machine = &entry.machine;
         let offering = Offering {
@@ -293,15 +294,15 @@ impl FleetState {
                     || !self.has_quota(machine.usage, machine.vcpu) =>
             {
                 wire.happened("start refused");
-                (Started::NoCapacity, false)
+                (StartOutcome::NoCapacity, false)
             }
             MachineState::Stopped => {
                 self.set(id, MachineState::Pending);
-                (Started::Starting, true)
+                (StartOutcome::Starting, true)
             }
-            MachineState::Pending | MachineState::Running => (Started::Starting, false),
+            MachineState::Pending | MachineState::Running => (StartOutcome::Starting, false),
             MachineState::Stopping | MachineState::Gone => {
-                (Started::Failed(Fault::NotFound), false)
+                (StartOutcome::Failed(Fault::NotFound), false)
             }
         }
     }
@@ -344,7 +345,7 @@ impl FleetState {
     /// The cloud says that it will take the machine away.
     pub(super) fn give_notice(&mut self, id: &InstanceId, now: Timestamp) {
         if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
-            life.send_replace(Word::Notice);
+            life.send_replace(MachineWord::Notice);
             self.tell(now, &FleetEvent::Noticed(id.clone()));
         }
     }

@@ -33,7 +33,7 @@ mod rows;
 mod state;
 mod sweeps;
 
-pub use state::{LedgerState, LedgerWrite, Observer};
+pub use state::{LedgerObserver, LedgerState, LedgerWrite};
 
 /// One process's handle on a world's ledger.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ impl LedgerModel {
     }
 
     /// Who is told of every write as it lands. It runs inside the write: it must not use the ledger.
-    pub fn set_observer(&self, observer: Observer) {
+    pub fn set_observer(&self, observer: LedgerObserver) {
         locked(&self.state).set_observer(observer);
     }
 

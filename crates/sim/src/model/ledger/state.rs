@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bullpen_core::creation::{Intent, Scope};
 use bullpen_core::ids::{InstanceId, IntentId, LeaseName, Revision};
-use bullpen_core::instance::{Event, Record, State};
+use bullpen_core::instance::{InstanceEvent, Record, State};
 use bullpen_core::invariants::WriteKind;
 use bullpen_core::lease::Lease;
 use bullpen_core::ports::{ClaimWrite, Document, JobRow, Swap, Written};
@@ -73,7 +73,7 @@ pub enum LedgerWrite<'a> {
 }
 
 /// Who is told of every write as it lands.
-pub type Observer = Box<dyn FnMut(&LedgerWrite<'_>) + Send>;
+pub type LedgerObserver = Box<dyn FnMut(&LedgerWrite<'_>) + Send>;
 
 /// Everything the ledger holds.
 #[derive(Default)]
@@ -93,7 +93,7 @@ pub struct LedgerState {
     pub(super) documents: Documents,
     /// How often a pool was listed.
     pub(super) pool_listings: u64,
-    observer: Option<Observer>,
+    observer: Option<LedgerObserver>,
     pub(super) caller: Arc<str>,
 }
 
@@ -111,7 +111,7 @@ impl LedgerState {
         self.directories.set_weak(weak);
     }
 
-    pub(super) fn set_observer(&mut self, observer: Observer) {
+    pub(super) fn set_observer(&mut self, observer: LedgerObserver) {
         self.observer = Some(observer);
     }
 
@@ -141,7 +141,7 @@ impl LedgerState {
 
     /// Idle → claimed, if the transition allows it.
     pub fn claim(&mut self, now: Timestamp, write: ClaimWrite) -> Written<Record> {
-        let event = Event::Claimed {
+        let event = InstanceEvent::Claimed {
             owner: write.owner,
             claim: write.claim,
             trust: write.trust,

@@ -21,17 +21,20 @@ use crate::model::Past;
 const PAGE: usize = 7;
 
 /// Where a page begins: after this place in time, and among equals after this id.
-pub(super) type Place<K> = (Timestamp, K);
+pub(super) type PageStart<K> = (Timestamp, K);
 
-pub(super) fn due_cursor(after: Option<&str>) -> Result<Option<Place<InstanceId>>, Fault> {
+pub(super) fn due_cursor(after: Option<&str>) -> Result<Option<PageStart<InstanceId>>, Fault> {
     place(after, |id| InstanceId::new(id))
 }
 
-pub(super) fn rows_due_cursor(after: Option<&str>) -> Result<Option<Place<JobId>>, Fault> {
+pub(super) fn rows_due_cursor(after: Option<&str>) -> Result<Option<PageStart<JobId>>, Fault> {
     place(after, |job| JobId::new(job))
 }
 
-fn place<K>(after: Option<&str>, id: impl FnOnce(&str) -> K) -> Result<Option<Place<K>>, Fault> {
+fn place<K>(
+    after: Option<&str>,
+    id: impl FnOnce(&str) -> K,
+) -> Result<Option<PageStart<K>>, Fault> {
     let Some(text) = after else { return Ok(None) };
     let parsed = text.split_once('/').and_then(|(millis, rest)| {
         let at = Timestamp::from_millis(millis.parse().ok()?);
@@ -80,7 +83,7 @@ impl LedgerState {
         &self,
         then: Timestamp,
         before: Timestamp,
-        after: Option<&Place<InstanceId>>,
+        after: Option<&PageStart<InstanceId>>,
     ) -> Page<Record> {
         let was = as_it_was(&self.past, then);
         let present = self
@@ -137,7 +140,7 @@ impl LedgerState {
         &self,
         then: Timestamp,
         before: Timestamp,
-        after: Option<&Place<JobId>>,
+        after: Option<&PageStart<JobId>>,
     ) -> Page<JobRow> {
         let was = as_it_was(&self.rows.past, then);
         let present = self

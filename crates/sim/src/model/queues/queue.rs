@@ -22,7 +22,7 @@ const DEDUPLICATION: Duration = Duration::from_secs(300);
 const SHUFFLED: usize = 64;
 
 /// Under which terms one receive is made: what is a dead letter, and what may go wrong.
-pub(super) struct Terms<'a> {
+pub(super) struct ReceiveTerms<'a> {
     pub(super) receives_max: Option<u32>,
     pub(super) wire: &'a Wire,
     pub(super) any_order: bool,
@@ -30,7 +30,7 @@ pub(super) struct Terms<'a> {
     pub(super) twice_next: bool,
 }
 
-impl Terms<'_> {
+impl ReceiveTerms<'_> {
     fn twice(&mut self) -> bool {
         let twice =
             std::mem::take(&mut self.twice_next) || self.wire.dice().chance(self.deliver_twice);
@@ -52,7 +52,7 @@ pub(super) struct Message {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct ModelQueue {
     pub(super) spec: QueueSpec,
     next: u64,
     messages: BTreeMap<u64, Message>,
@@ -66,7 +66,7 @@ pub(super) struct Queue {
     changed: Changed,
 }
 
-impl Queue {
+impl ModelQueue {
     pub(super) fn new(spec: QueueSpec) -> Self {
         Self {
             spec,
@@ -152,7 +152,7 @@ impl Queue {
         &mut self,
         now: Timestamp,
         max: usize,
-        terms: &mut Terms<'_>,
+        terms: &mut ReceiveTerms<'_>,
     ) -> (Vec<Delivery>, Vec<Message>) {
         let (mut received, mut dead) = (Vec::new(), Vec::new());
         // Groups that were busy before this call; within it, one group may give several.
@@ -184,7 +184,7 @@ impl Queue {
         &self,
         busy: &BTreeSet<String>,
         passed: Option<u64>,
-        terms: &Terms<'_>,
+        terms: &ReceiveTerms<'_>,
     ) -> Option<u64> {
         if terms.any_order {
             let choices = u64::try_from(self.ready.len().min(SHUFFLED)).unwrap_or(1);

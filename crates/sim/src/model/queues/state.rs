@@ -10,13 +10,13 @@ use bullpen_core::ports::{Delivery, Depth, Fault, Outgoing, QueueKind, QueueSpec
 use bullpen_core::time::Timestamp;
 
 use super::Changed;
-use super::queue::{Queue, Terms};
+use super::queue::{ModelQueue, ReceiveTerms};
 use crate::wire::Wire;
 
 /// Everything all queues hold.
 #[derive(Debug, Default)]
 pub struct QueuesState {
-    queues: BTreeMap<QueueName, Queue>,
+    queues: BTreeMap<QueueName, ModelQueue>,
     pub(super) weak: bool,
     pub(super) empty_next: bool,
     pub(super) twice_next: bool,
@@ -24,14 +24,14 @@ pub struct QueuesState {
 }
 
 impl QueuesState {
-    fn queue(&mut self, now: Timestamp, name: &QueueName) -> Result<&mut Queue, Fault> {
+    fn queue(&mut self, now: Timestamp, name: &QueueName) -> Result<&mut ModelQueue, Fault> {
         let queue = self.queues.get_mut(name).ok_or(Fault::NotFound)?;
         queue.catch_up(now);
         Ok(queue)
     }
 
     pub(super) fn changed(&self, name: &QueueName) -> Result<Changed, Fault> {
-        self.queues.get(name).map(Queue::changed).ok_or(Fault::NotFound)
+        self.queues.get(name).map(ModelQueue::changed).ok_or(Fault::NotFound)
     }
 
     /// How long until a hidden message appears by itself.
@@ -50,7 +50,7 @@ impl QueuesState {
                 Ok(())
             }
             None => {
-                self.queues.insert(spec.name.clone(), Queue::new(spec));
+                self.queues.insert(spec.name.clone(), ModelQueue::new(spec));
                 Ok(())
             }
         }
@@ -87,7 +87,7 @@ impl QueuesState {
         let dead_letters = self.queues.get(name).and_then(|queue| queue.spec.dead_letters.clone());
         // Without a queue to put them into, letters do not die.
         let dead_letters = dead_letters.filter(|(letters, _)| self.queues.contains_key(letters));
-        let mut terms = Terms {
+        let mut terms = ReceiveTerms {
             receives_max: dead_letters.as_ref().map(|(_, max)| *max),
             wire,
             any_order: self.weak,

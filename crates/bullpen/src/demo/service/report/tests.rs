@@ -2,36 +2,37 @@
 //!
 //! Not here: jobs that really ran.
 
-use bullpen_core::explain::{Subject, explain};
+use bullpen_core::explain::{ExplainInput, explain};
 use bullpen_core::ids::{
     ClaimId, ClassName, Generation, InstanceId, JobId, PoolName, Repository, RunAttempt, RunnerName,
 };
 use bullpen_core::job::{
-    About, Conclusion, Event, Fact, Held, Job, Lane, Provenance, Said, Setback, StepAt,
+    Conclusion, Job, JobDetails, JobEvent, JobFact, JobMachine, JobStepAt, Lane, Provenance,
+    ReportedStatus, Setback,
 };
 use bullpen_core::limits::Limits;
 use bullpen_core::time::Timestamp;
 use bullpen_github::stand_in::protocol::{self, JobView, NoticeView};
 
-use super::super::script::{BURSTS, Order};
+use super::super::script::{BURSTS, DemoJob};
 use super::*;
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_767_268_800_000 + millis)
 }
 
-fn held() -> Held {
+fn held() -> JobMachine {
     let (instance, runner) = (InstanceId::new("i-1"), RunnerName::new("bullpen-1-0"));
-    Held { instance, generation: Generation(2), runner }
+    JobMachine { instance, generation: Generation(2), runner }
 }
 
-fn learn(job: &Job, said: Said, when: i64) -> Job {
-    let fact = Fact { job: job.id.clone(), about: job.known.about.clone(), said };
+fn learn(job: &Job, said: ReportedStatus, when: i64) -> Job {
+    let fact = JobFact { job: job.id.clone(), about: job.known.about.clone(), said };
     job.learn(&fact, at(when), &Limits::DEFAULT).expect("it is about this job")
 }
 
-fn queued(order: &Order) -> Job {
-    let about = About {
+fn queued(order: &DemoJob) -> Job {
+    let about = JobDetails {
         repository: Repository::new("acme/app"),
         run: RunAttempt::new("1.1"),
         name: order.name.to_owned(),
@@ -40,49 +41,49 @@ fn queued(order: &Order) -> Job {
         created_at: Some(at(0)),
         provenance: Provenance::default(),
     };
-    let said = Said::Queued { at: Some(at(0)) };
-    Job::first(&Fact { job: JobId::new("1"), about, said }, at(10), &Limits::DEFAULT)
+    let said = ReportedStatus::Queued { at: Some(at(0)) };
+    Job::first(&JobFact { job: JobId::new("1"), about, said }, at(10), &Limits::DEFAULT)
 }
 
-fn after(job: &Job, events: &[Event]) -> Job {
+fn after(job: &Job, events: &[JobEvent]) -> Job {
     events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
 }
 
 /// What a worker notes of a machine that stood by.
-fn stood_by(tier: Stood) -> StepAt {
-    StepAt { at: at(35), step: Step::Claimed { instance: held().instance, tier } }
+fn stood_by(tier: Stood) -> JobStepAt {
+    JobStepAt { at: at(35), step: JobStep::Claimed { instance: held().instance, tier } }
 }
 
 /// The job as it should have become.
-fn fulfilled(order: &Order, how: How, notes: Vec<StepAt>) -> Job {
+fn fulfilled(order: &DemoJob, how: MachineSource, notes: Vec<JobStepAt>) -> Job {
     let job = queued(order);
     let completed = |job: &Job, word: &str| {
         let conclusion = Conclusion::new(word);
-        learn(job, Said::Completed { conclusion, runner: None, at: Some(at(900)) }, 900)
+        learn(job, ReportedStatus::Completed { conclusion, runner: None, at: Some(at(900)) }, 900)
     };
     let (worker, lane) = (ClaimId::new("w"), Lane::Class(ClassName::new("small")));
-    let begun = Event::Begun {
+    let begun = JobEvent::Begun {
         worker: worker.clone(),
         at: at(30),
         lease: at(90_000),
         skew: Duration::ZERO,
     };
-    let routed = [Event::Routed { lane, at: at(20) }, begun.clone()];
-    let assigned = Event::Assigned { worker, held: held(), how, at: at(40), notes };
+    let routed = [JobEvent::Routed { lane, at: at(20) }, begun.clone()];
+    let assigned = JobEvent::Assigned { worker, held: held(), how, at: at(40), notes };
     let started = |job: &Job| {
         let runner = Some(held().runner);
-        learn(job, Said::Started { runner, at: Some(at(500)) }, 500)
+        learn(job, ReportedStatus::Started { runner, at: Some(at(500)) }, 500)
     };
     match order.fate {
-        Fate::Cancelled => completed(&after(&job, &routed), "cancelled"),
-        Fate::Refused => {
+        ExpectedEnd::Cancelled => completed(&after(&job, &routed), "cancelled"),
+        ExpectedEnd::Refused => {
             let (pool, suggestions) = (PoolName::new("cii"), vec!["ci".to_owned()]);
             let reason = Reason::UnknownPool { pool, suggestions };
-            after(&job, &[Event::Failed { reason, at: at(20), cancel_by: None }])
+            after(&job, &[JobEvent::Failed { reason, at: at(20), cancel_by: None }])
         }
-        Fate::Takes => completed(&started(&job), "success"),
-        Fate::Robbed => {
-            let freed = Event::Freed {
+        ExpectedEnd::Takes => completed(&started(&job), "success"),
+        ExpectedEnd::Robbed => {
+            let freed = JobEvent::Freed {
                 held: held(),
                 setback: Setback::RunnerTaken,
                 at: at(45),
@@ -91,20 +92,24 @@ fn fulfilled(order: &Order, how: How, notes: Vec<StepAt>) -> Job {
             let job = after(&after(&job, &routed), &[assigned.clone(), freed, begun, assigned]);
             completed(&started(&job), "success")
         }
-        Fate::Runs => completed(&started(&after(&after(&job, &routed), &[assigned])), "success"),
+        ExpectedEnd::Runs => {
+            completed(&started(&after(&after(&job, &routed), &[assigned])), "success")
+        }
     }
 }
 
-fn row(burst: usize, order: &Order) -> Row {
+fn row(burst: usize, order: &DemoJob) -> JobOutcome {
     let (how, notes) = match (BURSTS[burst].how, order.name) {
         (Some(how), _) => (how, Vec::new()),
-        (None, "ci 1" | "ci 2") => (How::Picked, vec![stood_by(Stood::Hot)]),
-        (None, "nightly 1" | "nightly 2") => (How::Picked, vec![stood_by(Stood::Stopped)]),
-        (None, "mixed 3") => (How::Picked, vec![stood_by(Stood::Released)]),
-        (None, _) => (How::Reused, Vec::new()),
+        (None, "ci 1" | "ci 2") => (MachineSource::Picked, vec![stood_by(Stood::Hot)]),
+        (None, "nightly 1" | "nightly 2") => {
+            (MachineSource::Picked, vec![stood_by(Stood::Stopped)])
+        }
+        (None, "mixed 3") => (MachineSource::Picked, vec![stood_by(Stood::Released)]),
+        (None, _) => (MachineSource::Reused, Vec::new()),
     };
     let job = fulfilled(order, how, notes);
-    let told = explain(&Subject {
+    let told = explain(&ExplainInput {
         job: &job,
         next_look: None,
         forget_at: at(0),
@@ -114,7 +119,7 @@ fn row(burst: usize, order: &Order) -> Row {
         now: at(1_000),
         limits: &Limits::DEFAULT,
     });
-    let runs = matches!(order.fate, Fate::Runs | Fate::Takes | Fate::Robbed);
+    let runs = matches!(order.fate, ExpectedEnd::Runs | ExpectedEnd::Takes | ExpectedEnd::Robbed);
     let conclusion =
         if runs { protocol::Conclusion::Success } else { protocol::Conclusion::Cancelled };
     let view = JobView {
@@ -131,10 +136,10 @@ fn row(burst: usize, order: &Order) -> Row {
         started_at: runs.then(|| at(500)),
         completed_at: Some(at(900)),
     };
-    Row { burst, order: *order, view, job, told, worked: runs }
+    JobOutcome { burst, order: *order, view, job, told, worked: runs }
 }
 
-fn report() -> Report {
+fn report() -> ServiceReport {
     let bursts = BURSTS.iter().enumerate();
     let rows =
         bursts.flat_map(|(burst, script)| script.orders.iter().map(move |order| row(burst, order)));
@@ -150,7 +155,7 @@ fn report() -> Report {
         text: "there is no pool `cii`".to_owned(),
         at: at(30),
     };
-    let played = Played {
+    let played = ServiceOutcome {
         rows: rows.collect(),
         webhooks: vec![202, 204],
         notices: vec![notice],
@@ -160,7 +165,7 @@ fn report() -> Report {
         refilled: Duration::from_secs(5),
         pools: Vec::new(),
     };
-    Report::new(played, Duration::from_secs(2), Duration::from_secs(7))
+    ServiceReport::new(played, Duration::from_secs(2), Duration::from_secs(7))
 }
 
 #[test]
@@ -182,7 +187,7 @@ fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
     assert_eq!(report.json()["jobs"].as_array().map(Vec::len), Some(20));
 }
 
-type Spoil = fn(&mut Report);
+type Spoil = fn(&mut ServiceReport);
 
 #[test]
 fn everything_else_is_and_is_named() {
@@ -191,13 +196,15 @@ fn everything_else_is_and_is_named() {
         (|report| report.played.rows[3].worked = true, "cancelled ended otherwise"),
         (
             |report| {
-                report.played.rows[4].job = fulfilled(&BURSTS[1].orders[0], How::Created, vec![]);
+                report.played.rows[4].job =
+                    fulfilled(&BURSTS[1].orders[0], MachineSource::Created, vec![]);
             },
             "warm 1 had a machine that was created",
         ),
         (
             |report| {
-                report.played.rows[7].job = fulfilled(&BURSTS[2].orders[0], How::Reused, vec![]);
+                report.played.rows[7].job =
+                    fulfilled(&BURSTS[2].orders[0], MachineSource::Reused, vec![]);
             },
             "burst 3 was given 1 hot machines of 2",
         ),

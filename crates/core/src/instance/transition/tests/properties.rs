@@ -14,11 +14,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
-use super::super::{Authority, Event, Refusal, Warm};
+use super::super::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
 use crate::ids::{ClaimId, Generation, InstanceId, StopOp};
 use crate::instance::{EndReason, Owner, Record, State, StateName};
 use crate::invariants::{self, WriteKind};
-use crate::mailbox::{Removal, Unexposed};
+use crate::mailbox::{RemovalProof, Unexposed};
 use crate::samples::{LIMITS, at, facts, job_owner, pool, pool_owner, request_owner, trust};
 use crate::time::Timestamp;
 
@@ -111,11 +111,11 @@ impl Resolved<'_> {
         StopOp::new(format!("stop-{}", self.attempt.choice))
     }
 
-    fn removal(&self) -> Removal {
+    fn removal(&self) -> RemovalProof {
         match self.attempt.choice % 3 {
-            0 => Removal::NeverAssigned,
-            1 => Removal::Acknowledged,
-            _ => Removal::MachineStopped,
+            0 => RemovalProof::NeverAssigned,
+            1 => RemovalProof::Acknowledged,
+            _ => RemovalProof::MachineStopped,
         }
     }
 
@@ -145,39 +145,39 @@ impl Resolved<'_> {
         }
     }
 
-    fn event(&self) -> Event {
+    fn event(&self) -> InstanceEvent {
         let (at, deadline, shared) = (self.now, self.deadline(), self.odd());
         match self.attempt.event {
             0 => {
                 let into = if shared {
-                    Warm::Hot { deadline, shared }
+                    AfterWarmUp::Hot { deadline, shared }
                 } else {
-                    Warm::ToStop { op: self.op(), until: at, deadline }
+                    AfterWarmUp::ToStop { op: self.op(), until: at, deadline }
                 };
-                Event::WarmedUp { pool: pool(), at, into }
+                InstanceEvent::WarmedUp { pool: pool(), at, into }
             }
-            1 => Event::FoundRunning { op: self.op(), until: deadline, deadline },
-            2 => Event::StopAgain { op: self.op(), until: deadline },
-            3 => Event::FoundStopped { at, skew: Duration::ZERO, deadline, shared },
+            1 => InstanceEvent::FoundRunning { op: self.op(), until: deadline, deadline },
+            2 => InstanceEvent::StopAgain { op: self.op(), until: deadline },
+            3 => InstanceEvent::FoundStopped { at, skew: Duration::ZERO, deadline, shared },
             4..=9 => self.tenure_event(),
             10 => {
                 let (authority, warm) = (self.authority(), self.odd());
-                Event::Withdrawn { authority, warm, at, cap: deadline }
+                InstanceEvent::Withdrawn { authority, warm, at, cap: deadline }
             }
             11 => {
                 let proof = Unexposed::assumed(self.generation(), self.removal());
-                Event::Returned { proof, at, deadline, shared }
+                InstanceEvent::Returned { proof, at, deadline, shared }
             }
-            12 => Event::Condemned { authority: self.authority(), why: self.why(), at },
-            _ => Event::Gone { at, forget_at: deadline },
+            12 => InstanceEvent::Condemned { authority: self.authority(), why: self.why(), at },
+            _ => InstanceEvent::Gone { at, forget_at: deadline },
         }
     }
 
-    fn tenure_event(&self) -> Event {
+    fn tenure_event(&self) -> InstanceEvent {
         let (at, deadline) = (self.now, self.deadline());
         let (owner, generation, claim) = (self.owner(), self.generation(), self.nonce());
         match self.attempt.event {
-            4 => Event::Claimed {
+            4 => InstanceEvent::Claimed {
                 owner,
                 claim,
                 trust: trust(),
@@ -186,14 +186,16 @@ impl Resolved<'_> {
                 margin: LIMITS.not_claimable_before_deadline,
                 lease: deadline,
             },
-            5 => Event::TakenOver { owner, generation, claim, lease: deadline },
-            6 => Event::Renewed { claim, generation, lease: deadline },
+            5 => InstanceEvent::TakenOver { owner, generation, claim, lease: deadline },
+            6 => InstanceEvent::Renewed { claim, generation, lease: deadline },
             7 => {
                 let (claim, cap) = (Some(claim), deadline.after(Duration::from_secs(60)));
-                Event::Registered { owner, generation, claim, at, deadline, cap }
+                InstanceEvent::Registered { owner, generation, claim, at, deadline, cap }
             }
-            8 => Event::Extended { owner, generation, deadline },
-            _ => Event::Swapped { from: owner, to: request_owner(), trust: None, generation },
+            8 => InstanceEvent::Extended { owner, generation, deadline },
+            _ => {
+                InstanceEvent::Swapped { from: owner, to: request_owner(), trust: None, generation }
+            }
         }
     }
 }
@@ -212,7 +214,7 @@ fn live(
         let Ok(mut next) = record.on(&event) else { continue };
         next.revision = record.revision.next();
         let kind = match event {
-            Event::Swapped { .. } => WriteKind::Swap,
+            InstanceEvent::Swapped { .. } => WriteKind::Swap,
             _ => WriteKind::Ordinary,
         };
         let checked = invariants::on_write(Some(&record), &next, kind);
@@ -251,13 +253,18 @@ fn every_move_of_every_life_passes_the_invariants() {
 }
 
 /// Every event that is justified by owning the instance, said by `owner` at `generation`.
-fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec<Event> {
+fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec<InstanceEvent> {
     let (deadline, cap) = (at(9_000), at(9_000));
     let owner = || owner.clone();
     let authority = Authority::Owner { owner: owner(), generation };
     vec![
-        Event::TakenOver { owner: owner(), generation, claim: claim.clone(), lease: deadline },
-        Event::Registered {
+        InstanceEvent::TakenOver {
+            owner: owner(),
+            generation,
+            claim: claim.clone(),
+            lease: deadline,
+        },
+        InstanceEvent::Registered {
             owner: owner(),
             generation,
             claim: Some(claim.clone()),
@@ -265,10 +272,10 @@ fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec
             deadline,
             cap,
         },
-        Event::Extended { owner: owner(), generation, deadline },
-        Event::Swapped { from: owner(), to: request_owner(), trust: None, generation },
-        Event::Withdrawn { authority: authority.clone(), warm: true, at: at(1), cap },
-        Event::Condemned { authority, why: EndReason::Dumped, at: at(1) },
+        InstanceEvent::Extended { owner: owner(), generation, deadline },
+        InstanceEvent::Swapped { from: owner(), to: request_owner(), trust: None, generation },
+        InstanceEvent::Withdrawn { authority: authority.clone(), warm: true, at: at(1), cap },
+        InstanceEvent::Condemned { authority, why: EndReason::Dumped, at: at(1) },
     ]
 }
 
@@ -289,7 +296,7 @@ fn attack(record: &Record) -> Result<(), TestCaseError> {
         }
         if is_stale {
             let claim = claim.clone();
-            events.push(Event::Renewed { claim, generation, lease: at(9_000) });
+            events.push(InstanceEvent::Renewed { claim, generation, lease: at(9_000) });
         }
         for event in events {
             prop_assert!(record.on(&event).is_err(), "{:?} moved {:?}", event, record);
@@ -310,7 +317,7 @@ fn a_tombstone_is_final() {
         record.state = State::Terminated { why: EndReason::Dumped, at: now, forget_at: at(9) };
         for attempt in attempts {
             let event = Resolved { attempt, record: &record, now }.event();
-            let refused = matches!(record.on(&event), Err(Refusal::Illegal { .. }));
+            let refused = matches!(record.on(&event), Err(InstanceRefusal::Illegal { .. }));
             prop_assert!(refused, "{:?}", event);
         }
         Ok(())

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use crate::ids::{ClaimId, Generation, InstanceId, Revision, StopOp, TrustGroup};
-use crate::instance::{Authority, Event, Warm};
+use crate::instance::{AfterWarmUp, Authority, InstanceEvent};
 use crate::instance::{EndReason, Owner, Record, State, Tier};
-use crate::mailbox::{Removal, Unexposed};
+use crate::mailbox::{RemovalProof, Unexposed};
 use crate::samples::{
     GENERATION, LIMITS, at, claimed, created, facts, idle, job_owner, nonce, pool, pool_owner,
     record, releasing, request_owner, running, stop_op, stopping, trust,
 };
 
-fn after(state: State, event: &Event) -> Record {
+fn after(state: State, event: &InstanceEvent) -> Record {
     record(state).on(event).unwrap()
 }
 
@@ -21,8 +21,8 @@ fn owner_of(owner: Owner) -> Authority {
     Authority::Owner { owner, generation: GENERATION }
 }
 
-fn claim_for(group: &str) -> Event {
-    Event::Claimed {
+fn claim_for(group: &str) -> InstanceEvent {
+    InstanceEvent::Claimed {
         owner: job_owner(),
         claim: nonce(),
         trust: TrustGroup::new(group),
@@ -33,18 +33,18 @@ fn claim_for(group: &str) -> Event {
     }
 }
 
-fn withdrawn(authority: Authority) -> Event {
-    Event::Withdrawn { authority, warm: true, at: at(20), cap: at(9_000) }
+fn withdrawn(authority: Authority) -> InstanceEvent {
+    InstanceEvent::Withdrawn { authority, warm: true, at: at(20), cap: at(9_000) }
 }
 
-fn returned(generation: Generation, removal: Removal) -> Event {
+fn returned(generation: Generation, removal: RemovalProof) -> InstanceEvent {
     let proof = Unexposed::assumed(generation, removal);
-    Event::Returned { proof, at: at(30), deadline: at(450), shared: true }
+    InstanceEvent::Returned { proof, at: at(30), deadline: at(450), shared: true }
 }
 
-fn registered(claim: Option<ClaimId>, owner: Owner) -> Event {
+fn registered(claim: Option<ClaimId>, owner: Owner) -> InstanceEvent {
     let (deadline, cap) = (at(1_801), at(86_401));
-    Event::Registered { owner, generation: GENERATION, claim, at: at(1), deadline, cap }
+    InstanceEvent::Registered { owner, generation: GENERATION, claim, at: at(1), deadline, cap }
 }
 
 #[test]
@@ -64,8 +64,9 @@ fn a_created_machine_runs_once_its_owners_runner_listens() {
 
 #[test]
 fn a_warm_machine_of_a_pool_becomes_idle_and_the_pool_is_fenced() {
-    let into = Warm::Hot { deadline: at(700), shared: false };
-    let next = after(created(pool_owner()), &Event::WarmedUp { pool: pool(), at: at(90), into });
+    let into = AfterWarmUp::Hot { deadline: at(700), shared: false };
+    let next =
+        after(created(pool_owner()), &InstanceEvent::WarmedUp { pool: pool(), at: at(90), into });
     let (tier, since, deadline) = (Tier::Hot, at(90), at(700));
     assert_eq!(next.state, State::Idle { tier, since, deadline, shared: false });
     assert_eq!(next.generation, GENERATION.next());
@@ -73,14 +74,15 @@ fn a_warm_machine_of_a_pool_becomes_idle_and_the_pool_is_fenced() {
 
 #[test]
 fn a_warm_machine_of_a_pool_may_be_stopped_instead() {
-    let into = Warm::ToStop { op: stop_op(), until: at(60), deadline: at(600) };
-    let next = after(created(pool_owner()), &Event::WarmedUp { pool: pool(), at: at(0), into });
+    let into = AfterWarmUp::ToStop { op: stop_op(), until: at(60), deadline: at(600) };
+    let next =
+        after(created(pool_owner()), &InstanceEvent::WarmedUp { pool: pool(), at: at(0), into });
     assert_eq!((next.state, next.generation), (stopping(), GENERATION.next()));
 }
 
 #[test]
 fn a_stopped_machine_that_is_found_running_is_stopped_again() {
-    let event = Event::FoundRunning { op: stop_op(), until: at(60), deadline: at(600) };
+    let event = InstanceEvent::FoundRunning { op: stop_op(), until: at(60), deadline: at(600) };
     let next = after(idle(Tier::Stopped), &event);
     assert_eq!((next.state, next.generation), (stopping(), GENERATION));
 }
@@ -89,14 +91,14 @@ fn a_stopped_machine_that_is_found_running_is_stopped_again() {
 fn stopping_again_keeps_the_later_of_both_fences() {
     for (until, expected) in [(at(90), at(90)), (at(30), at(60))] {
         let op = StopOp::new("stop-2");
-        let next = after(stopping(), &Event::StopAgain { op: op.clone(), until });
+        let next = after(stopping(), &InstanceEvent::StopAgain { op: op.clone(), until });
         assert_eq!(next.state, State::Stopping { op, until: expected, deadline: at(600) });
     }
 }
 
 #[test]
 fn a_stopped_machine_is_idle_once_no_stop_call_can_land_any_more() {
-    let event = Event::FoundStopped {
+    let event = InstanceEvent::FoundStopped {
         at: at(60),
         skew: Duration::ZERO,
         deadline: at(604_860),
@@ -123,7 +125,7 @@ fn an_idle_machine_is_claimed_with_a_nonce_a_lease_and_a_new_generation() {
 #[test]
 fn a_second_worker_of_the_owner_takes_over_and_fences_the_first() {
     let (owner, claim) = (job_owner(), ClaimId::new("claim-2"));
-    let event = Event::TakenOver {
+    let event = InstanceEvent::TakenOver {
         owner: owner.clone(),
         generation: GENERATION,
         claim: claim.clone(),
@@ -133,14 +135,14 @@ fn a_second_worker_of_the_owner_takes_over_and_fences_the_first() {
     let (tier, trusted_before) = (Tier::Hot, Some(TrustGroup::new("acme/before")));
     let expected = State::Claimed { owner, claim, tier, trusted_before, lease: at(400) };
     assert_eq!((&next.state, next.generation), (&expected, GENERATION.next()));
-    let first = Event::Renewed { claim: nonce(), generation: GENERATION, lease: at(500) };
+    let first = InstanceEvent::Renewed { claim: nonce(), generation: GENERATION, lease: at(500) };
     next.on(&first).unwrap_err();
 }
 
 #[test]
 fn a_renewal_never_shortens_a_lease() {
     for (lease, expected) in [(at(360), at(360)), (at(200), at(300))] {
-        let event = Event::Renewed { claim: nonce(), generation: GENERATION, lease };
+        let event = InstanceEvent::Renewed { claim: nonce(), generation: GENERATION, lease };
         let next = after(claimed(job_owner(), Tier::Hot), &event);
         assert_eq!((next.state.deadline(), next.generation), (expected, GENERATION));
     }
@@ -156,7 +158,7 @@ fn a_claimed_machine_runs_once_its_claims_runner_listens() {
 
 #[test]
 fn a_runtime_never_begins_past_its_cap() {
-    let event = Event::Registered {
+    let event = InstanceEvent::Registered {
         owner: job_owner(),
         generation: GENERATION,
         claim: Some(nonce()),
@@ -172,7 +174,8 @@ fn an_extension_moves_the_deadline_forward_and_stops_at_the_cap() {
     for (deadline, expected) in
         [(at(3_600), at(3_600)), (at(60), at(1_800)), (at(999_999), at(86_400))]
     {
-        let event = Event::Extended { owner: job_owner(), generation: GENERATION, deadline };
+        let event =
+            InstanceEvent::Extended { owner: job_owner(), generation: GENERATION, deadline };
         let next = after(running(job_owner()), &event);
         assert_eq!((next.state.deadline(), next.generation), (expected, GENERATION));
     }
@@ -182,7 +185,7 @@ fn an_extension_moves_the_deadline_forward_and_stops_at_the_cap() {
 fn a_swap_changes_the_owner_and_keeps_the_generation() {
     let (from, to) = (job_owner(), request_owner());
     let trust = Some(trust());
-    let event = Event::Swapped { from, to: to.clone(), trust, generation: GENERATION };
+    let event = InstanceEvent::Swapped { from, to: to.clone(), trust, generation: GENERATION };
     let next = after(running(job_owner()), &event);
     assert_eq!((next.state, next.generation, next.tainted), (running(to), GENERATION, false));
 }
@@ -222,7 +225,7 @@ fn the_reaper_takes_back_what_is_past_its_deadline() {
 #[test]
 fn a_claim_that_was_never_exposed_comes_back_as_what_it_was() {
     for tier in [Tier::Hot, Tier::Released, Tier::Stopped] {
-        let event = returned(GENERATION, Removal::NeverAssigned);
+        let event = returned(GENERATION, RemovalProof::NeverAssigned);
         let next = after(releasing(job_owner(), tier), &event);
         assert_eq!(next.trust, Some(TrustGroup::new("acme/before")), "trust is restored");
         let (since, deadline) = (at(30), at(450));
@@ -237,7 +240,7 @@ fn a_machine_that_nobody_used_is_nobodys_again_when_it_was_never_exposed() {
     let claimed = fresh.on(&claim_for("acme/next")).unwrap();
     let owner = Authority::Owner { owner: job_owner(), generation: claimed.generation };
     let releasing = claimed.on(&withdrawn(owner)).unwrap();
-    let back = releasing.on(&returned(releasing.generation, Removal::NeverAssigned)).unwrap();
+    let back = releasing.on(&returned(releasing.generation, RemovalProof::NeverAssigned)).unwrap();
     assert_eq!((back.trust, back.uses), (None, 3));
     assert!(matches!(back.state, State::Idle { tier: Tier::Hot, .. }), "{:?}", back.state);
 }
@@ -245,7 +248,7 @@ fn a_machine_that_nobody_used_is_nobodys_again_when_it_was_never_exposed() {
 #[test]
 fn a_machine_whose_listener_was_removed_counts_as_used() {
     for tier in [Tier::Hot, Tier::Released, Tier::Stopped] {
-        let event = returned(GENERATION, Removal::Acknowledged);
+        let event = returned(GENERATION, RemovalProof::Acknowledged);
         let next = after(releasing(job_owner(), tier), &event);
         assert_eq!(next.trust, Some(trust()), "their code may have run");
         assert!(matches!(next.state, State::Idle { tier: Tier::Released, .. }), "{:?}", next.state);
@@ -254,7 +257,7 @@ fn a_machine_whose_listener_was_removed_counts_as_used() {
 
 #[test]
 fn a_stopped_machine_that_never_started_comes_back_stopped() {
-    let event = returned(GENERATION, Removal::MachineStopped);
+    let event = returned(GENERATION, RemovalProof::MachineStopped);
     let next = after(releasing(job_owner(), Tier::Stopped), &event);
     assert!(matches!(next.state, State::Idle { tier: Tier::Stopped, .. }), "{:?}", next.state);
     assert_eq!(next.trust, Some(trust()), "it was assigned, so the guess is the careful one");
@@ -273,10 +276,10 @@ fn ending_fences_everyone_and_keeps_its_reason_into_the_tombstone() {
         (running(job_owner()), Authority::Cloud, EndReason::MachineGone),
         (releasing(job_owner(), Tier::Hot), Authority::Release { generation }, EndReason::WornOut),
     ] {
-        let ending = after(state, &Event::Condemned { authority, why, at: at(40) });
+        let ending = after(state, &InstanceEvent::Condemned { authority, why, at: at(40) });
         assert_eq!(ending.state, State::Terminating { why, since: at(40) });
         assert_eq!(ending.generation, GENERATION.next());
-        let gone = ending.on(&Event::Gone { at: at(50), forget_at: at(700) }).unwrap();
+        let gone = ending.on(&InstanceEvent::Gone { at: at(50), forget_at: at(700) }).unwrap();
         assert_eq!(gone.state, State::Terminated { why, at: at(50), forget_at: at(700) });
         assert!(!gone.state.is_live());
     }

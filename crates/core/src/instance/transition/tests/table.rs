@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::super::{Authority, Event, Refusal, Warm};
+use super::super::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
 use crate::ids::{ClaimId, StopOp};
 use crate::instance::{EndReason, Record, State, StateName, Tier};
-use crate::mailbox::{Removal, Unexposed};
+use crate::mailbox::{RemovalProof, Unexposed};
 use crate::samples::{
     LIMITS, at, claimed, created, idle, job_owner, nonce, pool, pool_owner, record, releasing,
     request_owner, running, stop_op, stopping, trust,
@@ -80,7 +80,7 @@ fn section(page: &mut String, record: &Record) -> std::fmt::Result {
                 let fences = if next.generation > record.generation { "+1" } else { "same" };
                 rows.push(format!("| {name} | {} | {fences} |", subject_name(&next.state)));
             }
-            Err(Refusal::Illegal { event, .. }) => illegal.push(event),
+            Err(InstanceRefusal::Illegal { event, .. }) => illegal.push(event),
             Err(refusal) => {
                 rows.push(format!("| {name} | *refused: {}* | |", refusal_name(&refusal)));
             }
@@ -141,44 +141,46 @@ fn tier_name(tier: Tier) -> &'static str {
 }
 
 /// Every event in its most favourable form for this record.
-fn events(record: &Record) -> Vec<Event> {
+fn events(record: &Record) -> Vec<InstanceEvent> {
     let generation = record.generation;
     let mut events = standby_events();
     events.extend(tenure_events(record));
     for authority in authorities(record) {
-        events.push(Event::Withdrawn { authority, warm: true, at: at(2), cap: at(86_400) });
+        events.push(InstanceEvent::Withdrawn { authority, warm: true, at: at(2), cap: at(86_400) });
     }
-    for removal in [Removal::NeverAssigned, Removal::Acknowledged, Removal::MachineStopped] {
+    for removal in
+        [RemovalProof::NeverAssigned, RemovalProof::Acknowledged, RemovalProof::MachineStopped]
+    {
         let proof = Unexposed::assumed(generation, removal);
-        events.push(Event::Returned { proof, at: at(3), deadline: at(900), shared: true });
+        events.push(InstanceEvent::Returned { proof, at: at(3), deadline: at(900), shared: true });
     }
     for authority in authorities(record) {
-        events.push(Event::Condemned { authority, why: EndReason::Operator, at: at(4) });
+        events.push(InstanceEvent::Condemned { authority, why: EndReason::Operator, at: at(4) });
     }
-    events.push(Event::Gone { at: at(5), forget_at: at(604_800) });
+    events.push(InstanceEvent::Gone { at: at(5), forget_at: at(604_800) });
     events
 }
 
-fn standby_events() -> Vec<Event> {
-    let warmed_up = |into| Event::WarmedUp { pool: pool(), at: at(1), into };
+fn standby_events() -> Vec<InstanceEvent> {
+    let warmed_up = |into| InstanceEvent::WarmedUp { pool: pool(), at: at(1), into };
     let (op, until, deadline) = (StopOp::new("stop-2"), at(120), at(900));
     vec![
-        warmed_up(Warm::Hot { deadline, shared: true }),
-        warmed_up(Warm::ToStop { op: stop_op(), until, deadline }),
-        Event::FoundRunning { op: op.clone(), until, deadline },
-        Event::StopAgain { op, until },
-        Event::FoundStopped { at: at(60), skew: Duration::ZERO, deadline, shared: true },
+        warmed_up(AfterWarmUp::Hot { deadline, shared: true }),
+        warmed_up(AfterWarmUp::ToStop { op: stop_op(), until, deadline }),
+        InstanceEvent::FoundRunning { op: op.clone(), until, deadline },
+        InstanceEvent::StopAgain { op, until },
+        InstanceEvent::FoundStopped { at: at(60), skew: Duration::ZERO, deadline, shared: true },
     ]
 }
 
-fn tenure_events(record: &Record) -> Vec<Event> {
+fn tenure_events(record: &Record) -> Vec<InstanceEvent> {
     let generation = record.generation;
     let owner = record.state.owner().cloned().unwrap_or_else(job_owner);
     let (again, lease) = (ClaimId::new("claim-2"), at(330));
     let (claim, cap) = (matches!(record.state, State::Claimed { .. }).then(nonce), at(86_400));
     let margin = LIMITS.not_claimable_before_deadline;
     vec![
-        Event::Claimed {
+        InstanceEvent::Claimed {
             owner: owner.clone(),
             claim: again.clone(),
             trust: trust(),
@@ -187,9 +189,9 @@ fn tenure_events(record: &Record) -> Vec<Event> {
             margin,
             lease,
         },
-        Event::TakenOver { owner: owner.clone(), generation, claim: again, lease },
-        Event::Renewed { claim: nonce(), generation, lease },
-        Event::Registered {
+        InstanceEvent::TakenOver { owner: owner.clone(), generation, claim: again, lease },
+        InstanceEvent::Renewed { claim: nonce(), generation, lease },
+        InstanceEvent::Registered {
             owner: owner.clone(),
             generation,
             claim,
@@ -197,8 +199,8 @@ fn tenure_events(record: &Record) -> Vec<Event> {
             deadline: at(900),
             cap,
         },
-        Event::Extended { owner: owner.clone(), generation, deadline: at(3_600) },
-        Event::Swapped { from: owner, to: request_owner(), trust: None, generation },
+        InstanceEvent::Extended { owner: owner.clone(), generation, deadline: at(3_600) },
+        InstanceEvent::Swapped { from: owner, to: request_owner(), trust: None, generation },
     ]
 }
 
@@ -227,34 +229,38 @@ fn authority_name(authority: &Authority) -> &'static str {
     }
 }
 
-fn event_name(event: &Event) -> String {
+fn event_name(event: &InstanceEvent) -> String {
     let name = event.name();
     match event {
-        Event::Withdrawn { authority, .. } | Event::Condemned { authority, .. } => {
+        InstanceEvent::Withdrawn { authority, .. } | InstanceEvent::Condemned { authority, .. } => {
             format!("{name} by {}", authority_name(authority))
         }
-        Event::Returned { proof, .. } => match proof.removal() {
-            Removal::NeverAssigned => format!("{name}, never assigned"),
-            Removal::Acknowledged => format!("{name}, acknowledged"),
-            Removal::MachineStopped => format!("{name}, machine stopped"),
+        InstanceEvent::Returned { proof, .. } => match proof.removal() {
+            RemovalProof::NeverAssigned => format!("{name}, never assigned"),
+            RemovalProof::Acknowledged => format!("{name}, acknowledged"),
+            RemovalProof::MachineStopped => format!("{name}, machine stopped"),
         },
-        Event::WarmedUp { into: Warm::Hot { .. }, .. } => format!("{name}, to stay hot"),
-        Event::WarmedUp { into: Warm::ToStop { .. }, .. } => format!("{name}, to be stopped"),
+        InstanceEvent::WarmedUp { into: AfterWarmUp::Hot { .. }, .. } => {
+            format!("{name}, to stay hot")
+        }
+        InstanceEvent::WarmedUp { into: AfterWarmUp::ToStop { .. }, .. } => {
+            format!("{name}, to be stopped")
+        }
         _ => name.into(),
     }
 }
 
-fn refusal_name(refusal: &Refusal) -> &'static str {
+fn refusal_name(refusal: &InstanceRefusal) -> &'static str {
     match refusal {
-        Refusal::Illegal { .. } => "illegal",
-        Refusal::Fenced { .. } => "fenced",
-        Refusal::NotTheOwner => "not the owner",
-        Refusal::AnotherClaim => "another claim",
-        Refusal::Expiring { .. } => "expiring",
-        Refusal::TooEarly { .. } => "too early",
-        Refusal::NotWarm => "not warm",
-        Refusal::UnfitProof => "unfit proof",
-        Refusal::Protected { .. } => "protected",
+        InstanceRefusal::Illegal { .. } => "illegal",
+        InstanceRefusal::Fenced { .. } => "fenced",
+        InstanceRefusal::NotTheOwner => "not the owner",
+        InstanceRefusal::AnotherClaim => "another claim",
+        InstanceRefusal::Expiring { .. } => "expiring",
+        InstanceRefusal::TooEarly { .. } => "too early",
+        InstanceRefusal::NotWarm => "not warm",
+        InstanceRefusal::UnfitProof => "unfit proof",
+        InstanceRefusal::Protected { .. } => "protected",
     }
 }
 
@@ -262,22 +268,22 @@ const EVENTS: usize = 14;
 
 /// A number for each kind of event. A new kind does not compile until it has one, and then fails
 /// the test above until [`events`] makes it.
-fn ordinal(event: &Event) -> usize {
+fn ordinal(event: &InstanceEvent) -> usize {
     let ordinal = match event {
-        Event::WarmedUp { .. } => 0,
-        Event::FoundRunning { .. } => 1,
-        Event::StopAgain { .. } => 2,
-        Event::FoundStopped { .. } => 3,
-        Event::Claimed { .. } => 4,
-        Event::TakenOver { .. } => 5,
-        Event::Renewed { .. } => 6,
-        Event::Registered { .. } => 7,
-        Event::Extended { .. } => 8,
-        Event::Swapped { .. } => 9,
-        Event::Withdrawn { .. } => 10,
-        Event::Returned { .. } => 11,
-        Event::Condemned { .. } => 12,
-        Event::Gone { .. } => 13,
+        InstanceEvent::WarmedUp { .. } => 0,
+        InstanceEvent::FoundRunning { .. } => 1,
+        InstanceEvent::StopAgain { .. } => 2,
+        InstanceEvent::FoundStopped { .. } => 3,
+        InstanceEvent::Claimed { .. } => 4,
+        InstanceEvent::TakenOver { .. } => 5,
+        InstanceEvent::Renewed { .. } => 6,
+        InstanceEvent::Registered { .. } => 7,
+        InstanceEvent::Extended { .. } => 8,
+        InstanceEvent::Swapped { .. } => 9,
+        InstanceEvent::Withdrawn { .. } => 10,
+        InstanceEvent::Returned { .. } => 11,
+        InstanceEvent::Condemned { .. } => 12,
+        InstanceEvent::Gone { .. } => 13,
     };
     assert!(ordinal < EVENTS, "raise EVENTS");
     ordinal

@@ -1,0 +1,185 @@
+//! What a life makes of its listener's doings.
+//!
+//! Not here: reading the runner program's output (`runner::markers`).
+
+use bullpen_core::mailbox::SignalKind;
+use bullpen_core::request::stranger::RanJob;
+use bullpen_core::time::Timestamp;
+
+use super::{Action, AgentLife, Effect, Stage, Then, Watched, is_late, job_started, signal};
+use crate::runner::{ListenerRefusal, Observed};
+
+impl AgentLife {
+    pub(super) fn seen(&mut self, seen: Observed, now: Timestamp, actions: &mut Vec<Action>) {
+        if let Observed::JobOf(ran) = seen {
+            self.job_is_of(ran, now, actions);
+            return;
+        }
+        let Some(to) = self.acted.listener.clone() else { return };
+        match seen {
+            Observed::Listening { id } => {
+                self.watched.trouble = None;
+                // One that is being ended must not be counted on; if a job turns out to run on it, it
+                // is spared, and that is said then.
+                if self.watched.listening || self.is_ending() {
+                    return;
+                }
+                if is_late(&to, now) {
+                    // It may have a job already; ending it looks, and spares it then.
+                    let why = ListenerRefusal::here("it registered too late");
+                    self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+                    return;
+                }
+                self.listens(now, id.unwrap_or_default(), actions);
+            }
+            Observed::JobStarted { name } => {
+                self.listens(now, String::new(), actions);
+                self.watched.jobs += 1;
+                self.watched.trouble = None;
+                self.watched.ran = None;
+                self.watched.last_job.clone_from(&name);
+                actions.push(job_started(Some(&to), now, name.clone(), None));
+                self.watched.job = Some(name);
+            }
+            Observed::JobFinished { name, result } => {
+                tracing::info!(job = name, result, "a job finished");
+                self.watched.job = None;
+            }
+            Observed::JobOf(_) => {}
+            Observed::Trouble(refused) => self.watched.trouble = Some(refused),
+            Observed::Ended { code } => self.lost(code, now, actions),
+        }
+    }
+
+    /// The hook of the job that was started last has said which run it is of. A stranger's job waits
+    /// in that hook, so it is killed before any step of it begins.
+    fn job_is_of(&mut self, ran: RanJob, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(to) = self.acted.listener.clone().or_else(|| self.remains.clone()) else { return };
+        // The word may be heard when the job is over already.
+        let name = self.watched.last_job.clone();
+        actions.push(job_started(Some(&to), now, name, Some(ran.clone())));
+        self.watched.ran = Some(ran.clone());
+        if !to.own_run.as_ref().is_some_and(|own| own.is_stranger(&ran)) {
+            return;
+        }
+        tracing::warn!(job = %ran, "killing a job of another run");
+        self.stranger = Some(ran);
+        // The warm-up is not interrupted: the hook waits as long as it takes.
+        let is_otherwise_busy = matches!(
+            self.stage,
+            Stage::Finding
+                | Stage::WarmingUp
+                | Stage::Announcing
+                | Stage::Failing
+                | Stage::Leaving(_)
+                | Stage::Over
+        );
+        if self.acted.listener.is_some() && !is_otherwise_busy {
+            self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
+        }
+    }
+
+    fn listens(&mut self, now: Timestamp, id: String, actions: &mut Vec<Action>) {
+        if !self.watched.listening
+            && let Some(to) = &self.acted.listener
+        {
+            actions.push(signal(SignalKind::Registered, Some(to), now, id));
+            self.watched.listening = true;
+        }
+    }
+
+    /// It ended by itself. While it is being ended, that is no news.
+    fn lost(&mut self, code: Option<i32>, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.is_ending() {
+            self.watched.job = None;
+            return;
+        }
+        let Some(to) = self.acted.listener.take() else { return };
+        let watched = std::mem::take::<Watched>(&mut self.watched);
+        if matches!(self.stage, Stage::Launching(_) | Stage::Adopting(_)) {
+            self.stage = Stage::Ready;
+        }
+        self.remains = Some(to.clone());
+        let exit = code.map_or_else(|| String::from("no exit code"), |code| format!("exit {code}"));
+        if watched.listening {
+            let trouble = watched.trouble.map(|trouble| format!(": {}", trouble.detail));
+            let jobs = watched.jobs;
+            let said = format!("{exit} after {jobs} jobs{}", trouble.unwrap_or_default());
+            actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+        } else {
+            let refused = watched.trouble.unwrap_or_else(|| ListenerRefusal::here(exit));
+            self.fail(&to, &refused, now, actions);
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Stopping(_)
+                | Stage::Deregistering(_)
+                | Stage::Cleaning(_)
+                | Stage::Leaving(_)
+                | Stage::Over
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bullpen_core::ids::{Generation, RequestId, RunnerName};
+    use bullpen_core::instance::Owner;
+    use bullpen_core::limits::Limits;
+    use bullpen_core::mailbox::{Assignment, Credential, Inbox, Order, Secret};
+    use bullpen_core::ports::Consistency;
+
+    use super::*;
+    use crate::agent_life::{EffectOutcome, Event};
+    use crate::runner::{EndOutcome, LeftListener};
+
+    fn said(actions: &[Action]) -> Vec<SignalKind> {
+        let kind = |action: &Action| match action {
+            Action::Signal(kind, _) => Some(*kind),
+            Action::Do(_) | Action::Read | Action::End(_) => None,
+        };
+        actions.iter().filter_map(kind).collect()
+    }
+
+    #[test]
+    fn a_listener_that_is_being_ended_is_never_said_to_listen() {
+        let now = Timestamp::EPOCH.after(Duration::from_secs(1_000));
+        let by = now.after(Duration::from_secs(15));
+        let to = Assignment {
+            generation: Generation(1),
+            owner: Owner::Request(RequestId::new("1.1.build")),
+            runner: RunnerName::new("runner"),
+            label: String::from("label"),
+            credential: Some(Credential::RegistrationToken(Secret::new("token"))),
+            register_by: Some(by),
+            hard_cap: now.after(Duration::from_secs(86_400)),
+            issued_at: Some(now),
+            own_run: None,
+            group: None,
+            ephemeral: false,
+        };
+        let inbox = Inbox::accept(None, Order::Assigned(to)).unwrap();
+        let mut life = AgentLife::new(Limits::DEFAULT);
+        for event in [
+            Event::Begun,
+            Event::Did(EffectOutcome::Found(LeftListener::Nothing)),
+            Event::Did(EffectOutcome::WarmedUp(Ok(()))),
+            Event::Stored,
+            Event::Orders { inbox: Some(inbox), read: Consistency::Consistent },
+            Event::Did(EffectOutcome::Registered(Ok(()))),
+            Event::Did(EffectOutcome::Launched(Ok(()))),
+        ] {
+            let _ = life.on(event, now);
+        }
+        assert_eq!(life.on(Event::Tick, by), [Action::Do(Effect::End)]);
+        let listens = life.on(Event::Listener(Observed::Listening { id: None }), by);
+        assert_eq!(said(&listens), []);
+        let ended = life.on(Event::Did(EffectOutcome::Ended(EndOutcome::Gone)), by);
+        assert_eq!(said(&ended), [SignalKind::RegistrationFailed]);
+    }
+}

@@ -1,0 +1,235 @@
+//! Starting, stopping, ending and tagging, in batches.
+//!
+//! EC2 refuses a whole batch for one instance that it does not know, or that is in no state for it, and
+//! names it. Then nothing was done, and the others are asked for again without it. Where nobody is named
+//! the batch is asked for in halves: what is refused for one must not be taken as refused for all.
+//!
+//! Not here: launching ([`super::launch`]), or when any of it is done (the engine).
+
+use std::collections::BTreeSet;
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::ports::{Clock, Fault, StartOutcome, StopOrder, Tag};
+
+use super::answers::{self, PartialRefusal};
+use super::{Ec2Fleet, tags};
+
+/// Batches that are still to be asked for. Every refusal leaves less or smaller ones, so there is an
+/// end to it.
+struct Left(Vec<Vec<InstanceId>>);
+
+impl Left {
+    fn new(ids: &[InstanceId]) -> Self {
+        Self(ids.chunks(IDS_PER_CALL_MAX).map(<[InstanceId]>::to_vec).collect())
+    }
+
+    fn next(&mut self) -> Option<Vec<InstanceId>> {
+        self.0.pop()
+    }
+
+    /// What was refused for some is left without them; these are the answer.
+    fn refused(&mut self, batch: Vec<InstanceId>, refused: PartialRefusal) -> BTreeSet<InstanceId> {
+        if refused.ids.is_empty() {
+            return self.halve(batch).into_iter().collect();
+        }
+        let rest = batch.into_iter().filter(|id| !refused.ids.contains(id)).collect::<Vec<_>>();
+        self.0.extend((!rest.is_empty()).then_some(rest));
+        refused.ids
+    }
+
+    /// What was refused for one that nobody knows is left in halves; the answer is the one, if there is
+    /// only one.
+    fn halve(&mut self, mut batch: Vec<InstanceId>) -> Option<InstanceId> {
+        if batch.len() > 1 {
+            let half = batch.split_off(batch.len() / 2);
+            self.0.extend([half, batch]);
+            return None;
+        }
+        batch.pop()
+    }
+}
+
+fn texts(ids: &[InstanceId]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+/// What came of a call: it was done, it was refused for some, or it failed.
+enum Sent {
+    Done,
+    Refused(PartialRefusal),
+    Failed(Fault),
+}
+
+impl Sent {
+    /// Something about one of them that has no name here is a refusal that names nobody: the one is
+    /// found by halves, and the others are served.
+    fn with_unnamed_refused(self) -> Self {
+        match self {
+            Self::Failed(Fault::Unclassified(code)) => {
+                Self::Refused(PartialRefusal { code, ids: BTreeSet::new() })
+            }
+            sent => sent,
+        }
+    }
+}
+
+/// Sorts a call's answer.
+macro_rules! sent {
+    ($call:expr, $ids:expr) => {
+        match $call.await {
+            Ok(_) => Sent::Done,
+            Err(error) => match answers::refused(&error, $ids) {
+                Some(refused) => Sent::Refused(refused),
+                None => Sent::Failed(answers::fault(&error)),
+            },
+        }
+    };
+}
+
+impl<C: Clock> Ec2Fleet<C> {
+    pub(super) async fn start_all(
+        &self,
+        ids: &[InstanceId],
+    ) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
+        let (mut answers, mut left) = (Vec::new(), Left::new(ids));
+        while let Some(batch) = left.next() {
+            let call = self.client.start_instances().set_instance_ids(Some(texts(&batch)));
+            match sent!(call.send(), &batch).with_unnamed_refused() {
+                Sent::Done => {
+                    answers.extend(batch.into_iter().map(|id| (id, StartOutcome::Starting)));
+                }
+                Sent::Refused(refused) => {
+                    let failed = StartOutcome::Failed(not_startable(&refused.code));
+                    let ids = left.refused(batch, refused).into_iter();
+                    answers.extend(ids.map(|id| (id, failed.clone())));
+                }
+                // One that there is no room for keeps the others from starting.
+                Sent::Failed(Fault::NoCapacity) => {
+                    let none = left.halve(batch);
+                    answers.extend(none.map(|id| (id, StartOutcome::NoCapacity)));
+                }
+                Sent::Failed(fault) => return Err(fault),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Sent once for each machine: what was refused was not done, and is not asked for again.
+    pub(super) async fn stop_all(&self, orders: &[StopOrder]) -> Result<(), Fault> {
+        let in_time = |order: &&StopOrder| self.clock.now() < order.until;
+        let ids: Vec<InstanceId> = orders.iter().map(|order| order.id.clone()).collect();
+        let (mut outcome, mut left) = (Ok(()), Left::new(&ids));
+        while let Some(batch) = left.next() {
+            // Time has passed with every call.
+            let order = |id: &InstanceId| orders.iter().find(|order| order.id == *id);
+            let (batch, late): (Vec<_>, Vec<_>) =
+                batch.into_iter().partition(|id| order(id).as_ref().is_some_and(in_time));
+            if !late.is_empty() {
+                let late = format!("{} stop orders came after their time", late.len());
+                outcome = Err(Fault::Denied(late));
+            }
+            if batch.is_empty() {
+                continue;
+            }
+            let call = self.client.stop_instances().set_instance_ids(Some(texts(&batch)));
+            match sent!(call.send(), &batch) {
+                Sent::Done => {}
+                Sent::Failed(fault) => return Err(fault),
+                Sent::Refused(refused) => {
+                    let code = refused.code.clone();
+                    let not_stopped = left.refused(batch, refused);
+                    if !not_stopped.is_empty() && !is_unknown(&code) {
+                        outcome = Err(Fault::Unclassified(code));
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// What EC2 does not know, or has ended, is as it should be. What somebody protects stays, and keeps
+    /// nobody else.
+    pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
+        let mut left = Left::new(ids);
+        while let Some(batch) = left.next() {
+            let call = self.client.terminate_instances().set_instance_ids(Some(texts(&batch)));
+            match sent!(call.send(), &batch) {
+                Sent::Done => {}
+                Sent::Failed(fault) => return Err(fault),
+                Sent::Refused(refused) => {
+                    let is_protected = refused.code == answers::PROTECTED;
+                    let ids = left.refused(batch, refused);
+                    if is_protected && !ids.is_empty() {
+                        tracing::warn!(?ids, "protected from termination: turn that off in EC2");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn tag_all(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
+        let mut left = Left::new(ids);
+        while let Some(batch) = left.next() {
+            let call = self.client.create_tags().set_resources(Some(texts(&batch)));
+            match sent!(call.tags(tags::later(tag)).send(), &batch) {
+                Sent::Done => {}
+                Sent::Failed(fault) => return Err(fault),
+                Sent::Refused(refused) => drop(left.refused(batch, refused)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_unknown(code: &str) -> bool {
+    code.starts_with("InvalidInstanceID")
+}
+
+fn not_startable(code: &str) -> Fault {
+    if is_unknown(code) { Fault::NotFound } else { Fault::Unclassified(code.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(numbers: std::ops::Range<u32>) -> Vec<InstanceId> {
+        numbers.map(|number| InstanceId::new(format!("i-{number}"))).collect()
+    }
+
+    fn refused(ids: &[InstanceId]) -> PartialRefusal {
+        PartialRefusal {
+            code: "IncorrectInstanceState".to_owned(),
+            ids: ids.iter().cloned().collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_left_out_of_the_next_call() {
+        let mut left = Left::new(&ids(0..3));
+        let batch = left.next().expect("it was asked for");
+        assert_eq!(left.refused(batch, refused(&ids(1..2))), ids(1..2).into_iter().collect());
+        let batch = left.next().expect("two are left");
+        assert_eq!(batch, [&ids(0..1)[..], &ids(2..3)].concat());
+        left.refused(batch.clone(), refused(&batch));
+        assert_eq!(left.next(), None, "nothing is left of it");
+    }
+
+    #[test]
+    fn who_is_not_named_is_found_by_halves() {
+        let (mut left, mut found, mut calls) = (Left::new(&ids(0..50)), Vec::new(), 0);
+        let (strange, mut done) = (InstanceId::new("i-33"), Vec::new());
+        while let Some(batch) = left.next() {
+            calls += 1;
+            if batch.contains(&strange) {
+                found.extend(left.refused(batch, refused(&[])));
+            } else {
+                done.extend(batch);
+            }
+        }
+        assert_eq!((found, done.len()), (vec![strange], 49));
+        assert!(calls <= 13, "{calls}");
+    }
+}

@@ -1,0 +1,43 @@
+//! An agent's way to mailboxes in DynamoDB.
+//!
+//! Not here: the mailbox itself (`mailbox`), or its key (`MailboxPlace::key`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bullpen_agent::machine::{LiveError, MailboxConnector, MailboxPlace};
+use bullpen_core::ports::Clock;
+
+use crate::config::{self, ConfigError};
+use crate::{DynamoMailbox, StackName};
+
+/// The wait before credentials that were not there are asked for again: an instance may have to wait
+/// for its role's.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The way to mailboxes in DynamoDB.
+#[derive(Clone, Copy, Debug)]
+pub struct InDynamoDb;
+
+impl<C: Clock + Clone> MailboxConnector<C> for InDynamoDb {
+    type Mailbox = DynamoMailbox<C>;
+
+    async fn open(&self, place: &MailboxPlace, clock: &C) -> Result<DynamoMailbox<C>, LiveError> {
+        let MailboxPlace::DynamoDb { dynamodb, region, .. } = place else {
+            return Err(LiveError::NoWay { place: "a file" });
+        };
+        let name = StackName::new(dynamodb).map_err(|error| LiveError::Unusable(error.into()))?;
+        loop {
+            match config::load(region.as_deref()).await {
+                Ok(config) => {
+                    return Ok(DynamoMailbox::new(&config, &name, Arc::new(clock.clone())));
+                }
+                Err(error @ ConfigError::NoCredentials(_)) => {
+                    tracing::warn!(%error, "could not open the mailbox; once more");
+                }
+                Err(error) => return Err(LiveError::Unusable(error.into())),
+            }
+            clock.sleep(RETRY).await;
+        }
+    }
+}

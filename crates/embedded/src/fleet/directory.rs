@@ -1,0 +1,177 @@
+//! One machine's directory: which files are in it, and how they are written.
+//!
+//! `machine.json` is written by the fleet, behind its door; `boot.json` by the supervisor that holds
+//! the lock. So no file has two writers, and each is replaced as a whole.
+//!
+//! Not here: what the files say (`record`).
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use bullpen_core::ids::InstanceId;
+use bullpen_core::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::record::{BootFile, MachineFile};
+use bullpen_agent::machine::{ENDS_BY, USER_DATA};
+
+/// A log that is longer when an agent is started is put aside, over the one before.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// One machine's directory.
+#[derive(Clone, Debug)]
+pub(super) struct MachineDirectory {
+    path: PathBuf,
+}
+
+impl MachineDirectory {
+    /// The directory at this path, which is absolute and has no links in it.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its processes are marked with, as [`bullpen_agent::machine::mark`] says: the path is canonical.
+    pub(super) fn mark(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.path.join("life.lock")
+    }
+
+    pub(super) fn machine_file(&self) -> PathBuf {
+        self.path.join("machine.json")
+    }
+
+    /// The directory itself, its agent's, and what its agent is told.
+    pub(super) fn furnish(&self, user_data: &str) -> io::Result<()> {
+        private_directory(&self.path.join("agent"))?;
+        replace(&self.path.join(USER_DATA), user_data.as_bytes(), Durability::Process)
+    }
+
+    /// Puts away what takes room and removes what may be secret; what is left says what it was.
+    pub(super) fn clear(&self, trash: &Path) -> io::Result<()> {
+        let name = self.path.file_name().unwrap_or_default();
+        absent_is_fine(fs::rename(self.path.join("agent"), trash.join(name)))?;
+        absent_is_fine(fs::remove_file(self.path.join(USER_DATA)))?;
+        self.clear_ends_by()
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        absent_is_fine(fs::remove_dir_all(&self.path))
+    }
+
+    /// What the fleet says of it; nothing if it is not made yet, or not there any more. A file that
+    /// a power cut left empty is nothing as well: its machine died with the host.
+    pub(super) fn record(&self) -> io::Result<Option<MachineFile>> {
+        read(&self.machine_file())
+    }
+
+    pub(super) fn write_record(&self, record: &MachineFile) -> io::Result<()> {
+        write(&self.machine_file(), record, Durability::Process)
+    }
+
+    /// What the last supervisor says of it.
+    pub(super) fn boot(&self) -> io::Result<Option<BootFile>> {
+        read(&self.path.join("boot.json"))
+    }
+
+    pub(super) fn write_boot(&self, boot: &BootFile) -> io::Result<()> {
+        write(&self.path.join("boot.json"), boot, Durability::Process)
+    }
+
+    /// When the agent wants it to end; nothing if it does not say, or says nothing that is a time.
+    pub(super) fn ends_by(&self) -> Option<Timestamp> {
+        fs::read_to_string(self.path.join(ENDS_BY)).ok()?.trim().parse().ok()
+    }
+
+    /// The wish of one boot is not the next one's.
+    pub(super) fn clear_ends_by(&self) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.path.join(ENDS_BY)))
+    }
+
+    /// A log to be continued.
+    pub(super) fn log(&self, name: &str) -> io::Result<fs::File> {
+        let path = self.path.join(name);
+        if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+            fs::rename(&path, self.path.join(format!("{name}.1")))?;
+        }
+        OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    }
+}
+
+/// A machine's directory in `directory`; nothing for what is no id of a machine.
+pub(super) fn home_of(directory: &Path, id: &InstanceId) -> Option<MachineDirectory> {
+    let name = id.as_str();
+    let hex = name.strip_prefix("i-")?;
+    let is_id = !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| MachineDirectory::at(directory.join(name)))
+}
+
+/// Makes a directory, and those above it, for this user alone.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// What a written file survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// The death of any process.
+    Process,
+    /// A power cut.
+    PowerCut,
+}
+
+/// Reads a document; nothing if it is not there or empty.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Replaces a document, as a whole or not at all.
+pub(super) fn write(path: &Path, document: &impl Serialize, lasts: Durability) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(document)?;
+    bytes.push(b'\n');
+    replace(path, &bytes, lasts)
+}
+
+fn replace(path: &Path, bytes: &[u8], lasts: Durability) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    if lasts == Durability::PowerCut {
+        file.sync_all()?;
+    }
+    fs::rename(&beside, path)?;
+    if lasts == Durability::PowerCut
+        && let Some(directory) = path.parent()
+    {
+        fs::File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+pub(super) fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,323 @@
+//! How jobs end, and what is left to do then: machines released, authors told, runs cancelled.
+//!
+//! The end is in the row first, with its debts; they are worked off until none is left, by whoever
+//! looks at the row. A failure is told before the run is cancelled, so that its author finds the
+//! reason where the run stopped.
+//!
+//! Not here: deciding that a job has failed, except that its time is up.
+
+use std::time::Duration;
+
+use bullpen_core::ids::JobId;
+use bullpen_core::instance::{EndReason, Record, State};
+use bullpen_core::job::{
+    AfterJob, Conclusion, End, EndTasks, Job, JobEvent, JobFact, JobMachine, JobPhase, JobState,
+    JobStep, JobStepAt, Origin, Reason, ReportedStatus, after_job, ends_anyway,
+};
+use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
+use bullpen_core::time::Timestamp;
+
+use super::rows::{self, RowChange, SeenRow};
+use super::{Processed, Service, ingest, origin, owner_of};
+use crate::progress::unobserved;
+use crate::release::{self, ReleaseProgress};
+use crate::transition;
+
+/// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
+/// the next look goes on.
+const SEE_THROUGH: Duration = Duration::from_secs(20);
+/// How long a machine waits, idle in all but name, for GitHub's word on whose code ran there. Less
+/// than it would be kept idle for.
+const ORIGIN_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How a job ended that GitHub does not know any more.
+const VANISHED: &str = "vanished";
+
+/// Gives a job up, visibly. Nothing happens to one that is over, or runs.
+pub async fn fail<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+    reason: Reason,
+) -> Result<Processed, Fault> {
+    let stack = service.stack;
+    let cancels = service.settings().cancels();
+    let failed = rows::change(stack, id, service.patience(), |stored| {
+        let job = &stored.ok_or(())?.job;
+        let at = stack.now();
+        let cancel_by = cancels.then(|| deadline(job).unwrap_or(at).max(at));
+        job.on(&JobEvent::Failed { reason: reason.clone(), at, cancel_by }).map_err(drop)
+    });
+    match failed.await? {
+        RowChange::To(seen) => {
+            tracing::info!(job_id = %id, reason = reason.code(), "a job is given up");
+            service.note_change(None, &seen.job);
+            run_end_tasks(service, &seen).await
+        }
+        RowChange::Not(()) => Ok(Processed::Done),
+    }
+}
+
+/// Ends a row whose repository is outside the scope, and tells GitHub nothing of it: the row was
+/// stored when the scope was another. None if the row is inside.
+pub(super) async fn end_out_of_scope<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &SeenRow,
+) -> Result<Option<Processed>, Fault> {
+    let settings = service.settings();
+    if settings.scope().serves(seen.job.repository()) {
+        return Ok(None);
+    }
+    let why = format!("this service serves only {}", settings.scope().served);
+    let reason = Reason::Refused { why: vec![why] };
+    let event = JobEvent::Dismissed { reason, at: service.stack.now() };
+    match rows::apply(service.stack, &seen.job.id, &event, service.patience()).await? {
+        RowChange::To(ended) => {
+            if !seen.job.is_over() {
+                let repository = seen.job.repository();
+                tracing::info!(job_id = %seen.job.id, %repository, "row outside scope ended");
+                service.note_change(Some(&seen.job), &ended.job);
+            }
+            Box::pin(run_end_tasks(service, &ended)).await.map(Some)
+        }
+        RowChange::Not(_) => Ok(Some(Processed::Done)),
+    }
+}
+
+const fn deadline(job: &Job) -> Option<Timestamp> {
+    match &job.state {
+        JobState::Waiting { deadline, .. }
+        | JobState::Assigning { deadline, .. }
+        | JobState::Assigned { deadline, .. } => Some(*deadline),
+        JobState::Dormant | JobState::Elsewhere | JobState::Ended { .. } => None,
+    }
+}
+
+/// A job's time is up. GitHub has the last word on whether it still wants a runner; if there is none
+/// the job is given up, because its author must not wait for GitHub too.
+pub(super) async fn overdue<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    reason: Reason,
+) -> Result<Processed, Fault> {
+    if let Ok(false) = is_queued(service, job).await {
+        return Ok(Processed::Done);
+    }
+    fail(service, &job.id, reason).await
+}
+
+/// Asks GitHub about a job, merges the answer, and says whether the job still wants a runner.
+pub(super) async fn is_queued<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<bool, Fault> {
+    let fact = match service.forge.job(job.repository(), &job.id).await {
+        Ok(fact) => fact,
+        Err(Fault::NotFound) => {
+            vanished(service, job).await?;
+            return Ok(false);
+        }
+        Err(fault) => return Err(fault),
+    };
+    ingest::ingest(service, &fact).await?;
+    let seen = rows::load(service.stack, &job.id, service.patience()).await?;
+    Ok(seen.is_some_and(|seen| !seen.job.is_over() && seen.job.known.phase() == JobPhase::Queued))
+}
+
+/// GitHub does not know the job. If it was never begun nobody was served, and that is said; else it
+/// is over, and how it went will not be known.
+async fn vanished<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<(), Fault> {
+    if job.known.phase() < JobPhase::Started {
+        let _ = Box::pin(fail(service, &job.id, Reason::Vanished)).await?;
+        return Ok(());
+    }
+    let (conclusion, at) = (Conclusion::new(VANISHED), Some(service.stack.now()));
+    let said = ReportedStatus::Completed { conclusion, runner: None, at };
+    let fact = JobFact { job: job.id.clone(), about: job.known.about.clone(), said };
+    ingest::ingest(service, &fact).await?;
+    Ok(())
+}
+
+/// Works off what is left to do about a job that is over, as far as that goes now.
+pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &SeenRow,
+) -> Result<Processed, Fault> {
+    let JobState::Ended { end, debts, .. } = &seen.job.state else { return Ok(Processed::Done) };
+    let stack = service.stack;
+    let mut done = Vec::new();
+    if let Some(held) = &debts.release {
+        let record = transition::read(stack, &held.instance, service.patience()).await;
+        let notes = listened(record.ok().flatten().as_ref(), &seen.job.id);
+        if is_released(service, &seen.job, held).await? {
+            done.push(JobEvent::Released { held: held.clone(), at: stack.now(), notes });
+        }
+    }
+    // GitHub's silence must not keep a machine, so it is asked last.
+    let told = !debts.tell || tell(service, &seen.job, end).await;
+    if told && debts.tell {
+        done.push(JobEvent::Told { at: stack.now() });
+    }
+    if told && is_cancelled(service, &seen.job, debts).await {
+        done.push(JobEvent::RunCancelled { at: stack.now() });
+    }
+    let count = done.len();
+    for event in done {
+        let _ = rows::apply(stack, &seen.job.id, &event, service.patience()).await?;
+    }
+    let owed = [debts.release.is_some(), debts.tell, debts.cancel_by.is_some()];
+    if owed.into_iter().filter(|owed| *owed).count() == count {
+        return Ok(Processed::Done);
+    }
+    Ok(Processed::Again { at: stack.now().after(bullpen_core::job::ENDED_LOOK_AGAIN) })
+}
+
+async fn tell<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job, end: &End) -> bool {
+    let End::Failed(reason) = end else { return true };
+    let about = &job.known.about;
+    let notice = Notice {
+        job: job.id.clone(),
+        name: about.name.clone(),
+        repository: about.repository.clone(),
+        commit: about.commit.clone(),
+        reason: reason.clone(),
+    };
+    match service.forge.tell(&notice).await {
+        // There is nowhere to say it any more.
+        Ok(()) | Err(Fault::NotFound) => true,
+        Err(fault) => {
+            tracing::info!(job_id = %job.id, %fault, "its author was not told yet");
+            false
+        }
+    }
+}
+
+/// Whether the run is cancelled now: its time has come, or none of its other jobs would suffer.
+async fn is_cancelled<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    debts: &EndTasks,
+) -> bool {
+    let Some(by) = debts.cancel_by else { return false };
+    let about = &job.known.about;
+    if service.stack.now() < by {
+        let Ok(facts) = service.forge.jobs_of(&about.repository, &about.run).await else {
+            return false;
+        };
+        let goes_on = |fact: &JobFact| {
+            fact.job != job.id && !matches!(fact.said, ReportedStatus::Completed { .. })
+        };
+        if facts.iter().any(goes_on) {
+            return false;
+        }
+    }
+    service.forge.cancel(&about.repository, &about.run).await.is_ok()
+}
+
+/// Since when the job's runner listened: only its record knew, and is about to forget.
+fn listened(record: Option<&Record>, job: &JobId) -> Vec<JobStepAt> {
+    match record.map(|record| &record.state) {
+        Some(State::Running { owner, since, .. }) if *owner == owner_of(job) => {
+            vec![JobStepAt { at: *since, step: JobStep::Listens }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Takes back everything a job holds; returns whether nothing of it is left.
+async fn is_released<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &JobMachine,
+) -> Result<bool, Fault> {
+    let stack = service.stack;
+    let releasing = release::withdraw_all(stack, &owner_of(&job.id)).await?;
+    if releasing.is_empty() {
+        return Ok(true);
+    }
+    let ends = match releasing.iter().find(|record| record.id == held.instance) {
+        Some(record) => end_reason(service, job, held, record).await?,
+        None => None,
+    };
+    let until = stack.now().after(SEE_THROUGH);
+    let passes = releasing.into_iter().map(|record| {
+        let ends = if record.id == held.instance { ends } else { None };
+        release::see_through(stack, record, ends, until, &unobserved)
+    });
+    let passes = futures_util::future::join_all(passes).await;
+    Ok(passes.iter().all(|progress| *progress != ReleaseProgress::Waiting))
+}
+
+/// Why a machine ends with its job; none if it serves on, which is in the row then: whoever is first
+/// to see that nobody listens on it makes it idle.
+async fn end_reason<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+    held: &JobMachine,
+    record: &Record,
+) -> Result<Option<EndReason>, Fault> {
+    let (stack, settings) = (service.stack, service.settings());
+    let reuse = settings.reuse_after(job, &record.facts.class);
+    if let Some(why) = ends_anyway(job, held, record, reuse.as_ref(), stack.now()) {
+        return Ok(Some(why));
+    }
+    let decided = match &job.state {
+        JobState::Ended { debts, .. } => debts.after,
+        _ => None,
+    };
+    let after = match decided {
+        Some(after) => after,
+        None => after_job(origin(service, job).await?, settings.code()),
+    };
+    if let AfterJob::End(why) = after {
+        return Ok(Some(why));
+    }
+    if decided.is_none() {
+        let event = JobEvent::Judged { held: held.clone(), after };
+        let _ = rows::apply(stack, &job.id, &event, service.patience()).await?;
+    }
+    Ok(None)
+}
+
+/// Whose code ran in a job, if GitHub said. A machine that is as good as idle is worth waiting for its
+/// word, for a while.
+async fn origin<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Result<Option<Origin>, Fault> {
+    if let Some(origin) = job.known.about.provenance.origin {
+        return Ok(Some(origin));
+    }
+    let stack = service.stack;
+    let until = stack.now().after(stack.limits.forge_patience);
+    match (origin::find(service, job, until).await, &job.state) {
+        (Ok(known), _) => Ok(known.origin),
+        (Err(fault), JobState::Ended { at, .. })
+            if fault.is_transient() && stack.now().since(*at) < ORIGIN_WITHIN =>
+        {
+            Err(fault)
+        }
+        (Err(_), _) => Ok(None),
+    }
+}
+
+/// Takes back what a job holds that wants nothing any more. A job that somebody else works on keeps
+/// everything.
+pub(super) async fn give_back_unwanted<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+) -> Result<(), Fault> {
+    let stack = service.stack;
+    let seen = rows::load(stack, id, service.patience()).await?;
+    let unwanted = seen.is_none_or(|seen| match seen.job.state {
+        JobState::Dormant | JobState::Elsewhere => true,
+        // A debt is worked off as one.
+        JobState::Ended { debts, .. } => debts.release.is_none(),
+        JobState::Waiting { .. } | JobState::Assigning { .. } | JobState::Assigned { .. } => false,
+    });
+    if unwanted {
+        release::take_back(stack, &owner_of(id)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Waiting for room under a ceiling, without a deadlock of half-served requests.
+//!
+//! Requests of a class that found a ceiling short stand in a line, in the order they came. Only the
+//! first keeps what it holds while it waits; all others give back first, so that whatever there is
+//! can come together at one request. A request whose process died leaves the line at its deadline.
+//!
+//! Not here: who is first (`core::request::line`), or reserving (`creation`).
+
+use std::time::Duration;
+
+use bullpen_core::creation::CeilingReached;
+use bullpen_core::ids::Revision;
+use bullpen_core::pickup::{AdvertVerdict, judge};
+use bullpen_core::ports::{Clock, Document, Fault, Ids, Ledger, Ports};
+use bullpen_core::request::{Request, line};
+
+use super::worker::Terms;
+use crate::Stack;
+use crate::document;
+use crate::progress::ProgressEvent;
+use crate::release;
+use crate::retry::retry_until;
+
+/// How often somebody in the line looks whether there is room.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often somebody who is not first tries without having seen a reason to.
+const TRY_ANYWAY: Duration = Duration::from_secs(15);
+
+/// A place in the line.
+#[derive(Debug)]
+pub(super) struct PlaceInLine {
+    name: String,
+}
+
+/// Whether what was held is still held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holdings {
+    /// It is.
+    Kept,
+    /// It was given back.
+    GivenBack,
+}
+
+impl PlaceInLine {
+    /// At the end of the line.
+    pub(super) async fn take<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<Self, Fault> {
+        let place = Self { name: line::name(&request.id, stack.now()) };
+        place.write(stack, request, false).await?;
+        Ok(place)
+    }
+
+    /// Gives the place up. If this does not land, the deadline does.
+    pub(super) async fn leave<P: Ports>(self, stack: &Stack<P>, request: &Request) {
+        if let Err(fault) = self.write(stack, request, true).await {
+            tracing::info!(%fault, "a place in the line is kept until its deadline");
+        }
+    }
+
+    async fn write<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        request: &Request,
+        left: bool,
+    ) -> Result<(), Fault> {
+        let until = request.deadline.after(stack.limits.release_retry);
+        let next = Document {
+            collection: line::collection(&request.class),
+            name: self.name.clone(),
+            revision: Revision(0),
+            body: line::StoredPlace { request: request.id.clone(), until: request.deadline, left }
+                .encode(),
+            forget_at: Some(request.deadline),
+        };
+        let place = (next.collection.as_str(), next.name.as_str());
+        document::change(stack, place, until, |stored| {
+            Ok(stored.is_none_or(|stored| stored.body != next.body).then(|| next.clone()))
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn is_first<P: Ports>(&self, stack: &Stack<P>, request: &Request) -> Result<bool, Fault> {
+        let collection = line::collection(&request.class);
+        let ledger = stack.ports.ledger();
+        let places = retry_until(stack, request.deadline, || ledger.documents(&collection)).await?;
+        let places = places.iter().map(|place| (place.name.as_str(), place.body.as_str()));
+        Ok(line::is_first(places, &self.name, stack.now()))
+    }
+}
+
+/// Waits until it is worth trying again, or the request's deadline.
+pub(super) async fn wait<P: Ports>(
+    stack: &Stack<P>,
+    terms: &Terms<'_>,
+    place: &PlaceInLine,
+    reached: &CeilingReached,
+) -> Result<Holdings, Fault> {
+    (terms.tell)(ProgressEvent::WaitingForRoom { why: reached.to_string() });
+    let request = terms.request;
+    if place.is_first(stack, request).await? {
+        pause(stack).await;
+        return Ok(Holdings::Kept);
+    }
+    give_back(stack, terms).await?;
+    let tries_at = stack.now().after(TRY_ANYWAY);
+    while stack.now() < request.deadline.min(tries_at) {
+        pause(stack).await;
+        if place.is_first(stack, request).await? || is_enough_idle(stack, request).await? {
+            break;
+        }
+    }
+    Ok(Holdings::GivenBack)
+}
+
+/// Never to the same beat as others in the line.
+async fn pause<P: Ports>(stack: &Stack<P>) {
+    let jitter = Duration::from_millis(stack.ports.ids().jitter(1_000));
+    stack.ports.clock().sleep(LOOK_AGAIN + jitter).await;
+}
+
+/// Everything the request holds becomes idle again, or will.
+async fn give_back<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>) -> Result<(), Fault> {
+    let until = terms.request.deadline.min(stack.now().after(stack.limits.release_acknowledgement));
+    let released = release::release(stack, &terms.owner, until, terms.tell).await?;
+    tracing::info!(?released, "gave back while waiting for room");
+    Ok(())
+}
+
+async fn is_enough_idle<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<bool, Fault> {
+    let ledger = stack.ports.ledger();
+    let idle = retry_until(stack, request.deadline, || ledger.idle_in(&request.class.name)).await?;
+    let now = stack.now();
+    let fits = idle
+        .iter()
+        .filter(|idle| judge(idle, request, &stack.limits, now) == AdvertVerdict::PassOn);
+    Ok(fits.count() >= usize::try_from(request.count).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,151 @@
+//! The report_watcher: watches the reports of all machines that one request waits for, together.
+//!
+//! One read answers for all of them, however many there are. Only what was really read is judged: a
+//! store that does not answer says nothing about a machine.
+//!
+//! Not here: what a report means (`core::claim::check`).
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::claim::{Check, CheckKind, ReportWatch, StepOutcome, check, excuse};
+use bullpen_core::ids::MailboxKey;
+use bullpen_core::instance::Record;
+use bullpen_core::mailbox::ReportRead;
+use bullpen_core::ports::{Mailbox, Ports};
+use bullpen_core::time::Timestamp;
+use futures_util::future::select_all;
+use tokio::sync::{Notify, oneshot};
+
+use super::worker::register_by;
+use crate::Stack;
+use crate::reports::believed;
+
+/// Long enough to cost little, short enough to notice at once where no wake-up comes.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What is watched for one request.
+#[derive(Debug, Default)]
+pub struct ReportWatcher {
+    watches: Mutex<BTreeMap<MailboxKey, Watching>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Watching {
+    watch: ReportWatch,
+    /// Whose report it is.
+    record: Record,
+    /// Whether its report was read yet; the beat that was there then proves nothing later.
+    looked: bool,
+    /// When a store that does not answer is given up on.
+    give_up: Timestamp,
+    answer: oneshot::Sender<StepOutcome>,
+}
+
+impl ReportWatcher {
+    /// Waits until the agent has done its part, or will not. Somebody must be looking meanwhile
+    /// ([`ReportWatcher::look`]).
+    pub async fn watch<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        record: &Record,
+        kind: CheckKind,
+    ) -> StepOutcome {
+        let since = stack.now();
+        let (answer, outcome) = oneshot::channel();
+        let watching = Watching {
+            watch: ReportWatch { generation: record.generation, since, kind, beat_seen: None },
+            record: record.clone(),
+            looked: false,
+            give_up: register_by(stack, since, kind).after(stack.limits.clock_skew),
+            answer,
+        };
+        self.watches().insert(record.facts.mailbox.clone(), watching);
+        self.changed.notify_one();
+        // Nobody looks any more: the request is over.
+        outcome.await.unwrap_or(StepOutcome::Lost)
+    }
+
+    /// Looks at everything that is watched, again and again. Ends with the request.
+    pub async fn look<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
+        let mailbox = stack.ports.mailbox();
+        loop {
+            let keys = self.keys();
+            if keys.is_empty() {
+                self.changed.notified().await;
+                continue;
+            }
+            let reports = mailbox.reports(&keys).await;
+            match reports {
+                Ok(reports) => self.judge(stack, keys.iter().zip(reports)),
+                Err(fault) => self.give_up(stack.now(), &fault.to_string()),
+            }
+            let keys = self.keys();
+            if keys.is_empty() {
+                continue;
+            }
+            let any = select_all(keys.iter().map(|key| Box::pin(mailbox.wait(key, LOOK_AGAIN))));
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                _ = any => {}
+            }
+        }
+    }
+
+    fn watches(&self) -> MutexGuard<'_, BTreeMap<MailboxKey, Watching>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> Vec<MailboxKey> {
+        let mut watches = self.watches();
+        watches.retain(|_, watching| !watching.answer.is_closed());
+        watches.keys().cloned().collect()
+    }
+
+    fn judge<'k, P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        found: impl Iterator<Item = (&'k MailboxKey, ReportRead)>,
+    ) {
+        let now = stack.now();
+        let mut watches = self.watches();
+        for (key, found) in found {
+            let Some(watching) = watches.get_mut(key) else { continue };
+            let Ok(report) = believed(stack, &watching.record, found) else { continue };
+            if !watching.looked {
+                watching.looked = true;
+                watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
+            }
+            let outcome = match check(&watching.watch, report.as_ref(), &stack.limits, now) {
+                Check::Passed => StepOutcome::Done,
+                Check::Systemic(why) => excuse(why, watching.record.uses),
+                Check::Failed(failure) => StepOutcome::Failed(failure),
+                Check::Pending => continue,
+            };
+            answer(&mut watches, key, outcome);
+        }
+    }
+
+    fn give_up(&self, now: Timestamp, why: &str) {
+        let mut watches = self.watches();
+        let late: Vec<_> = watches
+            .iter()
+            .filter(|(_, watching)| now >= watching.give_up)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in late {
+            answer(&mut watches, &key, StepOutcome::Systemic(format!("the mailbox is {why}")));
+        }
+    }
+}
+
+fn answer(watches: &mut BTreeMap<MailboxKey, Watching>, key: &MailboxKey, outcome: StepOutcome) {
+    if let Some(watching) = watches.remove(key) {
+        // Whoever asked may have stopped waiting.
+        let _ = watching.answer.send(outcome);
+    }
+}

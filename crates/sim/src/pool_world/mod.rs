@@ -1,0 +1,322 @@
+//! A yard: a world whose standby pools are kept by the production engine, and looks into it from
+//! outside.
+//!
+//! A *keeper* is a process that keeps pools and nothing else; a *service* is the whole production
+//! service, so that jobs pick what it keeps. Whatever is looked at is also judged: every plan, all the
+//! time.
+//!
+//! Not here: worlds drawn from a seed ([`crate::kernel`]), or what is expected of pools (`tests/pools`).
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bullpen_core::config::runs_on::{self, Config};
+use bullpen_core::creation::{Ceiling, Scope};
+use bullpen_core::ids::{JobId, PoolName, Repository, RunAttempt};
+use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::job::{Job, JobDetails, Provenance};
+use bullpen_core::parameters::decode;
+use bullpen_core::pool::journal::COLLECTION;
+use bullpen_core::pool::{Blueprints, Journal, Note, StackBase};
+use bullpen_core::ports::{Ledger, Machine, MachineState, Ports};
+use bullpen_engine::Stack;
+use bullpen_engine::jobs::{self, Duties};
+use bullpen_engine::pools::{self, Leases, SurveyedPool};
+
+use crate::checker::Checker;
+use crate::clock::pass;
+use crate::life::{desired, keep_up};
+use crate::service::plan::{ServicePlan, WebhookOdds};
+use crate::service::pools::Timeline;
+use crate::service::{self, SimService, WebhookSender};
+use crate::stage;
+use crate::wire::Wire;
+use crate::world::{SimPorts, World};
+
+/// How often somebody looks at every plan.
+const LOOK: Duration = Duration::from_secs(5);
+/// After how many looks at plans somebody looks at everything.
+const WHOLE: u32 = 6;
+
+/// A world whose pools are kept.
+#[derive(Debug)]
+pub struct PoolWorld {
+    /// The world.
+    pub world: Arc<World>,
+    /// Who watches it.
+    pub checker: Checker,
+    configured: Mutex<Configured>,
+}
+
+/// What is configured now. Read once: reading takes longer than looking.
+#[derive(Clone, Debug, Default)]
+struct Configured {
+    config: Config,
+    foundation: StackBase,
+    blueprints: Blueprints,
+    /// How often that was something else before.
+    version: u64,
+}
+
+/// A process that keeps pools.
+#[derive(Debug)]
+pub struct PoolKeeper {
+    /// Its wire.
+    pub wire: Wire,
+    /// Its engine.
+    pub stack: Stack<SimPorts>,
+    /// What it holds.
+    pub leases: Leases,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PoolWorld {
+    /// A calm one with room for this many machines, and this configured.
+    pub async fn new(machines_max: u32, config: &str) -> Self {
+        Self::in_world(stage::calm(7, machines_max).await, config).await
+    }
+
+    /// In this world.
+    pub async fn in_world(world: Arc<World>, config: &str) -> Self {
+        let checker = Checker::watch(&world, false);
+        service::make_queues(&world).await;
+        let yard = Self { world, checker, configured: Mutex::default() };
+        yard.configure(config);
+        for (name, pool) in &locked(&yard.configured).config.pools {
+            if let Some(max) = pool.max {
+                yard.checker.holds(Ceiling { scope: Scope::Pool(name.clone()), max });
+            }
+        }
+        yard
+    }
+
+    /// From now on this is configured.
+    pub fn configure(&self, config: &str) {
+        let (read, findings) = runs_on::read(config.as_bytes()).into_parts();
+        let Some(read) = read else { panic!("the yard's configuration is bad: {findings:?}") };
+        self.change(|configured| configured.config = read);
+    }
+
+    /// From now on machines are built from this image.
+    pub fn build_from(&self, image: &str) {
+        self.change(|configured| image.clone_into(&mut configured.foundation.image));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Configured)) {
+        let mut configured = locked(&self.configured);
+        change(&mut configured);
+        let Configured { config, foundation, blueprints, version } = &mut *configured;
+        *blueprints = Blueprints::of("production", config, foundation);
+        *version += 1;
+    }
+
+    fn blueprints(&self) -> Blueprints {
+        locked(&self.configured).blueprints.clone()
+    }
+
+    /// A process that keeps pools, not yet at work.
+    pub fn keeper(&self, name: &str) -> PoolKeeper {
+        let (wire, stack) = self.world.process(name);
+        let leases = Leases::new(&stack);
+        PoolKeeper { wire, stack, leases }
+    }
+
+    /// Keeps pools for ever, or until it dies.
+    pub async fn keeping(&self, keeper: &PoolKeeper) -> Infallible {
+        let PoolKeeper { wire, stack, leases } = keeper;
+        let configured = || Some(self.blueprints());
+        tokio::select! {
+            biased;
+            () = wire.died() => {}
+            () = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &|_| {})) => {}
+        }
+        pending().await
+    }
+
+    /// A keeper of this name keeps the pools until `done`, and gives them up then; false if that did
+    /// not come in time.
+    pub async fn keep(&self, name: &str, within: Duration, done: impl AsyncFn() -> bool) -> bool {
+        let keeper = self.keeper(name);
+        let came = self.until(within, done, self.keeping(&keeper)).await;
+        keeper.leases.give_up(&keeper.stack).await;
+        came
+    }
+
+    /// The same with nothing to wait for.
+    pub async fn keep_for(&self, name: &str, time: Duration) {
+        self.keep(name, time, async || false).await;
+    }
+
+    /// The whole service for ever, and whoever brings it what GitHub says.
+    pub async fn serving(&self, name: &str) -> Infallible {
+        let plan = self.plan();
+        let duties = Duties { jobs: true, upkeep: false, pools: true, repositories: Vec::new() };
+        let courier = WebhookSender::new(WebhookOdds::default());
+        let served = service::process(&self.world, &plan, name, None, async |service| {
+            tokio::select! {
+                biased;
+                () = jobs::run(service, &duties, desired, pending()) => {}
+                never = self.configuring(service) => match never {},
+            }
+        });
+        tokio::select! {
+            biased;
+            never = Box::pin(courier.bring(&self.world, &plan)) => match never {},
+            _ = Box::pin(served) => pending().await,
+        }
+    }
+
+    /// Tells a service what is configured, whenever that is something else.
+    async fn configuring(&self, service: &SimService<'_>) -> Infallible {
+        let mut known = 0;
+        loop {
+            let version = locked(&self.configured).version;
+            if version != known {
+                service.configure(self.plan().settings());
+                known = version;
+            }
+            pass(Duration::from_millis(200)).await;
+        }
+    }
+
+    fn plan(&self) -> ServicePlan {
+        ServicePlan {
+            scope: bullpen_core::scope::ServiceScope::EVERYTHING,
+            config: locked(&self.configured).config.clone(),
+            shares: bullpen_core::job::fair::Shares::default(),
+            repositories: vec![Repository::new("acme/app")],
+            replicas: 1,
+            public: BTreeSet::new(),
+            post: WebhookOdds::default(),
+            timeline: Timeline::default(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// GitHub queues a job that asks for this, and a webhook says so.
+    pub fn queue(&self, job: &str, wants: &str, lasts: Duration) {
+        let about = JobDetails {
+            repository: Repository::new("acme/app"),
+            run: RunAttempt::new(format!("{job}.1")),
+            name: format!("job {job}"),
+            labels: vec![format!("runs-on={job}/{wants}")],
+            commit: "0a1b".to_owned(),
+            created_at: None,
+            provenance: Provenance::default(),
+        };
+        let now = self.world.outside.clock().true_now();
+        let fact = self.world.jobs.queue(job, about, lasts, now);
+        self.world.jobs.say(fact);
+    }
+
+    /// A job's row, once it has one.
+    pub async fn job(&self, job: &str) -> Option<Job> {
+        let row = self.world.outside.ledger().row(&JobId::new(job)).await.ok()??;
+        Job::decode(&row.body).ok()
+    }
+
+    /// Life goes on until `done`; false if that did not come in time, or something is wrong.
+    pub async fn until(
+        &self,
+        within: Duration,
+        done: impl AsyncFn() -> bool,
+        life: impl Future<Output = Infallible>,
+    ) -> bool {
+        // Boxed: whole services live in here.
+        tokio::select! {
+            biased;
+            () = self.checker.violated() => false,
+            () = Box::pin(until(done)) => true,
+            () = pass(within) => false,
+            never = Box::pin(self.looking()) => match never {},
+            never = Box::pin(life) => match never {},
+            never = keep_up(&self.world) => match never {},
+        }
+    }
+
+    /// Looks at every plan, again and again, and now and then at everything.
+    async fn looking(&self) -> Infallible {
+        loop {
+            for _ in 0..WHOLE {
+                pass(LOOK).await;
+                self.look().await;
+            }
+            self.checker.look(&self.world);
+        }
+    }
+
+    /// Every pool as it is now, with its plan.
+    pub async fn look(&self) -> Vec<SurveyedPool> {
+        let (stack, configured) = (self.world.onlooker(), self.blueprints());
+        let names = pools::known(&stack, &configured).await.expect("it is calm outside");
+        let found = pools::survey(&stack, &configured, &names).await.expect("it is calm outside");
+        self.checker.look_at_plans(&found);
+        found
+    }
+
+    /// Whether every pool is what it should be, and plans nothing.
+    pub async fn has_converged(&self) -> bool {
+        self.look().await.iter().all(|found| Checker::unconverged(found).is_none())
+    }
+
+    /// Everything that the pool has, in the order of the machines' ids.
+    pub async fn records(&self, pool: &str) -> Vec<Record> {
+        let ledger = self.world.outside.ledger();
+        let listed = ledger.standing_by(&PoolName::new(pool)).await;
+        let mut records = listed.expect("it is calm outside");
+        records.retain(|record| record.state.is_live());
+        records.sort_by(|one, other| one.id.cmp(&other.id));
+        records
+    }
+
+    /// How many of the pool's machines are idle, running and stopped.
+    pub async fn ready(&self, pool: &str) -> (usize, usize) {
+        (self.idle(pool, Tier::Hot).await.len(), self.idle(pool, Tier::Stopped).await.len())
+    }
+
+    /// The pool's machines that are idle, of one tier.
+    pub async fn idle(&self, pool: &str, tier: Tier) -> Vec<Record> {
+        let mut records = self.records(pool).await;
+        records.retain(|record| matches!(record.state, State::Idle { tier: of, .. } if of == tier));
+        records
+    }
+
+    /// What the pool waits on, as its journal says.
+    pub fn notes(&self, pool: &str) -> Vec<Note> {
+        let document = self.world.outside.ledger().document_now(COLLECTION, pool);
+        let journal = document.and_then(|stored| decode::<Journal>(&stored.body).ok());
+        journal.unwrap_or_default().notes
+    }
+
+    /// All machines that were ever launched.
+    pub fn launched(&self) -> usize {
+        self.world.outside.fleet().snapshot().len()
+    }
+
+    /// All machines that there are.
+    pub fn machines(&self) -> Vec<Machine> {
+        let mut machines = self.world.outside.fleet().snapshot();
+        machines.retain(|machine| machine.state != MachineState::Gone);
+        machines
+    }
+
+    /// All pools are removed, everything becomes quiet, and nothing was ever wrong.
+    pub async fn end(&self) -> Result<(), String> {
+        self.configure("{}");
+        let empty = async || self.machines().is_empty();
+        self.keep("last", Duration::from_secs(2 * 3_600), empty).await;
+        stage::end(&self.world, &self.checker).await
+    }
+}
+
+async fn until(done: impl AsyncFn() -> bool) {
+    while !done().await {
+        pass(Duration::from_millis(500)).await;
+    }
+}
