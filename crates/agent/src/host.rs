@@ -1,7 +1,8 @@
-//! What the agent needs from its machine besides the runner: the watchdog, scripts, and a place for
-//! its notes. [`Host`] bundles them, so that the agent has one type parameter for all.
+//! The agent's interfaces to its machine: the watchdog, scripts and a notebook. [`Host`] bundles
+//! them with the runner, so that the agent has one type parameter for all.
 //!
-//! Not here: the mailbox and the clock (the core's ports), or the runner program ([`crate::runner`]).
+//! Not here: the mailbox and the clock (the core's ports), or the runner program
+//! ([`crate::runner`]).
 
 use std::future::Future;
 use std::io;
@@ -12,29 +13,29 @@ use crate::notes::Notes;
 use crate::runner::Runner;
 use crate::warm_up::{Step, StepFailed};
 
-/// What ends the machine when nobody else does. Armed at boot, before the agent exists.
+/// Ends the machine if nothing else does. The machine arms it at boot, before the agent starts.
 pub trait Watchdog: Send + Sync {
-    /// The machine ends at this time at the latest. It can only be moved forward: a later time than
-    /// the armed one changes nothing, so the agent shortens only when the machine is to end.
+    /// Sets the latest time of the machine's end. A later time than the armed time changes nothing,
+    /// and there is no way back, so the agent calls this only when the machine must end.
     fn shorten(&self, to: Timestamp) -> impl Future<Output = io::Result<()>> + Send;
 }
 
 /// Runs one step of the warm-up.
 ///
-/// Contract: everything that the step started has ended, or is ended, when the future returns. A
-/// future that is dropped may leave the step running; the next call of `end` ends it.
+/// Contract: the step has ended when the future returns. A dropped future may leave the step
+/// running; the next call of `end` ends it.
 pub trait Scripts: Send + Sync {
-    /// Runs it to its end.
+    /// Runs the step until it ends.
     fn run(&self, step: &Step) -> impl Future<Output = Result<(), StepFailed>> + Send;
-    /// Ends what a dropped `run` left, and returns the tail of its output.
+    /// Ends a step that a dropped `run` left running, and returns the tail of its output.
     fn end(&self, step: &Step) -> impl Future<Output = String> + Send;
 }
 
 /// Keeps the agent's notes across its own death.
 pub trait Notebook: Send + Sync {
-    /// What was written last; nothing if nothing was, or if it cannot be read any more.
+    /// Reads the notes; `None` if there are none or they are unreadable.
     fn load(&self) -> Option<Notes>;
-    /// Replaces it, as a whole or not at all.
+    /// Replaces the notes atomically.
     fn save(&self, notes: &Notes) -> io::Result<()>;
 }
 
@@ -42,19 +43,19 @@ pub trait Notebook: Send + Sync {
 pub trait Host: Send + Sync {
     /// The runner program.
     type Runner: Runner;
-    /// What ends the machine.
+    /// Ends the machine.
     type Watchdog: Watchdog;
-    /// What runs the warm-up.
+    /// Runs the warm-up's steps.
     type Scripts: Scripts;
-    /// Where notes are kept.
+    /// Keeps the agent's notes.
     type Notebook: Notebook;
 
     /// The runner program.
     fn runner(&self) -> &Self::Runner;
-    /// What ends the machine.
+    /// The machine's watchdog.
     fn watchdog(&self) -> &Self::Watchdog;
-    /// What runs the warm-up.
+    /// The runner of the warm-up's steps.
     fn scripts(&self) -> &Self::Scripts;
-    /// Where notes are kept.
+    /// The keeper of the agent's notes.
     fn notebook(&self) -> &Self::Notebook;
 }

@@ -1,9 +1,10 @@
-//! The agent: what lives on a machine, warms it up, beats, and runs a listener for whoever owns the
-//! machine at the moment.
+//! The agent: the process on a machine that runs the warm-up, sends heartbeats, and starts a listener
+//! for the machine's current owner.
 //!
-//! It sees nothing but its mailbox. [`agent_life`] decides, as a state machine without I/O; [`agent`] does
-//! it, over the mailbox and clock ports and a [`host`]; [`runner`] is the runner program, [`scripts`]
-//! the warm-up's programs, both as processes; [`machine`] puts them together in a directory.
+//! It talks to the control plane through its mailbox only. [`agent_life`] decides, as a state machine
+//! without I/O; [`agent`] carries the decisions out over the mailbox and clock ports and a [`host`];
+//! [`runner`] and [`scripts`] run the runner program and the warm-up scripts as processes; [`machine`]
+//! puts all of it together in a machine's directory.
 //!
 //! Not here: a mailbox, reading spot notices, and the binary that chooses both.
 

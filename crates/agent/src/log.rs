@@ -1,13 +1,13 @@
-//! Where log lines go: each stays one line, and nothing in it steers a terminal, whatever strangers
-//! named.
+//! Writers for log lines. They escape names from outside, so that an event stays one line and
+//! cannot control a terminal.
 //!
-//! Not here: which lines there are, and how a binary formats them.
+//! Not here: the log messages, or how a binary formats them.
 
 use std::io::{self, Write};
 
 use bullpen_core::printable;
 
-/// Writes each buffer as one escaped line. A subscriber gives it one event at a time.
+/// Writes each buffer as one escaped line. A subscriber writes one event per buffer.
 #[derive(Debug)]
 pub struct OneLine<W>(pub W);
 
@@ -24,7 +24,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The same for events that are JSON: what they say stays what it is.
+/// The same for events in JSON: escaping keeps their meaning.
 #[derive(Debug)]
 pub struct JsonLine<W>(pub W);
 

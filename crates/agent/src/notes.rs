@@ -1,7 +1,6 @@
-//! What an agent remembers across its own death: how far its beats got, and which parts of the
-//! warm-up are behind it.
+//! The agent's notes, which outlive it: its last heartbeat number and the finished warm-up steps.
 //!
-//! Not here: which listener runs (the runner's own state file says that).
+//! Not here: the running listener (`runner::state`).
 
 use std::fs;
 use std::io;
@@ -11,28 +10,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Notebook;
 
-/// Beats reserved by one write. A restarted agent begins after the last reserved one, so that its
-/// beats follow its predecessor's; writing for every beat would be a disk write every five seconds.
+/// The heartbeat numbers that one write reserves. A restarted agent begins after the last reserved
+/// number, so its heartbeats follow the earlier agent's without a disk write per heartbeat.
 pub const BEATS_RESERVED: u64 = 1_000;
 
 /// The notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
-    /// The boot that `beats` and `warm` speak of.
+    /// The boot that `beats` and `warm` refer to.
     pub boot: String,
-    /// No beat of this boot was sent with a higher number than this.
+    /// The highest heartbeat number that an agent of this boot may have sent.
     pub beats: u64,
-    /// The steps that are done once per machine and are done.
+    /// The finished once-per-machine steps.
     pub installed: Vec<String>,
     /// Whether this boot's warm-up is complete.
     pub warm: bool,
-    /// By how many milliseconds the machine's clock is ahead, at most, as far as this boot knows.
+    /// By how many milliseconds the machine's clock is ahead, at most, as learnt in this boot.
     #[serde(default)]
     pub clock_ahead: Option<i64>,
 }
 
 impl Notes {
-    /// The notes for this boot: what belongs to an earlier one is forgotten.
+    /// The notes for this boot, without the facts about an earlier boot.
     #[must_use]
     pub fn for_boot(self, boot: &str) -> Self {
         if self.boot == boot {
@@ -42,7 +41,7 @@ impl Notes {
     }
 }
 
-/// A version around them: the file outlives the agent's binary.
+/// The stored form with a version: the file outlives the agent's binary.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "v")]
 enum Stored {
@@ -57,7 +56,7 @@ pub struct FileNotebook {
 }
 
 impl FileNotebook {
-    /// In this file; its directory must exist.
+    /// Notes in this file; the file's directory must exist.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }

@@ -1,8 +1,8 @@
-//! Signals that are not stored yet.
+//! Signals that the mailbox has not stored yet.
 //!
-//! One per kind at most: a later signal of a kind replaces an earlier one, as it would in the store.
-//! They are sent one at a time, in order, until each is stored; a lost one would cost a healthy
-//! machine.
+//! A later signal of a kind replaces an earlier signal of that kind, as it would in the store. The
+//! agent sends them one at a time, in order, until each is stored: losing a signal would make the
+//! control plane end a healthy machine.
 //!
 //! Not here: sending (`agent`).
 
@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 use bullpen_core::limits::SIGNAL_DETAIL_BYTES_MAX;
 use bullpen_core::mailbox::{Signal, SignalKind};
 
-/// What is waiting.
+/// The waiting signals, at most one per kind.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<(SignalKind, Signal)>,
 }
 
 impl Outbox {
-    /// Adds a signal. Returns whether it must go before everything else: an interruption leaves
-    /// little time.
+    /// Adds a signal. Returns whether the agent must send it first: an interruption leaves little
+    /// time.
     pub(crate) fn push(&mut self, kind: SignalKind, signal: Signal) -> bool {
         let signal = Signal { detail: tail(&signal.detail).to_owned(), ..signal };
         self.waiting.retain(|(waiting, _)| *waiting != kind);
@@ -32,12 +32,12 @@ impl Outbox {
         urgent
     }
 
-    /// What to send next.
+    /// The signal to send next.
     pub(crate) fn next(&self) -> Option<(SignalKind, Signal)> {
         self.waiting.front().cloned()
     }
 
-    /// This one is stored. One that replaced it in the meantime stays.
+    /// Removes a stored signal, but not a newer signal that replaced it in the meantime.
     pub(crate) fn stored(&mut self, kind: SignalKind, signal: &Signal) {
         self.waiting.retain(|(waiting, latest)| *waiting != kind || latest != signal);
     }
@@ -47,7 +47,7 @@ impl Outbox {
     }
 }
 
-/// The last part of a text, cut at a character's border.
+/// The end of a text, cut between characters.
 pub(crate) fn tail(text: &str) -> &str {
     let from = text.len().saturating_sub(SIGNAL_DETAIL_BYTES_MAX);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

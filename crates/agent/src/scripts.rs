@@ -1,6 +1,6 @@
-//! The warm-up's steps as processes: each in a process group of its own, its output in a file.
+//! Runs the warm-up's steps as processes: each in its own process group, with its output in a file.
 //!
-//! Not here: the order of the steps, or the time they may take together (`warm_up`).
+//! Not here: the order of the steps, or their common time limit (`warm_up`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,12 +19,12 @@ use crate::host::Scripts;
 use crate::runner::tree::{self, Identity, MARK};
 use crate::warm_up::{Step, StepFailed};
 
-/// How often a running step is looked at.
+/// How often to look at a running step.
 const LOOK: Duration = Duration::from_millis(20);
-/// Looks until a killed step must be gone.
+/// The most looks at a killed step until it is gone.
 const LOOKS_MAX: u32 = 250;
 
-/// Bytes of output in a report; there is more in it than the output.
+/// The most bytes of output in a report, which also has other text.
 const TAIL_BYTES_MAX: usize = SIGNAL_DETAIL_BYTES_MAX - 512;
 
 /// Runs steps as processes.
@@ -38,8 +38,8 @@ pub struct ProcessScripts<C> {
 }
 
 impl<C: Clock> ProcessScripts<C> {
-    /// Output goes to files in `directory`, which must exist; `environment` is all that a step
-    /// sees of one, besides the instance's mark.
+    /// Writes output to files in `directory`, which must exist. `environment` is a step's whole
+    /// environment besides the mark.
     pub fn new(
         clock: C,
         directory: PathBuf,
@@ -50,13 +50,14 @@ impl<C: Clock> ProcessScripts<C> {
         Self { clock, directory, mark, environment, running: Mutex::new(None) }
     }
 
-    /// Not the runner's own mark, and one per step: what a step left running on purpose, a service,
-    /// stays when the next step runs and when an owner's things are cleaned away.
+    /// The mark of a step's processes. It differs from the runner's mark and from other steps'
+    /// marks: a service that a step starts keeps running during the next step and when the agent
+    /// cleans.
     fn mark(&self, step: &Step) -> String {
         format!("{}/warm-up/{}", self.mark, step.name)
     }
 
-    /// The end of what a step said.
+    /// The end of a step's output.
     pub fn said(&self, step: &Step) -> String {
         tail(&self.output(step))
     }
@@ -89,7 +90,7 @@ impl<C: Clock> ProcessScripts<C> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the running step ended, once it has.
+    /// The exit status of the running step, once it has ended.
     fn look(&self) -> io::Result<Option<std::process::ExitStatus>> {
         match &mut *self.running() {
             Some((child, _)) => child.try_wait(),
@@ -104,7 +105,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
             how: format!("could not run: {error}"),
             tail: String::new(),
         };
-        // A predecessor that died during its warm-up may have left the same step running.
+        // An agent that died during its warm-up may have left the same step running.
         tree::kill_marked(&self.mark(step)).map_err(failed)?;
         self.start(step).map_err(failed)?;
         loop {
@@ -124,7 +125,7 @@ impl<C: Clock> Scripts for ProcessScripts<C> {
         if let Some((mut child, identity)) = running {
             for _ in 0..LOOKS_MAX {
                 if let Err(error) = identity.signal_group(Signal::KILL) {
-                    tracing::warn!(%error, "could not kill a step's group");
+                    tracing::warn!(%error, "could not kill a step's process group");
                 }
                 let left = tree::kill_marked(&self.mark(step)).unwrap_or(1);
                 if left == 0 && !matches!(child.try_wait(), Ok(None)) {

@@ -1,9 +1,9 @@
-//! The wall clock, behind the `Clock` port.
+//! The system's clock, behind the `Clock` port.
 //!
-//! Only a binary makes one, and gives it to everybody else. It is in this room because it is the one
-//! that every binary links, the smallest too.
+//! Only a binary constructs it and passes it to all other code. It is in this crate because every
+//! binary links it, also the smallest.
 //!
-//! Not here: any other clock (`bullpen_sim` has those of tests), or entropy.
+//! Not here: the clocks of tests (`bullpen_sim`), or entropy.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Monotonic time counts from now.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the others are given")]
-    #[expect(clippy::new_without_default, reason = "a clock by default would be a clock by chance")]
+    /// A clock whose monotonic time counts from now.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that other code is given")]
+    #[expect(clippy::new_without_default, reason = "only a binary may construct a clock")]
     pub fn new() -> Self {
         Self { began: Instant::now() }
     }
@@ -29,11 +29,11 @@ impl Clock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
         clippy::disallowed_types,
-        reason = "this is the clock that the others are given"
+        reason = "this is the clock that other code is given"
     )]
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // A clock before 1970 is a clock that was never set.
+        // A clock before 1970 was never set: take it for 1970.
         Timestamp::EPOCH.after(since.unwrap_or_default())
     }
 
@@ -41,7 +41,7 @@ impl Clock for SystemClock {
         self.began.elapsed()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the others are given")]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that other code is given")]
     async fn sleep(&self, wait: Duration) {
         tokio::time::sleep(wait).await;
     }

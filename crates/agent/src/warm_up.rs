@@ -1,9 +1,9 @@
-//! The warm-up: steps in their order, as data; each at most once per machine or once per boot.
+//! Runs the warm-up: steps in order, each at most once per machine or once per boot.
 //!
-//! It is strict: the first step that fails, or that is still running when the time for all of them
-//! is over, ends the warm-up, and the tail of its output is the report.
+//! The first step that fails ends the warm-up, and so does a step that still runs when the time for
+//! all steps is over. The tail of its output is the report.
 //!
-//! Not here: how a step's program is run ([`crate::scripts`]).
+//! Not here: running a step's program ([`crate::scripts`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,29 +16,28 @@ use crate::notes::Notes;
 /// How often a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frequency {
-    /// Once in the machine's life, however often it boots.
+    /// Once in the machine's life, also if it boots again.
     OncePerMachine,
     /// Once in every boot.
     EachBoot,
 }
 
-/// One step.
+/// One step of the warm-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it is called in notes and reports; unique.
+    /// Its unique name, for notes and reports.
     pub name: String,
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// How often.
+    /// How often it runs.
     pub often: Frequency,
 }
 
 impl Step {
-    /// A script of a user's, in bash that stops at the first command that fails, in a pipe too, and
-    /// at the first variable that is not set: a script that goes on after a failure would be called
-    /// a success.
+    /// Runs a user's script in bash that stops at the first failing command, also in a pipe, and at
+    /// the first unset variable: a script that went on after a failure would count as a success.
     pub fn bash(name: &str, script: &std::path::Path, often: Frequency) -> Self {
         let arguments = ["-e", "-u", "-o", "pipefail"].map(String::from);
         let script = script.to_string_lossy().into_owned();
@@ -55,13 +54,13 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{how}\n{tail}")]
 pub struct StepFailed {
-    /// Its exit, or why it could not run.
+    /// Its exit status, or why it could not run.
     pub how: String,
     /// The tail of its output.
     pub tail: String,
 }
 
-/// Runs what is left to run. `within` bounds all steps together. The error is the report.
+/// Runs the remaining steps. `within` bounds all steps together. The error is the report.
 pub(crate) async fn warm_up<S: Scripts, N: Notebook, C: Clock>(
     steps: &[Step],
     within: Duration,
@@ -98,14 +97,14 @@ pub(crate) async fn warm_up<S: Scripts, N: Notebook, C: Clock>(
     Ok(())
 }
 
-/// Notes that cannot be written cost a repeated step after a restart, and no more.
+/// Saves the notes. A failed write only costs a repeated step after a restart.
 fn save<N: Notebook>(notebook: &N, notes: &Notes) {
-    // What else is noted may have moved on since `notes` was loaded.
+    // The agent's loop may have changed the other notes since `notes` was loaded.
     let stored = notebook.load().filter(|now| now.boot == notes.boot);
     let beats = stored.as_ref().map_or(0, |now| now.beats).max(notes.beats);
     let clock_ahead = stored.map_or(notes.clock_ahead, |now| now.clock_ahead);
     let notes = Notes { beats, clock_ahead, ..notes.clone() };
     if let Err(error) = notebook.save(&notes) {
-        tracing::warn!(%error, "could not write the agent's notes");
+        tracing::warn!(%error, "could not write agent notes");
     }
 }

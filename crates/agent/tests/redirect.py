@@ -1,8 +1,8 @@
-"""Two servers of a test: https, which sends everybody to the other one, and http, which has the file.
+"""Two servers for a test: an https server that redirects to an http server, which has the file.
 
     redirect.py CERTIFICATE KEY TEXT
 
-The first line of output is the address of the first. It ends with its standard input.
+The first line of output is the https server's address. The servers end when standard input ends.
 """
 
 import ssl

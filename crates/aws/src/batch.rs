@@ -1,8 +1,9 @@
-//! Many writes of different items in as few calls as can be, each won or lost for itself.
+//! Writes of many different items in as few calls as possible; each write succeeds or fails by
+//! itself.
 //!
-//! They go together as transactions. One that is cancelled says which conditions failed: those
-//! writes are lost, and the others go again without them. What that does not settle in two rounds,
-//! and what met another write or was throttled, is written one by one.
+//! The writes are sent as transactions. A cancelled transaction says which conditions failed: those
+//! writes are lost, and the others are sent again without them. Writes that are not settled after
+//! two rounds, that were contended or throttled, are sent one by one.
 //!
 //! Not here: writes that must all land or none ([`crate::transaction`]).
 
@@ -16,33 +17,34 @@ use crate::fault::Verdict;
 use crate::table::Table;
 use crate::transaction::{Transacted, once};
 
-/// Writes per transaction; AWS takes a hundred. The more there are, the likelier one of them is
+/// Writes per transaction; AWS accepts a hundred. More writes make it likelier that one of them is
 /// contended, and then none lands.
 const PARTS_PER_CALL: usize = 50;
-/// How often a transaction is sent before its writes go one by one.
+/// How often a transaction is sent before its writes are sent one by one.
 const ROUNDS_MAX: u32 = 2;
-/// Single writes under way at once.
+/// Single writes in flight at once.
 const ALONE_AT_ONCE: usize = 10;
 
-/// A write, and what is stored once it has landed: a transaction returns nothing.
+/// A write, and the value it stores: a transaction returns nothing.
 pub(crate) struct TransactionPart<T> {
     pub(crate) write: TransactWriteItem,
     pub(crate) stores: T,
 }
 
-/// What became of a write.
+/// The outcome of one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Done,
     Lost,
-    /// It may have been done.
+    /// It may have landed.
     Open,
     Refused(Fault),
-    /// Nothing yet: it goes by itself.
+    /// Not settled: it is sent alone.
     Alone,
 }
 
-/// Writes all that have a part together, and the others by `alone`; one answer for each.
+/// Sends the writes that have a part in transactions, and the others by `alone`; one answer for
+/// each.
 pub(crate) async fn write<T, F>(
     table: &Table,
     parts: Vec<Option<TransactionPart<T>>>,
@@ -64,8 +66,8 @@ where
     }
     let numbers: Vec<usize> = (0..fates.len()).filter(|n| fates[*n] == Fate::Alone).collect();
     let mut singles = Vec::with_capacity(numbers.len());
-    for some in numbers.chunks(ALONE_AT_ONCE) {
-        singles.extend(join_all(some.iter().map(|number| alone(*number))).await);
+    for batch in numbers.chunks(ALONE_AT_ONCE) {
+        singles.extend(join_all(batch.iter().map(|number| alone(*number))).await);
     }
     let mut singles = singles.into_iter();
     let mut answer = |(fate, stored): (Fate, Option<T>)| match (fate, stored) {
@@ -78,11 +80,11 @@ where
     fates.into_iter().zip(landed).map(&mut answer).collect()
 }
 
-/// Settles what it can of these writes; the rest stays [`Fate::Alone`].
+/// Settles as many of these writes as it can; the others stay [`Fate::Alone`].
 async fn transact(table: &Table, chunk: &[(usize, TransactWriteItem)], fates: &mut [Fate]) {
     let mut left: Vec<&(usize, TransactWriteItem)> = chunk.iter().collect();
     for _ in 0..ROUNDS_MAX {
-        // One alone costs half of what it costs in a transaction.
+        // A single write costs half as much outside a transaction.
         if left.len() < 2 {
             return;
         }
@@ -107,15 +109,15 @@ async fn transact(table: &Table, chunk: &[(usize, TransactWriteItem)], fates: &m
     }
 }
 
-/// What became of every write of a transaction whose conditions were not what failed.
+/// The outcome of every write of a transaction that no failed condition cancelled.
 fn fate_of_all(answer: Result<Transacted, Verdict>) -> Fate {
     match answer {
         Ok(Transacted::Done) => Fate::Done,
         Err(Verdict::Open(how)) => {
-            tracing::debug!(how, "a transaction is open");
+            tracing::debug!(how, "outcome of transaction unknown");
             Fate::Open
         }
-        // It may be one of them only; by itself each gets its own answer.
+        // One write may have caused it; sent alone, each gets its own answer.
         Ok(Transacted::Failed(_))
         | Err(
             Verdict::Lost

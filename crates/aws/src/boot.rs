@@ -1,49 +1,49 @@
-//! The boot script: the user data of an instance, run once by cloud-init at its first boot.
+//! The boot script: an instance's user data, which cloud-init runs once, at the first boot.
 //!
-//! In order: the *watchdog*, a timer that powers the machine off, at this boot and every other; the
-//! user that jobs run as; the agent, from the image or fetched; the *payload*, which the agent reads;
-//! the agent's unit. If a step fails the machine says why on its console and powers itself off.
+//! In order: the *watchdog*, a timer that powers the machine off after every boot; the user that
+//! jobs run as; the agent, from the image or downloaded; the *payload*, which the agent reads; the
+//! agent's unit. If a step fails, the machine prints why on its console and powers off. Later boots
+//! start the units only: cloud-init does not run the script again.
 //!
-//! Later boots of the same instance have the units alone: cloud-init does not run the script again.
-//!
-//! Not here: how a machine fetches, what is in the payload, or what the agent does with it (all
-//! `bullpen_agent::machine`).
+//! Not here: how a machine downloads, what the payload contains, and what the agent does with it
+//! (`bullpen_agent::machine`).
 
 use std::time::Duration;
 
 use bullpen_agent::machine::FETCH;
 use bullpen_core::download::Download;
 
-/// What the user data of an instance may have at most, before they are encoded; EC2's rule.
+/// The most bytes of user data that EC2 accepts, before base64.
 pub const USER_DATA_BYTES_MAX: usize = 16_384;
 
-/// How long a download is tried. Long enough for a network and a role that come late; a machine
-/// without its agent costs money and serves nobody.
+/// How long a download is retried. Long enough for a network and a role that come up late; a
+/// machine without its agent costs money and runs no job.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The script, with its comments, and with marks where the plan comes in.
+/// The script, with comments and with marks where the plan goes.
 const TEMPLATE: &str = include_str!("boot/boot.sh");
 const PLAN_MARK: &str = "@plan@";
 const FETCH_MARK: &str = "@fetch@";
 const PAYLOAD_MARK: &str = "@payload@";
 
-/// What one kind of instance does at its first boot.
+/// What an instance does at its first boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootPlan {
-    /// When the machine is powered off at the latest, counted from each boot; in whole seconds.
+    /// When the watchdog powers the machine off, counted from each boot; in whole seconds.
     pub watchdog: Duration,
-    /// How long each download is tried, usually [`PATIENCE`]; in whole seconds.
+    /// How long each download is retried, usually [`PATIENCE`]; in whole seconds.
     pub patience: Duration,
-    /// Where the agent comes from if the image has no agent or another one. Without it the image's
-    /// agent is taken as it is.
+    /// Where the machine downloads the agent from. Without it the machine runs the image's agent.
     pub agent: Option<Download>,
-    /// The user of the system that jobs run as. It is made if the image has no such user.
+    /// The system user that jobs run as. The script creates it if the image does not have it.
     pub user: Option<String>,
     /// Whether that user may become root.
     pub sudo: bool,
-    /// Whether it may use the image's container engine, if there is one. Who may is as good as root.
+    /// Whether that user may use the image's container engine, if there is one. Access to the
+    /// engine is as good as root.
     pub docker: bool,
-    /// What the agent finds in its machine's directory, kept byte for byte. Like all JSON it has no NUL.
+    /// The file that the agent finds in its machine directory, byte for byte. Like all JSON it has
+    /// no NUL.
     pub payload: String,
 }
 
@@ -56,15 +56,15 @@ pub struct BootPlan {
     bytes - USER_DATA_BYTES_MAX
 )]
 pub struct TooLarge {
-    /// How many bytes it would be.
+    /// The size of the rendered script.
     pub bytes: usize,
 }
 
-/// The script as text for EC2, not yet encoded.
+/// Renders the script, not yet base64.
 ///
 /// # Errors
 ///
-/// If it is larger than EC2 takes.
+/// If it is larger than EC2 accepts.
 pub fn render(plan: &BootPlan) -> Result<String, TooLarge> {
     let mut script = String::new();
     for line in without_comments(TEMPLATE) {
@@ -82,13 +82,13 @@ pub fn render(plan: &BootPlan) -> Result<String, TooLarge> {
     }
 }
 
-/// Without what is for readers of the template only: comments, empty lines, indentation.
+/// The template's lines without comments, empty lines and indentation.
 fn without_comments(script: &str) -> impl Iterator<Item = &str> {
     let is_comment = |line: &&str| line.is_empty() || line.starts_with("# ");
     script.lines().map(str::trim_start).filter(move |line| !is_comment(line))
 }
 
-/// The plan as the script's variables.
+/// The plan as shell variables.
 fn variables(plan: &BootPlan) -> String {
     let agent = plan.agent.as_ref();
     let quoted = |text: Option<&String>| text.map_or_else(String::new, |text| quoted(text));
@@ -104,14 +104,14 @@ fn variables(plan: &BootPlan) -> String {
     .join("\n")
 }
 
-/// The lines that put the payload in its place.
+/// The lines that write the payload to its file.
 fn payload(text: &str) -> String {
     let (end, bytes) = (delimiter(text), text.len());
-    // A document ends with a line's end, which is not the payload's: hence the count.
+    // A here-document ends with a newline that is not the payload's: hence the byte count.
     format!("head -c {bytes} >$machine/user-data <<'{end}'\n{text}\n{end}")
 }
 
-/// A line that the text does not have.
+/// A delimiter that is no line of the text.
 fn delimiter(text: &str) -> String {
     let mut end = "END".to_owned();
     while text.split('\n').any(|line| line == end) {
@@ -120,7 +120,7 @@ fn delimiter(text: &str) -> String {
     end
 }
 
-/// One word of a shell, whatever is in it.
+/// The text as one shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn the_script_is_below_four_kibibytes_without_the_payload() {
-        // A name has 32 characters in Linux; an address of ours has a stack, a version, a machine.
+        // Linux user names have at most 32 characters; our addresses hold a stack, a version and a
+        // machine.
         let url = format!("s3://{}/{}", "b".repeat(63), "k".repeat(200));
         let longest = BootPlan {
             watchdog: Duration::from_secs(u64::from(u32::MAX)),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_one_word_whatever_is_in_it() {
+    fn any_text_is_quoted_as_one_word() {
         assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
         let named = BootPlan { user: Some("'; reboot; '".to_owned()), ..plan("") };
         assert!(render(&named).unwrap().contains(r"user=''\''; reboot; '\'''"));

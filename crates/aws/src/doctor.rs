@@ -1,11 +1,11 @@
-//! What AWS says to an operator who asks whether a stack could work: who we are and what time it is,
-//! which calls are allowed, how many vCPUs there may be. Nothing is changed: calls are dry runs.
+//! Checks of AWS for `bullpen doctor`: the caller's identity, the clock, which calls are allowed,
+//! the vCPU quotas. They change nothing: calls that would are dry runs.
 //!
-//! A dry run is answered with one of two codes. `DryRunOperation` means allowed, `UnauthorizedOperation`
-//! means denied; what is wrong with the request otherwise is no matter here.
+//! EC2 answers a dry run with `DryRunOperation` if the call is allowed and `UnauthorizedOperation`
+//! if it is denied; other errors say nothing about permissions.
 //!
-//! Not here: what is thought of it (the `bullpen` command), tables ([`crate::setup`]), or what `refresh`
-//! looks at anyway (`Fleet::learn`, `Fleet::prepare`).
+//! Not here: judging the results (the `bullpen` command), tables ([`crate::setup`]), or what
+//! `refresh` checks anyway (`Fleet::learn`, `Fleet::prepare`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,22 +34,22 @@ use crate::ec2::tags;
 use crate::fault::judge;
 use crate::names::StackName;
 
-/// The quotas of the usual families (A, C, D, H, I, M, R, T, Z), in vCPUs.
+/// The quotas of the standard families (A, C, D, H, I, M, R, T, Z), in vCPUs.
 const ON_DEMAND_QUOTA: &str = "L-1216C47A";
 const SPOT_QUOTA: &str = "L-34B43A08";
 
-/// Who we are at AWS.
+/// The caller's identity at AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The account's number.
     pub account: String,
-    /// As whom.
+    /// The ARN of the caller's user or role.
     pub arn: String,
-    /// What time it was there, to the second; nothing if AWS did not say.
+    /// AWS's time, to the second; none if the answer has no `date` header.
     pub at: Option<Timestamp>,
 }
 
-/// Asks who we are.
+/// Asks STS for the caller's identity.
 pub async fn identity(config: &SdkConfig) -> Result<Identity, Fault> {
     let date = DateHeader::default();
     let call = aws_sdk_sts::Client::new(config).get_caller_identity().customize();
@@ -62,7 +62,7 @@ pub async fn identity(config: &SdkConfig) -> Result<Identity, Fault> {
     })
 }
 
-/// Keeps the time that an answer names.
+/// Keeps the `date` header of the answer.
 #[derive(Clone, Debug, Default)]
 struct DateHeader(Arc<Mutex<Option<String>>>);
 
@@ -91,7 +91,7 @@ impl Intercept for DateHeader {
     }
 }
 
-/// How many vCPUs of the usual families may run at once.
+/// How many vCPUs of the standard families may run at once.
 pub async fn quota(config: &SdkConfig, usage: Usage) -> Result<f64, Fault> {
     let code = match usage {
         Usage::OnDemand => ON_DEMAND_QUOTA,
@@ -101,21 +101,21 @@ pub async fn quota(config: &SdkConfig, usage: Usage) -> Result<f64, Fault> {
     let answer = client.get_service_quota().service_code("ec2").quota_code(code).send().await;
     let answer = answer.map_err(|error| judge(&error).fault())?;
     let value = answer.quota().and_then(aws_sdk_servicequotas::types::ServiceQuota::value);
-    value.ok_or_else(|| Fault::Unclassified(format!("AWS answered without quota {code}")))
+    value.ok_or_else(|| Fault::Unclassified(format!("quota {code} missing in the answer of AWS")))
 }
 
-/// What EC2 said to a dry run.
+/// EC2's answer to a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It would have been done.
+    /// The call is allowed.
     Allowed,
-    /// It would have been refused.
+    /// The call is denied.
     Denied,
-    /// It cannot be known: there is nothing to try it with, or EC2 said something else.
+    /// Unknown: there is nothing to try the call with, or EC2 gave another error.
     Unknown(String),
 }
 
-/// Every call that changes something in EC2, and whether it is allowed.
+/// Every call that changes something in EC2, each with EC2's answer to its dry run.
 pub async fn permissions(
     config: &SdkConfig,
     stack: &StackName,
@@ -128,14 +128,14 @@ pub async fn permissions(
     Ok(answers)
 }
 
-/// What dry runs are made with.
+/// What dry runs refer to.
 struct Asked<'a> {
     client: Client,
     stack: &'a StackName,
     subnet: &'a str,
-    /// A template of the stack, if it has one.
+    /// A launch template of the stack, if there is one.
     template: Option<String>,
-    /// A machine of the stack, if it has one.
+    /// A machine of the stack, if there is one.
     instance: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Asked<'a> {
             .launch_template_name(format!("bullpen-{}-doctor", self.stack))
             .launch_template_data(RequestLaunchTemplateData::builder().ebs_optimized(true).build())
             .tag_specifications(self.tags(ResourceType::LaunchTemplate));
-        said(&call.send().await)
+        verdict(&call.send().await)
     }
 
     async fn with_template(&self) -> Vec<(&'static str, Answer)> {
@@ -202,9 +202,9 @@ impl<'a> Asked<'a> {
             .tag_specifications(self.tags(ResourceType::Instance));
         let delete = self.client.delete_launch_template().dry_run(true).launch_template_name(name);
         vec![
-            ("ec2:CreateFleet", said(&fleet.send().await)),
-            ("ec2:RunInstances", said(&run.send().await)),
-            ("ec2:DeleteLaunchTemplate", said(&delete.send().await)),
+            ("ec2:CreateFleet", verdict(&fleet.send().await)),
+            ("ec2:RunInstances", verdict(&run.send().await)),
+            ("ec2:DeleteLaunchTemplate", verdict(&delete.send().await)),
         ]
     }
 
@@ -220,17 +220,20 @@ impl<'a> Asked<'a> {
         let end = self.client.terminate_instances().dry_run(true).instance_ids(id).send().await;
         let tag = tags::later(bullpen_core::ports::Tag::JobStarted);
         let tag = self.client.create_tags().dry_run(true).resources(id).tags(tag).send().await;
-        actions.into_iter().zip([said(&start), said(&stop), said(&end), said(&tag)]).collect()
+        actions
+            .into_iter()
+            .zip([verdict(&start), verdict(&stop), verdict(&end), verdict(&tag)])
+            .collect()
     }
 }
 
-/// What an answer to a dry run means.
-fn said<T, E>(answer: &Result<T, SdkError<E, HttpResponse>>) -> Answer
+/// Reads EC2's answer to a dry run.
+fn verdict<T, E>(answer: &Result<T, SdkError<E, HttpResponse>>) -> Answer
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
     match answer {
-        Ok(_) => Answer::Unknown("EC2 took a dry run for a call".to_owned()),
+        Ok(_) => Answer::Unknown("EC2 executed a dry run".to_owned()),
         Err(error) => match error.as_service_error().and_then(ProvideErrorMetadata::code) {
             Some("DryRunOperation") => Answer::Allowed,
             Some("UnauthorizedOperation") => Answer::Denied,

@@ -1,11 +1,10 @@
-//! AWS behind the ports: the ledger and the mailbox in DynamoDB, queues in SQS, machines in EC2.
+//! The AWS adapters: the ledger and the mailbox in DynamoDB, queues in SQS, machines in EC2.
 //!
-//! The only room that names the AWS SDK. One feature per port, because the agent on an instance
-//! links the mailbox and nothing else. Everything takes an [`SdkConfig`] from [`config`] and the
-//! [`StackName`] that its tables and queues are named after; [`setup`] makes the tables.
+//! The only crate that uses the AWS SDK. Each port has its own feature, because the agent on an
+//! instance links only the mailbox. Every adapter takes an [`SdkConfig`] from [`config`] and the
+//! [`StackName`] from which its table and queue names are derived; [`setup`] creates the tables.
 //!
-//! Not here: deciding anything (`bullpen-core` does), or trying again: the engine does that, and
-//! counts it.
+//! Not here: decisions (`bullpen-core`), or retries (the engine makes and counts them).
 
 #[cfg(feature = "mailbox")]
 mod batch;

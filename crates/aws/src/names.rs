@@ -1,29 +1,29 @@
-//! What things are called at AWS: a stack's tables and queues, and which shard a key is in.
+//! The names of a stack's tables and queues at AWS, and the hash that assigns a key to a shard.
 //!
-//! Names are derived and never stored, so every rule here is pure and must not change: a changed one
-//! would lose sight of what is already there.
+//! Names are derived and never stored, so every rule here is pure and must not change: with a
+//! changed rule the service would no longer find what it created before.
 //!
-//! Not here: making any of it ([`crate::setup`]).
+//! Not here: creating tables ([`crate::setup`]).
 
 use std::fmt;
 
-/// A stack's name is part of every other, so it is short and plain.
+/// A stack's name is part of every other name, so it is short.
 const STACK_CHARS_MAX: usize = 24;
 
 /// A stack's name: `[a-z0-9-]{1,24}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackName(String);
 
-/// Text that no stack can be called.
+/// Text that is not a valid stack name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} cannot name a stack: 1 to {STACK_CHARS_MAX} of a-z, 0-9 and -")]
 pub struct BadStackName {
-    /// What was given.
+    /// The invalid text.
     pub text: String,
 }
 
 impl StackName {
-    /// Takes a name that fits.
+    /// Checks the text against the pattern above.
     pub fn new(text: &str) -> Result<Self, BadStackName> {
         let fits = (1..=STACK_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_plain);
         if fits { Ok(Self(text.to_owned())) } else { Err(BadStackName { text: text.to_owned() }) }
@@ -52,40 +52,40 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
 }
 
-/// FNV-1a, folded: spreads keys evenly and is the same for ever. Not a defence against anyone.
+/// FNV-1a, folded: spreads keys evenly and never changes. Not a defence against an attacker.
 #[cfg(any(feature = "ledger", feature = "queues"))]
 pub(crate) fn spread(text: &str) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let hash = text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    // Its low half alone would depend on little of each byte.
+    // The low half alone would depend on too few bits of each byte.
     (hash >> 32) ^ (hash & 0xffff_ffff)
 }
 
-/// SQS's limit, the ending of a FIFO queue included.
+/// SQS's limit, the suffix of a FIFO queue included.
 #[cfg(feature = "queues")]
 const QUEUE_CHARS_MAX: usize = 80;
-/// How SQS wants a FIFO queue's name to end.
+/// The suffix that SQS requires of a FIFO queue's name.
 #[cfg(feature = "queues")]
 pub(crate) const FIFO_ENDING: &str = ".fifo";
 
-/// What SQS calls a queue, without the ending of a FIFO one: the stack, then the name as it is if it
-/// is plain and short enough, else as much of it as fits and six digits that tell it apart.
+/// A queue's name at SQS, without the FIFO suffix: the stack, then the name unchanged if it is
+/// plain and short enough, else as much of it as fits and six digits of its hash.
 #[cfg(feature = "queues")]
 pub(crate) fn queue(stack: &StackName, name: &bullpen_core::ids::QueueName) -> String {
     /// A hyphen and six hexadecimal digits.
     const MARK_CHARS: usize = 7;
     let prefix = format!("{stack}-");
     let own = name.as_str().strip_prefix(&prefix).unwrap_or(name.as_str());
-    let room = QUEUE_CHARS_MAX - FIFO_ENDING.len() - prefix.len();
-    if !own.is_empty() && own.len() <= room && own.bytes().all(is_plain) {
+    let chars_left = QUEUE_CHARS_MAX - FIFO_ENDING.len() - prefix.len();
+    if !own.is_empty() && own.len() <= chars_left && own.bytes().all(is_plain) {
         return prefix + own;
     }
     let slug: String = own
         .to_lowercase()
         .bytes()
         .map(|byte| if is_plain(byte) { char::from(byte) } else { '-' })
-        .take(room - MARK_CHARS)
+        .take(chars_left - MARK_CHARS)
         .collect();
     format!("{prefix}{slug}-{:06x}", spread(own) & 0x00ff_ffff)
 }

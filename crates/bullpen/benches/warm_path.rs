@@ -1,11 +1,11 @@
-//! How long a warm request takes, by the built command with real agents and runner programs, and what
-//! becomes of many requests at once. The GitHub is the stand-in, in a process of its own.
+//! Times a warm request and many requests at once: the built command with real agents and runner
+//! programs, against the stand-in GitHub in its own process.
 //!
 //! `cargo bench -p bullpen --bench warm_path` runs both parts; `-- lone` and `-- crowd` one of them.
 //!
-//! Not here: counts of calls (`bullpen_sim`), or anything that decides whether a tree is good.
+//! Not here: counts of calls (`bullpen_sim`), or pass/fail checks.
 
-#![expect(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -21,11 +21,11 @@ use tempfile::TempDir;
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 /// Warm requests, one after another.
 const RUNS: usize = 200;
-/// Requests at once, what each wants, and what is warm for them.
-const CROWD: usize = 50;
-const CROWD_COUNT: usize = 4;
-const CROWD_WARM: usize = 100;
-/// No boot is waited for that nobody measures, and one machine serves all of a benchmark.
+/// Requests at once, machines per request, and warm machines in total.
+const REQUESTS: usize = 50;
+const MACHINES_EACH: usize = 4;
+const WARM_MACHINES: usize = 100;
+/// Boots are short because the benchmark does not measure them; one machine may serve every run.
 const STACK: &str = r#"
 [process-fleet]
 boot-delay = "100ms"
@@ -35,7 +35,7 @@ capacity = 256
 uses-max = 100000
 "#;
 
-/// A stand-in GitHub and a state; both gone at the end.
+/// A stand-in GitHub and a state directory; the drop removes both.
 struct Stage {
     stand_in: Child,
     url: String,
@@ -55,10 +55,10 @@ impl Stage {
             .spawn()
             .expect("the command runs");
         let mut line = String::new();
-        let said = stand_in.stdout.take().expect("it was asked for");
-        BufReader::new(said).read_line(&mut line).expect("it says where it is");
-        let told: Value = serde_json::from_str(&line).expect("it is JSON");
-        let url = told["url"].as_str().expect("an address").to_owned();
+        let said = stand_in.stdout.take().expect("stdout is piped");
+        BufReader::new(said).read_line(&mut line).expect("the stand-in prints its address");
+        let address: Value = serde_json::from_str(&line).expect("the line is JSON");
+        let url = address["url"].as_str().expect("an address").to_owned();
         Self { stand_in, url, directory, clock: SystemClock::new() }
     }
 
@@ -81,7 +81,7 @@ impl Stage {
         command
     }
 
-    /// What it told, and how long it took from its start to its end.
+    /// The command's JSON output, and its time from start to exit.
     fn timed(&self, words: &[&str]) -> (Value, Duration) {
         let began = self.clock.monotonic();
         let output = self.command(words).output().expect("the command runs");
@@ -110,7 +110,7 @@ impl Drop for Stage {
 }
 
 fn main() {
-    // cargo adds words of its own, such as `--bench`.
+    // cargo adds its own arguments, such as `--bench`.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let wants = |part: &str| wanted.is_empty() || wanted.iter().any(|word| word == part);
     if wants("lone") {
@@ -121,7 +121,7 @@ fn main() {
     }
 }
 
-/// One warm machine, taken and given back again and again.
+/// One warm machine, provisioned and released in a loop.
 fn lone() {
     let stage = Stage::new();
     stage.provision("first", 1);
@@ -130,11 +130,11 @@ fn lone() {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let name = format!("run{run}");
-        let (told, took) = stage.provision(&name, 1);
-        assert_eq!(told["reused"], 1, "{told}");
-        assigned.push(number(&told["instances"][0]["assigned_ms"]));
-        ready.push(number(&told["instances"][0]["ready_ms"]));
-        total.push(number(&told["timings"]["total_ms"]));
+        let (json, took) = stage.provision(&name, 1);
+        assert_eq!(json["reused"], 1, "{json}");
+        assigned.push(number(&json["instances"][0]["assigned_ms"]));
+        ready.push(number(&json["instances"][0]["ready_ms"]));
+        total.push(number(&json["timings"]["total_ms"]));
         wall.push(took.as_secs_f64() * 1_000.0);
         stage.release(&name);
     }
@@ -145,12 +145,12 @@ fn lone() {
     line("command", wall);
 }
 
-/// Many requests at once for more machines than are warm.
+/// Many requests at once; together they want more machines than are warm.
 fn crowd() {
     let stage = Stage::new();
-    stage.provision("first", CROWD_WARM);
+    stage.provision("first", WARM_MACHINES);
     stage.release("first");
-    let count = CROWD_COUNT.to_string();
+    let count = MACHINES_EACH.to_string();
     let start = |number: usize| {
         let name = format!("crowd{number}");
         let words = ["provision", "--json", "--name", &name, "--count", &count];
@@ -158,18 +158,18 @@ fn crowd() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs")
     };
     let began = stage.clock.monotonic();
-    let children: Vec<Child> = (0..CROWD).map(start).collect();
+    let children: Vec<Child> = (0..REQUESTS).map(start).collect();
     let outputs: Vec<Output> =
         children.into_iter().map(|child| child.wait_with_output().expect("our child")).collect();
     let took = stage.clock.monotonic().saturating_sub(began);
     let succeeded = outputs.iter().filter(|output| output.status.success()).count();
-    let told: Vec<Value> =
+    let results: Vec<Value> =
         outputs.iter().filter_map(|it| serde_json::from_slice(&it.stdout).ok()).collect();
-    let sum = |field: &str| told.iter().map(|it| number(&it[field])).sum::<f64>();
+    let sum = |field: &str| results.iter().map(|it| number(&it[field])).sum::<f64>();
     let said = outputs.iter().map(|output| String::from_utf8_lossy(&output.stderr));
     let unused = said.map(|said| said.matches(" is not used: ").count()).sum::<usize>();
     println!(
-        "{CROWD} requests for {CROWD_COUNT} machines each at once, {CROWD_WARM} warm: {succeeded} \
+        "{REQUESTS} requests for {MACHINES_EACH} machines each at once, {WARM_MACHINES} warm: {succeeded} \
          fulfilled, {} reused, {} created, {unused} failed their checks, {:.1} s",
         sum("reused"),
         sum("created"),
@@ -182,14 +182,14 @@ fn crowd() {
         );
     }
     let machines: Vec<&Value> =
-        told.iter().filter_map(|it| it["instances"].as_array()).flatten().collect();
+        results.iter().filter_map(|it| it["instances"].as_array()).flatten().collect();
     let of = |how: &str, field: &str| {
         machines.iter().filter(|it| it["how"] == how).map(|it| number(&it[field])).collect()
     };
     line("reused, to assignment", of("reused", "assigned_ms"));
     line("reused, to listening", of("reused", "ready_ms"));
     line("created, to listening", of("created", "ready_ms"));
-    line("request", told.iter().map(|it| number(&it["timings"]["total_ms"])).collect());
+    line("request", results.iter().map(|it| number(&it["timings"]["total_ms"])).collect());
     let (verified, _) = stage.timed(&["ledger", "verify", "--json"]);
     println!(
         "ledger verify: {} records, violations {}",

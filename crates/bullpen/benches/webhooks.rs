@@ -1,17 +1,12 @@
-//! How many webhooks a second `bullpen serve` answers with 99 of 100 answered within 100 ms: for jobs
-//! that are not ours, which are read and forgotten, and for jobs that are, whose rows are on the disk
-//! before the answer.
-//!
-//! Both kinds are sent in turn to one process, at the same rates, until one is too fast for it.
-//! Webhooks are sent when it is their time, whether or not those before them were answered, and the
-//! time of an answer counts from then. The sender shares the machine with the service.
+//! The highest rate of webhooks that `bullpen serve` answers with 99 of 100 within 100 ms: for jobs that
+//! are not ours (read and dropped) and for our jobs (stored before the answer). The sender shares the
+//! machine with the service, and sends on schedule even if earlier answers are late.
 //!
 //! `cargo bench -p bullpen --bench webhooks`
 //!
-//! Not here: what becomes of the jobs: no worker runs. Whether rows are durable is a test
-//! (`tests/service/flood.rs`).
+//! Not here: serving the jobs (no worker runs), or whether rows are durable (`tests/service/flood.rs`).
 
-#![expect(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -30,16 +25,16 @@ use tokio::net::TcpStream;
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 const SECRET: &str = "of a benchmark";
-/// What 99 of 100 answers must be within.
+/// The time within which 99 of 100 answers must arrive.
 const WITHIN_MS: f64 = 100.0;
-/// The first rate; it is doubled until it is too much, and then halved towards the edge.
+/// The first rate; the search doubles it until the service fails, then bisects.
 const SLOWEST: u64 = 125;
 const HALVINGS: u32 = 3;
-/// How long a rate is kept up.
+/// How long each rate lasts.
 const LASTS: Duration = Duration::from_secs(4);
-/// Connections that are kept open, as GitHub's senders are many.
+/// Connections that stay open, because GitHub has many senders.
 const CONNECTIONS: usize = 64;
-/// About what GitHub's own examples of this event have.
+/// About the size of GitHub's own examples of this event.
 const BODY_BYTES: usize = 10_000;
 const CONFIG: &str = "runners:\n  small: {cpu: 2, ram: 4}\n";
 
@@ -68,27 +63,27 @@ impl Kind {
     }
 }
 
-/// A process that is gone at the end.
-struct Gone(Child);
+/// A process that the drop kills.
+struct KilledOnDrop(Child);
 
-impl Drop for Gone {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts one and reads its first line.
-fn start(command: &mut Command) -> (Gone, String) {
+/// Starts a process and reads its first line.
+fn start(command: &mut Command) -> (KilledOnDrop, String) {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.expect("the command runs");
-    let said = child.stdout.take().expect("it was asked for");
+    let said = child.stdout.take().expect("stdout is piped");
     let mut line = String::new();
-    BufReader::new(said).read_line(&mut line).expect("it says where it is");
-    (Gone(child), line.trim().to_owned())
+    BufReader::new(said).read_line(&mut line).expect("the process prints its address");
+    (KilledOnDrop(child), line.trim().to_owned())
 }
 
-fn serve(directory: &TempDir, github: &str) -> (Gone, SocketAddr) {
+fn serve(directory: &TempDir, github: &str) -> (KilledOnDrop, SocketAddr) {
     let path = |name: &str| directory.path().join(name);
     fs::write(path("runs-on.yml"), CONFIG).expect("a file");
     let mut command = Command::new(BULLPEN);
@@ -102,8 +97,8 @@ fn serve(directory: &TempDir, github: &str) -> (Gone, SocketAddr) {
         .env("INPUT_GITHUB_TOKEN", "ghp_of_a_benchmark")
         .env("BULLPEN_WEBHOOK_SECRET", SECRET);
     let (service, line) = start(&mut command);
-    let told: Value = serde_json::from_str(&line).expect("one line of JSON");
-    let url = told["webhook"].as_str().expect("it takes webhooks");
+    let addresses: Value = serde_json::from_str(&line).expect("one line of JSON");
+    let url = addresses["webhook"].as_str().expect("the role is webhook");
     let address = url.strip_prefix("http://").and_then(|rest| rest.split('/').next());
     (service, address.and_then(|text| text.parse().ok()).expect("an address"))
 }
@@ -133,7 +128,7 @@ fn request(kind: Kind, job: u64) -> Vec<u8> {
     [head.into_bytes(), body.into_bytes()].concat()
 }
 
-/// Sends and waits for the end of the head of a `204`, which has no body.
+/// Sends a request and reads the head of a `204`, which has no body.
 async fn exchange(stream: &TcpStream, request: &[u8]) -> io::Result<()> {
     let mut left = request;
     while !left.is_empty() {
@@ -158,15 +153,15 @@ async fn exchange(stream: &TcpStream, request: &[u8]) -> io::Result<()> {
     if text.starts_with("HTTP/1.1 204 ") { Ok(()) } else { Err(io::Error::other(text)) }
 }
 
-/// What one rate came to.
-struct Came {
+/// What one rate measured.
+struct Measured {
     rate: u64,
     sent: usize,
     p50: f64,
     p99: f64,
 }
 
-impl Came {
+impl Measured {
     fn is_good(&self) -> bool {
         self.p99 < WITHIN_MS
     }
@@ -178,16 +173,16 @@ impl Came {
     }
 }
 
-/// Keeps one rate up for a while.
-async fn at_rate(address: SocketAddr, kind: Kind, rate: u64, first: u64) -> Came {
+/// Sends webhooks at one rate.
+async fn at_rate(address: SocketAddr, kind: Kind, rate: u64, first: u64) -> Measured {
     let count = rate * LASTS.as_secs();
     let requests: Vec<Vec<u8>> = (0..count).map(|number| request(kind, first + number)).collect();
     let clock = SystemClock::new();
     let sender = |connection: usize| {
         let (requests, clock) = (&requests, &clock);
         async move {
-            let stream = TcpStream::connect(address).await.expect("somebody listens");
-            stream.set_nodelay(true).expect("it is a socket");
+            let stream = TcpStream::connect(address).await.expect("the service listens");
+            stream.set_nodelay(true).expect("a TCP socket");
             let mut took = Vec::new();
             for (number, request) in
                 requests.iter().enumerate().skip(connection).step_by(CONNECTIONS)
@@ -195,7 +190,7 @@ async fn at_rate(address: SocketAddr, kind: Kind, rate: u64, first: u64) -> Came
                 let due = Duration::from_secs(1) * u32::try_from(number).expect("a few")
                     / u32::try_from(rate).expect("a few");
                 clock.sleep(due.saturating_sub(clock.monotonic())).await;
-                exchange(&stream, request).await.expect("every webhook is taken");
+                exchange(&stream, request).await.expect("the service answers 204");
                 took.push(clock.monotonic().saturating_sub(due).as_secs_f64() * 1_000.0);
             }
             took
@@ -204,20 +199,20 @@ async fn at_rate(address: SocketAddr, kind: Kind, rate: u64, first: u64) -> Came
     let mut took: Vec<f64> = join_all((0..CONNECTIONS).map(sender)).await.concat();
     took.sort_by(f64::total_cmp);
     let at = |percent: usize| took[(took.len() * percent / 100).min(took.len() - 1)];
-    Came { rate, sent: took.len(), p50: at(50), p99: at(99) }
+    Measured { rate, sent: took.len(), p50: at(50), p99: at(99) }
 }
 
-/// The two ends that the edge is between, for one kind.
+/// The highest good rate and the lowest bad rate of one kind.
 struct Edge {
-    good: Option<Came>,
+    good: Option<Measured>,
     bad: Option<u64>,
     halvings: u32,
 }
 
 impl Edge {
-    /// The rate to try next, if it is not known well enough.
+    /// The rate to try next, until the search is done.
     fn next(&self) -> Option<u64> {
-        let good = self.good.as_ref().map(|came| came.rate);
+        let good = self.good.as_ref().map(|measured| measured.rate);
         match (good, self.bad) {
             (None, None) => Some(SLOWEST),
             (Some(good), None) => Some(good * 2),
@@ -226,12 +221,12 @@ impl Edge {
         }
     }
 
-    fn learn(&mut self, came: Came) {
+    fn learn(&mut self, measured: Measured) {
         self.halvings += u32::from(self.bad.is_some());
-        if came.is_good() {
-            self.good = Some(came);
+        if measured.is_good() {
+            self.good = Some(measured);
         } else {
-            self.bad = Some(came.rate);
+            self.bad = Some(measured.rate);
         }
     }
 }
@@ -247,16 +242,16 @@ async fn main() {
     while edges.iter().any(|edge| edge.next().is_some()) {
         for (kind, edge) in Kind::ALL.into_iter().zip(&mut edges) {
             let Some(rate) = edge.next() else { continue };
-            let came = at_rate(address, kind, rate, job).await;
+            let measured = at_rate(address, kind, rate, job).await;
             job += rate * LASTS.as_secs();
-            println!("{}", came.line(kind));
-            edge.learn(came);
+            println!("{}", measured.line(kind));
+            edge.learn(measured);
         }
     }
     println!("the highest rates with p99 under {WITHIN_MS} ms:");
     for (kind, edge) in Kind::ALL.into_iter().zip(edges) {
         match edge.good {
-            Some(came) => println!("{}", came.line(kind)),
+            Some(measured) => println!("{}", measured.line(kind)),
             None => println!("  {:<10} none", kind.name()),
         }
     }

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and which part of the house answers.
+//! The command line: what can be said, and which part of the runtime answers.
 //!
 //! Not here: doing it.
 

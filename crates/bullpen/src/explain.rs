@@ -13,9 +13,9 @@ use crate::exit::Exit;
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
 use crate::runtime::{Command, GithubAccess, Runtime};
-use crate::workflow::{Failure, look_in, told};
+use crate::workflow::{Failure, inspect, run_command};
 
-/// Which job, and where its row is.
+/// The job to explain, and the stack that has its row.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The job's id, or the address of its page at GitHub
@@ -27,7 +27,7 @@ pub(crate) struct ExplainArgs {
 
 /// Explains a job.
 pub(crate) fn explain(args: &ExplainArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &ExplainArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -36,10 +36,10 @@ async fn run(args: &ExplainArgs, environment: &Environment) -> Result<Exit, Fail
         what: format!("{:?} is not a job", args.job),
         hint: Some(hint.to_owned()),
     })?;
-    look_in(&args.stack, environment, |json| Explaining { job, json }).await
+    inspect(&args.stack, environment, |json| Explaining { job, json }).await
 }
 
-/// The id of a job, from a number or an address.
+/// Reads a job id, or the address of the job's page.
 fn job_id(text: &str) -> Result<JobId, &'static str> {
     const FORMS: &str = "give its id, a number, or the address of its page, \
                          https://github.com/OWNER/REPO/actions/runs/RUN/job/JOB";
@@ -51,7 +51,7 @@ fn job_id(text: &str) -> Result<JobId, &'static str> {
     let path = text.split(['?', '#']).next().unwrap_or(text).trim_end_matches('/');
     let mut parts = path.rsplit('/');
     match (parts.next(), parts.next(), parts.next()) {
-        // Its page, the API's address, and the page of its check run, which has the same number.
+        // The job's page, the API's address, and the page of its check run, which has the same id.
         (Some(id), Some("job" | "jobs"), _) if is_number(id) => Ok(JobId::new(id)),
         (Some(id), Some("runs"), Some(before)) if is_number(id) && before != "actions" => {
             Ok(JobId::new(id))
@@ -63,7 +63,7 @@ fn job_id(text: &str) -> Result<JobId, &'static str> {
     }
 }
 
-/// A look at one job.
+/// `bullpen explain`, once its arguments are read.
 struct Explaining {
     job: JobId,
     json: bool,
@@ -72,8 +72,8 @@ struct Explaining {
 impl Command for Explaining {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
-        let explanation = look(&house.stack, &self.job).await;
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
+        let explanation = look(&runtime.stack, &self.job).await;
         let explanation =
             explanation.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
         let Some((_, explanation)) = explanation else { return Err(unknown(&self.job)) };
@@ -88,8 +88,8 @@ impl Command for Explaining {
 }
 
 fn unknown(job: &JobId) -> Failure {
-    let hint = "it is another stack's (--state names one, `bullpen labels parse` reads its labels), \
-                or it was over more than 14 days ago, or no webhook has told of it";
+    let hint = "the job belongs to another stack (--state selects one, `bullpen labels parse` reads its \
+                labels), ended more than 14 days ago, or no webhook announced it";
     Failure {
         exit: Exit::Failed,
         what: format!("there is no job {job} in this ledger"),
@@ -97,7 +97,7 @@ fn unknown(job: &JobId) -> Failure {
     }
 }
 
-/// A job's row, and the job in it; none if there is no such row.
+/// A job's row and the decoded job; `None` if the ledger has no such row.
 pub(crate) async fn row<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
@@ -108,7 +108,7 @@ pub(crate) async fn row<P: Ports>(
     Ok(Some((row, job)))
 }
 
-/// A job, and what the ledger says of it; none if it says nothing.
+/// A job and its explanation; `None` if the ledger has no row of it.
 pub(crate) async fn look<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_job_is_refused_with_what_would_be_one() {
+    fn text_that_is_no_job_is_refused_with_the_accepted_forms() {
         let run = job_id("https://github.com/acme/app/actions/runs/77").expect_err("a run");
         assert!(run.starts_with("that is a run"), "{run}");
         for text in ["", "build", "-1", "https://github.com/acme/app", "job/", "job/4x"] {

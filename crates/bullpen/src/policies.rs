@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::exit::Exit;
 use crate::inputs::{Environment, StackArgs, StackInputs, UsageError, files};
 use crate::render;
-use crate::workflow::{Failure, told};
+use crate::workflow::{Failure, run_command};
 
 /// Digits of an account's number.
 const ACCOUNT_DIGITS: usize = 12;
@@ -52,7 +52,7 @@ enum Whose {
 
 /// Prints a policy.
 pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
-    told(async |environment| {
+    run_command(async |environment| {
         let document = document(args, environment)?;
         let text = serde_json::to_string_pretty(&document)
             .map_err(|error| Failure::new(Exit::Failed, &error))?;

@@ -14,7 +14,7 @@ use bullpen_core::pool::OperatorOrder;
 
 use crate::exit::Exit;
 use crate::inputs::CommonArgs;
-use crate::workflow::told;
+use crate::workflow::run_command;
 
 pub(crate) use show::{Shown, look};
 
@@ -48,12 +48,14 @@ enum PoolsCommand {
 /// Does what is asked about pools.
 pub(crate) fn run(args: &PoolsArgs) -> Exit {
     let ordered = |args: &order::OrderArgs, order: Option<OperatorOrder>| {
-        told(async |environment| Box::pin(order::order(args, order, environment)).await)
+        run_command(async |environment| Box::pin(order::order(args, order, environment)).await)
     };
     match &args.command {
-        None => told(async |environment| Box::pin(show::show(&args.common, environment)).await),
+        None => {
+            run_command(async |environment| Box::pin(show::show(&args.common, environment)).await)
+        }
         Some(PoolsCommand::Plan(args)) => {
-            told(async |environment| Box::pin(plan::plan(args, environment)).await)
+            run_command(async |environment| Box::pin(plan::plan(args, environment)).await)
         }
         Some(PoolsCommand::Pause(args)) => ordered(args, Some(OperatorOrder::Pause)),
         Some(PoolsCommand::Resume(args)) => ordered(args, None),

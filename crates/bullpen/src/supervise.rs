@@ -1,6 +1,6 @@
 //! `bullpen supervise`: the supervisor of one machine of the process fleet.
 //!
-//! Not here: what it does (`bullpen_embedded::fleet`).
+//! Not here: the supervisor itself (`bullpen_embedded::fleet`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use bullpen_embedded::system::SystemClock;
 use crate::exit::Exit;
 use crate::render;
 
-/// Which machine.
+/// The machine to supervise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SuperviseArgs {
     /// The machine's directory

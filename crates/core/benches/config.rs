@@ -1,4 +1,4 @@
-//! What reading a configuration costs: a file with 500 pools, and the defaults of a stack.
+//! Benchmarks for reading configuration: a file with 500 pools, and the default `bullpen.toml`.
 //!
 //! Not here: single decisions (`decisions`).
 
@@ -11,8 +11,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 const POOLS: usize = 500;
 
-/// Every pool with a runner of its own and the schedule of the seeds' example; half of the runners
-/// take their keys from an anchor.
+/// Gives each pool its own runner and the schedule of the example file; half of the runners take
+/// their keys from an anchor.
 fn file() -> String {
     let mut file = String::from(
         "x-base: &base\n  image: ubuntu24-full-x64\n  volume: 80gb:gp3:125mibps:3000iops\nrunners:\n",
@@ -43,7 +43,7 @@ fn file() -> String {
 fn config(criterion: &mut Criterion) {
     let file = file();
     let read = runs_on::read(file.as_bytes());
-    let config = read.value().expect("a file without errors");
+    let config = read.value().expect("the file has no errors");
     assert_eq!((config.pools.len(), config.runners.len()), (POOLS, POOLS));
     criterion.bench_function("runs-on.yml with 500 pools", |bencher| {
         bencher.iter(|| runs_on::read(black_box(file.as_bytes())));
@@ -52,9 +52,9 @@ fn config(criterion: &mut Criterion) {
     criterion.bench_function("the same, misspelt in 2000 places", |bencher| {
         bencher.iter(|| runs_on::read(black_box(misspelt.as_bytes())));
     });
-    let nothing = BTreeMap::new();
+    let environment = BTreeMap::new();
     criterion.bench_function("bullpen.toml with every default", |bencher| {
-        bencher.iter(|| stack::read(black_box(stack::DEFAULTS.as_bytes()), &nothing));
+        bencher.iter(|| stack::read(black_box(stack::DEFAULTS.as_bytes()), &environment));
     });
 }
 

@@ -1,6 +1,6 @@
-//! What one decision costs: judging, moving, proving, reacting, reading and writing a message.
+//! Benchmarks for single decisions: claims, transitions, exposure proofs, reactions, messages.
 //!
-//! Not here: anything that waits; its cost is the outside's.
+//! Not here: calls to other systems.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn request() -> Request {
 }
 
 fn advert() -> Advert {
-    idle().advert().expect("an idle machine that is shared")
+    idle().advert().expect("a shared idle machine has an advert")
 }
 
 fn assignment(generation: u64) -> Assignment {
@@ -111,7 +111,8 @@ fn assignment(generation: u64) -> Assignment {
 }
 
 fn withdrawn() -> Inbox {
-    let assigned = Inbox::accept(None, Order::Assigned(assignment(5))).expect("the first");
+    let assigned = Inbox::accept(None, Order::Assigned(assignment(5)))
+        .expect("the mailbox accepts the first order");
     let withdrawal = Withdrawal {
         generation: Generation(6),
         mode: WithdrawalMode::Stop,
@@ -119,7 +120,8 @@ fn withdrawn() -> Inbox {
         idle_deadline: at(430),
         removal_token: None,
     };
-    Inbox::accept(Some(&assigned), Order::Withdrawn(withdrawal)).expect("a newer one")
+    Inbox::accept(Some(&assigned), Order::Withdrawn(withdrawal))
+        .expect("the mailbox accepts a newer order")
 }
 
 fn removed() -> Report {

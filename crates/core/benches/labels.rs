@@ -1,4 +1,4 @@
-//! What reading a job's labels, deciding where it goes, and looking a year ahead cost.
+//! Benchmarks for parsing a job's labels, routing the job, and evaluating a year of a schedule.
 //!
 //! Not here: decisions about machines (`decisions`).
 
@@ -19,7 +19,7 @@ use bullpen_core::spec_hash::{MachineSpec, spec_hash};
 use bullpen_core::time::Timestamp;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// A packed label as people write them, an array, and the longest of nothing but mistakes.
+/// The usual packed label, labels as an array, and the longest label that is all mistakes.
 fn labels(c: &mut Criterion) {
     let pool = ["runs-on=17284629384/pool=small-x64"];
     let packed = [

@@ -1,10 +1,9 @@
-//! The claim protocol as data: its steps, what follows what, and the checks after an assignment.
+//! The claim protocol as data: its steps, what follows each outcome, and the check of an agent's
+//! report.
 //!
 //! A claim is *claim → assign → (start) → check*. [`next`] says what follows an outcome, [`check`]
-//! judges an agent's report against the deadlines, and [`after_removal`] decides what a failed
-//! check costs: a machine that misbehaved ends, a machine that runs a job is counted, and a cause
-//! that lies elsewhere never ends a machine. A machine that jobs ran on is not believed that it lies
-//! elsewhere.
+//! compares a report with the deadlines, and [`after_removal`] decides whether a machine whose
+//! check failed ends, counts as running, or is given back.
 //!
 //! Not here: making the calls (`bullpen-engine`), or choosing a candidate (`pickup`).
 
@@ -33,40 +32,40 @@ pub enum ClaimStep {
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// As wanted.
+    /// The step succeeded.
     Done,
-    /// Somebody else won, or has fenced us since.
+    /// Another worker won the claim, or has fenced this worker since.
     Lost,
-    /// The cloud has no room to start the machine.
+    /// The cloud has no capacity to start the machine.
     StartRefused,
-    /// The machine cannot be started.
+    /// The cloud cannot start the machine.
     StartFailed,
     /// The agent did not do its part.
     Failed(CheckFailure),
-    /// What failed is not this machine: GitHub, a credential, a rate limit. The text is for people.
+    /// The cause is not this machine: GitHub, a credential, a rate limit. The text is for people.
     Systemic(String),
-    /// The same, and only a machine says so that jobs ran on.
+    /// The agent reports such a cause, but jobs ran on its machine and may have forged the report.
     Excused(String),
 }
 
-/// What follows.
+/// What follows the outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterStep {
     /// The next step.
     Go(ClaimStep),
     /// The instance is ready.
     Ready,
-    /// Ask for another candidate; this one is not ours.
+    /// Ask for another candidate; another worker has this one.
     TryAnother,
-    /// Give this one back unharmed, remember the shortage, and ask for another.
+    /// Give this machine back unharmed, remember the shortage, and ask for another.
     GiveBack,
     /// Withdraw, ask GitHub to delete the runner, and let [`after_removal`] decide.
     Remove(CheckFailure),
-    /// Give this one back unharmed and end the attempt, for this cause: the next would fail the
-    /// same way.
+    /// Give this machine back unharmed and end the attempt with this cause: the next machine would
+    /// fail the same way.
     CloseAttempt(String),
-    /// End the attempt for this cause all the same, and the machine as if it had failed by itself: a
-    /// job may have left something on it that names such a cause at every assignment.
+    /// End the attempt with this cause, and end the machine too: a job may have left something on
+    /// it that reports such a cause at every assignment.
     RemoveAndClose(String),
 }
 
@@ -89,29 +88,29 @@ pub fn next(step: ClaimStep, tier: Tier, outcome: StepOutcome) -> AfterStep {
     }
 }
 
-/// What an agent failed to do.
+/// How a machine failed its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckFailure {
-    /// It could not be started.
+    /// The cloud could not start it.
     NotStarted,
-    /// It reported that its warm-up failed.
+    /// Its agent reported that the warm-up failed.
     WarmUpFailed,
-    /// It never said that its warm-up is complete.
+    /// Its agent never reported a complete warm-up.
     NotWarm,
-    /// It did not acknowledge the assignment.
+    /// Its agent did not acknowledge the assignment.
     NotAcknowledged,
     /// Its listener did not register in time.
     NotRegistered,
-    /// It reported that registration failed.
+    /// Its agent reported that registration failed.
     RegistrationFailed,
-    /// It stopped beating.
+    /// Its agent stopped beating.
     Silent,
-    /// It reported that registration failed for a cause elsewhere, and jobs ran on it before.
+    /// Its agent reported that registration failed for a cause elsewhere, and jobs ran on it before.
     Excused,
 }
 
 impl CheckFailure {
-    /// For people.
+    /// The failure as a sentence for people.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotStarted => "it could not be started",
@@ -121,11 +120,11 @@ impl CheckFailure {
             Self::NotRegistered => "its listener did not register in time",
             Self::RegistrationFailed => "its listener could not register",
             Self::Silent => "its agent stopped beating",
-            Self::Excused => "its listener could not register, wherever the cause lies",
+            Self::Excused => "its listener could not register, and jobs had run on it before",
         }
     }
 
-    /// For people, with what the machine itself said about it, in one line.
+    /// The failure for people in one line, with what the agent reported about it.
     pub fn told(self, report: Option<&Report>) -> String {
         let kind = match self {
             Self::WarmUpFailed => SignalKind::WarmUpFailed,
@@ -139,15 +138,15 @@ impl CheckFailure {
         let signal = report.and_then(|report| report.signals.get(&kind));
         let detail = signal.map(|signal| signal.detail.as_str()).unwrap_or_default();
         let mut lines = detail.lines().map(str::trim).filter(|line| !line.is_empty());
-        // What went wrong comes first; the last words of an output are nearest to why.
-        let said = [Some(self.as_str()), lines.next(), lines.next_back()];
-        let said: Vec<&str> = said.into_iter().flatten().collect();
-        shown(&said.join(": "), TOLD_CHARS_MAX)
+        // The first line names the failure; the last line of an output is nearest to its cause.
+        let parts = [Some(self.as_str()), lines.next(), lines.next_back()];
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        shown(&parts.join(": "), TOLD_CHARS_MAX)
     }
 
-    /// Whether a runner may still be registered after this. An agent whose warm-up failed ends its
-    /// machine and reads no orders; one whose machine was not started has read none, and what it
-    /// reads first is the withdrawal.
+    /// Whether a runner may still register after this failure. An agent whose warm-up failed ends
+    /// its machine and reads no orders. The agent of a machine that was not started has read no
+    /// order, and the first that it reads is the withdrawal.
     pub const fn may_register(self) -> bool {
         match self {
             Self::WarmUpFailed | Self::NotStarted => false,
@@ -161,16 +160,16 @@ impl CheckFailure {
     }
 }
 
-/// What is waited for, and since when.
+/// What a check waits for, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportWatch {
-    /// At which generation.
+    /// The generation of the assignment.
     pub generation: Generation,
-    /// Since the assignment was stored, or the machine was launched.
+    /// When the assignment was stored, or the machine launched.
     pub since: Timestamp,
     /// What kind of machine it is.
     pub kind: CheckKind,
-    /// The beat that was there when the watch began.
+    /// The last beat at the time the watch began.
     pub beat_seen: Option<Beat>,
 }
 
@@ -192,13 +191,13 @@ pub enum Check {
     Pending,
     /// The listener listens and the machine is alive.
     Passed,
-    /// Registration failed for a cause that is not this machine's, in the runner program's words.
+    /// Registration failed for a cause outside this machine, in the runner program's words.
     Systemic(String),
-    /// It will not come any more.
+    /// The machine failed the check.
     Failed(CheckFailure),
 }
 
-/// Judges a report against the deadlines of its watch.
+/// Compares a report with the deadlines of its watch.
 pub fn check(
     watch: &ReportWatch,
     report: Option<&Report>,
@@ -234,7 +233,7 @@ pub fn check(
     overdue(watch, Some(report), waited, limits)
 }
 
-/// A started machine runs its `prerun` anew; only what it said since it was started counts.
+/// A started machine runs its `prerun` again, so only a signal sent since its start counts.
 fn has_failed_warm_up(watch: &ReportWatch, report: &Report, limits: &Limits) -> bool {
     let failed = report.signals.get(&SignalKind::WarmUpFailed);
     failed.is_some_and(|signal| match watch.kind {
@@ -244,7 +243,7 @@ fn has_failed_warm_up(watch: &ReportWatch, report: &Report, limits: &Limits) -> 
     })
 }
 
-/// Which deadline has passed, if any.
+/// The result without a decisive signal: a failure if a deadline has passed.
 fn overdue(
     watch: &ReportWatch,
     report: Option<&Report>,
@@ -281,37 +280,37 @@ fn overdue(
     Check::Pending
 }
 
-/// What GitHub said when it was asked to delete a runner.
+/// GitHub's answer to the deletion of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// 204: it is gone.
+    /// 204: the runner is gone.
     Deleted,
-    /// 404: there was none.
+    /// 404: there was no such runner.
     NotFound,
-    /// 422: it runs a job.
+    /// 422: the runner runs a job.
     Busy,
-    /// GitHub did not answer, or refused us.
+    /// GitHub did not answer, or refused the call.
     Unavailable,
 }
 
-/// What a withdrawn machine that failed its checks becomes.
+/// What happens to a withdrawn machine that failed its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRemoval {
     /// No job can start on it any more: it ends.
     End,
     /// It already runs a job: it counts as running.
     Running,
-    /// The cause lies elsewhere: it goes back unharmed, and the attempt is over.
+    /// The cause is not the machine: it goes back unharmed, and the attempt is over.
     GiveBack,
-    /// A late registration could still succeed; ask again after this time.
+    /// A late registration could still succeed: ask GitHub again.
     AskAgain {
-        /// When.
+        /// The earliest time to ask.
         at: Timestamp,
     },
 }
 
-/// Decides by GitHub's answer. With a registration token a 404 says nothing until `register_by`
-/// has passed on every clock, because the agent may be registering this very moment.
+/// Decides by GitHub's answer. With a registration token a 404 proves nothing until `register_by`
+/// has passed on every clock, because the agent may be registering at that moment.
 pub fn after_removal(
     deletion: Deletion,
     register_by: Option<Timestamp>,
@@ -332,8 +331,8 @@ pub fn after_removal(
     }
 }
 
-/// What it comes to that a machine names a cause elsewhere. Until a job ran on it, it is believed: what
-/// GitHub fails to do ends no new machine.
+/// The outcome when an agent reports a cause outside its machine. The report is believed until a
+/// job has run on the machine, so that an outage of GitHub ends no new machine.
 pub fn excuse(why: String, uses: u32) -> StepOutcome {
     if uses == 0 || sabotage!("used-machines-are-excused") {
         StepOutcome::Systemic(why)

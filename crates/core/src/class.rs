@@ -11,14 +11,14 @@ use crate::labels::volume::Volume;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Usage {
-    /// Cheap, and may be taken away with two minutes' notice.
+    /// Cheap; the cloud may end it with two minutes' notice.
     Spot,
-    /// Kept until given back.
+    /// Runs until it is terminated.
     OnDemand,
 }
 
 impl Usage {
-    /// As it is written in messages and on the command line.
+    /// The usage as messages and the command line write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Spot => "spot",
@@ -38,7 +38,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// As it is written in labels and in names of images.
+    /// The architecture as labels and names of images write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::X64 => "x64",
@@ -62,38 +62,38 @@ pub struct VcpuRange {
 }
 
 impl VcpuRange {
-    /// Exactly this many, as the seven default classes have it.
+    /// Exactly this many, as in the seven default classes.
     pub const fn exactly(count: u32) -> Self {
         Self { min: count, max: count }
     }
 
-    /// Whether a machine with this many is inside.
+    /// Whether `count` is in the range.
     pub const fn contains(self, count: u32) -> bool {
         self.min <= count && count <= self.max
     }
 }
 
-/// What the machines of a class run before they take jobs, each with bash and to its end, or the
-/// machine is no good. An image's own come before the class's.
+/// Scripts that a machine of a class runs with bash before it takes jobs. The image's scripts run
+/// before the class's, and a machine on which a script fails takes no jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scripts {
-    /// The image's, once per machine.
+    /// The image's script, run once per machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_preinstall: Option<String>,
-    /// The class's, once per machine.
+    /// The class's script, run once per machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preinstall: Option<String>,
-    /// The image's, each boot.
+    /// The image's script, run at each boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_prerun: Option<String>,
-    /// The class's, each boot.
+    /// The class's script, run at each boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prerun: Option<String>,
 }
 
 impl Scripts {
-    /// Whether there is none.
+    /// Whether there is no script.
     pub const fn is_empty(&self) -> bool {
         let Self { image_preinstall, preinstall, image_prerun, prerun } = self;
         image_preinstall.is_none()
@@ -103,26 +103,27 @@ impl Scripts {
     }
 }
 
-/// What the machines of a class boot from. Machines that are processes have no use for it.
+/// What the machines of a class boot from. The embedded fleet, whose machines are processes, ignores
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BootSource {
-    /// The image, as people name it; the stack's usual one where nothing is said.
+    /// The image's name in the configuration; the stack's default image if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageName>,
-    /// The image as the cloud names it, where that is said.
+    /// The cloud's id of the image, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ami: Option<String>,
-    /// How the cloud finds it otherwise.
+    /// How the cloud finds the image if `ami` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<ImageSearch>,
-    /// What the image's first disk is called.
+    /// The device name of the image's first disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_device: Option<String>,
-    /// The least size of that disk, in GiB.
+    /// The minimum size of that disk, in GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_gib_min: Option<u32>,
-    /// What that disk is like.
+    /// The volume settings of that disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<Volume>,
 }
@@ -131,12 +132,12 @@ fn is_usual(base: &BootSource) -> bool {
     *base == BootSource::default()
 }
 
-/// The newest image of this name.
+/// A search for the newest image of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ImageSearch {
-    /// Its name, with `*`.
+    /// The name, in which `*` stands for any text.
     pub name: String,
-    /// The account that owns it; our own where nothing is said.
+    /// The account that owns the image; the stack's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
@@ -144,18 +145,18 @@ pub struct ImageSearch {
 /// A named machine shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerClass {
-    /// Its name; also decides which queue its idle machines are advertised in.
+    /// Its name, which also names the queue that advertises its idle machines.
     pub name: ClassName,
-    /// How many vCPUs a machine of it has.
+    /// How many vCPUs its machines have.
     pub vcpu: VcpuRange,
-    /// The least memory, in MiB.
+    /// The minimum memory of its machines, in MiB.
     pub memory_mib_min: u32,
     /// Its architecture.
     pub architecture: Architecture,
     /// What its machines run before they take jobs.
     #[serde(default, skip_serializing_if = "Scripts::is_empty")]
     pub scripts: Scripts,
-    /// What its machines boot from. Boxed: few look at it, and classes are passed around a lot.
+    /// What its machines boot from. Boxed because classes are cloned often and few callers read it.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub base: Box<BootSource>,
 }

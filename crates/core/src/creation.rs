@@ -1,11 +1,11 @@
-//! Making machines: intents that are durable before any launch, ceilings they are reserved under,
-//! the ladder of what to ask for next, the memory of shortages, and dealing an answer out.
+//! Launching machines: intents, ceilings, what to ask the cloud for next, the memory of shortages,
+//! and sharing one answer among callers.
 //!
-//! An [`Intent`] says how many machines somebody is about to launch. It is reserved together with
-//! its ceilings in one atomic write, and its id is both the stem of the client token and a tag on
-//! every machine, so that a crash between launch and record leaves nothing that cannot be found.
+//! An [`Intent`] says how many machines its owner is about to launch. The ledger reserves it and its
+//! ceilings in one atomic write. Its id is the stem of the client token and a tag on every machine,
+//! so that the service finds every machine after a crash between launch and record.
 //!
-//! Not here: calling the cloud (the `Fleet` port), or validating what came (`claim::check`).
+//! Not here: calling the cloud (the `Fleet` port), or checking a new machine (`claim::check`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,33 +21,33 @@ use crate::limits::Limits;
 use crate::request::TypePattern;
 use crate::time::Timestamp;
 
-/// A launch that somebody is about to make, or has made and not yet accounted for.
+/// A launch that is about to be made, or whose machines are not all recorded yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Derived from owner, attempt and parameters: a replay is the same launch, a retry a new one.
     pub id: IntentId,
-    /// For whom.
+    /// The owner of the machines.
     pub owner: Owner,
-    /// Whose code will run; nobody's in particular for a pool.
+    /// The trust group whose code will run; none for a pool.
     pub trust: Option<TrustGroup>,
-    /// Which class.
+    /// The class of the machines.
     pub class: ClassName,
-    /// Which pool, if any.
+    /// The pool that the machines are for, if any.
     pub pool: Option<PoolName>,
-    /// How they are paid for.
+    /// How the machines are paid for.
     pub usage: Usage,
-    /// What they are built from.
+    /// The digest of what the machines are built from.
     pub spec_hash: SpecHash,
-    /// How many machines were asked for.
+    /// How many machines the launch asks for.
     #[serde(default)]
     pub count: u32,
-    /// What was not asked for, because the cloud was short of it. A replay must ask for exactly the
-    /// same, and by then the memory of shortages may say something else.
+    /// Offerings that the launch leaves out because the cloud was short of them. Stored because a
+    /// replay must ask for exactly the same, and the memory of shortages may have changed by then.
     #[serde(default)]
     pub avoid: BTreeSet<Offering>,
     /// How many machines are still reserved and not recorded.
     pub outstanding: u32,
-    /// When whatever is still outstanding is given up.
+    /// When the service gives up the machines that are still outstanding.
     pub deadline: Timestamp,
     /// Raised by every write; the ledger sets it.
     pub revision: Revision,
@@ -89,9 +89,9 @@ impl Scope {
 /// At most this many machines, launches in flight included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// Of what.
+    /// What it counts.
     pub scope: Scope,
-    /// How many.
+    /// The maximum.
     pub max: u32,
 }
 
@@ -99,13 +99,13 @@ pub struct Ceiling {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{scope} holds {used} of at most {max} machines, and {wanted} more were wanted")]
 pub struct CeilingReached {
-    /// Of what.
+    /// What the ceiling counts.
     pub scope: Scope,
-    /// How many.
+    /// The maximum.
     pub max: u32,
-    /// How many there are.
+    /// How many machines count towards it already.
     pub used: u32,
-    /// How many were wanted on top.
+    /// How many more the reservation wanted.
     pub wanted: u32,
 }
 
@@ -120,14 +120,14 @@ impl Ceiling {
     }
 }
 
-/// One thing the cloud can be short of.
+/// A kind of machine that the cloud can be short of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Offering {
-    /// How it is paid for.
+    /// How the machine is paid for.
     pub usage: Usage,
-    /// Which type.
+    /// Its type.
     pub instance_type: InstanceType,
-    /// Where.
+    /// Its zone.
     pub zone: Zone,
 }
 
@@ -137,12 +137,12 @@ impl fmt::Display for Offering {
     }
 }
 
-/// What the cloud was short of lately; not asked for again until its time has passed.
+/// Offerings that the cloud was recently short of. Launches leave each out for a while.
 #[derive(Clone, Debug, Default)]
 pub struct Shortages {
     until: BTreeMap<Offering, Timestamp>,
-    /// What the cloud said last, and when that is forgotten.
-    said: Option<(String, Timestamp)>,
+    /// The cloud's last explanation, and when it is forgotten.
+    explanation: Option<(String, Timestamp)>,
 }
 
 impl Shortages {
@@ -152,18 +152,19 @@ impl Shortages {
         self.until.insert(offering, now.after(limits.shortage_memory));
     }
 
-    /// Remembers why the cloud brought less.
+    /// Remembers why the cloud launched fewer machines than asked for.
     pub fn remember_words(&mut self, said: String, limits: &Limits, now: Timestamp) {
-        self.said = Some((said, now.after(limits.shortage_memory)));
+        self.explanation = Some((said, now.after(limits.shortage_memory)));
     }
 
-    /// Why the cloud brought less lately, where it said so: an ending for a sentence.
+    /// Why the cloud recently launched fewer machines, in parentheses after a space; empty if the
+    /// cloud gave no reason.
     pub fn words(&self, now: Timestamp) -> String {
-        let said = self.said.as_ref().filter(|(_, until)| *until > now);
-        said.map(|(said, _)| format!(" ({said})")).unwrap_or_default()
+        let recent = self.explanation.as_ref().filter(|(_, until)| *until > now);
+        recent.map(|(text, _)| format!(" ({text})")).unwrap_or_default()
     }
 
-    /// What must not be asked for now.
+    /// The offerings that a launch leaves out now.
     pub fn at(&self, now: Timestamp) -> BTreeSet<Offering> {
         self.until
             .iter()
@@ -176,35 +177,35 @@ impl Shortages {
 /// What to ask the cloud for, with nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRequest {
-    /// The intent it is made under: the client token, and a tag on every machine.
+    /// The launch's intent: the client token, and a tag on every machine.
     pub intent: IntentId,
     /// The machine shape.
     pub class: RunnerClass,
     /// The pool it is for, as a tag.
     pub pool: Option<PoolName>,
-    /// How it is paid for.
+    /// How the machines are paid for.
     pub usage: Usage,
-    /// Which types will do.
+    /// The allowed machine types.
     pub allowed_types: Vec<TypePattern>,
-    /// What the cloud is known to be short of.
+    /// The offerings to leave out.
     pub avoid: BTreeSet<Offering>,
-    /// What the machines are built from.
+    /// The digest of what the machines are built from.
     pub spec_hash: SpecHash,
-    /// How many.
+    /// How many machines.
     pub count: u32,
 }
 
-/// How one launch went, as far as the ladder cares.
+/// The result of one launch, as [`next_rung`] needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RungResult {
-    /// What was asked for.
+    /// The usage that the launch asked for.
     pub usage: Usage,
-    /// Whether anything came.
+    /// Whether the cloud launched any machine.
     pub any_came: bool,
 }
 
-/// What to try next for a request that is still short, or nothing: first what was asked for, around
-/// the known shortages; on-demand in place of spot only when spot gave nothing at all.
+/// The usage to ask for next while a request still misses machines, or nothing more to try. The
+/// fallback to on-demand comes only after a launch in which spot brought no machine at all.
 pub fn next_rung(
     wanted: Usage,
     on_demand_fallback: bool,
@@ -219,16 +220,16 @@ pub fn next_rung(
     }
 }
 
-/// One answer, dealt out to the callers that shared a call.
+/// One answer of the fleet, divided among the callers that shared a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dealt<T, F> {
     /// One per caller, in their order.
     pub answers: Vec<Result<T, F>>,
-    /// What nobody asked for; it must be ended.
+    /// More machines than the callers asked for; they must be ended.
     pub spare: Vec<T>,
 }
 
-/// Deals one fleet answer out to the callers that were batched into it.
+/// Divides one answer of the fleet among the callers of one batch.
 pub fn deal<T, F: Clone>(launched: Vec<T>, shortfall: &F, callers: usize) -> Dealt<T, F> {
     let mut launched = launched.into_iter();
     let answers = (0..callers).map(|_| launched.next().ok_or_else(|| shortfall.clone())).collect();

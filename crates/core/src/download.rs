@@ -1,7 +1,7 @@
-//! Something that is fetched, and believed only if it is what it should be.
+//! A download with a checksum: an address, and the SHA-256 that its content must have.
 //!
-//! A script too can be one: instead of its text there is one line, its address and its SHA-256, as
-//! `https://host/path#sha256=…`. No script of bash looks like that.
+//! A script can be a download too: its text is then one line, its address and its SHA-256, as
+//! `https://host/path#sha256=…`. No bash script looks like that.
 //!
 //! Not here: fetching (`bullpen-agent`).
 
@@ -12,26 +12,26 @@ const SHA256_CHARS: usize = 64;
 /// Between an address and its checksum.
 const SHA256_MARK: &str = "#sha256=";
 
-/// Where something is, and what it is.
+/// An address, and the checksum of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Download {
     /// `https://…`, or `s3://bucket/key` in the region of the machine, fetched with its role.
     pub url: String,
-    /// Its SHA-256, in hexadecimal digits, small letters.
+    /// The content's SHA-256, in lower-case hexadecimal digits.
     pub sha256: String,
 }
 
-/// An address in place of a script that nothing can be fetched by.
+/// Why an address in place of a script is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadScriptAddress {
-    /// Nothing says what is to come from there.
+    /// The address has no checksum.
     #[error("is an address without its checksum")]
     NoChecksum,
-    /// The checksum is none.
+    /// The checksum is no SHA-256.
     #[error("has a checksum that is not 64 hexadecimal digits")]
     BadChecksum,
-    /// It is no address that machines fetch from.
+    /// Machines do not fetch from such an address.
     #[error(
         "must be fetched from `https://host/path` or `s3://bucket/key`, without a user, a query \
          or white space"
@@ -40,7 +40,7 @@ pub enum BadScriptAddress {
 }
 
 impl Download {
-    /// What a script names instead of saying what it does; none if it is a script.
+    /// The download that a script's text names; none if the text is a script.
     pub fn named_by(script: &str) -> Option<Result<Self, BadScriptAddress>> {
         let line = script.trim();
         let scheme = line.split_once("://")?.0;
@@ -61,8 +61,8 @@ impl Download {
     }
 }
 
-/// Whether machines fetch from there. Anything else would need care in a shell, or is a secret in
-/// disguise: a query signs requests.
+/// Whether machines fetch from this address. Other characters would need quoting in a shell, and a
+/// query may be a signature, which is a secret.
 pub fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("s3://"));
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/+%=,".contains(c);
@@ -72,11 +72,11 @@ pub fn is_address(text: &str) -> bool {
     rest.is_some_and(|rest| rest.chars().all(plain) && has_path(rest))
 }
 
-/// A SHA-256 as it is written here, if it is one.
+/// The SHA-256 in lower case, if `text` is one.
 pub fn sha256(text: &str) -> Option<String> {
     let sum = text.to_ascii_lowercase();
-    let is_one = sum.len() == SHA256_CHARS && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_one.then_some(sum)
+    let is_valid = sum.len() == SHA256_CHARS && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_valid.then_some(sum)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! transparent in JSON. Counters that fence ([`Generation`], [`Revision`], [`FencingToken`]) are
 //! numbers of their own types.
 //!
-//! Not here: making new ids (the `Ids` port does), or the rules of what a name may look like
-//! (the configuration checks those once, at the door).
+//! Not here: making new ids (the `Ids` port), or what a name may look like (`config`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps a string that is already known to be one of these.
+            /// Wraps a string that is already known to be valid.
             pub fn new(text: impl AsRef<str>) -> Self {
                 Self(Arc::from(text.as_ref()))
             }
@@ -78,13 +77,13 @@ id! {
     RunAttempt,
     /// One GitHub Actions job.
     JobId,
-    /// The nonce of one claim. An equal owner proves nothing; an equal nonce does.
+    /// The nonce of one claim: two workers of one owner are told apart by it.
     ClaimId,
     /// One launch intent; also the client token's stem and the machine's tag.
     IntentId,
-    /// Who may follow whom on one machine; by default `owner/repo`.
+    /// Jobs that may use one machine after each other; by default `owner/repo`.
     TrustGroup,
-    /// Where an instance's two mailbox records are kept.
+    /// The key of an instance's two mailbox records.
     MailboxKey,
     /// A machine type as the cloud names it, such as `c6i.large`.
     InstanceType,
@@ -106,7 +105,7 @@ id! {
     RunnerName,
     /// The name of a runner group at GitHub.
     RunnerGroup,
-    /// What a queue gives back with a message, to delete or defer it.
+    /// A queue's handle of a received message, to delete or defer it.
     Receipt,
 }
 
@@ -127,7 +126,7 @@ macro_rules! counter {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The one after this.
+            /// The next value.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -146,7 +145,7 @@ counter! {
     /// Raised by every change of an instance's owner, except a swap. Every assignment, report and
     /// message carries it; a stale one is ignored.
     Generation,
-    /// Raised by every write to a stored document. Equal revisions mean nothing was written between.
+    /// Raised by every write to a stored document: equal revisions mean no write in between.
     Revision,
     /// Raised by every change of a lease's holder.
     FencingToken,

@@ -1,12 +1,11 @@
-//! The invariants, as checks on a world that know nothing of how it came to be.
+//! The invariants, as checks of what is stored.
 //!
-//! [`on_write`] looks at one ledger write: what was stored, what is stored now. [`on_world`] looks
-//! at everything at once. Both are deliberately written apart from [`crate::instance::transition`],
-//! so that a mistake there is not repeated here. The simulator runs them all the time, and
-//! `ledger verify` on a live stack.
+//! [`on_write`] compares a record before and after one ledger write; [`on_world`] checks a whole
+//! stack. Both share no code with [`crate::instance::transition`], so that a mistake there is not
+//! repeated here. The simulator applies them throughout a run, `ledger verify` to a live stack.
 //!
 //! Not here: invariants that need a history (every job ends, no missed warm), which the simulator
-//! checks with what it alone has seen.
+//! checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +17,7 @@ use crate::limits::Limits;
 use crate::ports::{Machine, MachineState};
 use crate::time::Timestamp;
 
-/// Which invariant, by its number in the specification.
+/// An invariant, by its number in the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// 1: a queued job gets a runner or a visible failure.
@@ -27,17 +26,17 @@ pub enum Invariant {
     Conservation,
     /// 3: never two owners, never a change of owner without a new generation.
     OneOwner,
-    /// 4: nothing ends a machine with a live claim or job but who may.
+    /// 4: only an authority that may do so ends a machine with a live claim or job.
     Protected,
     /// 5: never more machines than a ceiling allows.
     Ceilings,
     /// 6: a pool reaches its target and then plans nothing.
     Convergence,
-    /// 7: calls stay inside their buckets.
+    /// 7: calls stay within their rate limits.
     Rates,
     /// 8: no runner without an instance, nor the reverse.
     NoGhosts,
-    /// 9: no machine is created while a matching idle one was there.
+    /// 9: no machine is launched while a matching machine is idle.
     NoMissedWarm,
 }
 
@@ -58,14 +57,14 @@ impl Invariant {
     }
 }
 
-/// An invariant that does not hold, and where.
+/// A broken invariant, and where it broke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Violation {
-    /// Which one.
+    /// The invariant.
     pub invariant: Invariant,
-    /// On which machine, if on one.
+    /// The machine, if only one is concerned.
     pub instance: Option<InstanceId>,
-    /// What was seen.
+    /// What the check saw.
     pub what: String,
 }
 
@@ -86,7 +85,7 @@ fn violation(invariant: Invariant, record: &Record, what: impl Into<String>) -> 
 /// Whether one write is a swap of owners: the only change of owner without a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
-    /// Any other.
+    /// Any other write.
     Ordinary,
     /// One of the two halves of a swap.
     Swap,
@@ -152,10 +151,10 @@ fn both_owned(before: &Record, after: &Record) -> bool {
 }
 
 fn owner_text(record: &Record) -> String {
-    record.state.owner().map_or_else(|| "nobody".into(), ToString::to_string)
+    record.state.owner().map_or_else(|| "no owner".into(), ToString::to_string)
 }
 
-/// Which reasons may end a machine that somebody owns, and when.
+/// Which reasons may end an owned machine, and when.
 fn protected(before: &Record, after: &Record) -> Result<(), Violation> {
     let State::Terminating { why, since } = after.state else { return Ok(()) };
     let allowed = match (&before.state, why) {
@@ -180,47 +179,47 @@ fn protected(before: &Record, after: &Record) -> Result<(), Violation> {
     Err(violation(Invariant::Protected, after, format!("ended for {why:?} while {state}")))
 }
 
-/// Everything there is, at one moment.
+/// The state of a whole stack at one moment.
 #[derive(Clone, Debug)]
 pub struct StackSnapshot<'a> {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// The whole ledger, tombstones included.
     pub records: &'a [Record],
-    /// Launches that are not accounted for yet.
+    /// Launches whose machines are not all recorded yet.
     pub intents: &'a [Intent],
     /// Every machine with the stack's tag.
     pub machines: &'a [Machine],
     /// The ceilings in force.
     pub ceilings: &'a [Ceiling],
-    /// The numbers in force.
+    /// The limits in force.
     pub limits: &'a Limits,
 }
 
-/// Checks a whole world: conservation and ceilings.
-pub fn on_world(world: &StackSnapshot<'_>) -> Vec<Violation> {
-    let mut found = machines_without_records(world);
-    found.extend(records_without_machines(world));
-    found.extend(ceilings(world));
+/// Checks a whole stack: conservation and ceilings.
+pub fn on_world(stack: &StackSnapshot<'_>) -> Vec<Violation> {
+    let mut found = machines_without_records(stack);
+    found.extend(records_without_machines(stack));
+    found.extend(ceilings(stack));
     found
 }
 
-fn machines_without_records(world: &StackSnapshot<'_>) -> Vec<Violation> {
+fn machines_without_records(stack: &StackSnapshot<'_>) -> Vec<Violation> {
     let live: BTreeSet<_> =
-        world.records.iter().filter(|record| record.state.is_live()).map(|r| &r.id).collect();
-    let intended: BTreeSet<_> = world
+        stack.records.iter().filter(|record| record.state.is_live()).map(|r| &r.id).collect();
+    let intended: BTreeSet<_> = stack
         .intents
         .iter()
-        .filter(|intent| intent.outstanding > 0 && intent.deadline > world.now)
+        .filter(|intent| intent.outstanding > 0 && intent.deadline > stack.now)
         .map(|intent| &intent.id)
         .collect();
-    let patience = world.limits.reconcile_grace + world.limits.clock_skew;
-    world
+    let grace = stack.limits.reconcile_grace + stack.limits.clock_skew;
+    stack
         .machines
         .iter()
         .filter(|machine| machine.state != MachineState::Gone)
         .filter(|machine| !live.contains(&machine.id) && !intended.contains(&machine.intent))
-        .filter(|machine| world.now.since(machine.launched_at) > patience)
+        .filter(|machine| stack.now.since(machine.launched_at) > grace)
         .map(|machine| Violation {
             invariant: Invariant::Conservation,
             instance: Some(machine.id.clone()),
@@ -229,16 +228,16 @@ fn machines_without_records(world: &StackSnapshot<'_>) -> Vec<Violation> {
         .collect()
 }
 
-fn records_without_machines(world: &StackSnapshot<'_>) -> Vec<Violation> {
+fn records_without_machines(stack: &StackSnapshot<'_>) -> Vec<Violation> {
     let machines: BTreeMap<_, _> =
-        world.machines.iter().map(|machine| (&machine.id, machine.state)).collect();
-    let patience = world.limits.reconcile_grace + world.limits.clock_skew;
-    world
+        stack.machines.iter().map(|machine| (&machine.id, machine.state)).collect();
+    let grace = stack.limits.reconcile_grace + stack.limits.clock_skew;
+    stack
         .records
         .iter()
         .filter(|record| record.state.is_live())
         .filter(|record| machines.get(&record.id).is_none_or(|s| *s == MachineState::Gone))
-        .filter(|record| world.now.since(record.state.deadline()) > patience)
+        .filter(|record| stack.now.since(record.state.deadline()) > grace)
         .map(|record| {
             let state = record.state.name().as_str();
             let what = format!("{state} past its deadline, and there is no such machine");
@@ -247,15 +246,15 @@ fn records_without_machines(world: &StackSnapshot<'_>) -> Vec<Violation> {
         .collect()
 }
 
-fn ceilings(world: &StackSnapshot<'_>) -> Vec<Violation> {
+fn ceilings(stack: &StackSnapshot<'_>) -> Vec<Violation> {
     let used = |ceiling: &Ceiling| {
-        let recorded = world
+        let recorded = stack
             .records
             .iter()
             .filter(|record| record.state.is_live())
             .filter(|r| ceiling.scope.counts(&r.facts.class, r.facts.pool.as_ref()))
             .count();
-        let intended: u32 = world
+        let intended: u32 = stack
             .intents
             .iter()
             .filter(|intent| ceiling.scope.counts(&intent.class, intent.pool.as_ref()))
@@ -263,7 +262,7 @@ fn ceilings(world: &StackSnapshot<'_>) -> Vec<Violation> {
             .sum();
         recorded + usize::try_from(intended).unwrap_or(usize::MAX)
     };
-    world
+    stack
         .ceilings
         .iter()
         .map(|ceiling| (ceiling, used(ceiling)))

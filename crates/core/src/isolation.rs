@@ -1,5 +1,5 @@
-//! How jobs are kept from the service whose host they share: the operator's wish, what the host allows,
-//! and what follows from both; users for machines, and the limits of one machine as cgroup v2 reads them.
+//! How jobs are isolated from the service that shares their host: the operator's setting, what the
+//! host allows, and the decision from both; users for machines, and one machine's limits for cgroup v2.
 //!
 //! Not here: asking the host (`bullpen-embedded`), or starting anything (`bullpen-agent`).
 
@@ -7,25 +7,25 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What the operator wants: `isolation` of `[process-fleet]`.
+/// The operator's setting: `isolation` of `[process-fleet]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IsolationMode {
-    /// No machine is launched unless its jobs are fully isolated.
+    /// Launch a machine only if its jobs are fully isolated.
     Required,
-    /// What the host allows; the service says what it does not.
+    /// Isolate jobs as far as the host allows; the service reports what is missing.
     #[default]
     Best,
-    /// Jobs run as the service does.
+    /// Run jobs as the service's own user.
     None,
 }
 
 impl IsolationMode {
-    /// How each is written.
+    /// Each mode with its name in the configuration.
     pub const ALL: [(&'static str, Self); 3] =
         [("required", Self::Required), ("best", Self::Best), ("none", Self::None)];
 }
 
-/// Ids of users that no account has: `users` of `[process-fleet]`.
+/// User ids that no account has: `users` of `[process-fleet]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserRange {
     first: u32,
@@ -33,10 +33,10 @@ pub struct UserRange {
 }
 
 impl UserRange {
-    /// What ships: a part of what Linux distributions leave unused, and wide enough that two stacks of
-    /// one host do not come to the same id.
+    /// Linux distributions leave this range unused, and it is wide enough that two stacks on one host
+    /// do not pick the same id.
     pub const DEFAULT: Self = Self { first: 1_900_000_000, last: 1_999_999_999 };
-    /// Ids below belong to the system and to people.
+    /// Lower ids belong to the system and to people's accounts.
     const LEAST: u32 = 100_000;
 
     /// `first-last`, both included.
@@ -47,21 +47,21 @@ impl UserRange {
         is_usable.then_some(Self { first, last })
     }
 
-    /// The first of them.
+    /// The first id.
     pub const fn first(self) -> u32 {
         self.first
     }
 
-    /// The last of them.
+    /// The last id.
     pub const fn last(self) -> u32 {
         self.last
     }
 
-    /// One that is not taken, begun to look for at a random place: an id comes back late.
+    /// An id that is not taken. The search starts at a random place, so that ids are not soon reused.
     pub fn pick(self, taken: &BTreeSet<u32>, random: u64) -> Option<u32> {
         let size = u64::from(self.last - self.first) + 1;
         let start = random % size;
-        // One more than are taken: then one of them is free.
+        // Of one more id than are taken, at least one is free.
         let looks = size.min(u64::try_from(taken.len()).unwrap_or(u64::MAX).saturating_add(1));
         (0..looks)
             .map(|step| (start + step) % size)
@@ -70,7 +70,7 @@ impl UserRange {
     }
 }
 
-/// What a host allows, each with the reason why not.
+/// What a host allows, with the reason for each thing that it does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIsolation {
     /// Whether the service is root.
@@ -79,18 +79,18 @@ pub struct HostIsolation {
     pub user: Result<(), String>,
     /// Whether it can make namespaces in which its state is hidden.
     pub namespaces: Result<(), String>,
-    /// Whether those can have a `/proc` of their own.
+    /// Whether those namespaces can have a `/proc` of their own.
     pub own_processes: Result<(), String>,
-    /// The service's groups besides its own: a user namespace does not take them away.
+    /// The service's supplementary groups, which a user namespace does not remove.
     pub groups: Vec<String>,
 }
 
-/// Groups whose members can become root, asked or not: who may use a container engine can mount `/`.
+/// Groups whose members can become root: a user of a container engine, for example, can mount `/`.
 pub const ROOTS_FRIENDS: &[&str] =
     &["docker", "lxd", "incus", "podman", "libvirt", "disk", "sudo", "wheel", "admin"];
 
-/// By name, as `/etc/group` has them, those of these groups that say something: every supplementary one,
-/// and the user's own if it is one of [`ROOTS_FRIENDS`].
+/// The names of the groups that give jobs more rights: every supplementary group, and the user's own
+/// group if it is in [`ROOTS_FRIENDS`]. `file` is the text of `/etc/group`.
 pub fn telling_groups(own: u32, supplementary: &[u32], file: &str) -> Vec<String> {
     let name = |id: u32| {
         let of = |line: &str| {
@@ -105,7 +105,7 @@ pub fn telling_groups(own: u32, supplementary: &[u32], file: &str) -> Vec<String
     own.into_iter().chain(others.into_iter().map(name)).collect()
 }
 
-/// What no isolation of ours changes, and what to do about it.
+/// What no isolation mode prevents, and what the operator can do about it.
 pub const SHARED_NETWORK: MissingIsolation = MissingIsolation {
     what: Cow::Borrowed(
         "jobs share this host's network: they reach what listens on loopback, the admin listener \
@@ -115,14 +115,14 @@ pub const SHARED_NETWORK: MissingIsolation = MissingIsolation {
            users where it has one",
 };
 
-/// What jobs are held by.
+/// How jobs are isolated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// Every machine has a user of its own.
     pub user: bool,
     /// Every listener has namespaces of its own.
     pub namespaces: bool,
-    /// They see no processes but their own.
+    /// Jobs see no processes but their own.
     pub own_processes: bool,
     /// What is not isolated.
     pub lacking: Vec<MissingIsolation>,
@@ -151,46 +151,46 @@ const UNMASK_PROC: &str = "mount /proc without masked paths (in a container: \
 const LEAVE_GROUPS: &str = "run the service as a user that is in no other group, or as root";
 const ACCEPTED: &str = "set isolation = \"best\" in [process-fleet] of bullpen.toml";
 
-/// What jobs are held by, and what not.
-pub fn decide(wish: IsolationMode, means: &HostIsolation) -> Decision {
+/// Decides how jobs are isolated, and lists what is not.
+pub fn decide(mode: IsolationMode, host: &HostIsolation) -> Decision {
     let mut decision = Decision::default();
     let mut lacks =
         |what: String, then| decision.lacking.push(MissingIsolation { what: what.into(), then });
-    if wish == IsolationMode::None {
+    if mode == IsolationMode::None {
         let what = "jobs run as the service's own user and can read its environment, state and \
                     sockets: isolation is \"none\"";
         lacks(what.to_owned(), ACCEPTED);
         return decision;
     }
-    if means.root {
-        if let Err(why) = &means.user {
-            // Root in a namespace takes it down again.
+    if host.root {
+        if let Err(why) = &host.user {
+            // A job that is root can leave its namespaces again.
             let what = format!("jobs run as root and can do all that the service can: {why}");
             lacks(what, CHANGE_USER);
             return decision;
         }
-        if let Err(why) = &means.namespaces {
+        if let Err(why) = &host.namespaces {
             let what = format!("jobs see the host's list of processes and its /tmp: {why}");
             lacks(what, MAKE_NAMESPACES_AS_ROOT);
         }
         decision.user = true;
-    } else if let Err(why) = &means.namespaces {
+    } else if let Err(why) = &host.namespaces {
         let what = format!(
             "jobs run as the service's own user and can read its environment, state and sockets: {why}"
         );
         lacks(what, MAKE_NAMESPACES);
     }
-    decision.namespaces = means.namespaces.is_ok();
+    decision.namespaces = host.namespaces.is_ok();
     if decision.namespaces {
-        match &means.own_processes {
+        match &host.own_processes {
             Ok(()) => decision.own_processes = true,
             Err(why) => {
                 let what = format!("jobs see the host's list of processes: {why}");
                 decision.lacking.push(MissingIsolation { what: what.into(), then: UNMASK_PROC });
             }
         }
-        if !decision.user && !means.groups.is_empty() {
-            let groups = means.groups.join(", ");
+        if !decision.user && !host.groups.is_empty() {
+            let groups = host.groups.join(", ");
             let what = format!(
                 "jobs are in the groups of the service's user and may do what those may, which is \
                  everything in a group such as docker, lxd, disk or sudo: {groups}"
@@ -202,12 +202,12 @@ pub fn decide(wish: IsolationMode, means: &HostIsolation) -> Decision {
 }
 
 impl Decision {
-    /// Whether nothing may be launched.
-    pub fn refuses(&self, wish: IsolationMode) -> bool {
-        wish == IsolationMode::Required && !self.lacking.is_empty()
+    /// Whether the service must not launch any machine.
+    pub fn refuses(&self, mode: IsolationMode) -> bool {
+        mode == IsolationMode::Required && !self.lacking.is_empty()
     }
 
-    /// In words, for the operator.
+    /// What isolates jobs, in words for the operator.
     pub const fn held_by(&self) -> &'static str {
         match (self.user, self.namespaces) {
             (true, true) => "a user and namespaces of their own",
@@ -235,7 +235,7 @@ const PERIOD_US: u64 = 100_000;
 pub const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 impl Quota {
-    /// The files of a cgroup and what is to be in them.
+    /// The cgroup files to write, and their content.
     pub fn files(&self) -> [(&'static str, String); 3] {
         let Self { vcpu, memory_mib, processes_max } = *self;
         [
@@ -246,8 +246,8 @@ impl Quota {
     }
 }
 
-/// Where a process's own cgroup of version 2 is, by `/proc/self/cgroup` and `/proc/self/mountinfo`;
-/// nothing where there is none.
+/// The path of a process's own cgroup v2, from `/proc/self/cgroup` and `/proc/self/mountinfo`; none
+/// if it has none.
 pub fn own_cgroup(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     let own = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = mountinfo.lines().find_map(|line| {
@@ -258,12 +258,12 @@ pub fn own_cgroup(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     Some(if own.is_empty() { mount.into() } else { Path::new(mount).join(own) })
 }
 
-/// Where cgroups of any version are mounted, by `/proc/self/mountinfo`.
+/// Where cgroups of any version are mounted, from `/proc/self/mountinfo`.
 pub fn cgroup_mounts(mountinfo: &str) -> Vec<PathBuf> {
     let mount = |line: &str| {
         let (fields, kind) = line.split_once(" - ")?;
-        let is_one = kind.starts_with("cgroup ") || kind.starts_with("cgroup2 ");
-        fields.split(' ').nth(4).filter(|_| is_one).map(PathBuf::from)
+        let is_cgroup = kind.starts_with("cgroup ") || kind.starts_with("cgroup2 ");
+        fields.split(' ').nth(4).filter(|_| is_cgroup).map(PathBuf::from)
     };
     mountinfo.lines().filter_map(mount).collect()
 }
@@ -272,7 +272,7 @@ pub fn cgroup_mounts(mountinfo: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn means(root: bool) -> HostIsolation {
+    fn host(root: bool) -> HostIsolation {
         let groups = Vec::new();
         HostIsolation { root, user: Ok(()), namespaces: Ok(()), own_processes: Ok(()), groups }
     }
@@ -283,40 +283,40 @@ mod tests {
 
     #[test]
     fn all_that_the_host_allows_is_used() {
-        let root = decide(IsolationMode::Best, &means(true));
+        let root = decide(IsolationMode::Best, &host(true));
         assert!(root.user && root.namespaces && root.own_processes && root.lacking.is_empty());
         let ordinary =
-            decide(IsolationMode::Required, &HostIsolation { user: no(), ..means(false) });
+            decide(IsolationMode::Required, &HostIsolation { user: no(), ..host(false) });
         assert!(!ordinary.user && ordinary.namespaces && ordinary.own_processes);
         assert!(ordinary.lacking.is_empty() && !ordinary.refuses(IsolationMode::Required));
     }
 
     #[test]
     fn what_is_not_isolated_is_said_with_its_reason_and_refused_only_where_it_is_required() {
-        let none = HostIsolation { namespaces: no(), own_processes: no(), ..means(false) };
-        for (means, held, says) in [
+        let none = HostIsolation { namespaces: no(), own_processes: no(), ..host(false) };
+        for (host, held_by, missing) in [
             (none.clone(), "nothing", "environment, state and sockets: EPERM"),
             (
                 HostIsolation { root: true, ..none },
                 "a user of their own",
                 "list of processes and its /tmp",
             ),
-            (HostIsolation { user: no(), ..means(true) }, "nothing", "jobs run as root"),
+            (HostIsolation { user: no(), ..host(true) }, "nothing", "jobs run as root"),
             (
-                HostIsolation { own_processes: no(), ..means(false) },
+                HostIsolation { own_processes: no(), ..host(false) },
                 "namespaces of their own",
                 "the host's list of processes: EPERM",
             ),
             (
-                HostIsolation { groups: vec!["docker".to_owned()], ..means(false) },
+                HostIsolation { groups: vec!["docker".to_owned()], ..host(false) },
                 "namespaces of their own",
                 "docker, lxd, disk or sudo: docker",
             ),
         ] {
-            let decision = decide(IsolationMode::Best, &means);
-            assert_eq!(decision.held_by(), held, "{means:?}");
+            let decision = decide(IsolationMode::Best, &host);
+            assert_eq!(decision.held_by(), held_by, "{host:?}");
             assert_eq!(decision.lacking.len(), 1, "{decision:?}");
-            assert!(decision.lacking[0].what.contains(says), "{decision:?}");
+            assert!(decision.lacking[0].what.contains(missing), "{decision:?}");
             assert!(
                 !decision.refuses(IsolationMode::Best) && decision.refuses(IsolationMode::Required)
             );
@@ -324,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_no_isolation_is_told_what_that_means() {
-        let decision = decide(IsolationMode::None, &means(true));
+    fn mode_none_reports_that_nothing_is_isolated() {
+        let decision = decide(IsolationMode::None, &host(true));
         assert_eq!(decision.held_by(), "nothing");
         assert!(decision.lacking[0].what.contains("none"), "{decision:?}");
         assert!(!decision.refuses(IsolationMode::None));
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(telling_groups(999, &[999], file), ["docker"], "it may be the service's own");
         assert!(telling_groups(1000, &[], file).is_empty());
         let groups = vec!["docker".to_owned()];
-        let root = decide(IsolationMode::Required, &HostIsolation { groups, ..means(true) });
-        assert!(root.lacking.is_empty(), "a user of a machine's own is in none: {root:?}");
+        let root = decide(IsolationMode::Required, &HostIsolation { groups, ..host(true) });
+        assert!(root.lacking.is_empty(), "a machine's own user is in no group: {root:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Leases: who may converge a pool, with a fencing token that rises with every holder.
+//! Leases: which process may converge a pool, with a fencing token that rises with every holder.
 //!
-//! A lease's end is never read off a clock that somebody else wrote. An observer calls it expired
+//! An observer never reads a lease's end from another process's clock. It calls the lease expired
 //! when it has seen the same revision for the whole lease time on *its own* monotonic clock.
 //!
 //! Not here: storing leases (the `Ledger` port).
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{FencingToken, HolderId, LeaseName, Revision};
 
 /// The holder of a lease that was given up.
-const NOBODY: &str = "";
+const NO_HOLDER: &str = "";
 
 /// A lease as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Which one.
+    /// The lease's name.
     pub name: LeaseName,
-    /// Who holds it.
+    /// The process that holds it.
     pub holder: HolderId,
     /// Rises with every new holder.
     pub token: FencingToken,
@@ -39,7 +39,7 @@ impl Lease {
         Self { revision: self.revision.next(), ..self.clone() }
     }
 
-    /// The lease after somebody else took it.
+    /// The lease after another holder took it.
     #[must_use]
     pub fn taken_by(&self, holder: HolderId) -> Self {
         Self {
@@ -50,19 +50,19 @@ impl Lease {
         }
     }
 
-    /// The lease after its holder gave it up: nobody has to wait for its end.
+    /// The lease after its holder gave it up: the next holder need not wait for its end.
     #[must_use]
     pub fn given_up(&self) -> Self {
-        Self { holder: HolderId::new(NOBODY), ..self.renewed() }
+        Self { holder: HolderId::new(NO_HOLDER), ..self.renewed() }
     }
 
     /// Whether its holder gave it up.
     pub fn is_free(&self) -> bool {
-        self.holder.as_str() == NOBODY
+        self.holder.as_str() == NO_HOLDER
     }
 }
 
-/// One observer's memory of one lease, or of anything else that is written again while somebody lives.
+/// One observer's memory of one lease, or of any record that a live process writes again and again.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseWatch {
     seen: Option<(Revision, Duration)>,
@@ -75,8 +75,8 @@ impl LeaseWatch {
         self.stands(lease.revision, (mono, mono), ttl)
     }
 
-    /// The same of a revision that was asked for at the first of these times and came at the second:
-    /// it may have been written in between.
+    /// The same for a revision that the observer asked for at `asked` and got at `came`: it may
+    /// have been written in between.
     pub fn stands(
         &mut self,
         revision: Revision,
@@ -109,6 +109,6 @@ mod tests {
         assert!(watch.expired(&renewed, Duration::from_secs(1_120), ttl));
         assert_eq!(renewed.taken_by(HolderId::new("b")).token, FencingToken(2));
         assert!(renewed.given_up().is_free() && !renewed.is_free());
-        assert!(renewed.given_up().revision > renewed.revision, "whoever held it is fenced");
+        assert!(renewed.given_up().revision > renewed.revision, "the former holder is fenced");
     }
 }

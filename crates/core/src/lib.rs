@@ -1,8 +1,8 @@
-//! The pure heart of Bullpen: nouns, states, decisions, messages and the ports they speak through.
+//! The pure core of Bullpen: types, states, decisions, messages, and the ports to the outside.
 //!
-//! Everything here takes facts and returns values. There is no I/O, no clock, no randomness and no
-//! `async` body: time, ids and what was read are arguments. [`ports`] declares what the outside must
-//! provide; the adapters live in other rooms.
+//! The functions here compute values from their arguments. There is no I/O, no clock, no randomness
+//! and no `async` body: time, ids and stored data are arguments. [`ports`] declares what the outside
+//! must provide; the adapters are in other crates.
 //!
 //! Not here: doing anything (`bullpen-engine`), storing anything (`bullpen-embedded`), or reading
 //! the environment (`bullpen`).
@@ -40,4 +40,5 @@ pub mod scope;
 pub mod severity;
 pub mod spec_hash;
 pub mod spelling;
+pub mod tenure;
 pub mod time;

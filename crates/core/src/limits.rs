@@ -36,29 +36,29 @@ pub const WEBHOOK_BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// A mailbox record's size, with a JIT configuration in it. `DynamoDB` allows 400 KB.
 pub const MAILBOX_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a signal's detail: the end of an output says why it failed. Agents write no more, and a
-/// report with more is nobody's of ours.
+/// Bytes of a signal's detail: the end of an output says why it failed. Our agents write no more,
+/// so a longer detail is not from an agent of ours.
 pub const SIGNAL_DETAIL_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of one part of a report, a beat or a signal: a detail of which every byte is escaped takes six
-/// times its length, and the rest of a signal less than a detail.
+/// Bytes of one part of a report, a beat or a signal: a detail of which every byte is escaped takes
+/// six times its length, and the rest of a signal less than a detail.
 pub const REPORT_PART_BYTES_MAX: usize = 8 * SIGNAL_DETAIL_BYTES_MAX;
-/// Bytes of a whole report. Three kinds of signal carry an output; `DynamoDB` would keep 400 KB for
-/// whoever has root on a machine.
+/// Bytes of a whole report. Three kinds of signal carry an output; a job with root on its machine
+/// could store 400 KB in `DynamoDB`.
 pub const REPORT_BYTES_MAX: usize = 4 * REPORT_PART_BYTES_MAX;
-/// Signals in one report: there are nine kinds, and room for a few more.
+/// Signals in one report: there are nine kinds, and later versions may add a few.
 pub const REPORT_SIGNALS_MAX: usize = 16;
-/// Bytes of each word that an agent says of a job that was started: it writes 200 characters. Sixteen
-/// such jobs are remembered in one document, and `DynamoDB` allows 400 KB.
+/// Bytes of each text that an agent reports of a started job: it writes 200 characters. One
+/// document holds sixteen such jobs, and `DynamoDB` allows 400 KB.
 pub const REPORT_WORD_BYTES_MAX: usize = 800;
-/// Bytes of what an agent calls its boot: Linux has 36.
+/// Bytes of a boot id: Linux has 36.
 pub const REPORT_BOOT_BYTES_MAX: usize = 128;
-/// Characters that are shown of why a report is unreadable: a line.
+/// Characters shown of the reason why a report is unreadable: a line.
 pub const UNREADABLE_CHARS_MAX: usize = 200;
-/// Characters that are shown of what a machine says went wrong: what failed, and its last line.
+/// Characters shown of a machine's failure: what failed, and the last line of its output.
 pub const TOLD_CHARS_MAX: usize = 300;
 
-/// A pool that keeps more than this replaces its machines a few at a time unless it says otherwise.
-/// In a smaller one a quarter is a machine anyway.
+/// A pool that keeps more machines than this replaces a few at a time unless configured otherwise.
+/// In a smaller pool a quarter is one machine anyway.
 pub const ROLLING_ABOVE: u32 = 4;
 /// Rolling replaces this part of a pool at a time, rounded up: a quarter is four steps, and so at
 /// most four times the warm-up.
@@ -66,12 +66,12 @@ pub const ROLLING_PARTS: u32 = 4;
 /// How much longer or shorter a hot machine lives than its pool's lifetime, in thousandths, so that
 /// machines launched together are not replaced together.
 pub const LIFETIME_SPREAD_PERMILLE: u64 = 200;
-/// This many boots of one specification failed in a row: it is the specification, not the machine.
+/// After this many failed boots in a row the specification is at fault, not the machine.
 pub const BOOT_FAILURES_MAX: usize = 3;
-/// How long a specification that does not boot is left alone after its first failed launch; doubles
-/// with each further one.
+/// How long the planner pauses launches of a specification that does not boot; doubles with each
+/// further failed launch.
 pub const QUARANTINE: Duration = mins(5);
-/// The longest it is left alone: what was broken outside may have been repaired.
+/// The longest such pause: the cause may lie outside and have been repaired.
 pub const QUARANTINE_MAX: Duration = hours(1);
 
 /// The numbers of one stack.
@@ -81,11 +81,12 @@ pub struct Limits {
     pub idle_released: Duration,
     /// How long a stopped machine may stay stopped before it is replaced.
     pub idle_stopped: Duration,
-    /// When a hot machine starts to be replaced, so that it never drifts far from its image.
+    /// The age at which the planner replaces a hot machine, so that it never drifts far from its
+    /// image.
     pub hot_lifetime: Duration,
     /// How much longer an expiring hot machine may live while its replacement boots.
     pub hot_hard_end: Duration,
-    /// An idle machine this close to its deadline is not claimable: the claim would race the reaper.
+    /// An idle machine this close to its deadline is not claimable: a claim would race the reaper.
     pub not_claimable_before_deadline: Duration,
     /// How long a claim lives without renewal.
     pub claim_lease: Duration,
@@ -103,23 +104,23 @@ pub struct Limits {
     pub heartbeat: Duration,
     /// When a beat is stale: three missed. Two is too few while reads may lag.
     pub heartbeat_stale: Duration,
-    /// How long a created machine may take until it is of use.
+    /// How long a created machine may take until it is ready.
     pub warm_up: Duration,
     /// How long an owner in workflow mode may keep a machine without a job extending it.
     pub max_runtime_workflow: Duration,
     /// The same in the service.
     pub max_runtime_service: Duration,
-    /// The end of every extension.
+    /// The longest runtime that an extension can reach.
     pub hard_cap: Duration,
     /// How long an agent may take to acknowledge `stop`.
     pub release_acknowledgement: Duration,
-    /// How often GitHub is asked again whether a busy runner can be deleted.
+    /// How often the control plane asks GitHub again to delete a busy runner.
     pub release_retry: Duration,
-    /// How long GitHub is asked again for what a request cannot begin without.
+    /// How long the control plane repeats a call to GitHub without which a request cannot begin.
     pub forge_patience: Duration,
     /// How long created machines may take to report and register.
     pub fleet_validation: Duration,
-    /// How long a mismatched message stays hidden from everyone.
+    /// How long a mismatched message stays hidden from every reader.
     pub requeue_delay: Duration,
     /// A stop call that has not been made by this long after its intent must not be made.
     pub stop_fence: Duration,
@@ -127,13 +128,13 @@ pub struct Limits {
     pub stop_send_within: Duration,
     /// The stop call's own timeout.
     pub stop_call_timeout: Duration,
-    /// One id seen more often than this in one attempt: the pool is exhausted for the request.
+    /// If one attempt sees an id more often than this, the pool is exhausted for the request.
     pub sightings_max: u32,
     /// How long a pool lease lives without renewal.
     pub pool_lease: Duration,
     /// How often a pool lease is renewed.
     pub pool_lease_renew: Duration,
-    /// A machine younger than this, or under a live intent, is never called an orphan.
+    /// A machine younger than this, or under a live intent, never counts as an orphan.
     pub reconcile_grace: Duration,
     /// How long a tombstone is kept.
     pub tombstone_ttl: Duration,
@@ -149,27 +150,27 @@ pub struct Limits {
     pub launch_attempts_max: u32,
     /// First backoff between them; doubles, jittered.
     pub launch_backoff: Duration,
-    /// When a job row that nobody works on is looked at again.
+    /// When the sweep looks again at a job row that no worker holds.
     pub row_look_again: Duration,
     /// How long a worker may hold a row in `assigning`.
     pub row_lease: Duration,
-    /// How often it renews that.
+    /// How often the worker renews that lease.
     pub row_lease_renew: Duration,
     /// Owners one machine may serve.
     pub uses_max: u32,
     /// How old a machine may grow.
     pub age_max: Duration,
-    /// How far two clocks may differ before anything but time is lost.
+    /// How far two clocks may differ before more than time is lost.
     pub clock_skew: Duration,
     /// How long `provision` tries.
     pub request_deadline: Duration,
-    /// Armed at boot before everything else; the agent may only shorten it.
+    /// The boot script arms it before everything else; the agent may only shorten it.
     pub watchdog: Duration,
     /// How long a capacity shortage is remembered.
     pub shortage_memory: Duration,
-    /// How long a coalescer waits for company.
+    /// How long a coalescer waits for another call to join its batch.
     pub coalesce_idle: Duration,
-    /// How long it waits at most.
+    /// How long a coalescer waits in total.
     pub coalesce_max: Duration,
     /// How often a pool converges.
     pub converge: Duration,
@@ -177,20 +178,20 @@ pub struct Limits {
     pub readvertise: Duration,
     /// How often the service looks for job rows that are due.
     pub sweep: Duration,
-    /// How often it asks GitHub for what no webhook said. Each asking costs calls for every active
-    /// repository.
+    /// How often the service asks GitHub for changes that no webhook reported. Each time costs
+    /// calls for every active repository.
     pub find: Duration,
-    /// How often it reaps, reconciles and advertises again.
+    /// How often the service reaps, reconciles and advertises again.
     pub upkeep: Duration,
-    /// How often it looks whether the configuration is another one.
+    /// How often the service checks whether the configuration has changed.
     pub configuration: Duration,
-    /// How long a process that is told to end goes on with what it has begun. Containers are killed
-    /// half a minute after they were asked to end.
+    /// How long a process that is asked to end goes on with its unfinished work. Container runtimes
+    /// kill a process half a minute after they asked it to end.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// What ships.
+    /// The default numbers.
     pub const DEFAULT: Self = Self {
         idle_released: mins(7),
         idle_stopped: days(7),
@@ -328,7 +329,7 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}")]
 pub struct BrokenRelation {
-    /// What must hold.
+    /// The relation that must hold.
     pub rule: &'static str,
 }
 

@@ -1,9 +1,10 @@
-//! What the resource pool says of an idle instance: the message's fields, its text and its versions.
+//! The resource pool's message about an idle instance: its fields, its text and its versions.
 //!
 //! The text keeps the field names of the first generation of such messages (`id`, `resourceClass`,
 //! `instanceType`, `cpu`, `mmem`, `usageClass`, `threshold`) and adds ours. Unknown *fields* are
-//! ignored. Without `v` it is that first generation itself: its generation is unknown and a claim
-//! reads the record first. An unknown `v` is handed back verbatim for a newer reader.
+//! ignored. A message without `v` is of that first generation: it names no instance generation, so
+//! a claim reads the record first. A message with an unknown `v` goes back verbatim for a newer
+//! reader.
 //!
 //! Not here: judging a message against a request (`pickup`).
 
@@ -15,13 +16,13 @@ use crate::instance::Tier;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::time::Timestamp;
 
-/// The version that is written.
+/// The version that this program writes.
 pub const VERSION: u32 = 1;
 
 /// An idle instance as the resource pool, or the class directory, describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advert {
-    /// Which machine.
+    /// The machine's id.
     pub id: InstanceId,
     /// The class it was launched as.
     pub class: ClassName,
@@ -35,49 +36,49 @@ pub struct Advert {
     pub usage: Usage,
     /// When it expires.
     pub deadline: Timestamp,
-    /// At which generation it was idle; unknown in messages of the first generation.
+    /// The generation at which it was idle; unknown in messages of the first generation.
     pub generation: Option<Generation>,
     /// How it came to be idle.
     pub tier: Tier,
     /// The pool it stands by in.
     pub pool: Option<PoolName>,
-    /// Whose code ran on it last.
+    /// The trust group whose code ran on it last.
     pub trust: Option<TrustGroup>,
-    /// What it was built from.
+    /// The hash of the specification it was built from.
     pub spec_hash: Option<SpecHash>,
 }
 
-/// What a message's text turned out to be.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// One of ours.
+    /// A message that this version can read.
     Advert(Advert),
-    /// One of another version: to be handed back verbatim, never dropped.
+    /// A message of another version: the reader must hand it back verbatim and never drop it.
     Newer {
         /// Its `v`, as it was written. A later version may not even be a number.
         version: String,
     },
 }
 
-/// A message that nobody can read.
+/// A message that no version can read.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// Longer than any of ours.
+    /// The message is longer than any of ours.
     #[error("the message has {bytes} bytes; at most {MESSAGE_BYTES_MAX} are read")]
     TooLong {
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
-    /// Not the expected JSON; the source names line and column.
+    /// The message is not the expected JSON; the source names line and column.
     #[error("the message is not readable")]
     Malformed(#[source] serde_json::Error),
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("the message has no `{field}`")]
     Missing {
-        /// Which one.
+        /// The field's name.
         field: &'static str,
     },
-    /// How the machine is paid for is not said; it cannot be matched to anyone.
+    /// The message does not say how the machine is paid for, so it matches no request.
     #[error("the message has no `usageClass`")]
     UsageMissing,
 }
@@ -94,7 +95,7 @@ struct Wire {
     v: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<InstanceId>,
-    // What one of the early documents called `id`.
+    // One early document used this name for `id`.
     #[serde(skip_serializing)]
     instance_id: Option<InstanceId>,
     resource_class: Option<ClassName>,
@@ -102,7 +103,7 @@ struct Wire {
     cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mmem: Option<u32>,
-    // What the same document called `mmem`.
+    // The same document used this name for `mmem`.
     #[serde(skip_serializing)]
     mem: Option<u32>,
     usage_class: Option<Usage>,
@@ -150,7 +151,7 @@ pub fn decode(text: &str) -> Result<Decoded, MessageError> {
     }
     let wire: Wire = match serde_json::from_str(text) {
         Ok(wire) => wire,
-        // Another version may have changed any field; only its number is looked at.
+        // Another version may have changed any field, so only the number is read.
         Err(error) => {
             return match serde_json::from_str(text) {
                 Ok(Versioned { v: Some(version) }) if version != VERSION => {
@@ -167,7 +168,7 @@ pub fn decode(text: &str) -> Result<Decoded, MessageError> {
 }
 
 fn advert(wire: Wire) -> Result<Advert, MessageError> {
-    // The first generation's plainest example has no threshold; its record decides then.
+    // A message of the first generation may have no threshold; then the record decides.
     let no_deadline = wire.v.is_none().then(|| Timestamp::from_millis(i64::MAX));
     let missing = |field| MessageError::Missing { field };
     Ok(Advert {

@@ -1,9 +1,9 @@
-//! What `refresh` keeps in the ledger for the commands that run later, on other machines: the
-//! stack's parameters, the tokens that runners register and remove themselves with, and what it
-//! noticed in earlier sweeps.
+//! The documents that `refresh` keeps in the ledger for commands that run later on other machines:
+//! the stack's parameters, the tokens with which runners register and remove themselves, and the
+//! observations of earlier sweeps.
 //!
-//! All of them are documents of the collection [`COLLECTION`], but for the tokens, which have one of
-//! their own so that a policy can leave it out; versioned, and absent until the first refresh.
+//! They are in the collection [`COLLECTION`], except the tokens: those have a collection of their
+//! own, so that a policy can exclude it. All are versioned, and absent until the first refresh.
 //!
 //! Not here: storing them (`bullpen-engine`), or the inputs they come from (`bullpen`).
 
@@ -19,12 +19,12 @@ use crate::limits::Limits;
 use crate::mailbox::Secret;
 use crate::time::Timestamp;
 
-/// Where they are stored.
+/// The collection of every document but the tokens.
 pub const COLLECTION: &str = "stack";
-/// Where tokens are stored. Before, they were in [`COLLECTION`] under the same name.
+/// The collection of the tokens. Older versions kept them in [`COLLECTION`] under the same name.
 pub const TOKENS: &str = "tokens";
 
-/// What a stack's commands agree on. What is absent is not decided here.
+/// The settings that a stack's commands share. An absent setting is decided elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// How long a released machine waits for its next owner, in seconds.
@@ -33,7 +33,7 @@ pub struct Parameters {
     /// How long an owner may keep a machine without a job, in minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runtime_min: Option<u64>,
-    /// Run on every machine before its first runner.
+    /// A script that every machine runs before its first runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_runner_script: Option<String>,
     /// The named classes.
@@ -45,7 +45,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// These where they say something, `before` where they do not.
+    /// These settings, and those of `before` where these are absent.
     #[must_use]
     pub fn over(self, before: Self) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Parameters {
         }
     }
 
-    /// The numbers with these in place.
+    /// Puts these settings into `limits`.
     pub fn applied_to(&self, limits: &mut Limits) {
         if let Some(seconds) = self.idle_time_s {
             limits.idle_released = Duration::from_secs(seconds);
@@ -68,22 +68,22 @@ impl Parameters {
     }
 }
 
-/// Tokens for commands that have no credential of their own.
+/// Tokens for commands without a credential of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptTokens {
-    /// Registers runners.
+    /// The token that registers runners.
     pub registration: Secret,
-    /// Removes them.
+    /// The token that removes runners.
     pub removal: Secret,
-    /// When they were minted.
+    /// When GitHub minted them.
     pub minted_at: Timestamp,
-    /// When the first of them ends.
+    /// When the first of them expires.
     pub expires_at: Timestamp,
 }
 
 impl KeptTokens {
-    /// What is left where tokens were kept before: good for nothing, and an older command that reads it
-    /// says so.
+    /// The useless tokens that `refresh` leaves where older versions kept them: an older command
+    /// that reads them reports that they have expired.
     pub fn spent() -> Self {
         Self {
             registration: Secret::new(""),
@@ -94,24 +94,25 @@ impl KeptTokens {
     }
 }
 
-/// What `refresh` learned of the cloud that nobody should have to ask for at a launch.
+/// Facts about the cloud that `refresh` stores, so that no launch has to ask for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchSite {
-    /// Tells this stack from an earlier one of the same name: its launches are counted anew.
+    /// Tells this stack from an earlier stack of the same name, so that the cloud does not take its
+    /// launches for repeats.
     pub born: String,
-    /// The id of the role that machines have: with the machine's own id, who its agent is.
+    /// The id of the machines' role: together with a machine's own id it identifies its agent.
     pub role_id: String,
     /// The subnets, and the zone of each.
     pub subnets: BTreeMap<String, Zone>,
 }
 
 impl LaunchSite {
-    /// Whether the cloud is the same, whenever the stack was made.
+    /// Whether role and subnets are the same; `born` may differ.
     pub fn is_where(&self, other: &Self) -> bool {
         (&self.role_id, &self.subnets) == (&other.role_id, &other.subnets)
     }
 
-    /// What is to be kept of this: when the stack was made is said once, by whoever was first.
+    /// The site to store: `born` stays as the first refresh wrote it.
     #[must_use]
     pub fn over(self, before: Option<&Self>) -> Self {
         match before {
@@ -132,16 +133,16 @@ pub struct QueuedClasses {
     pub classes: BTreeSet<ClassName>,
 }
 
-/// Runners at GitHub that nobody here knows, and when each was first seen offline.
+/// Runners at GitHub that belong to no machine of the stack, and when each was first seen offline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfflineRunners {
-    /// By name.
+    /// When each runner was first seen offline, by its name.
     pub since: BTreeMap<RunnerName, Timestamp>,
 }
 
 impl OfflineRunners {
-    /// What to remember after a sweep that saw `offline`, and which of them were offline for as long
-    /// as `grace`, with nobody having seen them otherwise in between.
+    /// The memory after a sweep that saw `offline`, and the runners that were offline for as long
+    /// as `grace`, and that no sweep saw online in between.
     pub fn after(
         &self,
         offline: &BTreeSet<RunnerName>,
@@ -159,9 +160,9 @@ impl OfflineRunners {
     }
 }
 
-/// A document that is kept.
+/// A document that `refresh` keeps.
 pub trait Kept: Serialize + DeserializeOwned {
-    /// In which collection.
+    /// The collection that holds it.
     const COLLECTION: &'static str = COLLECTION;
     /// Its name there.
     const NAME: &'static str;
@@ -191,12 +192,13 @@ enum Stored<T> {
     V1(T),
 }
 
-/// As it is stored.
+/// The text of a document to store.
 pub fn encode<T: Serialize>(kept: T) -> String {
-    serde_json::to_string(&Stored::V1(kept)).expect("what is kept has string keys only")
+    serde_json::to_string(&Stored::V1(kept))
+        .expect("kept documents have string keys only, so they serialise")
 }
 
-/// As it was stored.
+/// Reads a stored document.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     let Stored::V1(kept) = serde_json::from_str(text)?;
     Ok(kept)
@@ -208,22 +210,22 @@ mod tests {
     use crate::samples::at;
 
     #[test]
-    fn whoever_was_first_says_when_the_stack_was_made() {
-        let ground = |born: &str, role: &str| LaunchSite {
+    fn the_first_refresh_decides_when_the_stack_was_made() {
+        let site = |born: &str, role: &str| LaunchSite {
             born: born.to_owned(),
             role_id: role.to_owned(),
             subnets: BTreeMap::new(),
         };
-        assert_eq!(ground("t0", "a").over(None), ground("t0", "a"));
-        assert_eq!(ground("t1", "b").over(Some(&ground("t0", "a"))), ground("t0", "b"));
+        assert_eq!(site("t0", "a").over(None), site("t0", "a"));
+        assert_eq!(site("t1", "b").over(Some(&site("t0", "a"))), site("t0", "b"));
     }
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {
         let before =
             Parameters { idle_time_s: Some(60), max_runtime_min: Some(9), ..Parameters::default() };
-        let said = Parameters { idle_time_s: Some(120), ..Parameters::default() };
-        let now = said.over(before);
+        let changed = Parameters { idle_time_s: Some(120), ..Parameters::default() };
+        let now = changed.over(before);
         assert_eq!((now.idle_time_s, now.max_runtime_min), (Some(120), Some(9)));
         let mut limits = Limits::DEFAULT;
         now.applied_to(&mut limits);

@@ -1,10 +1,11 @@
-//! Judging what the resource pool says against what a request wants, and knowing when to stop.
+//! Judging the resource pool's messages against a request, and knowing when to stop.
 //!
-//! [`judge`] is one message against one request: *pass on*, *re-queue* (fine, but for somebody
-//! else) or *discard* (nobody can use it). A [`QueueScan`] is the memory of one attempt: which ids it has
-//! seen, how often, at which generation. The pool is *globally* exhausted when the queue came back
-//! empty and *locally* when it only repeats itself. Either way the attempt then asks the class
-//! directory once, because an empty poll can be false and a re-queue hides a machine for a while.
+//! [`judge`] compares one message with one request: *pass on*, *re-queue* (it may suit another
+//! request) or *discard* (no request can use it). A [`QueueScan`] is the memory of one attempt:
+//! which ids it has seen, how often, at which generation. The pool is *globally* exhausted when the
+//! queue came back empty and *locally* when it only repeats itself. Either way the attempt then
+//! asks the class directory once, because an empty poll can be false and a re-queue hides a machine
+//! for a while.
 //!
 //! Not here: receiving, deleting and sending (`bullpen-engine`), or claiming (`claim`).
 
@@ -19,37 +20,37 @@ use crate::request::Request;
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// Why a message is put back for others.
+/// Why a message goes back for other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequeueWhy {
-    /// Its type matches none of the request's patterns.
+    /// The machine's type matches none of the request's patterns.
     TypeNotAllowed,
-    /// It is paid for differently.
+    /// The machine is spot and the request wants on-demand, or the reverse.
     UsageDiffers,
-    /// Somebody else's code ran on it.
+    /// Code of another trust group ran on the machine.
     TrustDiffers,
-    /// The request gets only machines that nobody used.
+    /// The request gets only unused machines.
     UsedBefore(OnlyUnused),
-    /// A newer version wrote it.
+    /// A newer version wrote the message.
     UnknownVersion,
 }
 
 /// Why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiscardWhy {
-    /// Nobody can read it.
+    /// The message cannot be read.
     Unreadable,
-    /// It does not say how the machine is paid for.
+    /// The message does not say how the machine is paid for.
     UsageMissing,
-    /// It is in another class's queue.
+    /// The message is in another class's queue.
     WrongClass,
     /// The machine has fewer or more vCPUs than the class.
     VcpuOutsideClass,
     /// The machine has less memory than the class.
     MemoryBelowClass,
-    /// The machine was built from something else than would be built now.
+    /// The machine was built from another specification than a new machine would be.
     BuiltOtherwise,
-    /// The machine's idle time is over, or so nearly that nobody can claim it.
+    /// The machine's idle time is over, or so nearly over that no worker may claim it.
     Expired,
     /// This attempt has already read something as new, or newer, about the machine.
     Outdated,
@@ -96,14 +97,14 @@ impl fmt::Display for DiscardWhy {
     }
 }
 
-/// What to do with one message.
+/// The decision about one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdvertVerdict {
     /// A candidate for this request.
     PassOn,
-    /// Back into the queue, exactly as it was.
+    /// Goes back into the queue, exactly as it was.
     Requeue(RequeueWhy),
-    /// Gone.
+    /// Dropped.
     Discard(DiscardWhy),
 }
 
@@ -124,7 +125,7 @@ pub fn judge(advert: &Advert, request: &Request, limits: &Limits, now: Timestamp
         && !request.fits(advert.spec_hash.as_ref())
         && !sabotage!("judge-ignores-the-image")
     {
-        // How long a pool's old machines stand by is its rollout's to decide.
+        // A pool's rollout decides how long its old machines stand by.
         AdvertVerdict::Discard(DiscardWhy::BuiltOtherwise)
     } else if advert.usage != request.usage && !sabotage!("judge-ignores-usage") {
         AdvertVerdict::Requeue(RequeueWhy::UsageDiffers)
@@ -148,7 +149,7 @@ pub enum Exhausted {
     Locally,
 }
 
-/// What became of one batch of messages, in order of arrival.
+/// The result of judging one batch of messages, in order of arrival.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct JudgedBatch {
     /// Candidates.
@@ -164,14 +165,15 @@ pub struct JudgedBatch {
 /// The memory of one attempt at one class's queue.
 #[derive(Debug, Default)]
 pub struct QueueScan {
-    /// How often each message's machine (or, unreadable to us, its very text) was received.
+    /// How often each machine's message was received, by the machine's id, or by its text if
+    /// unreadable.
     sightings: BTreeMap<String, u32>,
-    /// What was already judged to be for somebody else.
+    /// The keys of messages that already went back for other requests.
     refused: BTreeSet<String>,
-    /// The newest generation read about each machine, whatever the verdict was.
+    /// The newest generation read about each machine, for every verdict.
     newest: BTreeMap<InstanceId, Generation>,
-    /// The generation each machine was last offered at; `None` while only generation-less messages
-    /// spoke of it.
+    /// The generation each machine was last offered at; `None` while only messages without a
+    /// generation named it.
     offered: BTreeMap<InstanceId, Option<Generation>>,
     /// How many idle machines were not for this request when the queue was exhausted, by reason.
     unfit: BTreeMap<&'static str, u32>,
@@ -191,7 +193,7 @@ impl QueueScan {
             judged.exhausted = Some(Exhausted::Globally);
             return judged;
         }
-        let mut lap = true;
+        let mut repeats_only = true;
         for body in bodies {
             let (key, verdict, advert) = self.read(&body, request, limits, now);
             let seen = self.sightings.entry(key.clone()).or_insert(0);
@@ -199,7 +201,7 @@ impl QueueScan {
             if *seen > limits.sightings_max {
                 judged.exhausted = Some(Exhausted::Locally);
             }
-            lap &= verdict != AdvertVerdict::PassOn && self.refused.contains(&key);
+            repeats_only &= verdict != AdvertVerdict::PassOn && self.refused.contains(&key);
             match verdict {
                 AdvertVerdict::PassOn => judged.pass_on.extend(advert),
                 AdvertVerdict::Requeue(why) => {
@@ -209,7 +211,7 @@ impl QueueScan {
                 AdvertVerdict::Discard(why) => *judged.discarded.entry(why).or_insert(0) += 1,
             }
         }
-        if lap {
+        if repeats_only {
             judged.exhausted = Some(Exhausted::Locally);
         }
         judged
@@ -241,7 +243,7 @@ impl QueueScan {
             AdvertVerdict::PassOn if outdated || !self.is_news(&advert) => {
                 AdvertVerdict::Discard(DiscardWhy::Outdated)
             }
-            // Nobody can claim at a generation that has passed; put back, it would only go round.
+            // No worker can claim at an old generation, so a re-queued message would only go round.
             AdvertVerdict::Requeue(_) if outdated => AdvertVerdict::Discard(DiscardWhy::Outdated),
             verdict => verdict,
         };
@@ -255,12 +257,12 @@ impl QueueScan {
         (key, verdict, Some(advert))
     }
 
-    /// A machine offered at some generation is news again only at a later one.
+    /// A machine offered at some generation is news again only at a later generation.
     fn is_news(&self, advert: &Advert) -> bool {
         self.offered.get(&advert.id).is_none_or(|known| advert.generation > *known)
     }
 
-    /// Whether something newer was read about the machine. The same message once more is not.
+    /// Whether a newer message about the machine was read. A repeated message is not outdated.
     fn is_outdated(&self, advert: &Advert) -> bool {
         let newest = self.newest.get(&advert.id);
         advert.generation.zip(newest).is_some_and(|(generation, newest)| generation < *newest)
@@ -283,7 +285,7 @@ impl QueueScan {
                     found.push(advert);
                     continue;
                 }
-                // It was offered, and somebody else was faster.
+                // It was offered already, and another worker was faster.
                 AdvertVerdict::PassOn => continue,
                 AdvertVerdict::Requeue(why) => why.as_str(),
                 AdvertVerdict::Discard(why) => why.as_str(),
@@ -293,8 +295,8 @@ impl QueueScan {
         found
     }
 
-    /// How many idle machines were there when the queue was exhausted and not for this request, by
-    /// the codes of [`RequeueWhy`] and [`DiscardWhy`].
+    /// How many idle machines did not suit this request when the queue was exhausted, by the codes
+    /// of [`RequeueWhy`] and [`DiscardWhy`].
     pub const fn unfit(&self) -> &BTreeMap<&'static str, u32> {
         &self.unfit
     }

@@ -1,24 +1,25 @@
-//! Text from outside as people are shown it: names that strangers choose cannot move a cursor, begin a
-//! line, or turn the order of letters around.
+//! Text from outside, made safe to show to people: a forged name cannot move a cursor, begin a
+//! line, or reverse the order of letters.
 //!
-//! A character that would is written as an escape, such as `\n` or `\u{1b}`.
+//! A character that could do so becomes an escape, such as `\n` or `\u{1b}`.
 //!
-//! Not here: how JSON is made, and what is stored, which stays as it came.
+//! Not here: making JSON, or storing text, which stays as it came.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// On one line.
+/// The text on one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| !is_shown(c))
 }
 
-/// On as many lines as it has: what came from outside was put on one line before it got in there.
+/// The text with its line breaks; the caller has already put text from outside on one line.
 pub fn page(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && !is_shown(c))
 }
 
-/// In Markdown, on one line, exactly as it is: no link, no picture, no mention, no markup of its own.
+/// The text as Markdown code on one line, exactly as it is: no link, picture, mention or markup of
+/// its own.
 pub fn markdown(text: &str) -> String {
     let text = one_line(text);
     let run = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -28,8 +29,8 @@ pub fn markdown(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// JSON that says the same, with an escape for every character that would do something where it is
-/// shown: a JSON writer escapes the first 32 only. Line breaks between its parts stay.
+/// Equal JSON, with an escape for every character that a terminal would obey: a JSON writer escapes
+/// only the first 32 characters. Line breaks between its parts stay.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| c != '\n' && !is_shown(c);
     if !text.contains(is_hidden) {
@@ -67,7 +68,7 @@ fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal shows it as itself, in its place.
+/// Whether a terminal draws the character as itself, in its place.
 fn is_shown(c: char) -> bool {
     !c.is_control()
         && !matches!(
@@ -75,9 +76,9 @@ fn is_shown(c: char) -> bool {
             '\u{ad}'
                 | '\u{61c}'
                 | '\u{180e}'
-                // But not the joiners that emoji and some scripts are written with.
+                // The two joiners between these stay: emoji and some scripts need them.
                 | '\u{200b}' | '\u{200e}' | '\u{200f}'
-                // Separators of lines, embeddings, overrides, isolates, and what cannot be seen.
+                // Separators of lines, embeddings, overrides, isolates and invisible characters.
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
                 | '\u{feff}'
@@ -118,7 +119,7 @@ mod tests {
     fn json_says_the_same_and_steers_nothing() {
         let name = "a\u{7f}\u{9b}31m\u{202e}\u{e0041}\u{feff}ä构 \\ \" 👩‍💻";
         let text = serde_json::to_string_pretty(&serde_json::json!({ "name": name })).unwrap();
-        assert!(text.contains('\u{9b}'), "its writer leaves it as it is");
+        assert!(text.contains('\u{9b}'), "the JSON writer does not escape it");
         let shown = json(&text);
         assert!(shown.contains(r"a\u007f\u009b31m\u202e\udb40\udc41\ufeffä构"), "{shown}");
         assert!(shown.chars().all(|c| c == '\n' || is_shown(c)), "{shown:?}");

@@ -1,48 +1,45 @@
-//! Rates: how often the cloud lets itself be asked, and what one process may take of that.
+//! Rates: how many calls the cloud allows, and how many of them one process may make.
 //!
-//! A *bucket* holds tokens, up to its burst, and is refilled steadily. Every call takes one token of
-//! its kind's request bucket, and one of its resource bucket for each machine it is about. The cloud
-//! counts for a whole account; a process keeps to its *share*, and to half of that each time the
-//! cloud says that it was too much. The shares of a service's replicas and one command's fit into a
-//! bucket together.
+//! A *bucket* holds tokens, up to its burst, and refills steadily. Every call takes one token of
+//! its kind's request bucket, and one of its machine bucket for each machine. The cloud counts per
+//! account, so a process keeps to its *share*, and halves it at each complaint. The shares of all
+//! replicas and one command fit into a bucket. [`Budget::take`] takes tokens at once and returns
+//! the wait before the call, so calls keep the order in which callers asked, without retries.
 //!
-//! Asking takes the tokens at once and answers how long to wait before the call is made, so callers
-//! are served in the order in which they asked and nobody has to try again.
-//!
-//! Not here: waiting (the engine does), who the replicas are ([`crate::replicas`]), or GitHub's points.
+//! Not here: waiting (the engine), counting replicas ([`crate::replicas`]), or GitHub's points.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a process that is not one of a service's replicas may take: one part in this many.
+/// The share of a process that is not a replica of the service: one part in this many.
 pub const COMMAND_SHARE: u32 = 10;
-/// A share that was halved is doubled again after this long without a complaint.
+/// A halved share doubles again after this long without a complaint.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// However often the cloud complains, this much of a share stays: one part in this many.
+/// The smallest part of a share that stays after any number of complaints: one part in this many.
 const SLOWEST: u32 = 16;
 
-/// What one process may take of the cloud's buckets.
+/// The share of the cloud's buckets that one process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateShare {
-    /// A command's, for whoever is not, or not yet, counted by these replicas of a service; and never
-    /// more than one of them has.
+    /// The share of a command, or of a replica that the others do not count yet; at most one
+    /// replica's share.
     Outsider {
-        /// How many there are.
+        /// The number of replicas.
         replicas: u32,
     },
-    /// An even part of what a command leaves.
+    /// An even part of the bucket without a command's share.
     Replica {
-        /// How many parts there are, this one included.
+        /// The number of replicas, this one included.
         replicas: u32,
     },
 }
 
 impl RateShare {
-    /// A command's.
+    /// The share of a command.
     pub const COMMAND: Self = Self::Outsider { replicas: 1 };
 }
 
-/// A kind of call, as far as the cloud counts them apart.
+/// A kind of call that the cloud counts separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FleetCall {
     /// Launching.
@@ -60,7 +57,7 @@ pub enum FleetCall {
 }
 
 impl FleetCall {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Launch, Self::Start, Self::Stop, Self::Terminate, Self::Describe, Self::Tag];
 }
@@ -80,7 +77,7 @@ impl Bucket {
         Self { burst_millis: burst as u64 * 1_000, refill_millis: refill_per_second as u64 * 1_000 }
     }
 
-    /// One part in `parts`; never less than one whole token, or nothing could ever be asked.
+    /// One part in `parts`; never less than one whole token, or no call could ever be made.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {
         let parts = u64::from(parts.max(1));
@@ -90,7 +87,7 @@ impl Bucket {
         }
     }
 
-    /// What is left of it beside another.
+    /// The rest of this bucket without `other`.
     #[must_use]
     const fn beside(self, other: Self) -> Self {
         Self {
@@ -107,7 +104,7 @@ impl Bucket {
         }
     }
 
-    /// What a process with this share may take of it.
+    /// The part of it that a process with this share may take.
     #[must_use]
     fn taken(self, share: RateShare) -> Self {
         let command = self.share(COMMAND_SHARE);
@@ -124,7 +121,7 @@ impl Bucket {
 pub struct CallRates {
     /// One token a call.
     pub requests: Bucket,
-    /// One token a machine, where the cloud counts them.
+    /// One token a machine, if the cloud counts machines.
     pub machines: Option<Bucket>,
 }
 
@@ -133,13 +130,13 @@ pub struct CallRates {
 pub struct Rates(BTreeMap<FleetCall, CallRates>);
 
 impl Rates {
-    /// A fleet that can be asked as often as one likes.
+    /// The rates of a fleet without limits.
     pub fn unlimited() -> Self {
         Self::default()
     }
 
-    /// What EC2 is published, or said, to allow per account and region. Those for starting,
-    /// stopping, ending and tagging are from memory and need checking in a real account.
+    /// EC2's rates per account and region, from its documentation or from reports. The rates for
+    /// starting, stopping, ending and tagging are from memory and need checking in a real account.
     pub fn ec2() -> Self {
         let rates = |requests, machines| CallRates { requests, machines };
         Self(BTreeMap::from([
@@ -152,12 +149,12 @@ impl Rates {
         ]))
     }
 
-    /// Whether there is nothing to share.
+    /// Whether no call is limited.
     pub fn is_unlimited(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What a process with this share may take of each bucket.
+    /// The part of each bucket that a process with this share may take.
     #[must_use]
     pub fn share(&self, share: RateShare) -> Self {
         let taken = |rates: &CallRates| CallRates {
@@ -172,9 +169,9 @@ impl Rates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     bucket: Bucket,
-    /// In millionths of a token; below zero if more was taken than it ever holds.
+    /// Millionths of a token; below zero if waiting calls have taken tokens in advance.
     micros: i64,
-    /// When that was true.
+    /// The time of that level.
     at: Duration,
 }
 
@@ -201,7 +198,7 @@ impl Level {
         Duration::from_millis(missing.div_ceil(refill))
     }
 
-    /// What was saved up fits the new bucket; what is owed stays owed.
+    /// Replaces the bucket: saved tokens above the new burst are lost, owed tokens stay owed.
     fn move_to(&mut self, bucket: Bucket) {
         self.bucket = bucket;
         self.micros = self.micros.min(micros(bucket.burst_millis));
@@ -217,37 +214,37 @@ fn micros(millis: u64) -> i64 {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Course {
+struct CallBudget {
     requests: Level,
     machines: Option<Level>,
     /// The refill is divided by this: doubled by each complaint.
     slowed: u32,
-    /// When that was last changed.
+    /// When `slowed` last changed.
     slowed_at: Duration,
-    /// When the last call is made that had to wait, if any had to.
+    /// The time of the last call that had to wait, if any had to.
     last_turn: Option<Duration>,
 }
 
-/// What is left of one share of the cloud's buckets. Times are on one monotonic clock.
+/// The tokens left of one share of the cloud's buckets. Times are on one monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Budget(BTreeMap<FleetCall, Course>);
+pub struct Budget(BTreeMap<FleetCall, CallBudget>);
 
 impl Budget {
-    /// Full buckets.
+    /// A budget of full buckets.
     pub fn new(rates: &Rates, now: Duration) -> Self {
-        let course = |rates: &CallRates| Course {
+        let call_budget = |rates: &CallRates| CallBudget {
             requests: Level::full(rates.requests, now),
             machines: rates.machines.map(|bucket| Level::full(bucket, now)),
             slowed: 1,
             slowed_at: now,
             last_turn: None,
         };
-        Self(rates.0.iter().map(|(call, rates)| (*call, course(rates))).collect())
+        Self(rates.0.iter().map(|(call, rates)| (*call, call_budget(rates))).collect())
     }
 
-    /// Takes what one call about so many machines costs, and says how long it must wait for it; or
-    /// takes nothing, if that is longer than the caller would wait.
-    #[must_use = "the call must not be made before"]
+    /// Takes the tokens of one call about `machines` machines and returns how long the call must
+    /// wait; takes nothing if that is longer than `patience`.
+    #[must_use = "the call must not be made before this wait is over"]
     pub fn take(
         &mut self,
         call: FleetCall,
@@ -255,46 +252,46 @@ impl Budget {
         now: Duration,
         patience: Duration,
     ) -> Option<Duration> {
-        let Some(course) = self.0.get_mut(&call) else { return Some(Duration::ZERO) };
-        let wait = course.wait_for(machines, now);
+        let Some(call_budget) = self.0.get_mut(&call) else { return Some(Duration::ZERO) };
+        let wait = call_budget.wait_for(machines, now);
         if wait > patience {
             return None;
         }
-        course.requests.take(1);
-        if let Some(level) = &mut course.machines {
+        call_budget.requests.take(1);
+        if let Some(level) = &mut call_budget.machines {
             level.take(machines);
         }
         if !wait.is_zero() {
-            course.last_turn = Some(now + wait);
+            call_budget.last_turn = Some(now + wait);
         }
         Some(wait)
     }
 
-    /// From now on these are the buckets. Nothing is forgotten: turns that were given out stay, what
-    /// is owed stays owed, and what was slowed stays slow; a bucket that grew fills in its own time.
+    /// Replaces the buckets. Turns already given out stay, owed tokens stay owed, and a slowed kind
+    /// of call stays slow; a larger bucket fills at its own pace.
     pub fn keep_to(&mut self, rates: &Rates, now: Duration) {
-        for (call, course) in &mut self.0 {
+        for (call, call_budget) in &mut self.0 {
             let Some(rates) = rates.0.get(call) else { continue };
-            course.refill(now);
-            course.requests.move_to(rates.requests);
-            if let (Some(level), Some(bucket)) = (&mut course.machines, rates.machines) {
+            call_budget.refill(now);
+            call_budget.requests.move_to(rates.requests);
+            if let (Some(level), Some(bucket)) = (&mut call_budget.machines, rates.machines) {
                 level.move_to(bucket);
             }
         }
     }
 
-    /// The cloud said that it was too much.
+    /// Slows a kind of call after the cloud refused a call for its rate.
     pub fn complained(&mut self, call: FleetCall, now: Duration) {
-        let Some(course) = self.0.get_mut(&call) else { return };
-        course.refill(now);
-        course.slowed = (course.slowed * 2).min(SLOWEST);
-        course.slowed_at = now;
-        // What is saved up was not there to be had.
-        course.requests.micros = course.requests.micros.min(0);
+        let Some(call_budget) = self.0.get_mut(&call) else { return };
+        call_budget.refill(now);
+        call_budget.slowed = (call_budget.slowed * 2).min(SLOWEST);
+        call_budget.slowed_at = now;
+        // The refusal shows that the cloud did not have the saved tokens.
+        call_budget.requests.micros = call_budget.requests.micros.min(0);
     }
 }
 
-impl Course {
+impl CallBudget {
     fn wait_for(&mut self, machines: u32, now: Duration) -> Duration {
         self.refill(now);
         let wait = self.requests.wait_for(1, self.slowed);
@@ -305,15 +302,15 @@ impl Course {
         wait.max(self.after_last_turn(now))
     }
 
-    /// Who had to wait found the bucket empty, and was told a late turn if the refill was slow then.
-    /// Whoever comes after it has recovered must not have the same one.
+    /// A call that waited while the refill was slow got a late turn. A call that comes after the
+    /// recovery must not get the same turn.
     fn after_last_turn(&self, now: Duration) -> Duration {
         let step = 1_000_000_u64.div_ceil(self.requests.bucket.refill_millis.max(1));
         let next = self.last_turn.map(|turn| turn + Duration::from_millis(step));
         next.unwrap_or_default().saturating_sub(now)
     }
 
-    /// What was slow is credited slowly, up to when it recovered.
+    /// Credits the time before each recovery at the slower pace.
     fn refill(&mut self, now: Duration) {
         while self.slowed > 1 && now.saturating_sub(self.slowed_at) >= RECOVERY {
             self.slowed_at += RECOVERY;
@@ -339,13 +336,13 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Takes, however long that means to wait.
+    /// Takes the tokens, for any wait.
     fn take(budget: &mut Budget, call: FleetCall, machines: u32, now: Duration) -> Duration {
-        budget.take(call, machines, now, Duration::MAX).expect("it would wait for ever")
+        budget.take(call, machines, now, Duration::MAX).expect("no wait is too long")
     }
 
     #[test]
-    fn whoever_waits_for_a_slow_turn_shares_it_with_nobody() {
+    fn no_two_calls_share_a_slow_turn() {
         let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
         budget.complained(FleetCall::Launch, Duration::ZERO);
@@ -401,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_would_not_wait_so_long_takes_nothing() {
+    fn an_impatient_caller_takes_no_tokens() {
         let mut budget = Budget::new(&Rates::ec2().share(RateShare::COMMAND), Duration::ZERO);
         let mut start = |now| budget.take(FleetCall::Start, 1, now, secs(4));
         assert_eq!(start(Duration::ZERO), Some(Duration::ZERO));

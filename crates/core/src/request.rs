@@ -1,9 +1,9 @@
-//! What a request wants, and whether a machine is that.
+//! What a request asks for, and whether a machine satisfies it.
 //!
-//! A [`TypePattern`] is a machine type with `*` for any run of characters; everything else is
-//! literal, the whole string must match, case does not matter. An empty list matches nothing.
+//! A [`TypePattern`] is a machine type in which `*` stands for any characters. It must match the
+//! whole type; case does not matter. An empty list of patterns matches nothing.
 //!
-//! Not here: expanding `family: t3` to `t3*` (the configuration does), or judging messages (`pickup`).
+//! Not here: expanding `family: t3` to `t3*` (`config`), or judging messages (`pickup`).
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 #[serde(from = "String", into = "String")]
 pub struct TypePattern(String);
 
-// By way of `new`, so that a pattern that was read folds its case like any other.
+// Calls `new`, so that a deserialized pattern is folded to lower case like any other.
 impl From<String> for TypePattern {
     fn from(text: String) -> Self {
         Self::new(&text)
@@ -36,7 +36,7 @@ impl From<TypePattern> for String {
 }
 
 impl TypePattern {
-    /// Any text is a pattern; it is folded to lower case once, here.
+    /// Any text is a pattern. Folds it to lower case once.
     pub fn new(text: &str) -> Self {
         Self(text.to_lowercase())
     }
@@ -52,8 +52,9 @@ impl TypePattern {
     }
 }
 
-/// Matches with one remembered star: when a literal fails, the last star takes one byte more.
-/// Linear in practice and never worse than pattern times text, without recursion.
+/// Matches without recursion and remembers only the last star: when a literal fails, that star
+/// takes one byte more. Linear in practice, never worse than the length of the pattern times the
+/// text.
 pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -75,11 +76,11 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// What a request does when only part of its machines can be had.
+/// What a request does when it can get only part of its machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnPartial {
-    /// Keeps what came and tries other types, zones and usages until the deadline.
+    /// Keeps the machines it has and tries other types, zones and usages until the deadline.
     #[default]
     TopUp,
     /// Fails at once.
@@ -89,33 +90,34 @@ pub enum OnPartial {
 /// A demand for `count` runners of one class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its id, which is also its owner name and its label's stem.
+    /// Its id, which is also its owner name and the beginning of its label.
     pub id: RequestId,
-    /// How many times this id was started anew after having finished.
+    /// How many times a request of this id began again after it had finished.
     pub incarnation: u32,
     /// The machine shape.
     pub class: RunnerClass,
     /// How many runners.
     pub count: u32,
-    /// How they are paid for.
+    /// Spot or on-demand.
     pub usage: Usage,
-    /// Which machine types will do.
+    /// The machine types that it accepts.
     pub allowed_types: Vec<TypePattern>,
-    /// Whose code will run.
+    /// The trust group of the code that will run.
     pub trust: TrustGroup,
     /// When to give up.
     pub deadline: Timestamp,
-    /// What to do with less than all.
+    /// What to do if only part of the machines is available.
     pub on_partial: OnPartial,
-    /// Whether spot may become on-demand when there is no spot to be had.
+    /// Whether it may launch on-demand instances when EC2 has no spot capacity.
     pub on_demand_fallback: bool,
-    /// What its machines are built from; nothing if any will do.
+    /// The spec hash that its machines must have; `None` if it accepts any.
     #[serde(default)]
     pub spec_hash: Option<SpecHash>,
     /// Whether each of its runners serves one job only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
-    /// Why only machines will do that nobody used; nothing if used ones of its trust group will too.
+    /// Why it accepts only unused machines; `None` if it accepts used machines of its trust group
+    /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_unused: Option<OnlyUnused>,
 }
@@ -126,7 +128,7 @@ impl Request {
         self.allowed_types.iter().any(|pattern| pattern.matches(instance_type))
     }
 
-    /// Whether a machine that was built from this is what would be built now.
+    /// Whether a machine with this spec hash equals a machine launched for the request now.
     pub fn fits(&self, built_from: Option<&SpecHash>) -> bool {
         match (&self.spec_hash, built_from) {
             (Some(want), Some(seen)) => !drifted(seen, want),
@@ -134,7 +136,8 @@ impl Request {
         }
     }
 
-    /// Whether a machine last used by `last` may serve this request; one never used serves anyone.
+    /// Whether a machine last used by `last` may serve this request; an unused machine may serve
+    /// any.
     pub fn trusts(&self, last: Option<&TrustGroup>) -> bool {
         last.is_none_or(|group| *group == self.trust)
     }
@@ -179,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// The matcher agrees with the plain recursive definition.
+        /// Compares the matcher with the plain recursive definition.
         #[test]
         fn the_matcher_agrees_with_its_definition(pattern in "[ab*]{0,8}", text in "[ab]{0,8}") {
             fn defined(pattern: &[u8], text: &[u8]) -> bool {

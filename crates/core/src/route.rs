@@ -1,9 +1,9 @@
-//! Where a job goes, by its labels: to a pool, to a new machine, to nobody, or back with a reason.
+//! Routes a job by its labels: to a pool, to a new machine, to no runner, or back with a reason.
 //!
-//! What is decided here is decided once, at the door, from the labels and the configuration alone.
-//! Nothing is guessed: a pool that there is not is an answer of its own and never a cold start.
+//! The service routes a job once, when it first hears of it, by the labels and the configuration
+//! alone. It guesses nothing: an unknown pool has a route of its own and never causes a launch.
 //!
-//! Not here: reading labels (`labels`), merging what is known of a job (`job`), queues.
+//! Not here: reading labels (`labels`), merging the facts about a job (`job`), queues.
 
 #[cfg(test)]
 mod tests;
@@ -18,31 +18,31 @@ use crate::labels::{self, LabelFinding, LabelKey, LabelSpec, Parsed};
 use crate::scope::ServiceScope;
 use crate::spelling;
 
-/// The stack that a label means if it names none.
+/// The stack of a label that names none.
 pub const ENV_DEFAULT: &str = "production";
-/// The pool that dependabot's jobs go to, if there is one of this name.
+/// The name of the pool that gets Dependabot's jobs, if the stack has such a pool.
 pub const DEPENDABOT: &str = "dependabot";
 
-/// What a stack is and has.
+/// The facts about a stack that decide routes.
 #[derive(Clone, Debug)]
 pub struct Routing<'a> {
-    /// Whose jobs it takes.
+    /// The repositories that it serves.
     pub scope: &'a ServiceScope,
     /// The stack's name.
     pub env: &'a str,
-    /// Where it is.
+    /// Its AWS region.
     pub region: &'a str,
-    /// Its pools: of the configured ones those of its own `env`.
+    /// Its pools: the configured pools with its own `env`.
     pub pools: &'a BTreeSet<PoolName>,
-    /// Pools that are configured and cannot be believed: nobody knows yet what their jobs would get.
+    /// Pools whose configuration is invalid: the service cannot know yet which machines they have.
     pub broken: &'a BTreeSet<PoolName>,
-    /// Its runners and images.
+    /// Its runner classes and images.
     pub classes: &'a Catalogue,
-    /// Where jobs go that name neither a pool nor a machine.
+    /// The pool of jobs that name neither a pool nor a machine.
     pub default_pool: Option<&'a PoolName>,
-    /// What strangers may ask for.
+    /// What repositories may ask for by labels.
     pub policy: &'a Policy,
-    /// Whether a valid configuration was ever read; until then nobody knows which pools there are.
+    /// Whether the service has read a valid configuration; until then it does not know its pools.
     pub config_loaded: bool,
 }
 
@@ -51,65 +51,66 @@ pub struct Routing<'a> {
 pub enum Route {
     /// To this pool.
     Pool(PoolName),
-    /// To a machine of this class, reused if it may be, else new.
+    /// To a machine of this class: a used machine if the job may have it, else a new machine.
     Launch(Launch),
-    /// Nowhere: it names a pool that there is not.
+    /// To no runner: its label names a pool that does not exist.
     UnknownPool {
-        /// The pool.
+        /// The pool that the label names.
         pool: PoolName,
-        /// Those it resembles.
+        /// Pools with similar names.
         suggestions: Vec<String>,
     },
-    /// It is not for this stack.
+    /// To no runner: the job is not for this stack.
     NotOurs(NotOurs),
-    /// It is, and may not be served; each reason is for its author to read.
+    /// To no runner: the stack refuses the job; the reasons are for the job's author.
     Refused(Vec<RouteRefusal>),
-    /// It has to wait until a configuration was read, or until what that says of its pool is mended.
+    /// It waits until the service has read a configuration, or the operator has corrected the
+    /// configuration of its pool.
     Wait,
 }
 
-/// What to launch.
+/// The machine to launch or reuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Its class; an anonymous one is never reused.
+    /// Its class; machines of an anonymous class are never reused.
     pub class: ClassRef,
-    /// Everything that the label and its runner say.
+    /// The label's settings, merged with those of the runner that it names.
     pub spec: LabelSpec,
 }
 
 /// Why a job is not for this stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOurs {
-    /// Its repository is not one that the stack serves, whatever its labels say.
+    /// The stack does not serve its repository, regardless of its labels.
     Outside,
-    /// No label speaks to us.
+    /// No label begins with a name of ours, such as `runs-on`.
     NoHead,
     /// It is for another stack.
     Env,
     /// It is for another region.
     Region,
-    /// It is dependabot's, and there is no pool for that.
+    /// It is Dependabot's job, and the stack has no pool for those.
     NoDependabotPool,
 }
 
-/// Why a job may not be served.
+/// Why the stack refuses a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteRefusal {
-    /// Its labels cannot be read.
+    /// One of its labels is invalid.
     #[error("{0}")]
     Label(LabelFinding),
     /// A runner may not have one of its labels.
     #[error(transparent)]
     Ownership(#[from] NotOwned),
-    /// It asks for more than it may.
+    /// It asks for more than the policy allows.
     #[error(transparent)]
     Policy(#[from] PolicyRefusal),
-    /// It asks for what there is not.
+    /// It asks for a runner or image that does not exist.
     #[error(transparent)]
     Class(#[from] ResolveError),
 }
 
-/// Decides where a job of this repository and run with these labels goes.
+/// Routes a job of this repository and run by its labels.
 pub fn route<S: AsRef<str>>(
     labels: &[S],
     repository: &Repository,
@@ -130,7 +131,7 @@ pub fn route<S: AsRef<str>>(
         return Route::Wait;
     }
     let Parsed { spec, .. } = &parsed;
-    // A job that names a pool means that pool, dependabot or not.
+    // A pool in the label wins over the `dependabot` label.
     let dependabot = spec.dependabot && spec.pool.is_none();
     let dependabot_pool = to_pool(&PoolName::new(DEPENDABOT), routing);
     if dependabot && !parsed.has_head && dependabot_pool.is_none() {
@@ -141,7 +142,7 @@ pub fn route<S: AsRef<str>>(
     let not_owned = not_owned(labels, &claimant, routing.policy);
     let mut refusals: Vec<RouteRefusal> =
         not_owned.into_iter().map(RouteRefusal::Ownership).collect();
-    // Labels beyond the most that are read were not judged.
+    // Labels beyond the maximum were not judged.
     let all_judged = labels.len() <= labels::LABELS_MAX;
     if let Some(route) = dependabot_pool.filter(|_| dependabot && all_judged && refusals.is_empty())
     {
@@ -161,7 +162,7 @@ pub fn route<S: AsRef<str>>(
     }
 }
 
-/// The list of plain labels that has all labels of a job that does not speak to us otherwise.
+/// The operator's list of plain labels that contains all labels of a job without a label of ours.
 fn plain<'r, S: AsRef<str>>(
     labels: &[S],
     parsed: &Parsed,
@@ -173,7 +174,7 @@ fn plain<'r, S: AsRef<str>>(
     }
     let has_all = |plain: &&PlainLabels| labels.iter().all(|label| plain.has(label.as_ref()));
     let serves = |plain: &&PlainLabels| plain.serves.is_some();
-    // A request's label is that request's alone, whatever pattern would have it.
+    // A request's label belongs to that request, even if a pattern of the list matches it.
     let free = labels::request_of(labels).is_none();
     let mut lists = routing.policy.plain_for(repository, routing.env).filter(serves);
     lists.find(has_all).filter(|_| free)
@@ -197,7 +198,7 @@ fn not_ours(parsed: &Parsed, routing: &Routing<'_>) -> Option<NotOurs> {
     if !parsed.ours {
         return Some(NotOurs::NoHead);
     }
-    // An env that cannot be read is no stack's, so that not every stack refuses the job.
+    // An unreadable env matches no stack, so that not every stack refuses the job.
     let unread =
         |key: LabelKey, value: &Option<String>| spec.given.contains(&key) && value.is_none();
     if unread(LabelKey::Env, &spec.env) || spec.env.as_deref().unwrap_or(ENV_DEFAULT) != routing.env
@@ -208,13 +209,15 @@ fn not_ours(parsed: &Parsed, routing: &Routing<'_>) -> Option<NotOurs> {
     (unread(LabelKey::Region, &spec.region) || elsewhere).then_some(NotOurs::Region)
 }
 
-/// What a built-in runner's name asks for; a configured runner is the operator's own word.
+/// The vCPUs of a built-in runner. The policy does not limit configured runners: the operator chose
+/// their size.
 fn builtin_cpu(spec: &LabelSpec, classes: &Catalogue) -> Option<labels::value::AmountRange> {
     let name = spec.runner.as_ref().filter(|name| !classes.runners.contains_key(*name))?;
     class::builtin(name)?.cpu
 }
 
-/// To this pool, or until it is mended to nobody, if there is one of this name.
+/// The route to this pool, or [`Route::Wait`] while its configuration is broken; `None` if there is
+/// no such pool.
 fn to_pool(pool: &PoolName, routing: &Routing<'_>) -> Option<Route> {
     if routing.pools.contains(pool) {
         return Some(Route::Pool(pool.clone()));
@@ -238,8 +241,8 @@ fn launch(spec: &LabelSpec, repository: &Repository, routing: &Routing<'_>) -> R
     }
 }
 
-/// Whole types may have as many vCPUs as they have, but not more than the policy's maximum: a
-/// label that names a type and no count must not ask for more than one that names the count.
+/// Limits an anonymous class to the policy's maximum of vCPUs: a label that names only a type must
+/// not get more than a label that names a count.
 fn bounded(class: ClassRef, cpu_milli_max: Option<u32>) -> ClassRef {
     match class {
         ClassRef::Anonymous(mut class) => {

@@ -1,11 +1,11 @@
-//! Planted bugs: [`sabotage!`](macro@crate::sabotage) marks a place where a rule can be switched off, so
-//! that a test can prove the simulator notices.
+//! Planted bugs: [`sabotage!`](macro@crate::sabotage) marks a place where a test can switch a rule
+//! off, to prove that the simulator notices.
 //!
 //! Without `--cfg sabotage` the macro is the constant `false` and the branch is compiled away; tidy
-//! checks that nothing but the gate's own steps sets that flag. With it, one bug is active per
-//! thread, chosen by name.
+//! checks that only the gate's own steps set that flag. With it, each thread has at most one active
+//! bug, chosen by name.
 //!
-//! Not here: the list of planted bugs and how soon each is found (`bullpen-sim`).
+//! Not here: the list of planted bugs and how soon the simulator finds each (`bullpen-sim`).
 
 /// True if the planted bug of this name is active. Always false without `--cfg sabotage`.
 #[macro_export]
@@ -31,7 +31,7 @@ mod active {
         result
     }
 
-    /// Whether this bug is the active one.
+    /// Whether this bug is active on this thread.
     pub fn is_active(name: &str) -> bool {
         ACTIVE.with(|active| active.get() == Some(name))
     }
@@ -40,7 +40,7 @@ mod active {
 #[cfg(sabotage)]
 pub use active::{is_active, with};
 
-/// Whether this bug is the active one: never, in a build without `--cfg sabotage`.
+/// Whether this bug is active: never, in a build without `--cfg sabotage`.
 #[cfg(not(sabotage))]
 #[inline]
 pub const fn is_active(_name: &str) -> bool {

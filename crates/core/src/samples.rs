@@ -1,6 +1,7 @@
-//! Sample values for this room's own tests: one machine, three owners, and a clock that starts at noon.
+//! Sample values for this crate's tests: one machine, three owners, and a clock that starts at
+//! noon.
 //!
-//! Not here: random values (each property has its own), or anything that a built program contains.
+//! Not here: random values (each property test has its own), or code of a built program.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use crate::time::Timestamp;
 
 /// The generation of every sample record.
 pub(crate) const GENERATION: Generation = Generation(5);
-/// The numbers the samples run on.
+/// The limits of the samples.
 pub(crate) const LIMITS: Limits = Limits::DEFAULT;
 
-/// This many seconds after noon.
+/// The time this many seconds after noon.
 pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_767_268_800_000).after(Duration::from_secs(seconds))
 }
@@ -87,7 +88,7 @@ pub(crate) fn record(state: State) -> Record {
     }
 }
 
-/// A beat of the boot `boot-1`.
+/// A heartbeat of the boot `boot-1`.
 pub(crate) fn beat(seq: u64, at: Timestamp) -> Beat {
     Beat { seq, at, phase: AgentPhase::Waiting, boot: "boot-1".into() }
 }
@@ -100,7 +101,7 @@ pub(crate) fn idle(tier: Tier) -> State {
     State::Idle { tier, since: at(0), deadline: at(420), shared: true }
 }
 
-/// Claimed by `owner` with [`nonce`]; before that, `acme/before` had run on it.
+/// Claimed by `owner` with [`nonce`]; before it, `acme/before` had run on the machine.
 pub(crate) fn claimed(owner: Owner, tier: Tier) -> State {
     let trusted_before = Some(TrustGroup::new("acme/before"));
     State::Claimed { owner, claim: nonce(), tier, trusted_before, lease: at(300) }
@@ -110,7 +111,7 @@ pub(crate) fn running(owner: Owner) -> State {
     State::Running { owner, since: at(0), deadline: at(1_800), cap: at(86_400) }
 }
 
-/// Taken back from `owner`; before them, `acme/before` had run on it.
+/// Being taken back from `owner`; before it, `acme/before` had run on the machine.
 pub(crate) fn releasing(owner: Owner, tier: Tier) -> State {
     let trusted_before = Some(TrustGroup::new("acme/before"));
     State::Releasing { owner, tier, trusted_before, since: at(0), cap: at(86_400) }
@@ -158,7 +159,7 @@ pub(crate) fn stop(generation: u64) -> Order {
     Order::Withdrawn(withdrawal(generation, WithdrawalMode::Stop))
 }
 
-/// The inbox after these orders, each of which must be taken.
+/// The inbox after these orders; it must accept each.
 pub(crate) fn inbox(orders: impl IntoIterator<Item = Order>) -> Inbox {
     let mut stored = None;
     for order in orders {
@@ -167,7 +168,7 @@ pub(crate) fn inbox(orders: impl IntoIterator<Item = Order>) -> Inbox {
     stored.expect("at least one order")
 }
 
-/// What the pool says of an idle machine that [`request`] wants.
+/// The advert of an idle machine that fits [`request`].
 pub(crate) fn advert(id: &str, generation: u64) -> Advert {
     Advert {
         id: InstanceId::new(id),

@@ -1,10 +1,10 @@
-//! Whose jobs a service takes: those of one owner or of one repository, announced by an installation
-//! of its own App.
+//! The scope of a service: it takes jobs of one GitHub owner or one repository, announced by an
+//! installation of its own App.
 //!
-//! GitHub's names are compared without case. A webhook of a repository or of an organisation names no
-//! installation, and neither does an answer to a question of ours: there the owner alone decides.
+//! Names are compared without case, as GitHub does. Webhooks of a repository or an organisation,
+//! and GitHub's answers to our calls, name no installation; for them the repository alone decides.
 //!
-//! Not here: what becomes of a stored row outside the scope (`job::JobEvent::Dismissed`).
+//! Not here: stored rows outside the scope (`job::JobEvent::Dismissed`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,51 +12,51 @@ use std::fmt;
 use crate::ids::Repository;
 use crate::sabotage;
 
-/// Whose jobs a service takes.
+/// The jobs that a service takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceScope {
-    /// Of which repositories.
+    /// The repositories whose jobs it takes.
     pub served: ServedRepositories,
-    /// Announced by which installations.
+    /// The installations whose webhooks it accepts.
     pub installations: Installations,
 }
 
 /// The repositories of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ServedRepositories {
-    /// Every repository: for worlds in which GitHub has nobody else's.
+    /// Every repository: for tests in which GitHub has only this service's repositories.
     #[default]
     Everything,
-    /// All of this owner.
+    /// All repositories of this GitHub owner.
     Owner(String),
-    /// This one.
+    /// This repository.
     Repository(Repository),
 }
 
 /// The installations of a service's Apps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Installations {
-    /// The service has a token and no App, so no installation is its own.
+    /// Any: the service has a token and no App, so it has no installations of its own.
     #[default]
     Any,
-    /// The service has an App, and GitHub has not said yet where that is installed.
+    /// Unknown yet: the service has an App, but GitHub has not yet answered where it is installed.
     NotAsked,
-    /// These.
+    /// These installations.
     Known(BTreeSet<u64>),
 }
 
-/// What the scope makes of a webhook.
+/// Whether a webhook is inside the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeVerdict {
-    /// It is about a job that the service may take.
+    /// The webhook is about a job that the service may take.
     Inside,
-    /// It is not.
+    /// The webhook is about another service's job.
     Outside(OutOfScope),
-    /// GitHub has not said yet which installations are the service's.
+    /// Undecided: GitHub has not yet answered which installations are the service's.
     NotKnown,
 }
 
-/// What of a webhook, or of an answer of GitHub's, is not the service's.
+/// The part of a webhook, or of an answer from GitHub, that is outside the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutOfScope {
     /// The repository.
@@ -66,7 +66,7 @@ pub enum OutOfScope {
 }
 
 impl OutOfScope {
-    /// In a word, for counters.
+    /// The word for counters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Repository => "repository",
@@ -76,16 +76,16 @@ impl OutOfScope {
 }
 
 impl ServiceScope {
-    /// No limit at all: for worlds in which GitHub has nobody else's jobs.
+    /// No limit: for tests in which GitHub has only this service's jobs.
     pub const EVERYTHING: Self =
         Self { served: ServedRepositories::Everything, installations: Installations::Any };
 
-    /// Of these repositories, announced by any installation.
+    /// The scope of these repositories, with any installation.
     pub fn of(served: ServedRepositories) -> Self {
         Self { served, installations: Installations::default() }
     }
 
-    /// Whether jobs of this repository are the service's.
+    /// Whether the service takes jobs of this repository.
     pub fn serves(&self, repository: &Repository) -> bool {
         if sabotage!("foreign-repositories-are-served") {
             return true;
@@ -161,16 +161,16 @@ mod tests {
         let known = with(Installations::Known([7].into()));
         assert_eq!(known.judge(&own, Some(7)), ScopeVerdict::Inside);
         assert_eq!(known.judge(&own, Some(8)), ScopeVerdict::Outside(OutOfScope::Installation));
-        assert_eq!(
-            known.judge(&own, None),
-            ScopeVerdict::Inside,
-            "a hook of the organisation's own"
-        );
+        assert_eq!(known.judge(&own, None), ScopeVerdict::Inside, "a webhook of the organisation");
         let foreign = ScopeVerdict::Outside(OutOfScope::Repository);
-        assert_eq!(known.judge(&evil, Some(7)), foreign, "both have to be right");
+        assert_eq!(known.judge(&evil, Some(7)), foreign, "the repository must be right too");
         assert_eq!(with(Installations::Any).judge(&own, Some(8)), ScopeVerdict::Inside);
         let unknown = with(Installations::NotAsked);
         assert_eq!(unknown.judge(&own, Some(7)), ScopeVerdict::NotKnown);
-        assert_eq!(unknown.judge(&evil, Some(7)), foreign, "that is known without asking");
+        assert_eq!(
+            unknown.judge(&evil, Some(7)),
+            foreign,
+            "the repository decides without GitHub's answer"
+        );
     }
 }

@@ -1,23 +1,23 @@
-//! How much a finding about a text matters.
+//! The severity of a finding about a text.
 //!
-//! Not here: the findings themselves; each text has its own.
+//! Not here: the findings themselves (`labels`, `schedule`, `config`).
 
 use serde::Serialize;
 
-/// From what is only worth knowing to what must be put right.
+/// How much a finding matters, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Probably not what was meant.
+    /// The author probably meant something else.
     Warning,
-    /// Cannot be used as it is.
+    /// The text cannot be used as it is.
     Error,
 }
 
 impl Severity {
-    /// As it is written on the command line.
+    /// The word that the command line shows.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",

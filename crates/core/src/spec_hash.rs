@@ -1,20 +1,13 @@
-//! The spec hash: a digest of everything that shapes a machine, to tell whether one that exists is
-//! the one that would be made now.
+//! The spec hash: a digest of all settings that shape a machine, to tell whether an existing
+//! machine equals a machine launched now.
 //!
-//! The hash of a machine of no pool has two parts: what every machine of the stack is built from, and what
-//! its class adds, if it adds anything.
+//! It is written `<version>:<digest>`. Only hashes of equal versions are compared: an upgrade of
+//! ours that digests other fields must not replace every machine. The hash of a machine without a
+//! pool has two digests: the stack's, and its class's if the class adds a setting. A pool's name,
+//! schedule, zone and counts shape no machine and are not digested. The encoding is fixed here
+//! (`Encoder`), because a serializer's output could change with the serializer.
 //!
-//! It is written `<version>:<digest>`. Two hashes are compared only if their versions are equal: an
-//! upgrade of ours that digests more, or otherwise, is not drift, and must not replace every machine
-//! there is. A pool's name, schedule, zone and counts are not in it: changing them makes no machine
-//! a different one.
-//!
-//! The encoding is our own and fixed here, field by field: a number for the field, the length of
-//! what follows, and the value. What is absent is not written, so a field can be added without
-//! touching the hashes of machines that do not have it. A serializer's output would change with
-//! the serializer.
-//!
-//! Not here: resolving an image, or what to do about drift (`pool`).
+//! Not here: resolving an image, or handling drift (`pool`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,48 +17,48 @@ use crate::class::{BootSource, RunnerClass, Scripts};
 use crate::config::image::usual;
 use crate::ids::{ImageName, SpecHash};
 
-/// Raise it when a field is removed or retyped, is given a new default, or is added in such a way
-/// that machines which exist have it already.
+/// The version of hashes of a pool's machines. Raise it when a field is removed or retyped, gets a
+/// new default, or is added in such a way that existing machines have it already.
 pub const SPEC_HASH_VERSION: u16 = 1;
-/// The same for a machine of no pool. Version 1 said nothing of its class.
+/// The same for machines without a pool. Version 1 did not digest the class.
 pub const CLASS_HASH_VERSION: u16 = 2;
 
-/// Everything that shapes a machine.
+/// All settings that shape a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpec {
-    /// What the runner's configuration says.
+    /// The runner's configuration.
     pub runner: HashedRunner,
-    /// The image in the cloud's own terms, after every alias was followed.
+    /// The image's id in the cloud, with every alias resolved.
     pub image: String,
-    /// The version of GitHub's runner.
+    /// The version of GitHub's runner program.
     pub runner_version: String,
-    /// What the pool adds, if the machine is a pool's.
+    /// The pool's settings, if a pool launched the machine.
     pub pool: Option<PoolSpec>,
 }
 
-/// The part of a runner's configuration that shapes a machine. How a lost job is tried again does
-/// not, so `retry` is absent; nor does the order of a list, so lists are sets.
+/// The part of a runner's configuration that shapes a machine. `retry` is absent, because it shapes
+/// no machine; lists are sets, because their order shapes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HashedRunner {
-    /// The fewest and the most vCPUs, in thousandths.
+    /// The minimum and the maximum of vCPUs, in thousandths.
     pub vcpu_milli: Option<(u32, u32)>,
-    /// The least and the most memory, in MiB.
+    /// The minimum and the maximum of memory, in MiB.
     pub memory_mib: Option<(u32, u32)>,
     /// The processor architecture.
     pub architecture: Option<String>,
     /// Patterns over machine types.
     pub families: BTreeSet<String>,
-    /// The volume, as it is written in one fixed order.
+    /// The volume, written in one fixed order.
     pub volume: Option<String>,
-    /// The volume that outlives the machine, as it is written in one fixed order.
+    /// The volume that outlives the machine, written in one fixed order.
     pub sticky: Option<String>,
-    /// How it is paid for.
+    /// Whether, and how, to use spot capacity.
     pub spot: Option<String>,
     /// Additions such as caches.
     pub extras: BTreeSet<String>,
     /// The cloud's tags.
     pub tags: BTreeSet<String>,
-    /// Whether people may log in.
+    /// Whether people may log in by SSH.
     pub ssh: Option<bool>,
     /// Whether it has no public address.
     pub private: Option<bool>,
@@ -82,11 +75,11 @@ pub struct HashedRunner {
 /// The pool's fields that shape a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// Which runner it keeps.
+    /// The runner of its machines.
     pub runner: String,
     /// The stack it belongs to.
     pub env: String,
-    /// A marker that people change to have every machine replaced.
+    /// A marker that the operator changes to replace every machine.
     pub version: Option<String>,
 }
 
@@ -96,8 +89,8 @@ pub fn spec_hash(spec: &MachineSpec) -> SpecHash {
     SpecHash::new(format!("{version}:{}", digest_hex(&encoded(spec))))
 }
 
-/// The hash of a machine of this class and of no pool, in a stack whose machines are all built from
-/// `built_from`. `images`: what names of images stand for.
+/// The hash of a machine of this class without a pool, in a stack with the hash `built_from`.
+/// `images` maps names of images to the cloud's ids.
 pub fn of_class(
     built_from: &SpecHash,
     class: &RunnerClass,
@@ -110,8 +103,8 @@ pub fn of_class(
     SpecHash::new(format!("{built_from}{}", digest_hex(&added)))
 }
 
-/// Whether a machine of no pool is not built from what every machine of its stack is built from now,
-/// whatever its class adds.
+/// Whether a machine without a pool has an older stack's hash than `built_from`, regardless of its
+/// class.
 pub fn is_outdated(seen: &SpecHash, built_from: &SpecHash) -> bool {
     match (parts(seen), parts(built_from)) {
         (Some((seen_version, seen)), Some((version, digest))) => {
@@ -132,8 +125,8 @@ pub fn digest_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether a machine with the first hash is not what the second asks for. Hashes of different
-/// versions, and texts that are no hash, say nothing about each other.
+/// Whether a machine with the hash `seen` differs from the wanted machine. Hashes of different
+/// versions, and texts that are no hash, never count as drift.
 pub fn drifted(seen: &SpecHash, want: &SpecHash) -> bool {
     match (parts(seen), parts(want)) {
         (Some((seen_version, seen)), Some((want_version, want))) => {
@@ -149,7 +142,7 @@ fn parts(hash: &SpecHash) -> Option<(u16, &str)> {
     Some((version.parse().ok()?, digest)).filter(|_| hex)
 }
 
-/// The bytes that are digested.
+/// Encodes the fields to digest.
 fn encoded(spec: &MachineSpec) -> Vec<u8> {
     let mut out = Encoder(Vec::new());
     let HashedRunner {
@@ -169,7 +162,7 @@ fn encoded(spec: &MachineSpec) -> Vec<u8> {
         preinstall,
         prerun,
     } = &spec.runner;
-    // A field's number is its name for ever: never used again, never given to another.
+    // A field keeps its number for ever; no other field ever gets it.
     out.range(1, *vcpu_milli);
     out.range(2, *memory_mib);
     out.text(3, architecture.as_deref());
@@ -195,7 +188,7 @@ fn encoded(spec: &MachineSpec) -> Vec<u8> {
     out.0
 }
 
-/// What a class adds to what every machine is built from, as bytes; none if that is nothing.
+/// Encodes the settings that a class adds to the stack's; empty if it adds none.
 fn added(class: &RunnerClass, images: &BTreeMap<ImageName, String>) -> Vec<u8> {
     let mut out = Encoder(Vec::new());
     let Scripts { image_preinstall, preinstall, image_prerun, prerun } = &class.scripts;
@@ -216,7 +209,8 @@ fn added(class: &RunnerClass, images: &BTreeMap<ImageName, String>) -> Vec<u8> {
     out.0
 }
 
-/// Fields one after the other; the lengths keep neighbours apart.
+/// Writes each field as its number, its length and its value. An absent field is not written, so a
+/// new field does not change the hashes of machines without it.
 struct Encoder(Vec<u8>);
 
 impl Encoder {
@@ -291,8 +285,8 @@ mod tests {
         }
     }
 
-    /// If one of these fails, machines that exist would be replaced by an upgrade of ours: raise
-    /// the version instead, and add its own literals.
+    /// If this test fails, an upgrade of ours would replace existing machines: raise the version
+    /// instead, and add literals for it.
     #[test]
     fn what_was_hashed_before_is_hashed_alike() {
         let bare = MachineSpec { pool: None, ..full() };
@@ -313,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Every field, changed alone, makes another machine.
+    /// A change of any single field changes the hash.
     #[test]
     fn each_field_shapes_a_machine() {
         type Change = fn(&mut MachineSpec);
@@ -347,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Text that moves from one field to its neighbour is another machine.
+    /// Text that moves from one field to its neighbour changes the hash.
     #[test]
     fn fields_do_not_run_into_each_other() {
         let with = |preinstall: &str, prerun: &str| MachineSpec {
@@ -369,7 +363,7 @@ mod tests {
         BTreeMap::from([(ImageName::new("ubuntu24-full-x64"), ami.to_owned())])
     }
 
-    /// Everything that a class says of its machines, changed alone, makes other machines.
+    /// A change of any single setting of a class changes the hash.
     #[test]
     fn what_a_class_adds_shapes_a_machine() {
         type Change = fn(&mut RunnerClass);
@@ -415,8 +409,14 @@ mod tests {
         }
         for hash in &hashes {
             assert!(!is_outdated(hash, &stack) && is_outdated(hash, &SpecHash::new("2:ab")));
-            assert!(!is_outdated(hash, &SpecHash::new("1:ab")), "another version's");
-            assert!(drifted(hash, &stack) && drifted(&stack, hash), "what it adds is gone, or new");
+            assert!(
+                !is_outdated(hash, &SpecHash::new("1:ab")),
+                "hashes of other versions are not compared"
+            );
+            assert!(
+                drifted(hash, &stack) && drifted(&stack, hash),
+                "the class's part was added or removed"
+            );
         }
     }
 
@@ -425,7 +425,7 @@ mod tests {
         let stack = SpecHash::new("2:aa");
         assert_eq!(of_class(&stack, &plain(), &BTreeMap::new()), stack);
         let [one, other] = ["ami-1", "ami-2"].map(|ami| of_class(&stack, &plain(), &images(ami)));
-        assert!(drifted(&one, &other), "the usual image stands for another");
+        assert!(drifted(&one, &other), "the usual image's name resolves to another AMI");
         let none = SpecHash::new("no hash");
         assert_eq!(of_class(&none, &plain(), &images("ami-1")), none);
     }

@@ -1,29 +1,29 @@
-//! What was probably meant: the known words nearest to one that is not known.
+//! Suggestions for an unknown word: the nearest known words.
 //!
-//! The distance counts inserted, removed and changed characters, and two neighbours in the wrong
-//! order as one; case does not count. A word further away than a third of its length is no
-//! suggestion: a wrong hint costs more than none.
+//! The distance counts inserted, removed and changed characters, and a swap of two neighbours as
+//! one change; case does not count. A word further away than a third of its length is no
+//! suggestion, because a wrong hint is worse than none.
 //!
 //! Not here: the lists of known words, or the sentences around a suggestion.
 
-/// A longer word gets no suggestion: comparing costs the product of both lengths, and strangers
-/// write the words.
+/// A longer word gets no suggestion: a comparison costs the product of both lengths, and untrusted
+/// authors write the words.
 const WORD_CHARS_MAX: usize = 64;
-/// More suggestions than this are a list, not a hint.
+/// More suggestions than this do not help.
 const SUGGESTIONS_MAX: usize = 3;
 
-/// The known words nearest to this one, equally near, at most three; none if nothing is near.
+/// The nearest known words, all at the same distance, at most three; empty if none is near.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = folded(word);
     if word.is_empty() || word.len() > WORD_CHARS_MAX {
         return Vec::new();
     }
-    // One change makes any two letters of any two others.
+    // In a word of two letters one change is too much to recognise the word.
     let limit = if word.len() < 3 { 0 } else { word.len() / 3 };
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .filter_map(|candidate| {
-            // The lengths alone may say that it is too far.
+            // Skips the comparison if the lengths alone differ too much.
             let possible = candidate.chars().count().abs_diff(word.len()) <= limit;
             let far = possible.then(|| distance(&word, &folded(candidate), limit))?;
             (far <= limit).then_some((far, candidate))
@@ -32,12 +32,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     near.sort_unstable();
     near.dedup();
     let least = near.first().map_or(0, |&(far, _)| far);
-    // Only the nearest: who wrote `mnoday` did not mean Sunday.
+    // Keeps only the nearest words: the author of `mnoday` did not mean Sunday.
     let best = near.into_iter().take_while(|&(far, _)| far == least);
     best.take(SUGGESTIONS_MAX).map(|(_, word)| word).collect()
 }
 
-/// `; did you mean "a" or "b"?`, or nothing; to be put after a message.
+/// The end of a message: `; did you mean "a" or "b"?`, or an empty text.
 pub fn hint(suggestions: &[impl AsRef<str>]) -> String {
     if suggestions.is_empty() {
         return String::new();
@@ -50,8 +50,8 @@ fn folded(word: &str) -> Vec<char> {
     word.chars().take(WORD_CHARS_MAX + 1).flat_map(char::to_lowercase).collect()
 }
 
-/// Three rows of the usual table are enough: the third is for neighbours in the wrong order. What is
-/// further away than the limit is only said to be further: two rows that exceed it have no way back.
+/// Needs only three rows of the usual table; the third is for swapped neighbours. Stops at two rows
+/// that exceed the limit, because no later row can be below it, and then returns `usize::MAX`.
 fn distance(one: &[char], other: &[char], limit: usize) -> usize {
     let mut before = vec![0; other.len() + 1];
     let mut above: Vec<usize> = (0..=other.len()).collect();

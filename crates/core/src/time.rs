@@ -1,8 +1,8 @@
-//! A point in time as a plain number, so that deciding never needs a clock.
+//! A point in time as a plain number, so that deciding code never needs a clock.
 //!
 //! [`Timestamp`] counts milliseconds since the Unix epoch and reads and writes RFC 3339.
 //!
-//! Not here: asking what time it is (the `Clock` port), or calendars and zones (`schedule`).
+//! Not here: the present time (the `Clock` port), or calendars and zones (`schedule`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// 9999-12-30T22:00:00Z: the last second that can be written down in every zone, and so
-/// the last one that `jiff` reads back.
+/// 9999-12-30T22:00:00Z: the last second that has a date in every zone, and so the last second that
+/// `jiff` reads back.
 const MILLIS_MAX: i64 = 253_402_207_200_000;
 /// 0001-01-01T00:00:00Z.
 const MILLIS_MIN: i64 = -62_135_596_800_000;
@@ -24,7 +24,7 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// From milliseconds since the epoch, held inside what can be written and read back.
+    /// From milliseconds since the epoch, clamped to the range that can be written and read back.
     pub const fn from_millis(millis: i64) -> Self {
         if millis > MILLIS_MAX {
             Self(MILLIS_MAX)
@@ -59,17 +59,17 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// How far apart the two are, whichever comes first.
+    /// The time between the two, in either order.
     pub fn distance(self, other: Self) -> Duration {
         self.since(other).max(other.since(self))
     }
 }
 
-/// Text that is not an RFC 3339 instant.
+/// A text that is not an RFC 3339 instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an RFC 3339 instant such as 2026-05-31T12:20:00Z")]
 pub struct NotAnInstant {
-    /// What was read instead.
+    /// The text, shortened.
     pub text: String,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(instant) => fmt::Display::fmt(&instant, f),
-            // Unreachable by construction; still better to print the number than to panic.
+            // Unreachable by construction; printing the number is still better than a panic.
             Err(_) => write!(f, "{}ms", self.0),
         }
     }

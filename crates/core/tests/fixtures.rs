@@ -1,10 +1,10 @@
-//! Every stored text of every version, checked in: each must keep parsing to the same value, and
-//! what is written today must be the text of the present version, to the byte.
+//! Tests with checked-in texts of every stored version: each text must keep parsing to the same
+//! value, and the present version must be written to the same bytes.
 //!
-//! A test that fails here means that a message, an inbox or a report would change its shape while
-//! older and newer programs share one stack. Add a version and a file; do not edit these.
+//! If a test here fails, a message, an inbox or a report would change its form while older and
+//! newer programs share one stack. Add a version and a file; do not edit these.
 //!
-//! Not here: texts that nobody wrote (`fuzz`).
+//! Not here: random texts (`fuzz`).
 
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
@@ -28,17 +28,17 @@ macro_rules! fixture {
 }
 
 fn time(text: &str) -> Timestamp {
-    text.parse().expect("an instant")
+    text.parse().expect("a valid instant")
 }
 
 fn read(text: &str) -> Advert {
-    match message::decode(text).expect("a message of ours") {
+    match message::decode(text).expect("a readable message") {
         Decoded::Advert(advert) => advert,
         Decoded::Newer { version } => panic!("version {version} is not newer"),
     }
 }
 
-/// What the second of the early documents says of a machine; the others differ from it.
+/// The machine in `seed-threshold.json`; the other adverts differ from it.
 fn seed() -> Advert {
     Advert {
         id: InstanceId::new("i-12345678"),
@@ -186,7 +186,7 @@ fn version_one_of_the_message_keeps_parsing_and_is_what_is_written() {
 }
 
 #[test]
-fn messages_of_other_versions_are_recognised_whatever_is_in_them() {
+fn messages_of_other_versions_are_recognised_with_any_content() {
     for (text, version) in [
         (fixture!("message/future.json"), "2"),
         (r#"{"v":2}"#, "2"),
@@ -195,7 +195,7 @@ fn messages_of_other_versions_are_recognised_whatever_is_in_them() {
         (r#"{"v":-1}"#, "-1"),
         (r#"{"v":18446744073709551615}"#, "18446744073709551615"),
     ] {
-        let decoded = message::decode(text).expect("never dropped");
+        let decoded = message::decode(text).expect("a message of another version");
         assert_eq!(decoded, Decoded::Newer { version: version.into() }, "{text}");
     }
 }
@@ -262,9 +262,9 @@ fn the_text_of_an_assignment_carries_its_secret_and_its_debug_output_does_not() 
 fn an_unreadable_record_is_refused_without_repeating_its_secret() {
     let text = fixture!("mailbox/inbox-assigned-v1.json");
     for cut in 1..text.len() {
-        let error = wire::decode_inbox(&text.as_bytes()[..cut]).expect_err("cut short");
+        let error = wire::decode_inbox(&text.as_bytes()[..cut]).expect_err("the text is cut short");
         let source = std::error::Error::source(&error).map(ToString::to_string);
-        let said = format!("{error} {source:?}");
-        assert!(!said.contains("example-"), "{said}");
+        let shown = format!("{error} {source:?}");
+        assert!(!shown.contains("example-"), "{shown}");
     }
 }

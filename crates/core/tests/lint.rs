@@ -1,9 +1,9 @@
-//! What the linter says about files that are wrong, and about one that is right.
+//! Tests of the linter's findings about wrong files and about correct ones.
 //!
-//! Each file in `tests/lint` has beside it exactly what is found in it; the differences are read in
-//! review. `BULLPEN_BLESS=1 cargo test -p bullpen-core --test lint` writes them anew.
+//! Beside each file in `tests/lint` is a `.txt` file with exactly its findings; reviewers read the
+//! differences. `BULLPEN_BLESS=1 cargo test -p bullpen-core --test lint` writes these files again.
 //!
-//! Not here: files that nobody would write (`fuzz`).
+//! Not here: random files (`fuzz`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use bullpen_core::config::{Finding, MappingShape, runs_on, stack};
 use bullpen_core::severity::Severity;
 
-#[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
+#[expect(clippy::disallowed_methods, reason = "only a variable can pass an option to a test")]
 fn blessing() -> bool {
     std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1")
 }
@@ -29,12 +29,12 @@ fn lint(path: &Path) -> Vec<Finding> {
     runs_on::read(&bytes).into_parts().1
 }
 
-fn told(findings: &[Finding]) -> String {
-    let mut told = String::new();
+fn listed(findings: &[Finding]) -> String {
+    let mut listed = String::new();
     for finding in findings {
-        writeln!(told, "{finding}").expect("writing to a string");
+        writeln!(listed, "{finding}").expect("writing to a string");
     }
-    told
+    listed
 }
 
 #[test]
@@ -43,17 +43,17 @@ fn every_file_gets_exactly_the_findings_beside_it() {
         std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "txt"));
     files.sort();
-    assert!(files.len() > 20, "the files have gone");
+    assert!(files.len() > 20, "the test's files are missing");
     let mut differ = Vec::new();
     for path in files {
-        let told = told(&lint(&path));
+        let listed = listed(&lint(&path));
         let beside = path.with_extension("txt");
         if blessing() {
-            std::fs::write(&beside, &told).unwrap();
+            std::fs::write(&beside, &listed).unwrap();
         }
         let expected = std::fs::read_to_string(&beside).unwrap_or_default();
-        if told != expected {
-            differ.push(format!("{}:\n{told}instead of\n{expected}", path.display()));
+        if listed != expected {
+            differ.push(format!("{}:\n{listed}instead of\n{expected}", path.display()));
         }
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
@@ -68,7 +68,7 @@ fn every_bad_file_is_refused_or_warned_of() {
         {
             continue;
         }
-        assert!(!lint(&path).is_empty(), "nothing is found in {name}");
+        assert!(!lint(&path).is_empty(), "the linter finds nothing in {name}");
     }
 }
 
@@ -90,7 +90,7 @@ fn the_seeds_example_has_one_warning_and_no_error() {
     assert_eq!(runner.volume.as_ref().unwrap().size_gb, Some(30));
 }
 
-/// A file in which the line `KEY: 1` stands where a key of this shape would.
+/// A file with the line `KEY: 1` in a mapping of this shape.
 fn around(shape: &MappingShape) -> &'static str {
     match shape.name {
         "the file" => "KEY: 1\n",
@@ -109,11 +109,11 @@ fn around(shape: &MappingShape) -> &'static str {
         }
         "a list of `labels.plain`" => "x-bullpen:\n  labels:\n    plain:\n      - KEY: 1\n",
         "`labels.max`" => "x-bullpen:\n  labels:\n    max:\n      KEY: 1\n",
-        other => panic!("no file around {other}"),
+        other => panic!("the test has no file for {other}"),
     }
 }
 
-/// The key with a letter doubled, dropped, or exchanged with its neighbour.
+/// The key with one letter doubled, dropped, or swapped with its neighbour.
 fn misspelt(key: &str) -> Vec<String> {
     let letters: Vec<char> = key.chars().collect();
     let mut wrong = Vec::new();
@@ -135,7 +135,7 @@ fn every_misspelt_key_in_every_mapping_is_found_at_its_place() {
     for shape in runs_on::SHAPES {
         for key in shape.keys {
             for wrong in misspelt(key.name) {
-                // A slip can make another key, or no key at all.
+                // A misspelling may be another key, or empty.
                 if wrong.is_empty() || shape.keys.iter().any(|key| key.name == wrong) {
                     continue;
                 }
@@ -150,7 +150,7 @@ fn every_misspelt_key_in_every_mapping_is_found_at_its_place() {
     assert!(tried > 800, "{tried}");
 }
 
-/// Where the key stands in the last line.
+/// The column of the key in the last line.
 fn column_of_quote(file: &str) -> u32 {
     let quote = file.lines().last().and_then(|line| line.find('"')).expect("a quoted key");
     u32::try_from(quote + 1).expect("a short line")
@@ -170,7 +170,7 @@ fn check_slip(shape: &MappingShape, right: &str, wrong: &str) {
     assert_eq!(found.severity, grave, "{found}");
     assert_eq!(found.mark.column, column, "{found}");
     let instead = found.instead.as_deref().unwrap_or_default();
-    // Two keys may be equally near, as `cpu` and `ram` are to nothing but each other's slips.
+    // A short key may get no suggestion: one change is too much of it.
     assert!(
         instead.starts_with("did you mean") || right.len() <= 4 || instead.contains("belongs"),
         "{found}"
@@ -183,6 +183,6 @@ fn a_secret_that_was_written_down_is_not_repeated() {
         let path = folder().join(name);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("this_must_not_be_shown"), "{name}");
-        assert!(!told(&lint(&path)).contains("must_not_be_shown"), "{name}");
+        assert!(!listed(&lint(&path)).contains("must_not_be_shown"), "{name}");
     }
 }

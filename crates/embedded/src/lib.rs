@@ -1,13 +1,12 @@
-//! The embedded engine: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, processes of this
-//! host behind the `Fleet` port ([`fleet`]), and their agents' way to a mailbox ([`machine`]).
+//! The adapters for one host: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, processes
+//! behind the `Fleet` port ([`fleet`]), and the agents' connection to a mailbox ([`machine`]).
 //!
-//! `ledger.db` holds who owns what, the job rows and the queues, and survives power cuts;
-//! `mailbox.db` holds what agents and the control plane tell each other, and survives processes.
-//! Any number of processes of one host may use both files at once. The directory `wake` beside them
-//! is how one process wakes another (module `wake`); the `-door` files are how they take turns
-//! (module `write_gate`).
+//! `ledger.db` holds the records, the job rows and the queues, and survives power cuts.
+//! `mailbox.db` holds orders and reports, and survives processes. Any number of processes of one
+//! host may use both files. They wake each other through the directory `wake` (module `wake`), and
+//! take turns with the `-door` files (module `write_gate`).
 //!
-//! Not here: deciding anything (`bullpen-core` does, inside the transactions), or several hosts:
+//! Not here: decisions (`bullpen-core` makes them, inside the transactions), or several hosts:
 //! neither SQLite's locks nor ours reach across a network.
 
 pub mod fleet;

@@ -1,6 +1,6 @@
-//! The agent's way to mailboxes in a file of this host's.
+//! Connects an agent to mailboxes in a file on this host.
 //!
-//! Not here: the machine that the agent lives on (`bullpen_agent::machine`).
+//! Not here: the agent's machine (`bullpen_agent::machine`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use bullpen_core::ports::Clock;
 
 use crate::SqliteMailbox;
 
-/// The wait before a mailbox that cannot be opened is tried again.
+/// The wait before the next attempt to open a mailbox.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The way to mailboxes in a file.
+/// Opens mailboxes in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct InFile;
 
@@ -27,7 +27,7 @@ impl<C: Clock + Clone> MailboxConnector<C> for InFile {
         loop {
             match SqliteMailbox::open(path, Arc::new(clock.clone())) {
                 Ok(mailbox) => return Ok(mailbox),
-                Err(error) => tracing::warn!(%error, "could not open the mailbox; once more"),
+                Err(error) => tracing::warn!(%error, "could not open the mailbox; retrying"),
             }
             clock.sleep(RETRY).await;
         }

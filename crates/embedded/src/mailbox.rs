@@ -1,13 +1,12 @@
-//! The mailbox in SQLite: orders to agents, beats and signals from them.
+//! The mailbox in SQLite: orders to agents, heartbeats and signals from them.
 //!
-//! A beat and each kind of signal is a row of its own, so writing one never touches another. Whether
-//! a beat follows the stored one is `Beat::follows`, said in SQL.
+//! The heartbeat and each kind of signal have their own row, so writing one never changes another.
+//! The SQL for a heartbeat repeats `Beat::follows`. `wait` returns at once if a process wrote to
+//! the mailbox since this handle last read it, so a caller that reads and then waits misses
+//! nothing. Two tasks that use one handle for one mailbox share that memory; the slower task may
+//! wait in full.
 //!
-//! `wait` returns at once if something was written since this handle last read it, so a caller that
-//! reads and then waits misses nothing in between. Two tasks that watch one mailbox through one
-//! handle share that memory; the slower of them may have to wait for its time to pass.
-//!
-//! Not here: whether an order is newer (`Inbox::accept`), or what agents do about it.
+//! Not here: whether an order is newer (`Inbox::accept`), or how agents follow it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,9 +30,9 @@ use crate::wait::{First, first};
 use crate::wake::{Topic, WakeListener};
 use crate::write_gate::PATIENCE_MAX;
 
-/// Mailboxes whose last reading is remembered; the memory of the others only saves a read.
+/// The most mailboxes whose last reading a handle remembers. Forgetting one only costs a read.
 const REMEMBERED_MAX: usize = 4096;
-/// Mailboxes past their time that one order may make forgotten.
+/// The most expired mailboxes that one order removes.
 const FORGOTTEN_PER_WRITE_MAX: i64 = 4;
 const HOUR_MILLIS: i64 = 3_600_000;
 
@@ -45,7 +44,7 @@ pub struct SqliteMailbox<C> {
     seen: Mutex<BTreeMap<MailboxKey, Changes>>,
 }
 
-/// How often each record of a mailbox has been written, as far as it was looked at.
+/// The write counters of a mailbox's two records; `None` for a record that was not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
     inbox: Option<i64>,
@@ -53,8 +52,8 @@ struct Changes {
 }
 
 impl<C: Clock> SqliteMailbox<C> {
-    /// Opens the file at `path`, making or migrating it if need be. The clock tells how long to
-    /// wait, and what may be forgotten.
+    /// Opens the file at `path`; makes or migrates it if necessary. By the clock waits end and
+    /// mailboxes expire.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         let store = Store::open(path, &MAILBOX, PATIENCE_MAX)?;
         Ok(Self { store, listener: WakeListener::new(path)?, clock, seen: Mutex::default() })
@@ -129,7 +128,7 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
         .await
     }
 
-    /// Every read here is consistent; the weaker one costs the same.
+    /// Every read here is consistent: an eventual read would cost the same.
     async fn inbox(&self, key: &MailboxKey, _read: Consistency) -> Result<Option<Inbox>, Fault> {
         let wanted = key.clone();
         let stored = self.store.read(move |db| load_inbox(db, &wanted)).await?;
@@ -167,18 +166,18 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
 
     async fn wait(&self, key: &MailboxKey, at_most: Duration) {
         let mut end = pin!(self.clock.sleep(at_most));
-        // Registered before the first look: what is written after that look wakes this one up.
+        // Register before the first look: every later write then wakes this waiter.
         let watch = match self.listener.watch(topic(key)) {
             Ok(watch) => watch,
             Err(error) => {
-                tracing::warn!(%error, "cannot be woken; waiting for the whole time");
+                tracing::warn!(%error, "could not register for wake-ups; waiting in full");
                 return end.await;
             }
         };
         let mut known = self.remembered(key);
-        // A failed look says nothing; whoever waits will look for themselves.
+        // Return after a failed look: the caller reads next and handles the fault.
         while let Ok(found) = self.changes(key).await {
-            // What this handle has never read counts from now on.
+            // For a record that this handle has never read, count from now on.
             known.inbox = known.inbox.or(found.inbox);
             known.report = known.report.or(found.report);
             if known != found || first(pin!(watch.rung()), end.as_mut()).await == First::Right {
@@ -188,7 +187,7 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
     }
 }
 
-/// Stores an order if it is newer than what is there, and wakes who waits for it.
+/// Stores an order if it is newer than the stored order, and wakes its agent.
 fn accept(
     writing: &mut Writing<'_>,
     key: &MailboxKey,
@@ -224,8 +223,8 @@ fn store_inbox(db: &Connection, key: &MailboxKey, inbox: &Inbox) -> Result<(), S
     Ok(())
 }
 
-/// What an agent wrote, and how often. Whoever can write the file can put anything there; a text that is
-/// too long to be ours is not even loaded.
+/// An agent's report, and its write counter. Every process that can write the file can put any
+/// bytes there, so SQLite does not even load a text that is too long to be an agent's.
 fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), StatementFault> {
     let stored = db
         .prepare_cached(
@@ -244,7 +243,7 @@ fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), S
         "SELECT iif(octet_length(kind) <= ?2, kind, NULL), \
          iif(octet_length(body) <= ?2, body, NULL) FROM signals WHERE key = ?1 LIMIT ?3",
     )?;
-    // One more than is read: then there are too many.
+    // Read one more than allowed, to see that there are too many.
     let most = REPORT_SIGNALS_MAX + 1;
     let mut rows = statement.query(params![key.as_str(), REPORT_PART_BYTES_MAX, most])?;
     while let Some(row) = rows.next()? {
@@ -260,7 +259,7 @@ fn load_report(db: &Connection, key: &MailboxKey) -> Result<(i64, ReportRead), S
     Ok((change, raw.read().into()))
 }
 
-/// A column's text; none if it is too long, or of bytes that are no text.
+/// A column's text; `None` if it is too long or no text.
 fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(row.get_ref(column)?.as_str().ok().map(str::to_owned))
 }
@@ -307,7 +306,7 @@ fn store_signal(
     Ok(())
 }
 
-/// Both counters; zero for what is not there.
+/// Both write counters; zero for an absent record.
 fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, StatementFault> {
     let changes = db
         .prepare_cached(
@@ -318,7 +317,7 @@ fn changes(db: &Connection, key: &MailboxKey) -> Result<Changes, StatementFault>
     Ok(changes)
 }
 
-/// Every write keeps a mailbox for its whole time again.
+/// Moves a mailbox's expiry: every write keeps it for its whole time again.
 fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), StatementFault> {
     let until = now.after(Limits::DEFAULT.mailbox_ttl).as_millis() / HOUR_MILLIS + 1;
     db.prepare_cached(
@@ -330,7 +329,7 @@ fn keep(db: &Connection, key: &MailboxKey, now: Timestamp) -> Result<(), Stateme
     Ok(())
 }
 
-/// Removes a few mailboxes that nobody has written to for their whole time.
+/// Removes a few mailboxes that had no write for their whole time.
 fn forget(db: &Connection, now: Timestamp) -> Result<(), StatementFault> {
     let over: Vec<String> = db
         .prepare_cached(

@@ -1,13 +1,11 @@
-//! Opening a database: making it, bringing an older one up to date, or refusing it untouched.
+//! Opens a database: makes it, migrates an older file, or refuses a file without changing it.
 //!
-//! A file is *ours* if its header carries our application id, and *of version n* after n numbered
-//! migrations (`PRAGMA user_version`). Everything stored is covered by that one number: a document
-//! whose shape changes is a new migration, and a program refuses a file newer than itself.
-//!
-//! The header is read as bytes before SQLite sees the file, and a new file is built under another
-//! name and moved into place whole. So a file is either absent or complete, and one that is refused
-//! has not been written to, not even by SQLite's own recovery. The door of the database
-//! ([`crate::write_gate`]) is held meanwhile: of several processes that start at once, one does the work.
+//! A file is *ours* if its header has our application id. Its version (`PRAGMA user_version`) is
+//! the number of migrations, which cover all stored data, documents too. Before SQLite opens the
+//! file, the program reads the header as bytes and refuses a newer version, so not even SQLite's
+//! recovery writes to a refused file. It builds a new file under another name and renames it, so a
+//! file is absent or complete. It holds the [`WriteGate`] meanwhile: if several processes start at
+//! once, one of them does the work.
 //!
 //! Not here: statements of any table, or waiting for a write ([`crate::store`]).
 
@@ -27,19 +25,19 @@ mod error;
 
 pub use error::OpenError;
 
-/// What a database is and how it came to be.
+/// A kind of database and its migrations.
 pub(crate) struct Schema {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(crate) name: &'static str,
-    /// In the header of every file of this kind.
+    /// The application id in the header of every file of this kind.
     application_id: u32,
-    /// The steps that make it; their number is its version. Steps are added, never changed.
+    /// The migrations; their number is the version. Add migrations, never change them.
     migrations: &'static [&'static str],
-    /// What one connection sets before anything else.
+    /// The statements that a connection runs first.
     pragmas: &'static str,
 }
 
-/// `BPLG`. Every answered write survives a power cut.
+/// Application id `BPLG`. Every answered write survives a power cut.
 pub(crate) const LEDGER: Schema = Schema {
     name: "ledger",
     application_id: 0x4250_4C47,
@@ -52,8 +50,8 @@ pub(crate) const LEDGER: Schema = Schema {
     pragmas: "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
 };
 
-/// `BPMB`. Every answered write survives the death of a process; a power cut may cost the last few
-/// beats. Credentials pass through it, so what is deleted is overwritten.
+/// Application id `BPMB`. Every answered write survives the death of a process; a power cut may
+/// lose the last few heartbeats. SQLite overwrites deleted data, because it may be a credential.
 pub(crate) const MAILBOX: Schema = Schema {
     name: "mailbox",
     application_id: 0x4250_4D42,
@@ -65,10 +63,10 @@ pub(crate) const MAILBOX: Schema = Schema {
 /// SQLite's own fixed header.
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Up to this size a file is checked page by page when it is opened, which takes some ten
-/// milliseconds; the pages of a larger one are checked when they are read.
+/// The largest file whose pages are all checked at opening, which takes some ten milliseconds.
+/// SQLite checks the pages of a larger file when it reads them.
 const CHECKED_WHOLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Statements one connection keeps prepared: more than there are.
+/// The statements that one connection keeps prepared: more than there are.
 const STATEMENTS_MAX: usize = 128;
 
 impl Schema {
@@ -77,22 +75,22 @@ impl Schema {
         self.migrations.len()
     }
 
-    /// Makes sure that `path` is a database of this kind and of the present version.
+    /// Makes sure that `path` is a database of this kind and of the current version.
     pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
-        let mut door =
+        let mut gate =
             WriteGate::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
-        match door.pass(|| self.settle(path)) {
+        match gate.pass(|| self.settle(path)) {
             Ok(settled) => settled,
             Err(GateClosed::Busy) => Err(OpenError::Busy { path: path.into() }),
             Err(GateClosed::Io(source)) => Err(OpenError::io(path, source)),
         }
     }
 
-    /// A connection to a database that [`Schema::prepare`] has been at; it waits for locks as long
-    /// as `patience`.
+    /// Opens a connection to a prepared database ([`Schema::prepare`]); it waits for locks up to
+    /// `patience`.
     pub(crate) fn connect(&self, path: &Path, patience: Duration) -> Result<Connection, OpenError> {
         let broken = |source| OpenError::broken(path, source);
-        // Without `CREATE`: a file that has gone meanwhile must not come back empty.
+        // Without `CREATE`: SQLite must not make an empty file if the file is gone meanwhile.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(path, flags).map_err(broken)?;
         let mut patience = LockWait::new(patience);
@@ -117,7 +115,7 @@ impl Schema {
         check_private(path)?;
         check_pages(path)?;
         let db = self.connect(path, PATIENCE_MAX)?;
-        // Until it is clear that the file is ours to write, closing it must not move anything.
+        // Until the version is known, closing must not write to the file.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| OpenError::broken(path, source))?;
         let version = version_of(&db).map_err(|source| OpenError::broken(path, source))?;
@@ -135,12 +133,12 @@ impl Schema {
         }
     }
 
-    /// Builds the first `version` steps under another name and moves the result into place.
+    /// Runs the first `version` migrations on a file with another name, and renames it.
     fn create(&self, path: &Path, version: usize) -> Result<(), OpenError> {
         let failed = |source| OpenError::io(path, source);
         let draft = beside(path, "-new");
         remove_if_there(&draft).map_err(failed)?;
-        // Readable by its owner only: credentials and other people's job names are in it.
+        // Only the owner may read it: it contains credentials and other people's job names.
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
         self.fill(&draft, version).map_err(|source| OpenError::Migration {
             path: path.into(),
@@ -164,7 +162,7 @@ impl Schema {
         db.close().map_err(|(_, error)| error)
     }
 
-    /// All missing steps in one transaction.
+    /// Runs all missing migrations in one transaction.
     fn migrate(&self, path: &Path, db: &Connection, found: usize) -> Result<(), OpenError> {
         let version = self.version();
         let run = || {
@@ -173,8 +171,7 @@ impl Schema {
                 db.execute_batch(step)?;
             }
             db.pragma_update(None, "user_version", version)?;
-            // The checkpoint brings the new version into the header, where an older program that
-            // knows nothing of this one looks for it first.
+            // The checkpoint writes the new version to the header, where an older program reads it.
             db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
         };
         run().map_err(|source| OpenError::Migration { path: path.into(), version, source })?;
@@ -183,9 +180,9 @@ impl Schema {
     }
 }
 
-/// Refuses a directory or a file that others can read, or that another user than this process's owns.
-/// A directory may be passed through by others where jobs have users of their own: what is in it stays
-/// closed.
+/// Refuses a directory or a file that other users can read, or that a user other than root and this
+/// process's owns. As root it allows a directory that others may enter but not read, because jobs
+/// with their own users pass through it.
 pub fn check_private(path: &Path) -> Result<(), OpenError> {
     let found = fs::metadata(path).map_err(|source| OpenError::io(path, source))?;
     let (mode, owner, user) = (found.mode() & 0o7777, found.uid(), geteuid().as_raw());
@@ -200,7 +197,7 @@ const fn is_private(mode: u32, may_be_passed: bool) -> bool {
     of_others == 0 || (may_be_passed && of_others == 0o011)
 }
 
-/// The number of migrations a database has seen.
+/// The number of migrations that a database has had.
 pub(crate) fn version_of(db: &Connection) -> rusqlite::Result<usize> {
     db.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
@@ -210,7 +207,7 @@ struct Header {
     application_id: u32,
 }
 
-/// The header as it is on disk; nothing if the file is absent or empty.
+/// The header on disk; `None` if the file is absent or empty.
 fn read_header(path: &Path) -> Result<Option<Header>, OpenError> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     match File::open(path) {
@@ -235,8 +232,8 @@ fn read_header(path: &Path) -> Result<Option<Header>, OpenError> {
     }))
 }
 
-/// Looks at every page of a small file. While nobody has the file open (there is no write-ahead
-/// log) it is read as immutable, so that looking leaves no trace.
+/// Checks every page of a small file. It opens the file as immutable so that the check writes
+/// nothing, and skips a file with a write-ahead log, which another process may have open.
 fn check_pages(path: &Path) -> Result<(), OpenError> {
     let broken = |source| OpenError::broken(path, source);
     let size = fs::metadata(path).map_err(|source| OpenError::io(path, source))?.len();
@@ -254,7 +251,7 @@ fn check_pages(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The characters that mean something in a URI are written as their codes.
+/// The path as a URI, with special characters escaped.
 fn immutable_uri(path: &Path) -> String {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt as _;
@@ -264,14 +261,14 @@ fn immutable_uri(path: &Path) -> String {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
                 uri.push(char::from(*byte));
             }
-            other => write!(uri, "%{other:02X}").expect("a string takes everything"),
+            other => write!(uri, "%{other:02X}").expect("writing to a string cannot fail"),
         }
     }
     uri.push_str("?immutable=1");
     uri
 }
 
-/// `path` with something after its name, as SQLite names its own companions.
+/// `path` with a suffix, like SQLite names its own extra files.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -285,7 +282,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A rename is durable once its directory is.
+/// Makes a rename durable by syncing its directory.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

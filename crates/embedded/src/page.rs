@@ -1,7 +1,7 @@
-//! Pages: how long one is, and where the next begins.
+//! Pages of listings, and the cursors between them.
 //!
-//! A cursor names the last entry of its page by everything the listing is ordered by, key included.
-//! So entries that share a deadline are never skipped, however many there are.
+//! A cursor names the last entry of its page by all columns of the listing's order, the key too. So
+//! a listing never skips entries that share a deadline.
 //!
 //! Not here: the statements that list.
 
@@ -9,12 +9,12 @@ use bullpen_core::ports::{Fault, Page};
 
 use crate::statement_fault::StatementFault;
 
-/// Entries on one page.
+/// The most entries on one page.
 pub(crate) const PAGE_MAX: usize = 200;
-/// What a statement asks for: one more than fits, to know whether there is another page.
+/// The limit for a statement: one entry more, to know whether there is another page.
 pub(crate) const LIMIT: usize = PAGE_MAX + 1;
 
-/// A page of up to [`LIMIT`] entries in order, where `cursor` names one of them.
+/// Makes a page of up to [`LIMIT`] entries in order; `cursor` makes an entry's cursor.
 pub(crate) fn page<T>(mut items: Vec<T>, cursor: impl FnOnce(&T) -> String) -> Page<T> {
     let more = items.len() > PAGE_MAX;
     items.truncate(PAGE_MAX);
@@ -27,7 +27,7 @@ pub(crate) fn timed(millis: i64, key: &str) -> String {
     format!("{millis}/{key}")
 }
 
-/// What [`timed`] wrote; without a cursor, what comes before everything.
+/// Parses a cursor of [`timed`]; without a cursor, a position before every entry.
 pub(crate) fn parse_timed(cursor: Option<&str>) -> Result<(i64, String), StatementFault> {
     let Some(cursor) = cursor else { return Ok((i64::MIN, String::new())) };
     cursor

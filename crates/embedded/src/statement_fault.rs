@@ -1,16 +1,16 @@
-//! What can go wrong inside SQLite, in the ports' words.
+//! Translates SQLite's errors into the ports' faults.
 //!
-//! [`classify`] is the one table from SQLite's codes to [`Fault`]. [`StatementFault`] carries a fault
-//! through code that also meets SQLite's own errors.
+//! [`classify`] is the only table from SQLite's codes to [`Fault`]. [`StatementFault`] carries a
+//! fault through code that also returns SQLite's errors.
 //!
-//! Not here: whether a write landed ([`crate::store`] knows), or a file that cannot be opened
+//! Not here: whether a write landed ([`crate::store`]), or failures to open a file
 //! ([`crate::open`]).
 
 use bullpen_core::ports::{Fault, Written};
 use rusqlite::ErrorCode;
 use serde::de::DeserializeOwned;
 
-/// A fault on its way out of a statement.
+/// A fault of a statement.
 #[derive(Debug)]
 pub(crate) struct StatementFault(pub(crate) Fault);
 
@@ -26,7 +26,7 @@ impl From<Fault> for StatementFault {
     }
 }
 
-/// The fault that a SQLite error is.
+/// The fault for a SQLite error.
 pub(crate) fn classify(error: &rusqlite::Error) -> Fault {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Throttled,
@@ -43,7 +43,7 @@ pub(crate) fn classify(error: &rusqlite::Error) -> Fault {
     }
 }
 
-/// Reads a document, or names the table and key that hold what nobody can read.
+/// Parses a document; the fault names the table and key of an unreadable one.
 pub(crate) fn decode<T: DeserializeOwned>(
     table: &str,
     key: &str,
@@ -52,7 +52,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     serde_json::from_str(text).map_err(|error| unreadable(table, key, &error))
 }
 
-/// The fault for what is stored under `key` of `table`.
+/// The fault for an unreadable entry of `table` with this key.
 pub(crate) fn unreadable(table: &str, key: &str, why: &dyn std::fmt::Display) -> StatementFault {
     StatementFault(Fault::Unreadable(format!("{table}/{key}: {why}")))
 }
@@ -62,14 +62,14 @@ pub(crate) fn unreadable(table: &str, key: &str, why: &dyn std::fmt::Display) ->
 pub(crate) enum WriteOutcome<T> {
     /// It is in the file.
     Done(T),
-    /// It certainly is not.
+    /// It is certainly not in the file.
     Refused(Fault),
-    /// Nobody can say.
+    /// It may be in the file or not.
     Unknown,
 }
 
 impl<T> WriteOutcome<Option<T>> {
-    /// As a conditional write's answer: nothing means that the condition did not hold.
+    /// The answer of a conditional write; `None` means that the condition did not hold.
     pub(crate) fn written(self) -> Result<Written<T>, Fault> {
         match self {
             Self::Done(Some(value)) => Ok(Written::Won(value)),
@@ -81,7 +81,7 @@ impl<T> WriteOutcome<Option<T>> {
 }
 
 impl<T> WriteOutcome<Vec<Option<T>>> {
-    /// As the answers of `count` conditional writes that were made together.
+    /// The answers of `count` conditional writes in one transaction.
     pub(crate) fn written_each(self, count: usize) -> Vec<Result<Written<T>, Fault>> {
         match self {
             Self::Done(values) => values
@@ -100,7 +100,8 @@ impl<T> WriteOutcome<T> {
         Fault::unavailable("the store did not confirm a write")
     }
 
-    /// As the answer of a write that has no third one: unavailable leaves open whether it landed.
+    /// The answer of a write without a third outcome: an unavailable fault leaves open whether it
+    /// landed.
     pub(crate) fn plain(self) -> Result<T, Fault> {
         match self {
             Self::Done(value) => Ok(value),

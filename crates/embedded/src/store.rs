@@ -1,14 +1,13 @@
-//! One database of one process: a thread that writes, a thread that reads.
+//! An open database: a thread that writes and a thread that reads.
 //!
-//! SQLite blocks, so neither happens on the caller's thread. All writes of a process go through its
-//! one writer, so that processes compete for the file and tasks do not. The writer takes what has
-//! queued up while it waited for its turn into one transaction, each write under a savepoint of its
-//! own with its own condition and its own answer: one disk flush pays for all of them.
+//! SQLite blocks, so the caller's thread does neither. All writes of a process go through its one
+//! writer, which puts all queued writes into one transaction with one disk flush. Each write has
+//! its own savepoint, condition and answer. A queued write happens completely or not at all, also
+//! if the caller drops its future. The writer answers after the commit; a failed commit leaves open
+//! whether the write landed.
 //!
-//! A write that was handed to the writer happens whole or not at all, whether or not its future is
-//! still there. Answers go out after the commit. A commit that fails leaves open whether it landed.
-//!
-//! Not here: what a write does (`ledger`, `queues`, `mailbox`), or whose turn it is ([`crate::write_gate`]).
+//! Not here: the statements (`ledger`, `queues`, `mailbox`), or taking turns
+//! ([`crate::write_gate`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
@@ -24,10 +23,10 @@ use crate::statement_fault::{StatementFault, WriteOutcome, classify};
 use crate::wake::{Topic, WakeSender};
 use crate::write_gate::{GateClosed, WriteGate};
 
-/// Writes, or reads, that may wait inside one process; beyond that callers are told to come back.
+/// The most waiting writes, or reads, of one process; further callers get [`Fault::Throttled`].
 const QUEUED_MAX: usize = 4096;
-/// Writes in one transaction: enough that the flush is cheap for each, few enough that the first
-/// does not wait long for the last.
+/// The most writes in one transaction: enough to make the flush cheap for each, and few enough that
+/// the first does not wait long for the last.
 const BATCH_MAX: usize = 64;
 
 /// How often the writer looks for another write before it sleeps.
@@ -36,7 +35,7 @@ const YIELDS_MAX: usize = 256;
 /// A database, open in this process.
 pub(crate) struct Store {
     path: PathBuf,
-    // Both are taken away to end the threads.
+    // `drop` takes both to end the threads.
     writes: Option<SyncSender<Box<dyn Job>>>,
     reads: Option<SyncSender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
@@ -44,7 +43,7 @@ pub(crate) struct Store {
 
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// What a write works with.
+/// The tools of a write.
 pub(crate) struct Writing<'a> {
     /// The connection, inside the transaction.
     pub(crate) db: &'a Connection,
@@ -52,33 +51,33 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Wakes whoever waits for this, once the write is in the file.
+    /// Wakes the waiters of this topic after the commit.
     pub(crate) fn wake(&mut self, topic: Topic) {
         self.wakes.push(topic);
     }
 }
 
-/// The thread that would have done it is gone.
+/// The fault if the database's thread is gone.
 fn closed() -> Fault {
     Fault::unavailable("the store is closed")
 }
 
 impl Store {
-    /// Opens the database at `path`, making or migrating it if need be.
-    /// A write waits for its turn as long as `patience`, and is refused then.
+    /// Opens the database at `path`; makes or migrates it if necessary. It refuses a write that
+    /// waited for its turn longer than `patience`.
     pub(crate) fn open(
         path: &Path,
         schema: &'static Schema,
         patience: Duration,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.into(), source };
-        let ringer = WakeSender::new(path)?;
+        let waker = WakeSender::new(path)?;
         schema.prepare(path)?;
         let mut writer = Writer {
             schema,
             db: schema.connect(path, patience)?,
-            door: WriteGate::open(path, patience).map_err(io)?,
-            ringer,
+            gate: WriteGate::open(path, patience).map_err(io)?,
+            waker,
         };
         let reader = schema.connect(path, patience)?;
         let (write_sender, write_jobs) = mpsc::sync_channel::<Box<dyn Job>>(QUEUED_MAX);
@@ -100,19 +99,19 @@ impl Store {
         })
     }
 
-    /// Where it is.
+    /// The database's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has `work` done in a transaction, and says how that ended. An error undoes what it did.
+    /// Runs `work` in a transaction, and returns the outcome. An error undoes the work.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writing<'_>) -> Result<T, StatementFault> + Send + 'static,
     ) -> WriteOutcome<T> {
         let (reply, answer) = oneshot::channel();
         let job = Task { work: Some(work), result: None, reply };
-        let writes = self.writes.as_ref().expect("only `drop` takes it away");
+        let writes = self.writes.as_ref().expect("only `drop` takes it");
         match writes.try_send(Box::new(job)) {
             Ok(()) => answer.await.unwrap_or(WriteOutcome::Unknown),
             Err(TrySendError::Full(_)) => WriteOutcome::Refused(Fault::Throttled),
@@ -120,17 +119,17 @@ impl Store {
         }
     }
 
-    /// Has `work` done by the reader. It sees every write that was answered before.
+    /// Runs `work` on the reader. It sees every write that was answered before.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StatementFault> + Send + 'static,
     ) -> Result<T, Fault> {
         let (reply, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |db| {
-            // Nobody waits for the answer of a future that was dropped.
+            // The caller may have dropped its future.
             let _ = reply.send(work(db).map_err(|StatementFault(fault)| fault));
         });
-        let reads = self.reads.as_ref().expect("only `drop` takes it away");
+        let reads = self.reads.as_ref().expect("only `drop` takes it");
         match reads.try_send(job) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(closed())),
             Err(TrySendError::Full(_)) => Err(Fault::Throttled),
@@ -140,12 +139,12 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// Everything handed over is still written; then both connections are closed.
+    /// Runs all queued writes, then closes both connections.
     fn drop(&mut self) {
         drop((self.writes.take(), self.reads.take()));
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!(path = %self.path.display(), "database thread had panicked");
+                tracing::error!(path = %self.path.display(), "database thread panicked");
             }
         }
     }
@@ -159,15 +158,15 @@ fn spawn(
     thread::Builder::new().name(format!("{database}-{role}")).spawn(body)
 }
 
-/// One caller's write, whatever its type.
+/// One caller's write, without its type.
 trait Job: Send {
-    /// Does the work; false if it must be undone.
+    /// Does the work; false if the writer must undo it.
     fn run(&mut self, writing: &mut Writing<'_>) -> bool;
-    /// Tells the caller.
+    /// Answers the caller.
     fn answer(self: Box<Self>, fate: &Fate);
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 enum Fate {
     Committed,
     Never(Fault),
@@ -195,14 +194,14 @@ where
 
     fn answer(self: Box<Self>, fate: &Fate) {
         let outcome = match (self.result, fate) {
-            // Its own fault, and undone on its own.
+            // The write's own fault; its savepoint was undone.
             (Some(Err(fault)), _) => WriteOutcome::Refused(fault),
             (Some(Ok(value)), Fate::Committed) => WriteOutcome::Done(value),
             (Some(Ok(_)), Fate::Unknown) => WriteOutcome::Unknown,
             (_, Fate::Never(fault)) => WriteOutcome::Refused(fault.clone()),
             (None, Fate::Committed | Fate::Unknown) => WriteOutcome::Refused(closed()),
         };
-        // Nobody waits for the answer of a future that was dropped.
+        // The caller may have dropped its future.
         let _ = self.reply.send(outcome);
     }
 }
@@ -210,15 +209,15 @@ where
 struct Writer {
     schema: &'static Schema,
     db: Connection,
-    door: WriteGate,
-    ringer: WakeSender,
+    gate: WriteGate,
+    waker: WakeSender,
 }
 
 impl Writer {
     fn serve(&mut self, jobs: &Receiver<Box<dyn Job>>) {
         while let Some(first) = next(jobs) {
             let entered = self.enter();
-            // Whoever came while the turn was waited for comes along.
+            // Include the writes that came while the writer waited for its turn.
             let mut batch = vec![first];
             batch.extend(jobs.try_iter().take(BATCH_MAX - 1));
             let mut wakes = Vec::new();
@@ -229,22 +228,22 @@ impl Writer {
             for job in batch {
                 job.answer(&fate);
             }
-            self.ringer.ring(wakes);
+            self.waker.ring(wakes);
         }
     }
 
     /// Waits for the turn and begins a transaction.
     fn enter(&mut self) -> Result<(), Fault> {
         let db = &self.db;
-        let begun = self.door.pass(|| statement(db, "BEGIN IMMEDIATE"));
+        let begun = self.gate.pass(|| statement(db, "BEGIN IMMEDIATE"));
         match begun {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(classify(&error)),
             Err(GateClosed::Busy) => return Err(Fault::Throttled),
             Err(GateClosed::Io(error)) => return Err(Fault::Denied(error.to_string())),
         }
-        // A newer program may have migrated the file since it was opened. It knows how to read what
-        // this one wrote, but this one does not know what it may still write.
+        // A newer program may have migrated the file since this program opened it. This program
+        // does not know what it may still write.
         match version_of(db) {
             Ok(version) if version == self.schema.version() => Ok(()),
             Ok(version) => {
@@ -280,7 +279,7 @@ impl Writer {
         }
     }
 
-    /// One write under its own savepoint. An error is the whole transaction's.
+    /// Runs one write under its own savepoint. An error is an error of the whole transaction.
     fn run_one(&self, job: &mut dyn Job, wakes: &mut Vec<Topic>) -> rusqlite::Result<()> {
         let woken = wakes.len();
         statement(&self.db, "SAVEPOINT job")?;
@@ -288,11 +287,11 @@ impl Writer {
             wakes.truncate(woken);
             statement(&self.db, "ROLLBACK TO job")?;
         }
-        // Fails if SQLite gave the whole transaction up, as it does when the disk is full.
+        // Fails if SQLite rolled the whole transaction back, for example because the disk is full.
         statement(&self.db, "RELEASE job")
     }
 
-    /// Gives the transaction up, if there still is one.
+    /// Rolls the transaction back, if there still is one.
     fn leave(&self) {
         if !self.db.is_autocommit()
             && let Err(error) = statement(&self.db, "ROLLBACK")
@@ -302,8 +301,8 @@ impl Writer {
     }
 }
 
-/// The next write; nothing when there will be none. A caller that writes one thing after the other
-/// is back within microseconds: waiting for it awake for a moment costs less than being woken.
+/// The next write; `None` when the store is closing. A caller that writes one thing after the other
+/// comes back within microseconds: yielding for a moment costs less than sleeping and waking.
 fn next(jobs: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
     for _ in 0..YIELDS_MAX {
         match jobs.try_recv() {

@@ -1,7 +1,7 @@
-//! What only a binary makes, and gives to everybody else: the operating system's entropy behind the
-//! `Ids` port, and beside it the wall clock.
+//! The operating system's entropy behind the `Ids` port, and the system's clock. Only a binary
+//! constructs them and passes them to all other code.
 //!
-//! Not here: the clock itself ([`bullpen_agent::system`]: agents link no database).
+//! Not here: the clock's code ([`bullpen_agent::system`]: agents link no database).
 
 pub use bullpen_agent::system::SystemClock;
 use bullpen_core::ids::{ClaimId, HolderId, StopOp};
@@ -17,7 +17,7 @@ pub struct SystemIds {
 
 impl SystemIds {
     /// This process's ids.
-    #[expect(clippy::new_without_default, reason = "a holder by default would be one by chance")]
+    #[expect(clippy::new_without_default, reason = "only a binary may construct ids")]
     pub fn new() -> Self {
         Self { holder: HolderId::new(id()) }
     }
@@ -41,24 +41,24 @@ impl Ids for SystemIds {
     }
 
     fn jitter(&self, bound: u64) -> u64 {
-        // The bias is below anything that a wait could show.
+        // The modulo's bias is too small to matter for a wait.
         u64::from_le_bytes(entropy()) % bound.max(1)
     }
 }
 
-/// A secret that nobody can guess.
+/// A secret that cannot be guessed.
 pub fn fresh_secret() -> Secret {
     Secret::new(&(id() + &id()))
 }
 
-/// So many bits that two processes never draw the same.
+/// An id with so many random bits that two processes never draw the same.
 fn id() -> String {
     format!("{:032x}", u128::from_le_bytes(entropy()))
 }
 
 fn entropy<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
-    // So few bytes are never given in parts, and no signal interrupts them.
+    // The kernel returns so few bytes at once, and no signal interrupts the call.
     let drawn = getrandom(&mut bytes[..], GetRandomFlags::empty());
     assert_eq!(drawn, Ok(BYTES), "a system without entropy can make no ids");
     bytes

@@ -1,6 +1,6 @@
-//! What this room's tests share: a clock, and records to store.
+//! Helpers for this crate's tests: a clock, and records to store.
 //!
-//! Not here: anything that waits for real time.
+//! Not here: helpers that wait for real time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
 pub(crate) use bullpen_sim::clock::ManualClock;
 
-/// When every test begins.
+/// The time at the start of every test.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A clock that stands there until it is moved.
+/// A clock that only a test advances.
 pub(crate) fn clock() -> Arc<ManualClock> {
     ManualClock::at(START)
 }
@@ -87,7 +87,7 @@ pub(crate) fn intent(id: &str, outstanding: u32) -> Intent {
     }
 }
 
-/// What was won.
+/// The value of a write that won; panics otherwise.
 #[track_caller]
 pub(crate) fn won<T: std::fmt::Debug>(
     written: Result<Written<T>, bullpen_core::ports::Fault>,

@@ -1,12 +1,12 @@
-//! Waiting for the first of two things.
+//! Waiting for the first of two futures.
 //!
-//! Not here: what they are, or how anyone is woken ([`crate::wake`]).
+//! Not here: what they wait for, or wake-ups ([`crate::wake`]).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Which of two came first.
+/// The future that was ready first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// The left one, or both at once.
@@ -15,7 +15,7 @@ pub(crate) enum First {
     Right,
 }
 
-/// Waits for either; both can be waited for again.
+/// Waits for the first of two futures; the caller can wait for both again.
 pub(crate) async fn first(
     mut left: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     mut right: Pin<&mut (impl Future<Output = ()> + ?Sized)>,

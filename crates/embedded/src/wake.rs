@@ -1,16 +1,13 @@
-//! Wake-ups between processes: how a writer tells a waiter to look, without anyone polling.
+//! Wake-ups between processes, so that a waiter need not poll for a write.
 //!
-//! In the directory `wake` beside the databases each process that waits has one Unix datagram
-//! socket, and for each *topic* it waits for (a queue, a mailbox) an empty file of the socket's
-//! name in that topic's directory. After a commit a writer lists the topic's directory and sends
-//! the topic's number to each socket it names. Nobody waits: no directory, and one failed system
-//! call.
+//! In the directory `wake` beside the databases each waiting process has one Unix datagram socket,
+//! and for each *topic* (a queue, a mailbox) an empty file with the socket's name in the topic's
+//! directory. After a commit a writer sends the topic's number to each socket named there. A
+//! wake-up only means "look now" and may be spurious. No race loses it, because a waiter registers
+//! before it looks; nor does a full socket, because the sender leaves a mark "look at everything"
+//! beside it.
 //!
-//! A wake-up says when to look, never what changed. It may be spurious. It is not lost by a race,
-//! because a waiter registers before it looks; and not by a full socket, because a sender that
-//! finds it full leaves a mark that says "look at everything", and tries once more.
-//!
-//! Not here: what to look at, or for how long.
+//! Not here: the looks, or how long to wait.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,17 +25,18 @@ use tokio::sync::Notify;
 
 use crate::open::OpenError;
 
-/// What a socket's whole path may have, on macOS; Linux allows four more.
+/// The longest path of a socket on macOS; Linux allows four more bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 103;
 /// `/` and the longest name: a process id, a dash, a counter, and the suffix of a draft.
 const SOCKET_NAME_BYTES_MAX: usize = 1 + 10 + 1 + 8 + 4;
 
-/// What somebody can wait for, as a number. Two topics of one number only wake each other.
+/// The subject of a wake-up, as a number. Two topics with the same number wake each other's
+/// waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic(u64);
 
 impl Topic {
-    /// FNV-1a, because every process, of whatever build, must come to the same number.
+    /// FNV-1a, because the processes of every build must compute the same number.
     pub(crate) fn new(kind: &str, name: &str) -> Self {
         let bytes = kind.bytes().chain([0]).chain(name.bytes());
         Self(bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -81,13 +79,13 @@ impl WakeSender {
         }
     }
 
-    /// Wakes everyone who waits for one of these.
+    /// Wakes all waiters of these topics.
     pub(crate) fn ring(&self, mut topics: Vec<Topic>) {
         topics.sort_unstable();
         topics.dedup();
         for topic in topics {
             if let Err(error) = self.ring_one(topic) {
-                // The waiters' own time limit is what is left to them.
+                // The waiters then wait until their own time limit.
                 tracing::warn!(%error, "could not wake waiting processes");
             }
         }
@@ -113,7 +111,7 @@ impl WakeSender {
         match self.socket.send_to(&topic.0.to_be_bytes(), socket) {
             Err(error) if is_full(&error) => {
                 File::create(overflow_mark(socket))?;
-                // Either it is full again, and the mark is seen with what is in it; or it is not.
+                // If the socket is full again, its reader sees the mark with the next datagram.
                 match self.socket.send_to(&topic.0.to_be_bytes(), socket) {
                     Err(error) if is_full(&error) => Ok(()),
                     sent => sent.map(|_| ()),
@@ -125,18 +123,18 @@ impl WakeSender {
 }
 
 fn is_full(error: &io::Error) -> bool {
-    // macOS says "no buffer space", which has no kind of its own.
+    // macOS reports "no buffer space", which has no `ErrorKind`.
     error.kind() == ErrorKind::WouldBlock || error.raw_os_error() == Some(55)
 }
 
-/// The socket's process has ended, whether or not it could tidy up.
+/// Whether the socket's process has ended.
 fn is_dead(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
 }
 
 fn forget(socket: &Path, waiter: &Path) {
     for path in [waiter, socket, &overflow_mark(socket)] {
-        // Somebody else may be tidying up the same; what stays is found again.
+        // Another process may remove the same files; a later sender finds a file that stays.
         let _ = fs::remove_file(path);
     }
 }
@@ -145,13 +143,13 @@ fn overflow_mark(socket: &Path) -> PathBuf {
     socket.with_extension("all")
 }
 
-/// The waiter's side: one socket and one thread, both made when somebody first waits.
+/// The waiter's side: one socket and one thread, both made for the first watch.
 pub(crate) struct WakeListener {
     wake: PathBuf,
-    ear: Mutex<Option<Ear>>,
+    bound: Mutex<Option<BoundSocket>>,
 }
 
-struct Ear {
+struct BoundSocket {
     socket: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -163,7 +161,7 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// Somebody who waits for one topic. Wake-ups from its making on are kept until asked for.
+/// A waiter for one topic. It keeps wake-ups since its creation until the caller asks.
 pub(crate) struct TopicWatch {
     topic: Topic,
     woken: Arc<Notify>,
@@ -173,20 +171,20 @@ pub(crate) struct TopicWatch {
 
 impl WakeListener {
     pub(crate) fn new(database: &Path) -> Result<Self, OpenError> {
-        Ok(Self { wake: wake_directory(database)?, ear: Mutex::new(None) })
+        Ok(Self { wake: wake_directory(database)?, bound: Mutex::new(None) })
     }
 
-    /// Registers. What is written after this returns wakes the watch.
+    /// Registers a waiter. Every write after this returns wakes it.
     pub(crate) fn watch(&self, topic: Topic) -> io::Result<TopicWatch> {
-        let mut ear = lock(&self.ear);
-        let ear = match &mut *ear {
-            Some(ear) => ear,
-            none => none.insert(Ear::open(&self.wake)?),
+        let mut bound = lock(&self.bound);
+        let bound = match &mut *bound {
+            Some(bound) => bound,
+            none => none.insert(BoundSocket::open(&self.wake)?),
         };
-        let name = ear.socket.file_name().expect("a socket has a name");
+        let name = bound.socket.file_name().expect("a socket has a name");
         let entry = topic.directory(&self.wake).join(name);
         let woken = Arc::new(Notify::new());
-        let mut watches = lock(&ear.shared.watches);
+        let mut watches = lock(&bound.shared.watches);
         let same = watches.entry(topic).or_default();
         if same.is_empty()
             && let Err(error) = register(&entry)
@@ -195,11 +193,12 @@ impl WakeListener {
             return Err(error);
         }
         same.push(Arc::clone(&woken));
-        Ok(TopicWatch { topic, woken, shared: Arc::clone(&ear.shared), entry })
+        Ok(TopicWatch { topic, woken, shared: Arc::clone(&bound.shared), entry })
     }
 }
 
-/// A few attempts, because whoever leaves a topic last takes its directory away.
+/// Makes a waiter's file. It retries, because the last waiter that leaves a topic removes its
+/// directory.
 fn register(entry: &Path) -> io::Result<()> {
     const ATTEMPTS_MAX: usize = 16;
     let directory = entry.parent().expect("an entry is in its topic's directory");
@@ -216,7 +215,7 @@ fn register(entry: &Path) -> io::Result<()> {
 }
 
 impl TopicWatch {
-    /// Returns when the topic was rung since the watch was made, or since this last returned.
+    /// Waits for a wake-up since the watch was made, or since this last returned.
     pub(crate) async fn rung(&self) {
         self.woken.notified().await;
     }
@@ -229,7 +228,7 @@ impl Drop for TopicWatch {
         same.retain(|other| !Arc::ptr_eq(other, &self.woken));
         if same.is_empty() {
             watches.remove(&self.topic);
-            // What cannot be removed costs a writer one wasted wake-up.
+            // A file that stays costs a writer one wasted wake-up.
             let _ = fs::remove_file(&self.entry);
             if let Some(directory) = self.entry.parent() {
                 let _ = fs::remove_dir(directory);
@@ -238,15 +237,15 @@ impl Drop for TopicWatch {
     }
 }
 
-impl Ear {
+impl BoundSocket {
     fn open(wake: &Path) -> io::Result<Self> {
         static OPENED: AtomicU64 = AtomicU64::new(1);
         private(wake)?;
         sweep(wake)?;
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
         let socket = wake.join(format!("{}-{number}", process::id()));
-        // Bound under another name first: between the making of the file and the binding of the
-        // socket it looks like a dead process's, and would be swept.
+        // Bind under another name first: between making the file and binding the socket it looks
+        // like a dead process's, and another process would remove it.
         let draft = socket.with_extension("new");
         let _ = fs::remove_file(&draft);
         let bound = UnixDatagram::bind(&draft)?;
@@ -260,18 +259,18 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for BoundSocket {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         let rung = UnixDatagram::unbound().and_then(|it| it.send_to(&[], &self.socket));
         match rung {
             Ok(_) => {
                 if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-                    tracing::error!("wake listener had panicked");
+                    tracing::error!("wake listener thread panicked");
                 }
             }
-            // It cannot be told to end; it ends with the process.
-            Err(error) => tracing::warn!(%error, "wake listener left behind"),
+            // The thread did not get the message; it ends with the process.
+            Err(error) => tracing::warn!(%error, "could not end the wake listener"),
         }
         let _ = fs::remove_file(&self.socket);
     }
@@ -286,13 +285,13 @@ fn listen(socket: &UnixDatagram, overflow: &Path, shared: &Shared) {
         }
         match heard {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
-                tracing::error!(%error, "wake listener cannot listen any more");
+                tracing::error!(%error, "wake listener stopped after an error");
                 return;
             }
             _ => {}
         }
         let watches = lock(&shared.watches);
-        // A mark, or anything odd, means: look at everything.
+        // A mark, or a datagram of another length, means: wake all.
         let all = fs::remove_file(overflow).is_ok() || !matches!(heard, Ok(8));
         let topic = Topic(u64::from_be_bytes(number));
         for (_, woken) in watches.iter().filter(|(other, _)| all || **other == topic) {
@@ -303,7 +302,7 @@ fn listen(socket: &UnixDatagram, overflow: &Path, shared: &Shared) {
     }
 }
 
-/// The directory of the sockets is this user's alone, whoever made it.
+/// Makes the directory of the sockets, or closes an existing one to other users.
 fn private(wake: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(wake)?;
     if fs::metadata(wake)?.mode() & 0o077 != 0 {
@@ -312,7 +311,7 @@ fn private(wake: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what processes left that were killed.
+/// Removes the files of killed processes.
 fn sweep(wake: &Path) -> io::Result<()> {
     let probe = UnixDatagram::unbound()?;
     let mut topics = Vec::new();
@@ -333,14 +332,14 @@ fn sweep(wake: &Path) -> io::Result<()> {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        // Only succeeds if nobody is left in it.
+        // Only succeeds if the topic has no waiters.
         let _ = fs::remove_dir(&topic);
     }
     Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics while it holds one, and a list of waiters is never half-changed.
+    // No code here panics while it holds a lock, so a list of waiters is never half-changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

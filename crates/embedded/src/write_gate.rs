@@ -1,15 +1,12 @@
-//! Taking turns at a file that several processes write.
+//! Lets several processes take turns at writing one file.
 //!
-//! SQLite has one write lock and no queue in front of it: whoever asks at the right moment gets it,
-//! and a process that writes without pause asks at every right moment. So each writer first takes
-//! the *door*, an advisory lock on a file beside the database, waits for the write lock while
-//! holding it, and lets go of the door once inside. Whoever leaves finds the door taken by the next
-//! one, and cannot overtake. The kernel drops the lock of a process that dies.
-//!
-//! [`LockWait`] is how anyone here waits: short random naps, added up, until too many. Naps and not
-//! a blocking lock call, because a stopped process that holds the lock must cost the others an
-//! error and not forever. Random and not SQLite's own ladder, whose steps grow to a tenth of a
-//! second while others come and go.
+//! SQLite's write lock has no queue, so a process that writes without pause starves the others.
+//! Each writer therefore takes the *gate* first, an advisory lock on the `-door` file, waits for
+//! the write lock while it holds the gate, and releases the gate once it has the write lock. A
+//! writer that comes back finds the gate held by the next writer. The kernel releases a dead
+//! process's lock. [`LockWait`] waits in short random naps up to a limit, so that a stopped process
+//! that holds a lock costs the others only an error. SQLite's own waits grow to a tenth of a
+//! second.
 //!
 //! Not here: transactions ([`crate::store`]).
 
@@ -20,20 +17,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, process, thread};
 
-/// How long one lock is waited for, in naps, before the caller is told to come back later.
+/// How long to wait for one lock, in naps, before the caller gets an error.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(5);
-/// The shortest nap: about what one commit without a disk flush takes.
+/// The shortest nap: about the time of one commit without a disk flush.
 const NAP_MICROS_MIN: u64 = 50;
-/// The longest nap: short against one commit with a flush, so that little time is lost between one
-/// writer's end and the next one's start.
+/// The longest nap: short against one commit with a flush, so that little time passes between one
+/// writer's end and the next writer's start.
 const NAP_MICROS_MAX: u64 = 400;
 
-/// Attempts before the first nap, which only let others run. The shortest nap takes the kernel as
-/// long as a third of a commit on a good disk, and that would be lost between any two turns.
+/// Attempts before the first nap, which only yield. The kernel needs for the shortest nap a third
+/// of the time of a commit on a good disk, and every turn would lose that time.
 const YIELDS_MAX: i32 = 64;
 
-/// A stream of numbers for naps. Nothing depends on their quality, only on two waiters not moving
-/// in step, so the seed is what tells waiters apart: no entropy of the system is asked for.
+/// Random numbers for naps. Their quality does not matter as long as two waiters do not nap in
+/// step, so a different seed per waiter is enough, without the system's entropy.
 struct Jitter(u64);
 
 impl Jitter {
@@ -41,7 +38,8 @@ impl Jitter {
         static WAITERS: AtomicU64 = AtomicU64::new(1);
         let waiter = WAITERS.fetch_add(1, Ordering::Relaxed);
         let seed = (u64::from(process::id()) << 32) ^ waiter;
-        // An odd multiplier spreads neighbouring seeds; zero would stay zero for ever.
+        // An odd multiplier spreads neighbouring seeds. The state must not be zero: it would stay
+        // zero.
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
@@ -62,13 +60,13 @@ pub(crate) struct LockWait {
 }
 
 impl LockWait {
-    /// A waiter that naps for `max` in all.
+    /// A waiter that naps for at most `max` per lock.
     pub(crate) fn new(max: Duration) -> Self {
         Self { jitter: Jitter::new(), slept: Duration::ZERO, max }
     }
 
-    /// Naps before another attempt; false, without a nap, when there have been enough. `attempt`
-    /// counts from zero for each lock, as SQLite's busy handler does.
+    /// Naps before another attempt; returns false without a nap when the time is used up. `attempt`
+    /// counts from zero for each lock, like SQLite's busy handler.
     pub(crate) fn nap(&mut self, attempt: i32) -> bool {
         if attempt == 0 {
             self.slept = Duration::ZERO;
@@ -81,10 +79,7 @@ impl LockWait {
             return true;
         }
         let nap = Duration::from_micros(self.jitter.between(NAP_MICROS_MIN, NAP_MICROS_MAX));
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a thread of our own waits for another process"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "our own thread waits for another process")]
         thread::sleep(nap);
         self.slept += nap;
         true
@@ -97,17 +92,17 @@ pub(crate) struct WriteGate {
     patience: LockWait,
 }
 
-/// Why the door stayed shut.
+/// Why a writer did not get the gate.
 #[derive(Debug)]
 pub(crate) enum GateClosed {
-    /// Somebody else held it for too long.
+    /// Another process held it for too long.
     Busy,
     /// The lock file cannot be used.
     Io(io::Error),
 }
 
 impl WriteGate {
-    /// The door of the database at `database`; each one opened is a waiter of its own.
+    /// The gate of this database; every opened gate is a separate waiter.
     pub(crate) fn open(database: &Path, patience: Duration) -> io::Result<Self> {
         let mut path = database.as_os_str().to_owned();
         path.push("-door");
@@ -121,7 +116,7 @@ impl WriteGate {
         Ok(Self { file, patience: LockWait::new(patience) })
     }
 
-    /// Runs `inside` while holding the door.
+    /// Runs `inside` while it holds the gate.
     pub(crate) fn pass<T>(&mut self, inside: impl FnOnce() -> T) -> Result<T, GateClosed> {
         for attempt in 0.. {
             match self.file.try_lock() {
@@ -132,7 +127,7 @@ impl WriteGate {
             }
         }
         let passed = inside();
-        // An unlock can only fail for a descriptor that is not open; ours is.
+        // Unlocking fails only for a closed descriptor; ours is open.
         self.file.unlock().map_err(GateClosed::Io)?;
         Ok(passed)
     }
@@ -168,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_passes_a_door() {
+    fn one_waiter_at_a_time_holds_the_gate() {
         let directory = TempDir::new().unwrap();
         let database = directory.path().join("ledger.db");
         let mut first = WriteGate::open(&database, PATIENCE_MAX).unwrap();

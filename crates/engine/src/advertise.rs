@@ -1,8 +1,8 @@
-//! Telling the resource pool about idle machines, at once after they become idle and again only
-//! when the queue holds fewer messages than there are shareable idle records.
+//! Adverts of idle machines in the resource pool: one as soon as a machine becomes idle, and
+//! another only when the queue holds fewer messages than the class has shareable idle records.
 //!
-//! A message may be lost: that costs time, never a machine, because the class directory is asked
-//! before anything is created.
+//! A lost message costs time, never a machine: a request reads the class directory before it
+//! launches anything.
 //!
 //! Not here: reading messages ([`crate::provision::pickup`]).
 
@@ -20,14 +20,14 @@ use crate::Stack;
 use crate::refresh::queue_spec;
 
 /// Advertises a machine that has just become idle. A failure is not retried here: the next
-/// [`readvertise`] does, and until then the directory has it.
+/// [`readvertise`] sends the message, and until then the class directory lists the machine.
 pub async fn advertise<P: Ports>(stack: &Stack<P>, record: &Record) {
     let Some(advert) = record.advert() else { return };
     let queue = stack.queue_of(&advert.class);
     let message = Outgoing::now(message::encode(&advert));
     let mut sent = send(stack, &queue, &message).await;
     if sent == Err(Fault::NotFound) {
-        // Nobody has refreshed the stack since the class came.
+        // No refresh has run since the class was configured, so it has no queue yet.
         let spec = queue_spec(stack, &advert.class);
         sent = match stack.ports.queues().ensure(&spec).await {
             Ok(()) => send(stack, &queue, &message).await,
@@ -35,7 +35,7 @@ pub async fn advertise<P: Ports>(stack: &Stack<P>, record: &Record) {
         };
     }
     if let Err(fault) = sent {
-        tracing::info!(instance_id = %record.id, %fault, "not advertised");
+        tracing::info!(instance_id = %record.id, %fault, "could not advertise an idle machine");
     }
 }
 
@@ -48,14 +48,14 @@ async fn send<P: Ports>(
     answers.into_iter().collect()
 }
 
-/// When each machine was last advertised by this process, and how long to wait before the next time.
+/// When this process last advertised each machine, and how long it waits before the next advert.
 #[derive(Debug, Default)]
 pub struct AdvertMemory {
     last: BTreeMap<InstanceId, (Timestamp, Duration)>,
 }
 
 impl AdvertMemory {
-    /// Those of `idle` whose time has come again, as many as are missing.
+    /// The adverts of `idle` whose wait is over, at most `missing` of them.
     fn due(
         &mut self,
         idle: &[Advert],
@@ -80,7 +80,8 @@ impl AdvertMemory {
     }
 }
 
-/// Advertises again what the queue seems to have lost. Returns how many messages were sent.
+/// Advertises again the machines whose messages the queue seems to have lost. Returns how many
+/// messages it sent.
 pub async fn readvertise<P: Ports>(
     stack: &Stack<P>,
     class: &ClassName,

@@ -1,12 +1,11 @@
-//! Batches: what several workers of one process ask of the cloud, each for one machine, goes together.
+//! Batches: cloud calls that workers of one process make for one machine each are merged into one.
 //!
-//! Whoever asks joins the batch that is open. The first of a batch waits a moment for company and makes
-//! the call; the others wait for its answer. Nobody has an answer from a call that was made before it
-//! asked. If the first goes away, the next of them makes the call, perhaps a second time: what goes
-//! through here does nothing where it is done already.
+//! A caller joins the open batch. Its first caller waits a moment for others and makes the call,
+//! the others wait for the answer, which is never older than their question. If the first caller is
+//! dropped, the next one makes the call, perhaps again, so only idempotent calls may be batched.
 //!
-//! Not here: the calls ([`crate::pace`]), stopping (an order has its own fence, and orders come
-//! together), or what follows from an answer.
+//! Not here: the calls ([`crate::pace`]), stopping (each stop order has its own fence), or what
+//! follows from an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,21 +18,21 @@ use tokio::sync::{Notify, OnceCell};
 
 use crate::Stack;
 
-/// The batches of one process: each kind of call has its own.
+/// The batches of one process, one batcher for each kind of call.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    /// Starting.
+    /// Calls that start machines.
     pub(crate) starts: Batcher<StartOutcome>,
-    /// Ending.
-    pub(crate) ends: Batcher<()>,
-    /// Describing.
-    pub(crate) looks: Batcher<Machine>,
+    /// Calls that terminate machines.
+    pub(crate) terminates: Batcher<()>,
+    /// Calls that describe machines.
+    pub(crate) describes: Batcher<Machine>,
 }
 
-/// One kind of call. `A` is what one machine's answer is.
+/// The batches of one kind of call. `A` is the answer for one machine.
 #[derive(Debug)]
 pub(crate) struct Batcher<A> {
-    /// The batch that can be joined.
+    /// The batch that callers join now.
     open: Mutex<Option<Arc<Batch<A>>>>,
 }
 
@@ -43,18 +42,18 @@ impl<A> Default for Batcher<A> {
     }
 }
 
-/// What one call answered of each machine; one that it said nothing of is absent.
+/// What one call answered, by machine. A machine that the answer left out is absent.
 pub(crate) type Answers<A> = BTreeMap<InstanceId, A>;
 
-/// Machines that one call is about.
+/// The machines of one call.
 #[derive(Debug)]
 struct Batch<A> {
     /// When it was opened, on this process's monotonic clock.
     opened: Duration,
-    /// Whoever waits for it; a machine may be wanted twice.
+    /// The machine of each caller that waits; two callers may ask for the same one.
     ids: Mutex<Vec<InstanceId>>,
     joined: Notify,
-    /// What the call came to, for all of them.
+    /// The answer of the call, for all callers.
     answers: OnceCell<Result<Answers<A>, Fault>>,
 }
 
@@ -72,7 +71,8 @@ impl<A> Batch<A> {
         self.ids().len() >= IDS_PER_CALL_MAX
     }
 
-    /// Waits until somebody joins; false if nobody does, or it has been open for long enough.
+    /// Waits until another caller joins; false if none does in time, or if the batch was open for
+    /// long enough.
     async fn is_joined<P: Ports>(&self, stack: &Stack<P>) -> bool {
         let (clock, limits) = (stack.ports.clock(), &stack.limits);
         let left = (self.opened + limits.coalesce_max).saturating_sub(clock.monotonic());
@@ -84,14 +84,14 @@ impl<A> Batch<A> {
     }
 }
 
-/// A place in a batch. Whoever stops waiting leaves it: a machine that nobody asks about any more is
-/// left out, if it can still be helped.
-struct Seat<A> {
+/// One caller's place in a batch. A caller that stops waiting takes its machine out of the batch,
+/// unless the call is already under way.
+struct Place<A> {
     batch: Arc<Batch<A>>,
     id: InstanceId,
 }
 
-impl<A> Drop for Seat<A> {
+impl<A> Drop for Place<A> {
     fn drop(&mut self) {
         let mut ids = self.batch.ids();
         if let Some(own) = ids.iter().position(|id| *id == self.id) {
@@ -101,21 +101,21 @@ impl<A> Drop for Seat<A> {
 }
 
 impl<A: Clone> Batcher<A> {
-    /// Asks about a machine, with whatever others are asked about at the same time; `call` asks about
-    /// all of them. None if the answer has nothing of this one.
+    /// Makes `call` for this machine together with the machines of other callers. None if the
+    /// answer leaves this machine out.
     pub(crate) async fn ask<P: Ports>(
         &self,
         stack: &Stack<P>,
         id: &InstanceId,
         call: impl AsyncFn(&[InstanceId]) -> Result<Answers<A>, Fault>,
     ) -> Result<Option<A>, Fault> {
-        let seat = self.join(id, stack.ports.clock().monotonic());
-        // Whoever asks first makes the call. If it goes away meanwhile, the next one does.
+        let place = self.join(id, stack.ports.clock().monotonic());
+        // The first caller makes the call. If it is dropped meanwhile, the next caller makes it.
         let send = async || {
-            self.fill(stack, &seat.batch).await;
-            call(&self.close(&seat.batch)).await
+            self.fill(stack, &place.batch).await;
+            call(&self.close(&place.batch)).await
         };
-        let answers = seat.batch.answers.get_or_init(send).await;
+        let answers = place.batch.answers.get_or_init(send).await;
         Ok(answers.as_ref().map_err(Clone::clone)?.get(id).cloned())
     }
 
@@ -123,18 +123,18 @@ impl<A: Clone> Batcher<A> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn join(&self, id: &InstanceId, now: Duration) -> Seat<A> {
+    fn join(&self, id: &InstanceId, now: Duration) -> Place<A> {
         let mut open = self.open();
-        // One that everybody has left may have been open for long.
+        // A batch that all its callers have left may be old, so a new one is opened.
         let known = open.take().filter(|batch| !batch.ids().is_empty());
         let batch = known.unwrap_or_else(|| Arc::new(Batch::new(now)));
         batch.ids().push(id.clone());
         batch.joined.notify_one();
         *open = (!batch.is_full()).then(|| Arc::clone(&batch));
-        Seat { batch, id: id.clone() }
+        Place { batch, id: id.clone() }
     }
 
-    /// Waits for company.
+    /// Waits for more callers, until the batch is full or its time is up.
     async fn fill<P: Ports>(&self, stack: &Stack<P>, batch: &Arc<Batch<A>>) {
         while self.is_open(batch) && batch.is_joined(stack).await {}
     }
@@ -143,7 +143,7 @@ impl<A: Clone> Batcher<A> {
         self.open().as_ref().is_some_and(|open| Arc::ptr_eq(open, batch))
     }
 
-    /// Nobody joins from now on; returns whoever did.
+    /// Closes the batch to further callers and returns its machines.
     fn close(&self, batch: &Arc<Batch<A>>) -> Vec<InstanceId> {
         let mut open = self.open();
         if open.as_ref().is_some_and(|open| Arc::ptr_eq(open, batch)) {

@@ -1,9 +1,9 @@
-//! Destroying a stack: every machine of it ends, by an operator's explicit word.
+//! Destroying a stack: ends every machine of it, at an operator's explicit command.
 //!
-//! Jobs that run there die with them. Only machines with the stack's tag and runners with its prefix
-//! are touched.
+//! Jobs that run there die with their machines. It touches only machines with the stack's tag and
+//! runners with its prefix.
 //!
-//! Not here: removing the stores themselves (the command does, once nothing is left in them).
+//! Not here: removing the stores themselves (the command does, once they are empty).
 
 use std::time::Duration;
 
@@ -20,20 +20,20 @@ use crate::reconcile::{live_records, open_intents};
 use crate::retry::retry_until;
 use crate::transition;
 
-/// What was destroyed.
+/// The outcome of destroying a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destroyed {
-    /// Machines that were ended.
+    /// Machines that ended.
     pub machines: Vec<InstanceId>,
-    /// Runners that were deleted at GitHub.
+    /// How many runners GitHub deleted.
     pub runners: usize,
-    /// Runners that GitHub did not delete; none of them has a machine any more.
+    /// How many runners GitHub did not delete; none of them has a machine any more.
     pub runners_left: usize,
-    /// What else was removed from the cloud, in words.
+    /// The other things removed from the cloud, in words.
     pub dismantled: Vec<String>,
 }
 
-/// Ends everything and waits until it is gone; whether it is, is looked at every so often.
+/// Ends every machine and waits until all are gone; checks that at an interval of `every`.
 pub async fn destroy<P: Ports>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -42,7 +42,7 @@ pub async fn destroy<P: Ports>(
     let mut destroyed = Destroyed::default();
     let mut launching_at = None;
     loop {
-        // First: whoever launches still is not allowed to record it, and ends it.
+        // First, so that a process that still launches may not record its machines, and ends them.
         let was_launching = give_back_intents(stack, until).await?;
         condemn_all(stack, until).await?;
         let is_empty = end_machines(stack, until, &mut destroyed).await?;
@@ -50,7 +50,7 @@ pub async fn destroy<P: Ports>(
         if was_launching {
             launching_at = Some(stack.now());
         }
-        // What was launched last may not be shown yet.
+        // The cloud may not list the machines of the last launch yet.
         let shows_within = stack.ports.fleet().shows_within();
         let may_be_late = launching_at.is_some_and(|at| stack.now().since(at) < shows_within);
         if is_empty && !may_be_late && live_records(stack).await?.is_empty() {
@@ -63,7 +63,7 @@ pub async fn destroy<P: Ports>(
     Ok(destroyed)
 }
 
-/// The same for a stack whose ledger is gone: its machines are known by their tags.
+/// Does the same for a stack whose ledger is gone, and finds its machines by their tags.
 pub async fn destroy_unrecorded<P: Ports>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -78,7 +78,7 @@ pub async fn destroy_unrecorded<P: Ports>(
     Ok(destroyed)
 }
 
-/// Has every machine that is there ended; whether none was.
+/// Asks the cloud to end every machine that it lists; returns whether there was none.
 async fn end_machines<P: Ports>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -113,7 +113,7 @@ async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(),
         }
         let (authority, why) = (Authority::Operator, EndReason::Operator);
         let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
-        // Overtaken: the next round sees it as it is then.
+        // If another process overtakes this write, the next round reads the record again.
         let _ = transition::apply(stack, &record, &event, until).await?;
     }
     Ok(())
@@ -125,7 +125,7 @@ async fn alive<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Vec<Insta
     Ok(alive.map(|machine| machine.id).collect())
 }
 
-/// Best effort: GitHub forgets runners that stay offline.
+/// Deletes runners as far as GitHub lets it: GitHub forgets runners that stay offline.
 async fn remove_runners<P: Ports>(stack: &Stack<P>, destroyed: &mut Destroyed) {
     let Ok(runners) = stack.ports.forge().runners().await else { return };
     for runner in runners {
@@ -136,12 +136,13 @@ async fn remove_runners<P: Ports>(stack: &Stack<P>, destroyed: &mut Destroyed) {
     }
 }
 
-/// Nothing of what is being launched will be recorded any more; whether anything was.
+/// Gives back the open intents, so that no process can record their machines any more; returns
+/// whether there were any.
 async fn give_back_intents<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<bool, Fault> {
     let open = open_intents(stack).await?;
     for intent in &open {
         let given = retry_until(stack, until, || stack.ports.ledger().give_back(intent)).await?;
-        tracing::debug!(intent = %intent.id, ?given, "given back");
+        tracing::debug!(intent = %intent.id, ?given, "gave back an open intent");
     }
     Ok(!open.is_empty())
 }

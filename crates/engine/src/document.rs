@@ -1,9 +1,10 @@
-//! Changing a document: read, decide, write over what was read, until it is settled.
+//! Changing a document: read it, decide, write over the revision that was read, until one write
+//! wins.
 //!
-//! A write without an answer is settled by reading: if it landed, the decision on what is stored then
-//! is that nothing is left to do.
+//! After a write without an answer the loop reads again: if the write landed, the decision on the
+//! reloaded document is that nothing is left to do.
 //!
-//! Not here: what documents hold, or writing one blindly first (`provision::entry`).
+//! Not here: what documents hold, or writing before the first read (`provision::entry`).
 
 use bullpen_core::ports::{Document, Fault, Ledger, Ports, Written};
 use bullpen_core::time::Timestamp;
@@ -11,8 +12,8 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::retry::{Backoff, retry_until};
 
-/// Stores what `change` makes of the document of this name, if it makes anything of it; returns
-/// whether something was stored. The document's revision is the ledger's, whatever `change` says.
+/// Stores the document that `change` returns, if it returns one, and returns whether it stored it.
+/// The ledger sets the revision and ignores the one in the returned document.
 pub(crate) async fn change<P: Ports>(
     stack: &Stack<P>,
     (collection, name): (&str, &str),
@@ -27,7 +28,7 @@ pub(crate) async fn change<P: Ports>(
         let seen = stored.map(|stored| stored.revision);
         match ledger.write_document(seen, &next).await {
             Ok(Written::Won(_)) => return Ok(true),
-            // Somebody wrote meanwhile, perhaps we did: look again.
+            // Another process wrote meanwhile, or our own write landed: read again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),

@@ -1,8 +1,8 @@
-//! The engine: use cases over the ports. It observes, asks the core, and executes.
+//! The engine: use cases over the ports. A use case observes, asks the core, and executes.
 //!
-//! A *use case* is an `async fn` over a [`Stack`]. It holds no state that matters: everything it
-//! must not lose is in the ledger before it is acted on, so any of these functions may stop at any
-//! await and another process may carry on.
+//! A *use case* is an `async fn` over a [`Stack`]. It stores everything it must not lose in the
+//! ledger before it acts, so each of these functions may stop at any await, and another process can
+//! continue.
 //!
 //! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
 

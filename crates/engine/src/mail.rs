@@ -1,4 +1,4 @@
-//! Posting orders to agents, settled until the answer is known.
+//! Posting orders to agents, retried until it is known whether the order is stored.
 //!
 //! Not here: what the orders mean (`core::mailbox`).
 
@@ -12,18 +12,19 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::retry::{Backoff, retry_until};
 
-/// Whether an order is stored.
+/// What became of a posted order.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// It is, or was a moment ago; this is the inbox.
+    /// The order is stored, or was stored a moment ago; this is the inbox.
     Stored(Inbox),
-    /// Something newer is, and ours will never be; this is the inbox.
+    /// A newer order is stored, so ours never will be; this is the inbox.
     Overtaken(Inbox),
 }
 
-/// Stores an order. Nobody else ever writes one of the same rank with other contents: a rank's
-/// generation belongs to whoever raised it, so finding it stored settles a lost answer.
+/// Stores an order. No other process writes an order of the same rank with other contents, because
+/// the generation in the rank belongs to the process that raised it. So finding the rank stored
+/// settles a lost answer.
 pub async fn post<P: Ports>(
     stack: &Stack<P>,
     key: &MailboxKey,
@@ -50,7 +51,7 @@ pub async fn post<P: Ports>(
     }
 }
 
-/// The inbox, consistently and patiently.
+/// Reads an agent's inbox consistently, retrying until `until`.
 pub async fn inbox<P: Ports>(
     stack: &Stack<P>,
     key: &MailboxKey,

@@ -1,9 +1,9 @@
-//! The order_batcher: orders that several workers of one process have to post at once go together.
+//! Batching orders: orders that several workers of one process post at the same time share a call.
 //!
-//! Nobody waits for company: what comes while a call is under way goes with the next. A lone order
-//! goes alone and at once.
+//! No order waits to fill a batch: a single order is posted at once, and orders that arrive during
+//! a call go with the next one.
 //!
-//! Not here: settling an order whose answer did not come ([`crate::mail`]).
+//! Not here: settling an order whose answer was lost ([`crate::mail`]).
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::Stack;
 
-/// Orders that wait to be taken along.
+/// The orders that wait for the next call.
 #[derive(Debug, Default)]
 pub struct OrderBatcher {
-    letters: Mutex<Vec<BatchedOrder>>,
-    came: Notify,
+    waiting: Mutex<Vec<BatchedOrder>>,
+    arrived: Notify,
 }
 
 #[derive(Debug)]
@@ -31,47 +31,47 @@ struct BatchedOrder {
 }
 
 impl OrderBatcher {
-    /// Posts an order with whatever goes at the same time. Somebody must be delivering meanwhile
-    /// ([`OrderBatcher::deliver`]).
+    /// Posts an order together with the others that wait. The caller must poll
+    /// [`OrderBatcher::deliver`] meanwhile.
     pub async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
         let (answer, posted) = oneshot::channel();
-        self.letters().push(BatchedOrder { key: key.clone(), order: order.clone(), answer });
-        self.came.notify_one();
-        // Nobody delivers any more: whether this one went is not known.
+        self.waiting().push(BatchedOrder { key: key.clone(), order: order.clone(), answer });
+        self.arrived.notify_one();
+        // The delivery was dropped: it is not known whether this order was posted.
         posted.await.unwrap_or(Ok(Written::Unknown))
     }
 
-    /// Delivers whatever comes. Ends with its request.
+    /// Posts the waiting orders, batch after batch. Its request drops it.
     pub async fn deliver<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
         loop {
-            let letters = self.take();
-            if letters.is_empty() {
-                self.came.notified().await;
+            let batch = self.take();
+            if batch.is_empty() {
+                self.arrived.notified().await;
                 continue;
             }
             let orders: Vec<_> =
-                letters.iter().map(|letter| (letter.key.clone(), letter.order.clone())).collect();
+                batch.iter().map(|each| (each.key.clone(), each.order.clone())).collect();
             let answers = stack.ports.mailbox().post_all(&orders).await;
-            for (letter, answer) in letters.into_iter().zip(answers) {
-                // Whoever asked may have stopped waiting.
-                let _ = letter.answer.send(answer);
+            for (each, answer) in batch.into_iter().zip(answers) {
+                // The caller of `post` may have stopped waiting.
+                let _ = each.answer.send(answer);
             }
         }
     }
 
-    fn letters(&self) -> MutexGuard<'_, Vec<BatchedOrder>> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, Vec<BatchedOrder>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As many as go with one call, to different agents.
+    /// Takes as many orders as one call carries, at most one for each agent.
     fn take(&self) -> Vec<BatchedOrder> {
-        let mut waiting = self.letters();
+        let mut waiting = self.waiting();
         let mut taken: Vec<BatchedOrder> = Vec::new();
         let mut left = Vec::new();
-        for letter in waiting.drain(..) {
+        for each in waiting.drain(..) {
             let fits =
-                taken.len() < IDS_PER_CALL_MAX && taken.iter().all(|other| other.key != letter.key);
-            if fits { taken.push(letter) } else { left.push(letter) }
+                taken.len() < IDS_PER_CALL_MAX && taken.iter().all(|other| other.key != each.key);
+            if fits { taken.push(each) } else { left.push(each) }
         }
         *waiting = left;
         taken

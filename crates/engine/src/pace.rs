@@ -1,9 +1,10 @@
-//! Pace: every call to the fleet waits for its turn inside this process's share of the cloud's
-//! buckets, and a call that the cloud refuses as too many halves the share.
+//! Pace: every call about machines waits for its turn within this process's share of the cloud's
+//! rate limits, and a call that the cloud throttles halves the share.
 //!
-//! The only way to the fleet: nothing else in the engine may ask it.
+//! The engine launches, starts, stops, tags, lists and ends machines only through this module.
 //!
-//! Not here: how tokens are counted (`core::rates`), or who else has a share ([`crate::replicas`]).
+//! Not here: counting tokens (`core::rates`), or which processes share the limits
+//! ([`crate::replicas`]).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,35 +20,35 @@ use bullpen_core::replicas::{ReplicaList, ReplicaTimes};
 
 use crate::Stack;
 
-/// The longest a call waits for its turn; whoever needs it more tries again. Short against the
-/// grace of reconciliation, so that a launch that waited is still accounted for.
+/// The longest that a call waits for its turn; a caller may try again. Short against the grace of
+/// reconciliation, so that a launch that waited is still accounted for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What one process may ask of the fleet, and what that depends on.
+/// The calls to the fleet that one process may make, by its share of the rate limits.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     budget: Budget,
     /// The share that the budget is for.
     share: RateShare,
     /// The replicas that this process knows of.
-    pub(crate) roll: ReplicaList,
+    pub(crate) replicas: ReplicaList,
 }
 
 impl Allowance {
-    /// A command's.
+    /// Makes the allowance of a command.
     pub(crate) fn new<P: Ports>(ports: &P, limits: &Limits) -> Self {
         let share = RateShare::COMMAND;
         let rates = ports.fleet().rates().share(share);
         let budget = Budget::new(&rates, ports.clock().monotonic());
-        let roll = ReplicaList::new(ReplicaTimes { lease: limits.pool_lease, turn: PATIENCE });
-        Self { budget, share, roll }
+        let replicas = ReplicaList::new(ReplicaTimes { lease: limits.pool_lease, turn: PATIENCE });
+        Self { budget, share, replicas }
     }
 
-    /// What is left of this process's share, whatever that has become.
+    /// The budget of this process, adapted to the share it has now.
     fn budget<P: Ports>(&mut self, ports: &P, now: Duration) -> &mut Budget {
-        let share = self.roll.share(now);
+        let share = self.replicas.share(now);
         if share != self.share {
-            tracing::info!(?share, "takes another share of the cloud");
+            tracing::info!(?share, "share of the cloud's rates changed");
             self.budget.keep_to(&ports.fleet().rates().share(share), now);
             self.share = share;
         }
@@ -55,8 +56,8 @@ impl Allowance {
     }
 }
 
-/// A stack's fleet, asked in turn. A call whose turn is too far off is refused as
-/// [`Fault::Throttled`], without having been made.
+/// A stack's fleet, called in turn. A call whose turn is too far off fails with
+/// [`Fault::Throttled`] and is not made.
 #[derive(Debug)]
 pub struct Paced<'a, P> {
     stack: &'a Stack<P>,
@@ -71,7 +72,7 @@ impl<'a, P: Ports> Paced<'a, P> {
     /// As [`Fleet::launch`].
     pub async fn launch(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
         self.turn(FleetCall::Launch, request.count).await?;
-        self.heed(FleetCall::Launch, self.stack.ports.fleet().launch(request).await)
+        self.note_throttling(FleetCall::Launch, self.stack.ports.fleet().launch(request).await)
     }
 
     /// As [`Fleet::start`].
@@ -80,10 +81,10 @@ impl<'a, P: Ports> Paced<'a, P> {
         ids: &[InstanceId],
     ) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
         self.turn(FleetCall::Start, count(ids)).await?;
-        self.heed(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
+        self.note_throttling(FleetCall::Start, self.stack.ports.fleet().start(ids).await)
     }
 
-    /// As [`Fleet::start`] for one machine, together with what others start at the same time.
+    /// As [`Fleet::start`] for one machine, in one call with the starts of other workers.
     pub async fn start_one(&self, id: &InstanceId) -> Result<StartOutcome, Fault> {
         let call = async |ids: &[InstanceId]| Ok(self.start(ids).await?.into_iter().collect());
         let answer = self.stack.batches().starts.ask(self.stack, id, call).await?;
@@ -91,9 +92,9 @@ impl<'a, P: Ports> Paced<'a, P> {
     }
 
     /// As [`Fleet::stop`], if its turn comes while this process's monotonic clock is not past
-    /// `send_by`; otherwise refused like a turn that is too far off. A call that is not answered
-    /// within its own timeout is given up, and may have landed. Never tried again here: a late stop
-    /// must find nobody, and the next one needs a new operation.
+    /// `send_by`; otherwise it fails with [`Fault::Throttled`]. A call without an answer within its
+    /// own timeout fails, and may have landed. It is never tried again here: a late stop must not
+    /// hit a machine that has an owner again, and the next stop needs a new operation.
     pub async fn stop(&self, orders: &[StopOrder], send_by: Duration) -> Result<(), Fault> {
         let clock = self.stack.ports.clock();
         let patience = PATIENCE.min(send_by.saturating_sub(clock.monotonic()));
@@ -108,50 +109,50 @@ impl<'a, P: Ports> Paced<'a, P> {
                 Err(Fault::unavailable("a stop call was not answered in time"))
             }
         };
-        self.heed(FleetCall::Stop, answer)
+        self.note_throttling(FleetCall::Stop, answer)
     }
 
     /// As [`Fleet::tag`].
     pub async fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
         self.turn(FleetCall::Tag, count(ids)).await?;
-        self.heed(FleetCall::Tag, self.stack.ports.fleet().tag(ids, tag).await)
+        self.note_throttling(FleetCall::Tag, self.stack.ports.fleet().tag(ids, tag).await)
     }
 
     /// As [`Fleet::terminate`].
     pub async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         self.turn(FleetCall::Terminate, count(ids)).await?;
-        self.heed(FleetCall::Terminate, self.stack.ports.fleet().terminate(ids).await)
+        self.note_throttling(FleetCall::Terminate, self.stack.ports.fleet().terminate(ids).await)
     }
 
-    /// As [`Fleet::terminate`] for one machine, together with what others end at the same time.
+    /// As [`Fleet::terminate`] for one machine, in one call with those of other workers.
     pub async fn terminate_one(&self, id: &InstanceId) -> Result<(), Fault> {
         let call = async |ids: &[InstanceId]| {
             self.terminate(ids).await?;
             Ok(ids.iter().map(|id| (id.clone(), ())).collect())
         };
-        self.stack.batches().ends.ask(self.stack, id, call).await?;
+        self.stack.batches().terminates.ask(self.stack, id, call).await?;
         Ok(())
     }
 
     /// As [`Fleet::list`].
     pub async fn list(&self) -> Result<Vec<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
-        self.heed(FleetCall::Describe, self.stack.ports.fleet().list().await)
+        self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().list().await)
     }
 
     /// As [`Fleet::describe`].
     pub async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
-        self.heed(FleetCall::Describe, self.stack.ports.fleet().describe(ids).await)
+        self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().describe(ids).await)
     }
 
-    /// As [`Fleet::describe`] of one machine, together with what others look at at the same time.
+    /// As [`Fleet::describe`] for one machine, in one call with those of other workers.
     pub async fn describe_one(&self, id: &InstanceId) -> Result<Option<Machine>, Fault> {
         let call = async |ids: &[InstanceId]| {
             let machines = self.describe(ids).await?;
             Ok(machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect())
         };
-        self.stack.batches().looks.ask(self.stack, id, call).await
+        self.stack.batches().describes.ask(self.stack, id, call).await
     }
 
     async fn turn(&self, call: FleetCall, machines: u32) -> Result<(), Fault> {
@@ -169,13 +170,13 @@ impl<'a, P: Ports> Paced<'a, P> {
         let wait = self.allowance().budget(ports, now).take(call, machines, now, patience);
         let wait = wait.ok_or(Fault::Throttled)?;
         if !wait.is_zero() {
-            tracing::debug!(?call, ?wait, "waits for its turn");
+            tracing::debug!(?call, ?wait, "call waits for its turn");
             clock.sleep(wait).await;
         }
         Ok(())
     }
 
-    fn heed<T>(&self, call: FleetCall, answer: Result<T, Fault>) -> Result<T, Fault> {
+    fn note_throttling<T>(&self, call: FleetCall, answer: Result<T, Fault>) -> Result<T, Fault> {
         if let Err(Fault::Throttled) = answer {
             let (ports, now) = (&self.stack.ports, self.stack.ports.clock().monotonic());
             self.allowance().budget(ports, now).complained(call, now);

@@ -1,74 +1,74 @@
-//! What long work tells whoever waits for it.
+//! Progress: the events that a long use case reports to its caller.
 //!
-//! Telling is not logging: it is the few things a person at a terminal wants to see, as values.
+//! They are not logs: they are the few things that a person at a terminal wants to see, as values.
 //!
-//! Not here: how they are shown (the command does).
+//! Not here: showing them (the command does).
 
 use std::time::Duration;
 
 use bullpen_core::ids::InstanceId;
 
-/// One thing worth telling.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressEvent {
     /// The request's entry is stored, and with it the label of its runners.
     Begun {
-        /// Which label.
+        /// The label.
         label: String,
     },
-    /// The request was found live, with this many machines.
+    /// The request was live already and has this many machines.
     Resumed {
         /// How many.
         machines: usize,
     },
-    /// This many runners are looked for among the idle ones.
+    /// Workers look for this many runners among the idle machines.
     Selecting {
         /// How many.
         runners: usize,
     },
-    /// This many machines are being launched.
+    /// The request launches this many machines.
     Launching {
         /// How many.
         machines: u32,
     },
-    /// A machine listens, this long after the beginning.
+    /// A machine's runner listens, this long after the request began.
     Ready {
-        /// Which.
+        /// The machine.
         instance: InstanceId,
-        /// Since when.
+        /// The time since the request began.
         after: Duration,
     },
-    /// A machine did not do its part.
+    /// A machine failed its check.
     Failed {
-        /// Which.
+        /// The machine.
         instance: InstanceId,
-        /// What it failed to do.
+        /// How it failed.
         why: String,
     },
-    /// There is no room under a ceiling; others are waited for.
+    /// A ceiling has no capacity left; the request waits for others to release machines.
     WaitingForRoom {
-        /// Which ceiling.
+        /// The ceiling that is reached.
         why: String,
     },
     /// A machine is idle again.
     Returned {
-        /// Which.
+        /// The machine.
         instance: InstanceId,
     },
     /// A machine is ending.
     Ended {
-        /// Which.
+        /// The machine.
         instance: InstanceId,
     },
-    /// A job, or an agent's word, is waited for.
+    /// The release waits for the end of a job, or for an acknowledgement by an agent.
     Waiting {
-        /// On which machine.
+        /// The machine.
         instance: InstanceId,
     },
 }
 
-/// Whoever is told.
+/// Receives the events.
 pub type ProgressObserver<'a> = &'a (dyn Fn(ProgressEvent) + Sync);
 
-/// Tells nobody.
+/// Ignores every event.
 pub fn unobserved(_: ProgressEvent) {}

@@ -1,9 +1,9 @@
-//! Reconciliation by tag, in both directions: machines without a record, records without a
-//! machine, intents whose launch nobody accounted for.
+//! The reconciler compares the ledger with the cloud's tagged machines: it ends machines without a
+//! record, condemns records without a machine, and gives back abandoned intents.
 //!
-//! The order of reading makes it safe: for machines without a record the machines are listed first
-//! and the ledger is read second, so a record written meanwhile is seen; for records without a
-//! machine it is the reverse. Both have a grace, because a launch and its visibility take time.
+//! The order of the reads makes it safe. For machines without a record it lists the machines first
+//! and reads the ledger second, so it sees a record that is written meanwhile; for records without
+//! a machine it does the reverse. Both have a grace, because a launch and its visibility take time.
 //!
 //! Not here: deadlines of records ([`crate::reap`]).
 
@@ -21,18 +21,18 @@ use crate::jobs::capacity;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
-/// What one pass found and did.
+/// How much one pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
-    /// Machines without a record that were ended.
+    /// Machines without a record that the reconciler ended.
     pub orphans_ended: usize,
-    /// Records without a machine that were condemned.
+    /// Records without a machine that it condemned.
     pub records_condemned: usize,
-    /// Intents whose outstanding part was given back.
+    /// Intents whose outstanding part it gave back.
     pub intents_given_back: usize,
 }
 
-/// One pass in both directions.
+/// Makes one pass in both directions.
 pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> {
     let mut done = Reconciled::default();
     records_without_machines(stack, &mut done).await?;
@@ -71,14 +71,14 @@ async fn records_without_machines<P: Ports>(
         };
         let until = now.after(stack.limits.release_retry);
         if let Moved::To(_) = transition::apply(stack, &record, &event, until).await? {
-            tracing::info!(instance_id = %record.id, "its machine is gone");
+            tracing::info!(instance_id = %record.id, "condemned record whose machine is gone");
             done.records_condemned += 1;
         }
     }
     Ok(())
 }
 
-/// Every live record, all pages; may lag a little.
+/// Reads every live record, on all pages. The list may lag a little.
 pub async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fault> {
     let mut records = Vec::new();
     let mut cursor: Option<String> = None;
@@ -102,7 +102,7 @@ async fn machines_without_records<P: Ports>(
     let mut orphans = Vec::new();
     for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
         if is_orphan(stack, machine).await? {
-            tracing::warn!(instance_id = %machine.id, "a machine without a record is ended");
+            tracing::warn!(instance_id = %machine.id, "ending machine without a record");
             orphans.push(machine.id.clone());
         }
     }
@@ -117,7 +117,7 @@ async fn machines_without_records<P: Ports>(
 async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     match transition::read(stack, &machine.id, until).await? {
-        // A tombstone whose machine still runs: it is ended again.
+        // A tombstone whose machine still runs: the reconciler ends it again.
         Some(record) => Ok(!record.state.is_live()),
         None if sabotage!("orphans-despite-their-intent") => Ok(true),
         None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
@@ -129,7 +129,7 @@ async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool
     }
 }
 
-/// An intent that its creator may still be recording under.
+/// Whether the intent's creator may still record machines under it.
 fn is_alive<P: Ports>(stack: &Stack<P>, intent: &Intent) -> bool {
     let end = intent.deadline.after(stack.limits.clock_skew);
     intent.outstanding > 0 && stack.now() < end
@@ -147,7 +147,7 @@ async fn abandoned_intents<P: Ports>(
         .collect();
     for intent in open_intents(stack).await? {
         let ended = intent.deadline.after(stack.limits.reconcile_grace);
-        // A machine of it that has no record is still counted by it; it ends first.
+        // The intent still counts its machines without a record, so they end first.
         if (stack.now() < ended && !sabotage!("intent-given-back-early"))
             || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
         {
@@ -161,7 +161,7 @@ async fn abandoned_intents<P: Ports>(
     Ok(())
 }
 
-/// Every intent with something outstanding, all pages; may lag a little.
+/// Reads every intent with machines outstanding, on all pages. The list may lag a little.
 pub async fn open_intents<P: Ports>(stack: &Stack<P>) -> Result<Vec<Intent>, Fault> {
     let mut intents = Vec::new();
     let mut cursor: Option<String> = None;

@@ -1,8 +1,8 @@
-//! Replicas: a process of a service says that it lives, and counts those that do.
+//! Replicas: each process of a service announces that it lives, and counts the others.
 //!
-//! Every round is one listing and one write, of an entry that nobody else writes. A round that fails
-//! is followed by the next; whoever fails for too long is no longer counted, and knows that by its own
-//! clock. An entry is removed by whoever wrote it when it ends well, and is forgotten otherwise.
+//! Each round is one listing and one write of the replica's own entry. A replica whose rounds fail
+//! for too long is no longer counted, and knows that by its own clock. A replica that ends in order
+//! removes its entry; otherwise the store forgets the entry.
 //!
 //! Not here: what follows from the count (`core::replicas`), or keeping to it ([`crate::pace`]).
 
@@ -17,14 +17,14 @@ use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 
-/// An entry may be forgotten after so many leases without a word. Many more than one, so that clocks
-/// that differ lose nobody.
+/// After so many leases without a write the store may forget an entry. Many more than one, so that
+/// differing clocks lose no replica.
 const FORGOTTEN_AFTER: u32 = 10;
-/// What an entry says: nothing but its version. Its name and its revision are what counts.
+/// An entry's body: only its version. The name and the revision of the entry are enough.
 const BODY: &str = r#"{"v":1}"#;
 
-/// Is one of the replicas for as long as it is polled. Where the fleet may be asked as often as one
-/// likes there is nothing to share, and nothing is done.
+/// Keeps this process among the replicas for as long as it is polled. If the fleet has no rate
+/// limits, there is nothing to share, and it does nothing.
 pub async fn run<P: Ports>(stack: &Stack<P>) -> Infallible {
     if stack.ports.fleet().rates().is_unlimited() {
         return pending().await;
@@ -37,22 +37,22 @@ pub async fn run<P: Ports>(stack: &Stack<P>) -> Infallible {
     }
 }
 
-/// Counts the others, and announces this one.
+/// Counts the other replicas, and announces this one.
 async fn round<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
     let own = stack.ports.ids().holder();
     let listed = count(stack, &own).await?;
     let sent = stack.ports.clock().monotonic();
     let forget_at = stack.now().after(stack.limits.pool_lease * FORGOTTEN_AFTER);
-    // Without an answer, or overtaken by a write that had none, it is not certain that anybody sees it:
-    // the next round's listing shows what is stored.
+    // If the write has no answer, or an earlier one without an answer overtook it, the other
+    // replicas may not see the entry: the next round's listing shows what is stored.
     if let Written::Won(_) = write(stack, own, listed, forget_at).await? {
         let answered = stack.ports.clock().monotonic();
-        stack.with_replicas(|roll| roll.announced((sent, answered)));
+        stack.with_replicas(|replicas| replicas.announced((sent, answered)));
     }
     Ok(())
 }
 
-/// Counts the others; returns the revision of this one's entry.
+/// Counts the other replicas; returns the revision of this one's entry.
 async fn count<P: Ports>(stack: &Stack<P>, own: &HolderId) -> Result<Option<Revision>, Fault> {
     let clock = stack.ports.clock();
     let asked = clock.monotonic();
@@ -61,11 +61,11 @@ async fn count<P: Ports>(stack: &Stack<P>, own: &HolderId) -> Result<Option<Revi
     let is_own = |entry: &&Document| entry.name == own.as_str();
     let others = listed.iter().filter(|entry| !is_own(entry) && !is_forgotten(entry, now));
     let others = others.map(|entry| (entry.name.as_str(), entry.revision));
-    stack.with_replicas(|roll| roll.counted(others, (asked, came)));
+    stack.with_replicas(|replicas| replicas.counted(others, (asked, came)));
     Ok(listed.iter().find(is_own).map(|entry| entry.revision))
 }
 
-/// The store may take its time with forgetting.
+/// Whether an entry is past its time: the store may delete it late.
 fn is_forgotten(entry: &Document, now: Timestamp) -> bool {
     entry.forget_at.is_some_and(|at| at <= now)
 }
@@ -86,8 +86,8 @@ async fn write<P: Ports>(
     stack.ports.ledger().write_document(listed, &entry).await
 }
 
-/// This process is not one of the replicas any more: the others need not wait until it is forgotten.
-/// If this does not land, they do.
+/// Removes this process from the replicas, so that the others need not wait until the store forgets
+/// its entry. If this fails, they wait.
 pub async fn leave<P: Ports>(stack: &Stack<P>) {
     if stack.ports.fleet().rates().is_unlimited() {
         return;

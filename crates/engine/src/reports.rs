@@ -1,10 +1,10 @@
-//! Reading what machines report, for every use case: the one way from the mailbox to a decision.
+//! Reads the reports of agents for every use case: the only way from the mailbox to a decision.
 //!
-//! A report that cannot be read counts as none, for its own machine alone; it is counted
-//! ([`UnreadableReports`]) and logged once per machine. What a report cannot know is dropped
-//! (`Report::believed`).
+//! An unreadable report counts as none, for its own machine only; it is counted
+//! ([`UnreadableReports`]) and logged once per machine. Facts that an agent cannot know are dropped
+//! from its report (`Report::believed`).
 //!
-//! Not here: what a report is evidence of (`core::mailbox`, `core::claim`).
+//! Not here: the conclusions from a report (`core::mailbox`, `core::claim`).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -19,40 +19,40 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::retry::retry_until;
 
-/// Machines whose unreadable report was logged; beyond that the log may repeat itself.
+/// For how many machines the process remembers that it logged; beyond that it may log twice.
 const LOGGED_MAX: usize = 1_024;
 
-/// What one process has met of reports that it could not read.
+/// The reports that one process could not read.
 #[derive(Debug, Default)]
 pub struct UnreadableReports {
-    met: Mutex<Met>,
+    seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Default)]
-struct Met {
+struct Seen {
     reads: u64,
     logged: BTreeSet<InstanceId>,
 }
 
 impl UnreadableReports {
-    /// How many reads found something that is no report.
+    /// How many reads found an unreadable report.
     pub fn reads(&self) -> u64 {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).reads
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).reads
     }
 
     fn note(&self, instance: &InstanceId, why: &UnreadableReport) {
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        met.reads += 1;
-        if met.logged.len() >= LOGGED_MAX {
-            met.logged.clear();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.reads += 1;
+        if seen.logged.len() >= LOGGED_MAX {
+            seen.logged.clear();
         }
-        if met.logged.insert(instance.clone()) {
-            tracing::warn!(instance_id = %instance, %why, "its report is unreadable, and counts as none");
+        if seen.logged.insert(instance.clone()) {
+            tracing::warn!(instance_id = %instance, %why, "unreadable report counts as none");
         }
     }
 }
 
-/// What these machines have reported, in their order.
+/// Reads the reports of these machines, in their order.
 pub async fn of_each<P: Ports>(
     stack: &Stack<P>,
     records: &[&Record],
@@ -64,7 +64,7 @@ pub async fn of_each<P: Ports>(
     each.map(|(record, found)| believed(stack, record, found)).collect()
 }
 
-/// What one machine has reported.
+/// Reads the report of one machine.
 pub async fn of<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
@@ -73,7 +73,7 @@ pub async fn of<P: Ports>(
     Ok(of_each(stack, &[record], until).await?.pop().flatten())
 }
 
-/// The same for those who show it: what is no report is told apart from none.
+/// Reads the report of one machine for display: an unreadable report differs from an absent one.
 pub async fn found<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
@@ -87,7 +87,7 @@ pub async fn found<P: Ports>(
     })
 }
 
-/// What is believed of what one machine's agent wrote.
+/// The part of an agent's report that the engine believes.
 pub(crate) fn believed<P: Ports>(
     stack: &Stack<P>,
     record: &Record,

@@ -1,6 +1,7 @@
-//! Asking again: a transient fault is retried until a time, with growing, jittered waits.
+//! Retries: repeats a call that fails with a transient fault, until a time and with growing,
+//! jittered waits.
 //!
-//! Not here: conditional writes without an answer. Those are settled by reading ([`crate::transition`]).
+//! Not here: conditional writes without an answer, which [`crate::transition`] settles by reading.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Waits, a little longer each time; never to the same beat as others.
+    /// Waits a little longer each time, with jitter, so that processes do not retry together.
     pub async fn wait<P: Ports>(&mut self, stack: &Stack<P>) {
         let half = self.next / 2;
         let spread = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -36,7 +37,7 @@ impl Backoff {
         self.next = (self.next * 2).min(WAIT_MAX);
     }
 
-    /// Waits for another try at something without an answer, unless `until` has passed.
+    /// Waits before the next try of a call without an answer; fails once `until` has passed.
     pub async fn wait_until<P: Ports>(
         &mut self,
         stack: &Stack<P>,
@@ -50,7 +51,7 @@ impl Backoff {
     }
 }
 
-/// Calls until it answers, its fault is final, or `until` has passed.
+/// Repeats `call` until it succeeds, its fault is final, or `until` has passed.
 pub async fn retry_until<P, T, F, Fut>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -65,7 +66,7 @@ where
     loop {
         match call().await {
             Err(fault) if fault.is_transient() && stack.now() < until => {
-                tracing::debug!(%fault, "asking again");
+                tracing::debug!(%fault, "retrying after a transient fault");
                 backoff.wait(stack).await;
             }
             answer => return answer,

@@ -1,4 +1,4 @@
-//! A stack: its ports, its numbers, and what one process remembers between calls.
+//! A stack: its ports, its limits, and the memory of one process between calls.
 //!
 //! Not here: building one (the `bullpen` command does).
 
@@ -17,6 +17,7 @@ use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Ports};
 use bullpen_core::replicas::ReplicaList;
 use bullpen_core::spec_hash::of_class;
+use bullpen_core::tenure;
 use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
@@ -26,22 +27,23 @@ use crate::reports::UnreadableReports;
 /// Everything a use case needs.
 #[derive(Debug)]
 pub struct Stack<P> {
-    /// The outside.
+    /// The ports to the outside.
     pub ports: P,
     /// The stack's name: the prefix of everything it may touch.
     pub name: String,
-    /// The numbers.
+    /// Its limits and durations.
     pub limits: Limits,
     /// How many machines there may be.
     pub ceilings: Vec<Ceiling>,
-    /// What every machine launched now is built from, whatever its class; one built otherwise is not
-    /// reused.
+    /// The hash of what every machine launched now is built from, in all classes. A machine with
+    /// another hash is not reused.
     pub spec_hash: SpecHash,
-    /// What names of images stand for in the cloud's own terms, where that is said.
+    /// The cloud's own id for each image name that the configuration explains.
     pub images: BTreeMap<ImageName, String>,
-    /// For a command without a credential of its own: agents remove their runners with this.
+    /// The token with which agents remove their runners, for a command without a credential of its
+    /// own.
     pub removal_token: Option<Secret>,
-    /// What this process has met of reports that it could not read.
+    /// The reports that this process could not read.
     pub unreadable_reports: UnreadableReports,
     shortages: Mutex<Shortages>,
     allowance: Mutex<Allowance>,
@@ -50,8 +52,8 @@ pub struct Stack<P> {
 }
 
 impl<P: Ports> Stack<P> {
-    /// A stack that remembers nothing yet. It has a command's share of the cloud until it is one of a
-    /// service's replicas ([`crate::replicas`]).
+    /// Makes a stack with an empty memory. It has a command's share of the cloud's rates until this
+    /// process is one of a service's replicas ([`crate::replicas`]).
     pub fn new(
         ports: P,
         name: &str,
@@ -81,7 +83,8 @@ impl<P: Ports> Stack<P> {
         self.ports.clock().now()
     }
 
-    /// What a machine of this class that is launched now, for no pool, is built from.
+    /// The hash of what a machine of this class is built from, if it is launched now and for no
+    /// pool.
     pub fn built(&self, class: &RunnerClass) -> SpecHash {
         of_class(&self.spec_hash, class, &self.images)
     }
@@ -93,20 +96,20 @@ impl<P: Ports> Stack<P> {
 
     /// The name of the runner that an instance registers at this generation.
     pub fn runner_name(&self, instance: &InstanceId, generation: Generation) -> RunnerName {
-        RunnerName::new(format!("{}-{instance}-{generation}", self.name))
+        tenure::runner_name(&self.name, instance, generation)
     }
 
-    /// The machines, asked no more often than this process's share allows.
+    /// The fleet, called no more often than this process's share allows.
     pub fn fleet(&self) -> Paced<'_, P> {
         Paced::new(self, &self.allowance)
     }
 
-    /// Changes what this process knows of a service's replicas.
+    /// Changes this process's list of the service's replicas.
     pub(crate) fn with_replicas(&self, change: impl FnOnce(&mut ReplicaList)) {
-        change(&mut self.allowance.lock().unwrap_or_else(PoisonError::into_inner).roll);
+        change(&mut self.allowance.lock().unwrap_or_else(PoisonError::into_inner).replicas);
     }
 
-    /// What is asked of the cloud together.
+    /// The batches of calls to the cloud.
     pub(crate) const fn batches(&self) -> &Batches {
         &self.batches
     }
@@ -119,19 +122,19 @@ impl<P: Ports> Stack<P> {
         }
     }
 
-    /// From now on these pools' idle machines serve every request of their class.
+    /// Lets these pools' idle machines serve every request of their class from now on.
     pub fn share(&self, pools: BTreeSet<PoolName>) {
         *self.sharing.lock().unwrap_or_else(PoisonError::into_inner) = pools;
     }
 
-    /// Whether an idle machine serves every request of its class. A process that knows of no
-    /// configuration leaves a pool's machines to their pool.
+    /// Whether an idle machine serves every request of its class. A process without a configuration
+    /// leaves a pool's machines to their pool.
     pub fn is_shared(&self, facts: &InstanceFacts) -> bool {
         let sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         facts.pool.as_ref().is_none_or(|pool| sharing.contains(pool))
     }
 
-    /// What the cloud was short of lately.
+    /// The cloud's recent shortages.
     pub fn shortages(&self) -> MutexGuard<'_, Shortages> {
         self.shortages.lock().unwrap_or_else(PoisonError::into_inner)
     }

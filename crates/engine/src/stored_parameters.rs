@@ -1,6 +1,6 @@
-//! Reading and writing what a stack keeps between commands.
+//! Reads and writes the values that a stack keeps between commands.
 //!
-//! Not here: what it is (`core::parameters`).
+//! Not here: the values themselves (`core::parameters`).
 
 use bullpen_core::ids::Revision;
 use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, decode, encode};
@@ -11,7 +11,7 @@ use crate::Stack;
 use crate::document;
 use crate::retry::retry_until;
 
-/// What is kept, if anything is.
+/// Reads the kept value, if there is one.
 pub async fn load<P: Ports, T: Kept>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -26,7 +26,7 @@ fn read<T: Kept>(stored: &Document) -> Result<T, Fault> {
         .map_err(|error| Fault::Unreadable(format!("the stack's {}: {error}", T::NAME)))
 }
 
-/// Keeps what `change` makes of what is kept; returns whether anything was different.
+/// Stores what `change` makes of the kept value; returns whether the value changed.
 pub async fn update<P: Ports, T: Kept + Clone + PartialEq>(
     stack: &Stack<P>,
     until: Timestamp,
@@ -46,8 +46,8 @@ pub async fn update<P: Ports, T: Kept + Clone + PartialEq>(
     .await
 }
 
-/// Leaves no token where every command that reads the stack's parameters would read it too: tokens were
-/// kept there before they had a collection of their own.
+/// Overwrites tokens in the collection of the stack's parameters, which every command reads: older
+/// versions kept the tokens there.
 pub(crate) async fn spend_older_tokens<P: Ports>(
     stack: &Stack<P>,
     until: Timestamp,

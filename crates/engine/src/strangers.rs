@@ -1,4 +1,4 @@
-//! Machines of requests on which GitHub started a job of another run.
+//! Finds machines of requests on which GitHub started a job of another run.
 //!
 //! Not here: ending them (`release`), or what makes a job a stranger (`core::request::stranger`).
 
@@ -13,8 +13,8 @@ use bullpen_core::request::stranger::RanJob;
 use crate::Stack;
 use crate::provision::entry;
 
-/// The strangers on these machines, as their agents report them. A request that cannot be read says
-/// nothing of its machines.
+/// The strangers on these machines, as their agents report them. It leaves out the machines of a
+/// request that cannot be read.
 pub async fn strangers<P: Ports>(
     stack: &Stack<P>,
     records: &[Record],
@@ -44,8 +44,8 @@ pub async fn strangers<P: Ports>(
     Ok(found)
 }
 
-/// The job that was started last on a machine for the request that has it. The machine also reports
-/// the last job of its owner before, until the next one starts.
+/// The job that started last on a machine for the request that has it. Until that request's first
+/// job starts, the agent still reports the last job of the owner before.
 fn last_job<'r>(record: &Record, report: &'r Report) -> Option<&'r RanJob> {
     let started = report.signals.get(&SignalKind::JobStarted)?;
     let is_of_this_owner = match record.state {

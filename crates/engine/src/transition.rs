@@ -1,8 +1,9 @@
-//! Moving a record: the pure transition, then the conditional write, settled until its answer is known.
+//! Moves a record: the pure transition first, then the conditional write, until its answer is
+//! known.
 //!
-//! An unknown answer is settled by reading: the write is ours if what is stored is exactly what we
-//! wrote. If nothing was written at all, the same write is made again; it can land once at most,
-//! because both carry the same revision.
+//! The process settles a lost answer by reading: its write has landed if the stored record is
+//! exactly the one it wrote. If the record is unchanged, it makes the same write again; only one of
+//! the two can land, because both carry the same revision.
 //!
 //! Not here: which event to write.
 
@@ -16,13 +17,13 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::retry::{Backoff, retry_until};
 
-/// What became of an attempt to move a record.
+/// The outcome of an attempt to move a record.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// It moved; this is what is stored.
     To(Record),
-    /// Somebody else wrote first. Look again before doing anything else.
+    /// Another process wrote first. Read the record again before doing anything else.
     Overtaken,
     /// The transition is not allowed from what was read.
     Refused(InstanceRefusal),
@@ -41,8 +42,8 @@ pub async fn apply<P: Ports>(
     }
 }
 
-/// Applies events to records of different machines, in as few calls as the ledger can make of it; one
-/// answer for each, in their order. None of the events buries anything.
+/// Applies events to records of different machines, in as few calls as the ledger can make of it.
+/// Returns one answer for each, in their order. No event may bury a record.
 pub async fn apply_all<P: Ports>(
     stack: &Stack<P>,
     events: &[(Record, InstanceEvent)],
@@ -73,11 +74,13 @@ pub async fn apply_all<P: Ports>(
 
 fn next(seen: &Record, event: &InstanceEvent) -> Result<Record, InstanceRefusal> {
     seen.on(event).inspect_err(|refusal| {
-        tracing::debug!(instance_id = %seen.id, event = event.name(), %refusal, "refused");
+        tracing::debug!(
+            instance_id = %seen.id, event = event.name(), %refusal, "transition of record refused"
+        );
     })
 }
 
-/// Stores what comes next. `unsure`: it was tried before, without an answer.
+/// Stores `next`. `unsure`: an earlier try had no answer.
 async fn store<P: Ports>(
     stack: &Stack<P>,
     seen: &Record,
@@ -113,7 +116,7 @@ async fn store<P: Ports>(
     }
 }
 
-/// One record, patiently.
+/// Reads one record, retrying until `until`.
 pub async fn read<P: Ports>(
     stack: &Stack<P>,
     id: &InstanceId,
@@ -122,7 +125,8 @@ pub async fn read<P: Ports>(
     retry_until(stack, until, || stack.ports.ledger().read(id)).await
 }
 
-/// Claims an idle instance on what was seen of it. `None`: somebody else has it, or nobody may.
+/// Claims an idle instance at the generation that was seen. `None`: another worker has claimed it,
+/// or its record forbids the claim.
 ///
 /// A lost answer is settled by the claim's nonce: an equal owner proves nothing, because a second
 /// worker of the same owner may have won.

@@ -1,7 +1,8 @@
-//! What one cycle over all pools costs the process that makes it: 10,000 machines in 50 pools that are as
-//! they should be, on the models, whose answers cost next to nothing.
+//! The CPU cost of one cycle over all pools: 10,000 machines in 50 converged pools, on the models,
+//! whose answers cost next to nothing.
 //!
-//! Not here: planning alone (`core`'s benchmark `pools`), or what a real ledger and a real cloud add.
+//! Not here: planning alone (`core`'s benchmark `pools`), or the latency of a real ledger and a
+//! real cloud.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -34,10 +35,10 @@ fn blueprints() -> Blueprints {
         writeln!(ours, "    pool-{pool}: {{hot-lifetime: 7d}}").expect("memory");
     }
     let (config, _) = runs_on::read((text + &ours).as_bytes()).into_parts();
-    Blueprints::of("production", &config.expect("it is good"), &StackBase::default())
+    Blueprints::of("production", &config.expect("a valid configuration"), &StackBase::default())
 }
 
-/// The machines of one pool, hot and idle.
+/// Adds the machines of one pool, hot and idle.
 async fn furnish(stack: &Stack<SimPorts>, blueprint: &Blueprint) {
     let intent = Intent {
         id: launch_id(&blueprint.name, 1),
@@ -78,18 +79,18 @@ async fn keep(stack: &Stack<SimPorts>, blueprint: &Blueprint, intent: &Intent, m
     let (id, facts) = (machine.id.clone(), InstanceFacts::of(machine, intent));
     let born = Record::born(id, facts, intent.owner.clone(), None, deadline);
     let Ok(Written::Won(Recorded::Stored(created))) = ledger.record(&born).await else {
-        panic!("it is calm");
+        panic!("the model ledger refused a first record");
     };
     let into = AfterWarmUp::Hot { deadline, shared: false };
     let warm = InstanceEvent::WarmedUp { pool: blueprint.name.clone(), at, into };
-    let idle = created.on(&warm).expect("it is warm");
+    let idle = created.on(&warm).expect("a created machine warms up");
     let _ = ledger.replace(&created, &idle).await.expect("calm");
 }
 
-async fn yard() -> (Arc<World>, Stack<SimPorts>, Leases, Blueprints) {
+async fn machines() -> (Arc<World>, Stack<SimPorts>, Leases, Blueprints) {
     let world = World::new(7, Limits::DEFAULT, Vec::new(), CALM.clone());
     world.outside.fleet().set_rates(Rates::unlimited());
-    // No agents: nobody asks them anything here.
+    // No agents: this benchmark sends them no orders.
     world.outside.fleet().on_boot(|_, _| {});
     let (_, stack) = world.process("keeper");
     let blueprints = blueprints();
@@ -97,7 +98,7 @@ async fn yard() -> (Arc<World>, Stack<SimPorts>, Leases, Blueprints) {
         furnish(&stack, blueprint).await;
     }
     let leases = Leases::new(&stack);
-    // The first cycles write tags, and what they saw.
+    // The first cycles write tags and journals.
     for _ in 0..3 {
         converge(&stack, &blueprints, &leases).await.expect("calm");
     }
@@ -107,10 +108,10 @@ async fn yard() -> (Arc<World>, Stack<SimPorts>, Leases, Blueprints) {
 fn cycle(c: &mut Criterion) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
-    let (_world, stack, leases, blueprints) = runtime.block_on(yard());
+    let (_world, stack, leases, blueprints) = runtime.block_on(machines());
     let once = || {
         let kept = runtime.block_on(converge(&stack, &blueprints, &leases)).expect("calm");
-        assert!(kept.iter().all(|kept| kept.deeds.is_empty()), "nothing is to be done");
+        assert!(kept.iter().all(|kept| kept.deeds.is_empty()), "a converged pool needs no action");
         kept.len()
     };
     assert_eq!(once(), POOLS as usize);

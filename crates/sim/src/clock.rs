@@ -3,7 +3,7 @@
 //! Every process of a world has its own [`SimClock`] on the same time, with its own skew. A
 //! [`ManualClock`] is for tests of adapters that cannot run on virtual time.
 //!
-//! Not here: making time pass. The runtime does that when nobody has anything left to do.
+//! Not here: making time pass. The runtime does that when every task waits.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl SimClock {
         Self::beginning(world_begins(), wire, skew_millis)
     }
 
-    /// A clock that begins now and says that it is this time.
+    /// A clock that begins now and shows this time.
     pub fn beginning(begins: Timestamp, wire: Wire, skew_millis: i64) -> Self {
         Self { started: instant(), begins, skew_millis, wire }
     }
@@ -74,7 +74,7 @@ impl ManualClock {
         Arc::new(Self { now: watch::Sender::new(began), began })
     }
 
-    /// Moves it.
+    /// Moves the clock.
     pub fn advance(&self, by: Duration) {
         self.now.send_modify(|now| *now = now.after(by));
     }
@@ -109,20 +109,20 @@ pub(crate) fn instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// Lets virtual time pass, for anything but a process under test.
+/// Lets virtual time pass. A process under test sleeps on its own clock instead.
 pub async fn pass(wait: Duration) {
     #[expect(clippy::disallowed_methods, reason = "the runtime's clock is paused: virtual time")]
     tokio::time::sleep(wait).await;
 }
 
-/// Runs a future to its end on virtual time: the runtime's clock is paused and moves on when nobody
-/// has anything left to do.
+/// Runs a future to its end on virtual time: the runtime's clock is paused and moves on when every
+/// task waits.
 pub fn on_virtual_time<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without input and output needs nothing that can be missing")
+        .expect("a runtime without I/O always builds")
         .block_on(future)
 }
 

@@ -1,7 +1,7 @@
-//! Randomness from one seed, split per purpose, so that one more draw in one place does not disturb
-//! what another place draws.
+//! Randomness from one seed, in one stream per purpose, so that an added draw in one place changes
+//! no draw in another.
 //!
-//! Not here: deciding what the odds are ([`crate::wire::Weather`]).
+//! Not here: the odds ([`crate::wire::Weather`]).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// One stream of draws.
+/// One stream of random draws.
 #[derive(Debug)]
 pub struct Dice(Mutex<ChaCha8Rng>);
 
@@ -44,22 +44,22 @@ impl Dice {
         least + Duration::from_millis(self.below(span.saturating_add(1)))
     }
 
-    /// A duration between the two that is short as a rule and seldom long, as delays are: half of
-    /// all draws are in the first eighth.
+    /// A duration between the two that is mostly short and seldom long, as delays are: half of all
+    /// draws are in the first eighth.
     pub fn delay(&self, least: Duration, most: Duration) -> Duration {
         let part = self.below(1_001);
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
         least + Duration::from_millis(span.saturating_mul(part * part * part) / 1_000_000_000)
     }
 
-    /// One of these.
+    /// One of the choices, or `None` if there is none.
     pub fn pick<'a, T>(&self, choices: &'a [T]) -> Option<&'a T> {
         let index = self.below(u64::try_from(choices.len()).unwrap_or(u64::MAX));
         choices.get(usize::try_from(index).unwrap_or(usize::MAX))
     }
 }
 
-/// A stable hash: the standard library's may change between releases, and seeds must not.
+/// A stable hash: the standard library's hash may change between releases, and seeds must not.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_promise() {
-        // If this fails, every seed that was ever kept means something else now.
+        // If this fails, every kept seed draws another world.
         let dice = Dice::new(42, "promise");
         let drawn: Vec<u64> = (0..4).map(|_| dice.below(1_000_000)).collect();
         assert_eq!(drawn, [339_324, 868_971, 482_674, 777_448]);

@@ -1,10 +1,10 @@
-//! The kernel: one seed, one world, from its first fault to its last machine.
+//! The kernel: runs one seed's world from its first fault to its last machine.
 //!
-//! First safety under faults, then the faults stop and the world must become quiet: every machine
-//! ended, every record a tombstone, nothing reserved. The seed decides everything; the same seed
-//! gives the same digest.
+//! The world must be safe under faults; then the faults stop and it must become quiet: every
+//! machine ended, every record a tombstone, no reservation. The seed decides everything; the same
+//! seed gives the same digest.
 //!
-//! Not here: what is checked ([`crate::checker`]), or what the seed draws ([`crate::load`]).
+//! Not here: the checks ([`crate::checker`]), or what the seed draws ([`crate::load`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,17 +24,17 @@ use crate::service::plan::{self, ServicePlan};
 use crate::wire::Counts;
 use crate::world::World;
 
-/// No world lasts longer than this; one that does is waiting for something that never comes.
+/// No world lasts longer; a world that does waits for an event that never comes.
 const WORLD_ENDS: Duration = Duration::from_secs(8 * 3_600);
-/// How often everything is checked at once.
+/// How often the checker looks at the whole world.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// What happened in one run.
+/// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Simulated time.
     pub simulated: Duration,
-    /// How long machines lived, all together.
+    /// The lifetimes of all machines, summed.
     pub machine_time: Duration,
     /// Ledger writes.
     pub writes: u64,
@@ -44,19 +44,19 @@ pub struct Stats {
     pub fulfilled: u64,
     /// Provisions that were cancelled.
     pub cancelled: u64,
-    /// Provisions that were run again under the same id.
+    /// Provisions that ran again under the same id.
     pub resumed: u64,
     /// Requests that two processes worked on at once.
     pub doubled: u64,
-    /// Runs that were run again as another attempt.
+    /// Workflow runs that had another attempt.
     pub reruns: u64,
     /// Runners that were reused.
     pub reused: u64,
     /// Runners that were created.
     pub created: u64,
-    /// Jobs that ran to their end.
+    /// Jobs that finished.
     pub jobs: u64,
-    /// Troubles that really happened.
+    /// Troubles that occurred.
     pub troubles: Counts,
     /// Machines that ended, by reason.
     pub ended: BTreeMap<EndReason, u64>,
@@ -90,22 +90,22 @@ pub struct Run {
     pub seed: u64,
     /// Equal for equal seeds.
     pub digest: u64,
-    /// What happened.
+    /// Its figures.
     pub stats: Stats,
-    /// Every line, if they were asked for.
+    /// Every event line, if a trace was requested.
     pub trace: Vec<String>,
 }
 
-/// A run in which one did not.
+/// A run in which an invariant was violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What was violated.
+    /// The violation.
     pub violation: Violation,
-    /// The last lines about the machine concerned.
+    /// The last events of the machine concerned.
     pub history: Vec<String>,
-    /// Every line, if they were asked for.
+    /// Every event line, if a trace was requested.
     pub trace: Vec<String>,
 }
 

@@ -1,10 +1,10 @@
-//! The simulator: model worlds of everything outside, virtual time, one seed, and checkers.
+//! The simulator: models of every outside system, virtual time, one seed, and checkers.
 //!
 //! The production engine runs here unchanged, against [`model`]s that follow the real rules and can
-//! misbehave in named ways. [`contract`] holds every adapter, the models included, to what the ports
-//! promise; without that a simulation would prove nothing.
+//! misbehave in named ways. [`contract`] tests every adapter, the models included, against the
+//! ports' contracts; without it a simulation would prove nothing.
 //!
-//! Not here: anything that production runs. No other room depends on this one, but for tests and
+//! Not here: code that runs in production. No other crate depends on this crate, except tests and
 //! the command that runs seeds.
 
 pub mod checker;

@@ -1,6 +1,6 @@
-//! A world's life: workflow runs that come and go, calamities, upkeep, healing, and the quiet at the end.
+//! The life of a world: workflow runs, calamities, upkeep, healing, and the quiet at the end.
 //!
-//! Not here: how a run is judged and reported ([`crate::kernel`]), or what is drawn ([`crate::load`]).
+//! Not here: the report of a run ([`crate::kernel`]), or what a seed draws ([`crate::load`]).
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -31,22 +31,22 @@ use crate::load::{self, Calamity, Workflow};
 use crate::service::{self, plan::ServicePlan};
 use crate::world::{SimPorts, World};
 
-/// How long faults go on, and runs arrive.
+/// How long faults occur and workflow runs arrive.
 pub(crate) const FAULTY: Duration = Duration::from_secs(90 * 60);
-/// How long a world lasts at least, quiet or not.
+/// How long a world lasts at least.
 pub(crate) const LASTS: Duration = Duration::from_secs(2 * 3_600);
 /// How long the world may take to become quiet after its last workflow: the longest deadline that
 /// can still be running, and the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
-/// How long pools may take to become what they should be: the longest quarantine, a machine that is
-/// tried alone, and then the others.
+/// How long pools may take to converge: the longest quarantine, then one machine launched as a
+/// trial, then the others.
 const CONVERGED_WITHIN: Duration = Duration::from_secs(80 * 60);
-/// When a run of whose jobs none ends any more is cancelled.
+/// A run is cancelled when no job of it has ended for this long.
 const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
 /// How often upkeep runs: reaping, reconciling, advertising again.
 const UPKEEP: Duration = Duration::from_secs(30);
 
-/// The world's whole life.
+/// Runs the world to its end.
 pub(crate) async fn live(
     world: &Arc<World>,
     checker: &Checker,
@@ -85,14 +85,14 @@ pub(crate) async fn live(
     }
 }
 
-/// The world's service, if it has one.
+/// Runs the world's service, if the world has one.
 async fn serve(world: &Arc<World>, service: Option<&ServicePlan>) -> std::convert::Infallible {
     let Some(plan) = service else { return std::future::pending().await };
     service::make_queues(world).await;
     service::serve(world, plan, FAULTY).await
 }
 
-/// Lets calamities happen at their times; each is over, at the latest, when the world heals.
+/// Lets each calamity occur at its time; the world's healing ends all of them.
 async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
     let dice = Dice::new(world.seed, "calamities");
     let strikes = calamities.into_iter().map(|(at, calamity)| {
@@ -160,7 +160,7 @@ async fn heal_later(world: &World) {
     world.heal();
 }
 
-/// In some worlds there is a new image one day.
+/// Changes the image once, in some worlds.
 async fn build_otherwise_later(world: &World) {
     if let Some(after) = load::new_image(&Dice::new(world.seed, "image"), FAULTY) {
         pass(after).await;
@@ -168,7 +168,7 @@ async fn build_otherwise_later(world: &World) {
     }
 }
 
-/// Makes the queues that the load's classes are advertised in.
+/// Makes the queues that advertise the load's classes.
 pub async fn make_queues(world: &World) {
     for class in load::classes() {
         let spec = QueueSpec {
@@ -182,7 +182,7 @@ pub async fn make_queues(world: &World) {
     }
 }
 
-/// One workflow run, and perhaps a second attempt at it.
+/// One workflow run, and in some cases a second attempt of it.
 async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> Stats {
     pass(workflow.arrives).await;
     let mut stats = Box::pin(attempt(world, checker, &workflow)).await;
@@ -196,7 +196,7 @@ async fn follow(world: &Arc<World>, checker: &Checker, workflow: Workflow) -> St
     stats
 }
 
-/// The same run as GitHub starts it again: another attempt, another request.
+/// The run as GitHub starts it again: with another attempt, and so with another request.
 fn next_attempt(workflow: &Workflow) -> Option<Workflow> {
     let (run, name) = split(&workflow.request.id)?;
     let run = run.as_str().strip_suffix(".1")?;
@@ -254,7 +254,7 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
         }
     }
     if let Some((run, _)) = split(&request.id) {
-        // Of a run that is none of GitHub's nobody is told that it is over.
+        // Only GitHub's own runs report their end.
         if run.at_github().is_some() {
             checker.run_ends(&owner);
         }
@@ -263,8 +263,8 @@ async fn attempt(world: &Arc<World>, checker: &Checker, workflow: &Workflow) -> 
     stats
 }
 
-/// Provisions, in some worlds by two processes that know nothing of each other. Either may be
-/// superseded by the other; what counts is whether one of them was told that it has its runners.
+/// Provisions, in some worlds with two processes that do not know each other. Each may be
+/// superseded by the other; the result says whether one of them fulfilled the request.
 async fn provision_perhaps_twice(
     watched: Watched<'_>,
     workflow: &Workflow,
@@ -285,7 +285,7 @@ async fn provision_perhaps_twice(
     first || second
 }
 
-/// A world, and whoever watches it.
+/// A world and its checker.
 #[derive(Clone, Copy)]
 struct Watched<'w> {
     world: &'w Arc<World>,
@@ -326,14 +326,14 @@ async fn provision_once(
     }
 }
 
-/// What whoever ran a provision knows now.
+/// The result that the caller of a provision has.
 fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
     match provisioned {
         Some(Ok(provisioned)) => {
             let runners = provisioned.runners.iter();
             Told::Fulfilled(runners.map(|runner| runner.record.id.clone()).collect())
         }
-        // Without a credential nothing is begun, and what an earlier process left stays.
+        // Without a credential a provision begins nothing, and leaves earlier machines alone.
         Some(Err(
             ProvisionError::Superseded
             | ProvisionError::CannotBegin(_)
@@ -344,13 +344,13 @@ fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
     }
 }
 
-/// As a workflow step makes it.
+/// The call that a workflow step makes.
 fn call(request: &Request) -> Call<'_> {
     static REPOSITORY: LazyLock<Repository> = LazyLock::new(|| Repository::new("octo/main"));
     Call { repository: Some(&REPOSITORY), is_untrusted: Some(false), ..Call::silent(request) }
 }
 
-/// Provisions to the end, for whoever has nothing to be told and nobody to cancel.
+/// Provisions to the end, without progress reports and without cancelling.
 pub async fn provision_silently(
     stack: &Stack<SimPorts>,
     request: &Request,
@@ -358,8 +358,8 @@ pub async fn provision_silently(
     provision(stack, Call::silent(request), std::future::pending()).await
 }
 
-/// Waits for a run's jobs. One whose runners died with their machines would wait for ever; whoever
-/// watches it cancels it when nothing has moved for long. Returns whether all of them ran.
+/// Waits for a run's jobs; returns whether all of them ran. A job whose runner died with its
+/// machine would wait for ever, so the run is cancelled when no job has ended for long.
 async fn await_jobs(world: &World, label: &str) -> bool {
     let (forge, clock) = (world.outside.forge(), world.outside.clock());
     let (mut all_ran, mut pending, mut moved) = (true, forge.pending(label), clock.elapsed());
@@ -392,14 +392,14 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
     }
 }
 
-/// What `refresh` does, again and again, by one replica or two that know nothing of each other, in
-/// processes that die like all others.
+/// Runs `refresh` again and again, in one replica or in two that do not know each other; its
+/// processes die as all others do.
 pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
     keep_up_beside(world, "upkeep").await
 }
 
-/// The same under this name, where others keep the world up at the same time: each process is judged
-/// by its name.
+/// Like [`keep_up`] under this name, for a world with another upkeep: the checker tells processes
+/// apart by name.
 pub async fn keep_up_beside(world: &Arc<World>, name: &str) -> std::convert::Infallible {
     let replicas = 1 + Dice::new(world.seed, "replicas").below(2);
     let first = keep_up_as(world, name, 1);
@@ -425,18 +425,18 @@ async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert
         let name = format!("{who} {replica}.{round}");
         let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
-            // What a process remembers dies with it.
+            // A process that dies loses its memory.
             memory = advertise::AdvertMemory::default();
         }
     }
 }
 
-/// One refresh, as `bullpen refresh` makes it.
+/// One refresh, as `bullpen refresh` runs it.
 pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::AdvertMemory) {
     refresh(stack, &desired(), memory).await;
 }
 
-/// What every world's stack should be like.
+/// The desired settings of every world's stack.
 pub fn desired() -> DesiredStack {
     DesiredStack {
         classes: load::classes(),
@@ -447,7 +447,7 @@ pub fn desired() -> DesiredStack {
     }
 }
 
-/// The faults have stopped: every pool must become what its schedule says, and then plan nothing.
+/// Waits until every pool is as its schedule says and its plan is empty. Runs after the faults.
 async fn converge(world: &World, checker: &Checker, plan: &ServicePlan) {
     let began = world.outside.clock().elapsed();
     loop {
@@ -455,14 +455,14 @@ async fn converge(world: &World, checker: &Checker, plan: &ServicePlan) {
         let Some(left) = found.iter().find_map(Checker::unconverged) else { return };
         if world.outside.clock().elapsed() > began + CONVERGED_WITHIN {
             checker.report(left);
-            // The run is over; the checker's word ends it.
+            // The checker's report ends the run.
             std::future::pending::<()>().await;
         }
         pass(Duration::from_secs(10)).await;
     }
 }
 
-/// The faults have stopped and nobody wants anything: everything must go that `left` knows of.
+/// Waits until `left` finds nothing more. Runs after the faults and after the last request.
 pub async fn become_quiet(
     world: &World,
     checker: &Checker,
@@ -472,14 +472,14 @@ pub async fn become_quiet(
     while let Some(left) = left(world) {
         if world.outside.clock().elapsed() > began + QUIET_WITHIN {
             checker.report(left);
-            // The run is over; the checker's word ends it.
+            // The checker's report ends the run.
             std::future::pending::<()>().await;
         }
         pass(Duration::from_secs(60)).await;
     }
 }
 
-/// The first thing that is still there.
+/// The first live record, machine, reservation or runner, as a violation.
 pub fn unquiet(world: &World) -> Option<Violation> {
     let left = |instance, what: String| Violation {
         invariant: Invariant::Conservation,
@@ -505,7 +505,7 @@ pub fn unquiet(world: &World) -> Option<Violation> {
     Some(Violation { invariant: Invariant::NoGhosts, instance: machine, what })
 }
 
-/// The first job that is not over, or that something is left to do about.
+/// The first job that has not ended, or whose end is not settled.
 pub fn unsettled(world: &World) -> Option<Violation> {
     let rows = world.outside.ledger().rows();
     let what = rows.into_iter().find_map(|row| match Job::decode(&row.body) {

@@ -1,9 +1,9 @@
-//! What a seed's world is made of: which troubles there are and how bad, and who asks for what.
+//! The load of a seed's world: which troubles occur and how often, and which requests are made.
 //!
-//! Each kind of trouble is on in about half of all seeds, so that some worlds have only one and its
-//! consequences are not drowned by the others.
+//! Each kind of trouble is on in about half of all seeds, so that some worlds have only one kind
+//! and the other kinds do not hide its consequences.
 //!
-//! Not here: running it ([`crate::kernel`]).
+//! Not here: running a world ([`crate::kernel`]).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::model::fleet::Delays;
 use crate::wire::Weather;
 use crate::world::{CALM, Climate};
 
-/// The classes requests ask for.
+/// The runner classes that requests ask for.
 pub fn classes() -> Vec<RunnerClass> {
     RunnerClass::defaults().into_iter().take(2).collect()
 }
@@ -77,44 +77,44 @@ pub fn climate(dice: &Dice) -> Climate {
     }
 }
 
-/// Draws limits: in some worlds machines wear out so early that it shows.
+/// Draws limits: in some worlds a machine wears out after few jobs.
 pub fn limits(dice: &Dice) -> Limits {
     let few = 1 + u32::try_from(dice.below(4)).unwrap_or(0);
     let uses_max = if dice.chance(500) { few } else { Limits::DEFAULT.uses_max };
     Limits { uses_max, ..Limits::DEFAULT }
 }
 
-/// When there is a new image, if there is one.
+/// Draws when the image changes, if it does.
 pub fn new_image(dice: &Dice, lasts: Duration) -> Option<Duration> {
     dice.chance(300).then(|| dice.between(Duration::ZERO, lasts))
 }
 
-/// Draws ceilings: low enough to be met in some worlds.
+/// Draws ceilings; some are low enough to be reached.
 pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
     vec![Ceiling { scope: Scope::Stack, max }]
 }
 
-/// Something that happens to the world as a whole.
+/// A trouble of the world as a whole.
 #[derive(Clone, Debug)]
 pub enum Calamity {
     /// GitHub is down for this long.
     Outage(Duration),
-    /// The cloud is out of one offering, until it has everything again.
+    /// The cloud is out of one offering until the world heals.
     Shortage,
-    /// The cloud has only this many more machines, of anything, for this long.
+    /// The cloud has only this many more machines, of all types, for this long.
     NoCapacity(u32, Duration),
-    /// The account may not have more than this many vCPUs at once, until it may again.
+    /// The account's vCPU quota is this low until the world heals.
     Quota(Usage, u32),
     /// One machine dies.
     LostMachine,
-    /// Spot machines are taken away, so many of a thousand, after a notice.
+    /// The cloud reclaims this many spot machines of a thousand, after a notice.
     SpotReclaim(u32),
     /// GitHub allows only this many points a minute, for this long.
     Points(u32, Duration),
 }
 
-/// Draws what happens to the world and when, in order.
+/// Draws the calamities and their times, in order.
 pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
     let count = if dice.chance(500) { 1 + dice.below(16) } else { 0 };
     let mut drawn: Vec<_> = (0..count)
@@ -123,7 +123,7 @@ pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
             let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
             let few = |most| u32::try_from(dice.below(most)).unwrap_or(0);
             let calamity = match dice.below(8) {
-                // Most are over before anybody gives up, and that is where it matters who is blamed.
+                // Most end before a deadline passes: there the blame for a failure matters.
                 0 | 7 => Calamity::Outage(dice.delay(Duration::from_secs(3), 4 * length)),
                 1 => Calamity::Shortage,
                 2 => Calamity::NoCapacity(few(4), length),
@@ -140,38 +140,38 @@ pub fn calamities(dice: &Dice, lasts: Duration) -> Vec<(Duration, Calamity)> {
     drawn
 }
 
-/// One workflow run: when it comes, what it asks for, how it behaves.
+/// One workflow run: its time, its request and its behaviour.
 #[derive(Clone, Debug)]
 pub struct Workflow {
     /// When it starts.
     pub arrives: Duration,
-    /// What it asks for; its deadline is set when it starts.
+    /// Its request; the deadline is set when it starts.
     pub request: Request,
-    /// Whether its jobs are already queued while it provisions.
+    /// Whether its jobs are queued before it provisions.
     pub eager: bool,
-    /// How long each job runs; a matrix has more of them than there are runners.
+    /// How long each job runs; a matrix has more jobs than the request has runners.
     pub jobs: Vec<Duration>,
-    /// How long after its end somebody runs it again, as another attempt, if they do.
+    /// How long after its end it is run again as another attempt, if it is.
     pub rerun_after: Option<Duration>,
-    /// At which await its provision dies, if it does.
+    /// The await at which its provision dies, if it does.
     pub provision_fuse: Option<u64>,
-    /// At which await its release dies, if it does.
+    /// The await at which its release dies, if it does.
     pub release_fuse: Option<u64>,
-    /// Whether a release follows at all when provision did not succeed, or died.
+    /// Whether a release follows when provision failed or died.
     pub releases_after_failure: bool,
-    /// When somebody cancels it, if they do, since it started.
+    /// How long after its start it is cancelled, if it is.
     pub cancelled_after: Option<Duration>,
-    /// Whether a provision that did not succeed, or died, is run again under the same id.
+    /// Whether a provision that failed or died is run again under the same id.
     pub again: bool,
-    /// When a second process provisions the same request, if one does, since the first started.
+    /// How long after the first a second process provisions the same request, if one does.
     pub doubled_after: Option<Duration>,
 }
 
-/// How long the load stays as it is before it changes.
+/// How long the rate of arrivals stays the same.
 const TIDE: Duration = Duration::from_secs(15 * 60);
 
-/// Draws the workflow runs of a world that lasts this long under faults: quiet times and busy ones,
-/// and bursts in which several arrive at once.
+/// Draws the workflow runs of a world whose faults last this long: quiet and busy times, and bursts
+/// in which several runs arrive at once.
 pub fn workflows(
     dice: &Dice,
     climate: &Climate,
@@ -212,19 +212,19 @@ fn workflow(
     arrives: Duration,
     number: u64,
 ) -> Workflow {
-    // Half of those that die do so among their first calls, where machines change hands.
+    // Half of the processes that die do so in their first calls, where machines change owners.
     let fuse = |most: u64| {
         let on = dice.chance(climate.crash);
         let awaits = dice.below(if dice.chance(500) { most / 12 } else { most });
         on.then_some(awaits)
     };
     let classes = classes();
-    // Most ask for the same, so that they meet on the same machines.
+    // Most requests are alike, so that they compete for the same machines.
     let class = if dice.chance(800) { classes.first() } else { classes.last() };
     let class = class.cloned().expect("there are classes");
     let patterns: &[&str] = if dice.chance(700) { &["c*", "m*", "r*"] } else { &["m*"] };
     let spot = dice.chance(200);
-    // GitHub knows nothing of a run outside a workflow: only deadlines end what such a one left.
+    // GitHub does not know a run outside a workflow: only deadlines release its machines.
     let at_github = dice.chance(500);
     let run = if at_github { (number + 1).to_string() } else { format!("local{number}") };
     let group = if dice.chance(800) { "octo/main" } else { "octo/other" };

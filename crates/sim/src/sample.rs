@@ -1,4 +1,6 @@
-//! One machine as good as any other, where only its state matters.
+//! A sample record for tests in which only its state matters.
+//!
+//! Not here: machines in a world ([`crate::stage`]).
 
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::ids::{
@@ -8,7 +10,7 @@ use bullpen_core::ids::{
 use bullpen_core::instance::{InstanceFacts, Record, State};
 use bullpen_core::time::Timestamp;
 
-/// The machine, in this state.
+/// The sample record in this state.
 pub(crate) fn record(state: State) -> Record {
     let facts = InstanceFacts {
         class: ClassName::new("large"),

@@ -1,5 +1,5 @@
-//! Small calm worlds for tests that look at one thing: idle machines with living agents, a request,
-//! and a world that must become quiet afterwards.
+//! Small calm worlds for tests of one thing: idle machines with living agents, a request, and a
+//! world that must become quiet afterwards.
 //!
 //! Not here: worlds drawn from a seed ([`crate::kernel`]).
 
@@ -26,7 +26,7 @@ use crate::life::{become_quiet, keep_up, make_queues, unquiet};
 use crate::load;
 use crate::world::{CALM, Climate, FIRST_SPEC, SimPorts, World};
 
-/// A calm world under a ceiling, with its queues made.
+/// A calm world with a ceiling and with its queues.
 pub async fn calm(seed: u64, machines_max: u32) -> Arc<World> {
     let ceilings = vec![Ceiling { scope: Scope::Stack, max: machines_max }];
     let climate = Climate { weak: false, ..CALM.clone() };
@@ -55,34 +55,34 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
     }
 }
 
-/// Warm machines that nobody owns, to be put into a world.
+/// Warm machines without an owner, to be put into a world.
 #[derive(Clone, Debug)]
 pub struct IdleMachines {
-    /// Unlike any other furniture's of the world.
+    /// A name that is unique in the world.
     pub name: String,
     /// How many.
     pub count: u32,
-    /// What they are launched as.
+    /// Their runner class.
     pub class: RunnerClass,
-    /// How they are paid for.
+    /// Spot or on demand.
     pub usage: Usage,
-    /// Which types they may be of.
+    /// The instance types allowed.
     pub types: Vec<TypePattern>,
-    /// What they are built from.
+    /// Their spec hash.
     pub spec_hash: SpecHash,
-    /// When they end if nobody claims them, from when they are warm.
+    /// How long after the warm-up an unclaimed machine ends.
     pub lasts: Duration,
-    /// Whether they are stopped once they are warm.
+    /// Whether they are stopped after the warm-up.
     pub stopped: bool,
-    /// Whether they stay a pool's, called [`POOL`]; if not, nobody is left of those who launched them.
+    /// Whether they belong to the pool [`POOL`]; if not, they have no pool.
     pub pooled: bool,
 }
 
-/// The pool of furniture that is a pool's.
+/// The pool of pooled idle machines.
 pub const POOL: &str = "stage";
 
 impl IdleMachines {
-    /// Idle machines as every request of [`request`] would have them.
+    /// Idle machines that suit every request of [`request`].
     pub fn plain(name: &str, usage: Usage, count: u32) -> Self {
         Self {
             name: name.to_owned(),
@@ -101,7 +101,9 @@ impl IdleMachines {
 /// Puts idle, warm, shared machines with living agents into the world, and advertises them.
 pub async fn idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
     let name = format!("stage {} {count}", usage.as_str());
-    furnish(world, &IdleMachines::plain(&name, usage, count)).await.expect("the stage is calm")
+    furnish(world, &IdleMachines::plain(&name, usage, count))
+        .await
+        .expect("a calm world has no faults")
 }
 
 /// Puts warm, shared machines with living agents into the world, and advertises them.
@@ -149,7 +151,7 @@ async fn reserve(stack: &Stack<SimPorts>, wanted: &IdleMachines) -> Result<Inten
     };
     match stack.ports.ledger().reserve(&intent, &stack.ceilings).await {
         Ok(Written::Won(Reserved::Granted)) => Ok(intent),
-        other => Err(format!("there is no room for them: {other:?}")),
+        other => Err(format!("the ledger granted no capacity: {other:?}")),
     }
 }
 
@@ -165,7 +167,7 @@ async fn warm(
     let born = Record::born(machine.id.clone(), facts, intent.owner.clone(), None, deadline);
     let Ok(Written::Won(Recorded::Stored(created))) = stack.ports.ledger().record(&born).await
     else {
-        panic!("the stage is calm");
+        panic!("a calm world has no faults");
     };
     let into = if wanted.stopped {
         let (op, until) = (stack.ports.ids().stop_op(), now.after(stack.limits.stop_fence));
@@ -178,9 +180,9 @@ async fn warm(
 }
 
 async fn move_on(stack: &Stack<SimPorts>, record: &Record, event: &InstanceEvent) -> Record {
-    let next = record.on(event).expect("the stage knows the states");
+    let next = record.on(event).expect("the transition is legal");
     let Ok(Written::Won(next)) = stack.ports.ledger().replace(record, &next).await else {
-        panic!("the stage is calm");
+        panic!("a calm world has no faults");
     };
     next
 }
@@ -196,7 +198,7 @@ async fn stop(stack: &Stack<SimPorts>, records: Vec<Record>) -> Vec<Record> {
             _ => None,
         })
         .collect();
-    stack.ports.fleet().stop(&orders).await.expect("the stage is calm");
+    stack.ports.fleet().stop(&orders).await.expect("a calm world has no faults");
     let skew = stack.limits.clock_skew;
     pass(stack.limits.stop_fence + 2 * skew).await;
     let at = stack.now();
@@ -205,7 +207,7 @@ async fn stop(stack: &Stack<SimPorts>, records: Vec<Record>) -> Vec<Record> {
     join_all(records.iter().map(|record| move_on(stack, record, &found))).await
 }
 
-/// Upkeep goes on until nothing is left; the checker's first word ends it.
+/// Runs upkeep until the world is empty; the checker's first violation ends it early.
 pub async fn end(world: &Arc<World>, checker: &Checker) -> Result<(), String> {
     tokio::select! {
         biased;

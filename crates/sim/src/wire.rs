@@ -1,14 +1,12 @@
-//! The wire between one process and the world: where calls take time, get refused, land without an
+//! The wire between one process and the world: calls take time, are refused, land without an
 //! answer, land late, or never return because the process died.
 //!
-//! A model's method is an *effect* on shared state plus a trip over the wire ([`Wire::call`]). Every
-//! await of the engine is such a trip or a sleep, so a process can die at any await: before the
-//! effect, or after it and before the answer.
+//! A model's method is an *effect* on shared state plus a trip over the wire ([`Wire::call`]).
+//! Every await of the engine is such a trip or a sleep, so a process can die at any await: before
+//! the effect, or after it and before the answer. Levers such as [`Wire::lose_next_answer`] set the
+//! fate of the next call; [`Weather`] draws fates by chance.
 //!
-//! Levers ([`Wire::lose_next_answer`], [`Wire::refuse_next`], …) do one thing to the next call;
-//! [`Weather`] does them by chance.
-//!
-//! Not here: what the calls do (`model`), or restarting what died (`kernel`).
+//! Not here: the effects of calls (`model`), or restarting a process that died (`kernel`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,45 +20,45 @@ use tokio::sync::watch;
 use crate::clock::pass;
 use crate::dice::Dice;
 
-/// Whose wire it is on which nothing happens.
+/// The name of the simulator's own wire, which has no faults.
 pub(crate) const OUTSIDE: &str = "calm";
 
-/// The odds, each out of a thousand calls.
+/// The odds of each fault, out of a thousand calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// The longest a trip takes, each way.
+    /// The longest trip, in each direction.
     pub latency_max: Duration,
-    /// Refused before it had any effect: too many calls.
+    /// A call is refused as throttled, before it has an effect.
     pub throttle: u32,
-    /// Refused before it had any effect: no connection.
+    /// A call is refused for lack of a connection, before it has an effect.
     pub refuse: u32,
-    /// It landed; the answer did not come back.
+    /// A call lands, and its answer is lost.
     pub lose_answer: u32,
-    /// Without an answer, and it lands later, up to this much.
+    /// A call gets no answer, and lands later.
     pub land_late: u32,
-    /// How late.
+    /// The longest delay of a late call.
     pub late_max: Duration,
-    /// A short poll is empty although there are messages.
+    /// A short poll is empty although the queue has messages.
     pub false_empty: u32,
-    /// A message is delivered although it was delivered before.
+    /// A message is delivered a second time.
     pub deliver_twice: u32,
-    /// A listing that may lag does, by up to this much.
+    /// The longest lag of a listing that may lag.
     pub lag_max: Duration,
 }
 
-/// What came back from a call.
+/// The caller's view of a call's result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<T> {
     /// The answer.
     Answered(T),
-    /// It certainly had no effect.
+    /// The call certainly had no effect.
     Refused(Fault),
-    /// It may have had its effect, may have it later, may never have it.
+    /// The call may have had its effect, may have it later, or may never have it.
     Lost,
 }
 
 impl<T> Reply<T> {
-    /// For calls where a lost answer is just unavailability, because asking again is harmless.
+    /// For calls that can safely be repeated: a lost answer becomes `unavailable`.
     pub fn or_unavailable(self) -> Result<T, Fault> {
         match self {
             Self::Answered(answer) => Ok(answer),
@@ -70,7 +68,7 @@ impl<T> Reply<T> {
     }
 }
 
-/// What is done to one call.
+/// What happens to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Arrive,
@@ -80,27 +78,27 @@ enum Fate {
     Kill,
 }
 
-/// What is meant to happen to one call, and to which.
+/// A trouble planned for one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The port that is called.
+    /// The port.
     pub port: String,
-    /// Which of the process's calls of it, the first being 1.
+    /// The number of the call among the process's calls of this port, from 1.
     pub call: u64,
-    /// What happens to it.
+    /// The trouble.
     pub trouble: Trouble,
 }
 
-/// What can be meant to happen to one call.
+/// A trouble that can be planned for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is refused and has no effect.
+    /// The call is refused and has no effect.
     Refuse(Fault),
-    /// It lands, and its answer is lost.
+    /// The call lands, and its answer is lost.
     LoseAnswer,
-    /// It gets no answer and lands this much later.
+    /// The call gets no answer and lands this much later.
     LandLate(Duration),
-    /// It lands, and the process dies before the answer.
+    /// The call lands, and the process dies before the answer.
     Kill,
 }
 
@@ -109,7 +107,7 @@ struct State {
     weather: Weather,
     levers: VecDeque<Fate>,
     planned: Vec<Planned>,
-    /// Awaits left until the process dies; none while it is to live.
+    /// Awaits left until the process dies; none if it lives.
     fuse: Option<u64>,
     counts: Counts,
     calls: Calls,
@@ -119,10 +117,10 @@ struct State {
 /// How many calls each port received.
 pub type Calls = BTreeMap<&'static str, u64>;
 
-/// How often each thing happened, to show that it did.
+/// How often each fault occurred, to prove that it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Trips made.
+    /// Trips over the wire.
     pub calls: u64,
     /// Refused as throttled or unavailable.
     pub refused: u64,
@@ -132,12 +130,12 @@ pub struct Counts {
     pub landed_late: u64,
     /// Processes that died.
     pub crashes: u64,
-    /// What else went wrong, by name.
+    /// Other troubles, by name.
     pub happened: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
-    /// Something went wrong.
+    /// Counts one trouble of this name.
     pub fn happened(&mut self, what: &'static str) {
         *self.happened.entry(what).or_default() += 1;
     }
@@ -200,7 +198,7 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose wire this is.
+    /// The name of the process.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -210,7 +208,7 @@ impl Wire {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// The weather now.
+    /// The current weather.
     pub fn weather(&self) -> Weather {
         self.state().weather
     }
@@ -220,32 +218,32 @@ impl Wire {
         self.state().weather = weather;
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
     }
 
-    /// Something went wrong that a model did to this process.
+    /// Counts a trouble that a model caused for this process.
     pub fn happened(&self, what: &'static str) {
         self.state().counts.happened(what);
     }
 
-    /// How many calls this process made so far, by port.
+    /// How many calls this process has made, by port.
     pub fn calls(&self) -> Calls {
         self.state().calls.clone()
     }
 
-    /// How many of them were to change something, by what they were to change.
+    /// How many of its calls were writes, by port.
     pub fn writes(&self) -> Calls {
         self.state().writes.clone()
     }
 
-    /// A call is made that changes this, if it lands.
+    /// Counts a call that writes to this port if it lands.
     pub(crate) fn writes_to(&self, what: &'static str) {
         *self.state().writes.entry(what).or_default() += 1;
     }
 
-    /// This wire's own dice, for a model's other choices.
+    /// The wire's own dice, for a model's choices.
     pub fn dice(&self) -> &Dice {
         &self.dice
     }
@@ -265,7 +263,7 @@ impl Wire {
         self.state().levers.push_back(Fate::LandLate(late));
     }
 
-    /// Lever: something happens to one call of one port, whenever that is made.
+    /// Lever: plans a trouble for one call of one port, at any time.
     pub fn plan(&self, planned: Planned) {
         self.state().planned.push(planned);
     }
@@ -282,7 +280,7 @@ impl Wire {
         let _ = dead.wait_for(|dead| *dead).await;
     }
 
-    /// One await: the process may die here, and then never gets past it.
+    /// One await: the process may die here, and then never continues.
     pub async fn step(&self) {
         let dies = {
             let mut state = self.state();
@@ -301,14 +299,14 @@ impl Wire {
         }
     }
 
-    /// Ends the process, wherever it is.
+    /// Ends the process.
     pub fn kill(&self) {
         if !self.dead.send_replace(true) {
             self.state().counts.crashes += 1;
         }
     }
 
-    /// Makes one call: time passes, the effect happens or not, time passes, the answer comes or not.
+    /// Makes one call: it travels, has its effect or not, and its answer travels back or is lost.
     pub async fn call<T, F>(&self, port: &'static str, effect: F) -> Reply<T>
     where
         T: Send + 'static,
@@ -350,7 +348,7 @@ impl Wire {
         }
     }
 
-    /// Counts a call, and says what is meant to happen to it.
+    /// Counts a call, and takes the trouble planned for it.
     fn planned(&self, port: &'static str) -> Option<Fate> {
         let mut state = self.state();
         let calls = state.calls.entry(port).or_default();
@@ -386,7 +384,7 @@ impl Wire {
         let counts = &mut self.state().counts;
         counts.calls += 1;
         match &fate {
-            // A death is counted where the process dies.
+            // `kill` counts a death.
             Fate::Arrive | Fate::Kill => {}
             Fate::Refuse(_) => counts.refused += 1,
             Fate::LoseAnswer => counts.answers_lost += 1,
@@ -396,9 +394,9 @@ impl Wire {
     }
 }
 
-/// Runs something that belongs to the world and not to any process: a call already on its way.
+/// Runs a future that belongs to the world and outlives its process: a call already on its way.
 pub fn detach(late: impl Future<Output = ()> + Send + 'static) {
-    #[expect(clippy::disallowed_methods, reason = "what is on the wire outlives who sent it")]
+    #[expect(clippy::disallowed_methods, reason = "a call on the wire outlives its sender")]
     drop(tokio::spawn(late));
 }
 

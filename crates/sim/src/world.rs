@@ -1,7 +1,7 @@
 //! A world: all models on one virtual time, and the processes and agents that live in it.
 //!
 //! A *process* is one run of the production engine with its own wire and its own clock skew. It can
-//! die at any await ([`World::run`]), and what it had on the wire may still land.
+//! die at any await ([`World::run`]), and calls that it already sent may still land.
 //!
 //! Not here: what processes do ([`crate::kernel`]), or whether the world is right
 //! ([`crate::checker`]).
@@ -23,7 +23,7 @@ use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use crate::wire::{Counts, Weather, Wire, detach};
 
-/// Ids drawn from the process's own stream.
+/// Ids from the process's own random stream.
 #[derive(Debug)]
 pub struct SimIds {
     dice: Dice,
@@ -44,7 +44,7 @@ impl Ids for SimIds {
         HolderId::new(&self.process)
     }
 
-    /// From a stream of its own: what other ids are drawn does not depend on it.
+    /// Uses a separate stream, so that drawing a label changes no other id.
     fn label_bits(&self) -> u128 {
         let (high, low) = (self.labels.any(), self.labels.any());
         u128::from(high) << 64 | u128::from(low)
@@ -55,7 +55,7 @@ impl Ids for SimIds {
     }
 }
 
-/// One process's ports: all of them models.
+/// The ports of one process: all models.
 #[derive(Debug)]
 pub struct SimPorts {
     ledger: LedgerModel,
@@ -99,29 +99,29 @@ impl Ports for SimPorts {
     }
 }
 
-/// What every world's stack is called.
+/// The name of every world's stack.
 pub(crate) const STACK: &str = "sim";
-/// What machines are built from until somebody changes that.
+/// The spec hash of machines until the world changes it.
 pub const FIRST_SPEC: &str = "1:aa";
 
-/// What a world is made of; drawn from its seed.
+/// The conditions in a world, drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Climate {
-    /// What happens to the control plane's calls.
+    /// The faults of the control plane's calls.
     pub control: Weather,
-    /// What happens to the agents' calls.
+    /// The faults of the agents' calls.
     pub agents: Weather,
     /// How agents behave.
     pub temper: AgentBehaviour,
-    /// How long the cloud takes for things.
+    /// How long the cloud takes for each step.
     pub delays: Delays,
-    /// Of a thousand launches of several machines, how many bring only some.
+    /// Of a thousand launches of several machines, how many are incomplete.
     pub partial: u32,
-    /// The largest skew of a clock, either way.
+    /// The largest clock skew, in either direction.
     pub skew_max: Duration,
     /// Of a thousand processes, how many die.
     pub crash: u32,
-    /// Whether the stores play their weak arm.
+    /// Whether the stores use the weaker guarantees that their ports allow.
     pub weak: bool,
 }
 
@@ -166,18 +166,18 @@ const CALM_WEATHER: Weather = Weather {
     lag_max: Duration::ZERO,
 };
 
-/// All models, and what is needed to run processes on them.
+/// All models, and the settings of the processes that run on them.
 #[derive(Debug)]
 pub struct World {
-    /// Everything is drawn from this.
+    /// The seed of every draw.
     pub seed: u64,
-    /// The numbers every process runs with.
+    /// The limits of every process.
     pub limits: Limits,
-    /// The ceilings every process runs with.
+    /// The ceilings of every process.
     pub ceilings: Vec<Ceiling>,
-    /// The view from outside, on a wire where nothing happens.
+    /// The simulator's own ports, on a wire without faults.
     pub outside: SimPorts,
-    /// GitHub's jobs, seen from outside.
+    /// GitHub's jobs, as the simulator sees them.
     pub jobs: JobForgeModel,
     spec_hash: Mutex<SpecHash>,
     climate: Mutex<Climate>,
@@ -186,12 +186,12 @@ pub struct World {
 }
 
 impl World {
-    /// A world of this seed and climate; its agents live as soon as machines boot.
+    /// A world of this seed and climate; an agent starts on each machine that boots.
     pub fn new(seed: u64, limits: Limits, ceilings: Vec<Ceiling>, climate: Climate) -> Arc<Self> {
         Self::beginning(WORLD_BEGINS, seed, limits, ceilings, climate)
     }
 
-    /// The same on another day.
+    /// Like [`World::new`], with another time of day at the start.
     pub fn beginning(
         begins: &str,
         seed: u64,
@@ -200,7 +200,7 @@ impl World {
         climate: Climate,
     ) -> Arc<Self> {
         let wire = Wire::calm();
-        let begins = begins.parse().expect("a world begins at a time in RFC 3339");
+        let begins = begins.parse().expect("a world's first time is in RFC 3339");
         let clock = SimClock::beginning(begins, wire.clone(), 0);
         let outside = SimPorts {
             ledger: LedgerModel::new(wire.clone(), clock.clone()),
@@ -237,7 +237,7 @@ impl World {
         world
     }
 
-    /// Every machine that boots lives by itself from then on.
+    /// Starts an agent on every machine that boots.
     fn raise_machines(self: &Arc<Self>) {
         let world = Arc::downgrade(self);
         self.outside.fleet.on_boot(move |facts, life| {
@@ -246,12 +246,12 @@ impl World {
         });
     }
 
-    /// The climate now.
+    /// The current climate.
     pub fn climate(&self) -> Climate {
         self.climate.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the climate, for processes and machines that begin from now on.
+    /// Changes the climate for processes and machines that begin from now on.
     pub fn change_climate(&self, change: impl FnOnce(&mut Climate)) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut climate);
@@ -259,22 +259,22 @@ impl World {
         self.outside.fleet.set_partial(climate.partial);
     }
 
-    /// What the stack is called.
+    /// The name of the stack.
     pub const fn stack_name(&self) -> &'static str {
         STACK
     }
 
-    /// What a machine launched now is built from.
+    /// The spec hash of a machine launched now.
     pub fn spec_hash(&self) -> SpecHash {
         self.spec_hash.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on machines are built from something else.
+    /// Changes the spec hash of machines launched from now on.
     pub fn build_from(&self, spec_hash: SpecHash) {
         *self.spec_hash.lock().unwrap_or_else(PoisonError::into_inner) = spec_hash;
     }
 
-    /// From now on nothing goes wrong any more, for those who live now too.
+    /// Stops all faults, also for processes and machines that exist already.
     pub fn heal(&self) {
         let mut climate = self.climate.lock().unwrap_or_else(PoisonError::into_inner);
         let temper = climate.temper.healed();
@@ -294,12 +294,12 @@ impl World {
         wire
     }
 
-    /// Something went wrong that happened to no process in particular.
+    /// Counts a trouble that belongs to no process.
     pub fn happened(&self, what: &'static str) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).happened(what);
     }
 
-    /// How often each kind of trouble happened, in all processes so far.
+    /// How often each kind of trouble occurred, in all processes so far.
     pub fn counts(&self) -> Counts {
         let mut total = self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -308,7 +308,7 @@ impl World {
         total
     }
 
-    /// Runs one process of the engine to its end, or to its death at some await.
+    /// Runs one engine process to its end, or to its death at an await.
     pub async fn run<T, F>(self: &Arc<Self>, name: &str, fuse: Option<u64>, body: F) -> Option<T>
     where
         F: AsyncFnOnce(&Stack<SimPorts>) -> T,
@@ -320,7 +320,7 @@ impl World {
         self.run_on(&wire, &stack, body).await
     }
 
-    /// Runs a process that was made before, and perhaps prepared, to its end or its death.
+    /// Runs a process that the caller made and prepared, to its end or its death.
     pub async fn run_on<T, F>(&self, wire: &Wire, stack: &Stack<SimPorts>, body: F) -> Option<T>
     where
         F: AsyncFnOnce(&Stack<SimPorts>) -> T,
@@ -334,7 +334,7 @@ impl World {
         ended
     }
 
-    /// A process of this name: its wire, and its engine's stack.
+    /// Makes a process of this name: its wire, and its engine's stack.
     pub fn process(&self, name: &str) -> (Wire, Stack<SimPorts>) {
         let climate = self.climate();
         let wire = self.wire(name, climate.control);
@@ -342,12 +342,12 @@ impl World {
         (wire, stack)
     }
 
-    /// A process that nothing happens to, for whoever looks from outside with the engine's own eyes.
+    /// An engine process without faults, for a check that reads the world through the engine.
     pub fn onlooker(&self) -> Stack<SimPorts> {
         self.stack("onlooker", &Wire::calm(), &CALM)
     }
 
-    /// A process that has ended makes no more calls; only its counts are kept.
+    /// Drops the wire of a process that has ended, and keeps its counts.
     pub(crate) fn retire(&self, wire: &Wire) {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
         wires.retain(|other| !other.is_same(wire));

@@ -106,7 +106,7 @@ fn what_does_not_hold_is_told_with_its_line() {
         ("await 7.1.a", "nothing was begun for 7.1.a"),
         ("provision 7.1.a class=tiny", "there is no such class (one of: large, xlarge)"),
         ("meanwhile provision 7.1.a\nquiet", "7.1.a is still under way; await it first"),
-        ("ceiling 2\nidle 3", "there is no room for them"),
+        ("ceiling 2\nidle 3", "the ledger granted no capacity"),
         ("jobs 1 of=7.1.a lasts=5s\nawait jobs of=7.1.a within=1m", "still wait or run"),
     ] {
         let told = broken(script);

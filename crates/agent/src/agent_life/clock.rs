@@ -1,9 +1,9 @@
-//! What orders tell about the machine's own clock.
+//! Bounds the error of the machine's clock by the issue times of orders.
 //!
-//! An order cannot be read before it is written. So the machine's clock is ahead of the control
-//! plane's by no more than the smallest age, by the machine's clock, at which an order was read; and
-//! if that is negative, it is behind, by at least as much. Nothing but that is ever known: an order
-//! that was read late looks the same as a clock that is ahead.
+//! The agent cannot read an order before the control plane wrote it. So the machine's clock is
+//! ahead of the control plane's by at most the smallest age at which the agent read an order. If
+//! that age is negative, the clock is behind by at least as much. Nothing else is certain: a late
+//! read looks the same as a clock that is ahead.
 //!
 //! Not here: setting a clock.
 
@@ -16,19 +16,20 @@ use bullpen_core::time::Timestamp;
 pub(super) struct Offset(pub(super) Option<i64>);
 
 impl Offset {
-    /// An order of this time was read.
+    /// Records that the agent read an order with this issue time.
     pub(super) fn note(&mut self, issued_at: Option<Timestamp>, now: Timestamp) {
         let Some(issued_at) = issued_at else { return };
         let age = now.as_millis().saturating_sub(issued_at.as_millis());
         self.0 = Some(self.0.map_or(age, |least| least.min(age)));
     }
 
-    /// When, by this machine's clock, a time of the control plane's has certainly come.
+    /// The time of this machine's clock at which the control plane's clock has certainly reached
+    /// `time`.
     pub(super) fn certainly(self, time: Timestamp) -> Timestamp {
         Timestamp::from_millis(time.as_millis().saturating_add(self.0.unwrap_or(0)))
     }
 
-    /// How far the clock is behind, if that is certainly more than what is tolerated.
+    /// How far the clock is behind, if that is certainly more than `tolerated`.
     pub(super) fn behind(self, tolerated: Duration) -> Option<Duration> {
         let behind = Duration::from_millis(u64::try_from(self.0?.saturating_neg()).ok()?);
         (behind > tolerated).then_some(behind)

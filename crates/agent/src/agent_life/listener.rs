@@ -1,4 +1,4 @@
-//! What a life makes of its listener's doings.
+//! How the state machine reacts to what its listener does.
 //!
 //! Not here: reading the runner program's output (`runner::markers`).
 
@@ -6,7 +6,7 @@ use bullpen_core::mailbox::SignalKind;
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::{Action, AgentLife, Effect, Stage, Then, Watched, is_late, job_started, signal};
+use super::{Action, AfterStop, AgentLife, Effect, Stage, Watched, is_late, job_started, signal};
 use crate::runner::{ListenerRefusal, Observed};
 
 impl AgentLife {
@@ -19,15 +19,15 @@ impl AgentLife {
         match seen {
             Observed::Listening { id } => {
                 self.watched.trouble = None;
-                // One that is being ended must not be counted on; if a job turns out to run on it, it
-                // is spared, and that is said then.
+                // Do not report a listener that the agent is ending. If a job turns out to run on
+                // it, `keep_busy_listener` reports it.
                 if self.watched.listening || self.is_ending() {
                     return;
                 }
                 if is_late(&to, now) {
-                    // It may have a job already; ending it looks, and spares it then.
+                    // It may run a job already: `Effect::End` checks that and leaves it alone.
                     let why = ListenerRefusal::here("it registered too late");
-                    self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+                    self.enter(Stage::Stopping(AfterStop::Fail(to, why)), Effect::End, actions);
                     return;
                 }
                 self.listens(now, id.unwrap_or_default(), actions);
@@ -42,20 +42,22 @@ impl AgentLife {
                 self.watched.job = Some(name);
             }
             Observed::JobFinished { name, result } => {
-                tracing::info!(job = name, result, "a job finished");
+                tracing::info!(job = name, result, "job finished on this machine");
                 self.watched.job = None;
             }
             Observed::JobOf(_) => {}
             Observed::Trouble(refused) => self.watched.trouble = Some(refused),
-            Observed::Ended { code } => self.lost(code, now, actions),
+            Observed::Ended { code } => self.listener_ended(code, now, actions),
         }
     }
 
-    /// The hook of the job that was started last has said which run it is of. A stranger's job waits
-    /// in that hook, so it is killed before any step of it begins.
+    /// The hook of the last job has reported its run. A stranger waits in that hook, so the agent
+    /// kills it before its first step.
     fn job_is_of(&mut self, ran: RanJob, now: Timestamp, actions: &mut Vec<Action>) {
-        let Some(to) = self.acted.listener.clone().or_else(|| self.remains.clone()) else { return };
-        // The word may be heard when the job is over already.
+        let Some(to) = self.acted.listener.clone().or_else(|| self.dead_listener.clone()) else {
+            return;
+        };
+        // The agent may read the report after the job ended, so `watched.job` may be empty.
         let name = self.watched.last_job.clone();
         actions.push(job_started(Some(&to), now, name, Some(ran.clone())));
         self.watched.ran = Some(ran.clone());
@@ -64,7 +66,7 @@ impl AgentLife {
         }
         tracing::warn!(job = %ran, "killing a job of another run");
         self.stranger = Some(ran);
-        // The warm-up is not interrupted: the hook waits as long as it takes.
+        // Do not interrupt the warm-up: the hook waits as long as it takes.
         let is_otherwise_busy = matches!(
             self.stage,
             Stage::Finding
@@ -75,7 +77,7 @@ impl AgentLife {
                 | Stage::Over
         );
         if self.acted.listener.is_some() && !is_otherwise_busy {
-            self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
+            self.enter(Stage::Stopping(AfterStop::Stranger(to)), Effect::Kill, actions);
         }
     }
 
@@ -88,8 +90,8 @@ impl AgentLife {
         }
     }
 
-    /// It ended by itself. While it is being ended, that is no news.
-    fn lost(&mut self, code: Option<i32>, now: Timestamp, actions: &mut Vec<Action>) {
+    /// The listener ended. If the agent was ending it, there is nothing to report.
+    fn listener_ended(&mut self, code: Option<i32>, now: Timestamp, actions: &mut Vec<Action>) {
         if self.is_ending() {
             self.watched.job = None;
             return;
@@ -99,13 +101,13 @@ impl AgentLife {
         if matches!(self.stage, Stage::Launching(_) | Stage::Adopting(_)) {
             self.stage = Stage::Ready;
         }
-        self.remains = Some(to.clone());
+        self.dead_listener = Some(to.clone());
         let exit = code.map_or_else(|| String::from("no exit code"), |code| format!("exit {code}"));
         if watched.listening {
             let trouble = watched.trouble.map(|trouble| format!(": {}", trouble.detail));
             let jobs = watched.jobs;
-            let said = format!("{exit} after {jobs} jobs{}", trouble.unwrap_or_default());
-            actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+            let detail = format!("{exit} after {jobs} jobs{}", trouble.unwrap_or_default());
+            actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, detail));
         } else {
             let refused = watched.trouble.unwrap_or_else(|| ListenerRefusal::here(exit));
             self.fail(&to, &refused, now, actions);
@@ -138,7 +140,7 @@ mod tests {
     use crate::agent_life::{EffectOutcome, Event};
     use crate::runner::{EndOutcome, LeftListener};
 
-    fn said(actions: &[Action]) -> Vec<SignalKind> {
+    fn signals_in(actions: &[Action]) -> Vec<SignalKind> {
         let kind = |action: &Action| match action {
             Action::Signal(kind, _) => Some(*kind),
             Action::Do(_) | Action::Read | Action::End(_) => None,
@@ -178,8 +180,8 @@ mod tests {
         }
         assert_eq!(life.on(Event::Tick, by), [Action::Do(Effect::End)]);
         let listens = life.on(Event::Listener(Observed::Listening { id: None }), by);
-        assert_eq!(said(&listens), []);
+        assert_eq!(signals_in(&listens), []);
         let ended = life.on(Event::Did(EffectOutcome::Ended(EndOutcome::Gone)), by);
-        assert_eq!(said(&ended), [SignalKind::RegistrationFailed]);
+        assert_eq!(signals_in(&ended), [SignalKind::RegistrationFailed]);
     }
 }

@@ -1,12 +1,11 @@
 //! The agent's life as a state machine: events in, actions out, no I/O, no clock, no `async`.
 //!
-//! One *effect* runs at a time ([`Effect`]); asking for another ends the first. What to do about an
-//! order is decided by `core::mailbox::agent::react`; this module adds what takes time: registering,
-//! stopping, cleaning, and the deadlines in between. Orders that arrive during an effect are kept
-//! and looked at when it is done; of two orders the higher rank counts, because an eventual read
-//! may show an old one.
+//! One *effect* runs at a time ([`Effect`]); starting another drops the first.
+//! `core::mailbox::agent::react` decides what follows an order; this module adds the steps that
+//! take time and their deadlines. It keeps an order that arrives during an effect until the effect
+//! is done. The order with the higher rank wins, because an eventual read may show an old order.
 //!
-//! Not here: doing any of it (`agent`), retrying (an effect or a signal is retried by who does it).
+//! Not here: running effects, or retrying effects and signals (`agent`).
 
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::agent::ActedOn;
@@ -24,158 +23,159 @@ mod clock;
 mod listener;
 mod orders;
 
-/// Something that takes time.
+/// An operation that takes time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Look for what a predecessor left.
+    /// Find the listener that an earlier agent left.
     Find,
-    /// Run what is left of the warm-up.
+    /// Run the remaining steps of the warm-up.
     WarmUp,
-    /// Make the runner known at GitHub.
+    /// Register the runner at GitHub.
     Register(Assignment),
     /// Start its listener.
     Listen(Assignment),
-    /// Note that the living listener serves this assignment.
+    /// Record that the running listener serves this assignment.
     Adopt(Assignment),
     /// End the listener, unless it runs a job.
     End,
-    /// End the listener at once, whatever runs on it.
+    /// End the listener at once, also during a job.
     Kill,
     /// Remove the runner at GitHub with this token.
     Deregister(Secret),
-    /// Remove what an owner left.
+    /// Remove an owner's files and processes.
     Clean,
     /// Shorten the watchdog, then end the listener, job or not.
     Leave,
 }
 
-/// How an effect went.
+/// How an effect ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EffectOutcome {
-    /// What a predecessor left.
+    /// The listener that an earlier agent left.
     Found(LeftListener),
     /// The warm-up is complete, or why not.
     WarmedUp(Result<(), String>),
-    /// The runner is known at GitHub, or why not.
+    /// The runner is registered at GitHub, or why not.
     Registered(Result<(), ListenerRefusal>),
     /// The listener runs, or why not.
     Launched(Result<(), ListenerRefusal>),
-    /// The listener's new assignment is noted.
+    /// The agent recorded the listener's new assignment.
     Adopted,
-    /// The listener is gone, or spared.
+    /// The listener is gone, or keeps running because it runs a job.
     Ended(EndOutcome),
     /// The runner is removed at GitHub, or why not.
     Deregistered(Result<(), ListenerRefusal>),
-    /// Nothing of the owner's is left.
+    /// The owner's files and processes are removed.
     Cleaned,
-    /// The machine can go.
+    /// The machine can end.
     Left,
 }
 
-/// What happens to an agent.
+/// An input of the state machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Its process started.
     Begun,
     /// An effect is done.
     Did(EffectOutcome),
-    /// The inbox was read.
+    /// The agent read the inbox.
     Orders {
-        /// What it showed.
+        /// The inbox, if there is one.
         inbox: Option<Inbox>,
-        /// How fresh it was.
+        /// How consistent the read was.
         read: Consistency,
     },
     /// The listener did something.
     Listener(Observed),
-    /// The machine is going to be taken away, or may be.
+    /// The cloud will take the machine away, or may do so.
     Interrupted(String),
-    /// Every signal so far is stored.
+    /// The mailbox has stored every signal so far.
     Stored,
     /// Time passed.
     Tick,
 }
 
-/// What an agent does about it.
+/// An output of the state machine, for the agent to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send this until it is stored.
+    /// Send this signal until the mailbox has stored it.
     Signal(SignalKind, Signal),
-    /// Do this; whatever else is being done is dropped.
+    /// Run this effect, and drop the running one.
     Do(Effect),
     /// Read the inbox now, consistently.
     Read,
-    /// It is over.
+    /// End the machine.
     End(SelfEndReason),
 }
 
 /// Why a machine ends itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SelfEndReason {
-    /// Its warm-up failed; the failure is reported.
+    /// Its warm-up failed, and the agent reported that.
     WarmUpFailed,
-    /// Nobody wanted it for too long.
+    /// It had no owner for too long.
     Idle,
     /// The owner's hard cap passed.
     HardCap,
 }
 
-/// What a stop is for.
+/// What the agent does after it ended the listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Then {
-    /// Make room for another owner's listener.
+enum AfterStop {
+    /// Clean, and start another owner's listener.
     Start(Assignment),
-    /// It did not register.
+    /// Report that the listener did not register.
     Fail(Assignment, ListenerRefusal),
-    /// It was withdrawn.
+    /// Deregister the runner and acknowledge the withdrawal.
     Remove(Withdrawal),
-    /// It was registered, and is not wanted any more before it ever listened.
-    Look,
-    /// It was given a job of another run.
+    /// Nothing: a newer order replaced the assignment before the listener started.
+    Nothing,
+    /// Report the end of a listener that GitHub gave a job of another run.
     Stranger(Assignment),
 }
 
-/// What a cleaning is for.
+/// What the agent does after it cleaned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Clean {
+enum AfterCleaning {
     Start(Assignment),
-    /// With what is to be said about the removal at GitHub.
+    /// Acknowledge the withdrawal; the text says why the removal at GitHub failed, if it did.
     Removed(Withdrawal, String),
 }
 
-/// What the agent is in the middle of.
+/// The agent's current activity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Finding,
     WarmingUp,
-    /// The warm-up is complete and that is not stored yet. Orders are not read before: whoever sees
-    /// no `UD_OK` after a withdrawal is stored may rely on nothing being started here.
+    /// The warm-up is complete, but the mailbox has not stored that signal yet. The agent reads no
+    /// orders before: a reader that stored a withdrawal and then sees no `UD_OK` may rely on it
+    /// that this agent starts nothing.
     Announcing,
-    /// The warm-up failed and that is not stored yet.
+    /// The warm-up failed, but the mailbox has not stored that signal yet.
     Failing,
-    /// Nothing: orders are acted on at once.
+    /// The agent is free and acts on orders at once.
     Ready,
-    /// An assignment is looked at once more, consistently, before anything is started for it.
+    /// The agent reads the inbox again, consistently, before it starts anything for an assignment.
     Confirming(Assignment),
     Registering(Assignment),
     Launching(Assignment),
     Adopting(Assignment),
-    Stopping(Then),
+    Stopping(AfterStop),
     Deregistering(Withdrawal),
-    Cleaning(Clean),
+    Cleaning(AfterCleaning),
     Leaving(SelfEndReason),
     Over,
 }
 
-/// What is known of the listener of `ActedOn::listener`.
+/// What the agent saw of the listener of `ActedOn::listener`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Watched {
     listening: bool,
     job: Option<String>,
-    /// The name of the job that was started last.
+    /// The name of the job that started last.
     last_job: String,
     jobs: u32,
-    /// Which run the last job is of.
+    /// The run of that job.
     ran: Option<RanJob>,
     trouble: Option<ListenerRefusal>,
 }
@@ -187,20 +187,20 @@ pub struct AgentLife {
     stage: Stage,
     acted: ActedOn,
     watched: Watched,
-    /// The highest order seen.
+    /// The order with the highest rank so far.
     orders: Option<Inbox>,
-    /// A predecessor's listener that is gone.
-    remains: Option<Assignment>,
-    /// A job of another run that GitHub started here. No removal is acknowledged after that, so no
-    /// control plane can use the machine again.
+    /// The assignment of a listener that ended by itself.
+    dead_listener: Option<Assignment>,
+    /// A job of another run that GitHub started here. The agent acknowledges no removal after that,
+    /// so no control plane can use the machine again.
     stranger: Option<RanJob>,
-    /// Since when there is no listener.
-    deserted_since: Option<Timestamp>,
+    /// Since when this machine has no listener.
+    no_listener_since: Option<Timestamp>,
     offset: Offset,
 }
 
 impl AgentLife {
-    /// A process that has just started.
+    /// The state of an agent that has just started.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -208,14 +208,14 @@ impl AgentLife {
             acted: ActedOn::default(),
             watched: Watched::default(),
             orders: None,
-            remains: None,
+            dead_listener: None,
             stranger: None,
-            deserted_since: None,
+            no_listener_since: None,
             offset: Offset::default(),
         }
     }
 
-    /// The same, with what its predecessors in this boot learnt about the machine's clock.
+    /// Adds what earlier agents of this boot learnt about the machine's clock.
     #[must_use]
     pub fn with_clock_ahead(self, millis: Option<i64>) -> Self {
         Self { offset: Offset(millis), ..self }
@@ -233,7 +233,7 @@ impl AgentLife {
         let mut fresh = false;
         match event {
             Event::Begun => actions.push(Action::Do(Effect::Find)),
-            Event::Did(done) => self.did(done, now, &mut actions),
+            Event::Did(done) => self.effect_done(done, now, &mut actions),
             Event::Orders { inbox, read } => {
                 fresh = read == Consistency::Consistent;
                 self.note(inbox, now);
@@ -248,20 +248,20 @@ impl AgentLife {
             }
             Event::Stored if self.stage == Stage::Announcing => {
                 self.stage = Stage::Ready;
-                // Nothing is acted on before a consistent read: an old assignment would do harm.
+                // Read consistently before acting: an old assignment would do harm.
                 actions.push(Action::Read);
             }
             Event::Stored | Event::Tick => {}
         }
         self.keep_deadlines(now, &mut actions);
         if self.stage == Stage::Ready {
-            self.look(fresh, now, &mut actions);
+            self.follow_orders(fresh, now, &mut actions);
         }
         actions
     }
 
-    /// What to say in a beat; nothing before it is known what a predecessor left, because a beat
-    /// that denies a running job would be believed.
+    /// The phase for a heartbeat. Nothing until the agent has looked for an earlier agent's
+    /// listener: the control plane would believe a heartbeat that denies a running job.
     pub fn phase(&self) -> Option<AgentPhase> {
         Some(match &self.stage {
             Stage::Finding => return None,
@@ -293,7 +293,7 @@ impl AgentLife {
         })
     }
 
-    /// Whether orders matter yet. Before, they are not even read.
+    /// Whether the agent reads orders in this stage.
     pub fn takes_orders(&self) -> bool {
         !matches!(
             self.stage,
@@ -301,8 +301,7 @@ impl AgentLife {
         )
     }
 
-    /// When time alone will change something: the next deadline that is still ahead. An event
-    /// before it may move it.
+    /// The next deadline that is still ahead. An earlier event may move it.
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
             return None;
@@ -313,12 +312,12 @@ impl AgentLife {
         [cap, register_by, idle].into_iter().flatten().filter(|deadline| *deadline > now).min()
     }
 
-    fn did(&mut self, done: EffectOutcome, now: Timestamp, actions: &mut Vec<Action>) {
+    fn effect_done(&mut self, done: EffectOutcome, now: Timestamp, actions: &mut Vec<Action>) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
         match (stage, done) {
             (Stage::Finding, EffectOutcome::Found(found)) => {
                 self.found(found);
-                self.go(Stage::WarmingUp, Effect::WarmUp, actions);
+                self.enter(Stage::WarmingUp, Effect::WarmUp, actions);
             }
             (Stage::WarmingUp, EffectOutcome::WarmedUp(Ok(()))) => {
                 self.stage = Stage::Announcing;
@@ -334,26 +333,30 @@ impl AgentLife {
             (Stage::Launching(_), EffectOutcome::Launched(Ok(())))
             | (Stage::Adopting(_), EffectOutcome::Adopted) => {}
             (Stage::Launching(to), EffectOutcome::Launched(Err(refused))) => {
-                self.go(Stage::Stopping(Then::Fail(to, refused)), Effect::End, actions);
+                self.enter(Stage::Stopping(AfterStop::Fail(to, refused)), Effect::End, actions);
             }
             (Stage::Stopping(then), EffectOutcome::Ended(ended)) => {
-                self.ended(then, ended, now, actions)
+                self.ended(then, ended, now, actions);
             }
             (Stage::Deregistering(order), EffectOutcome::Deregistered(result)) => {
-                let said = result.err().map_or_else(String::new, |refused| refused.report());
-                self.go(Stage::Cleaning(Clean::Removed(order, said)), Effect::Clean, actions);
+                let detail = result.err().map_or_else(String::new, |refused| refused.report());
+                self.enter(
+                    Stage::Cleaning(AfterCleaning::Removed(order, detail)),
+                    Effect::Clean,
+                    actions,
+                );
             }
-            (Stage::Cleaning(Clean::Start(to)), EffectOutcome::Cleaned) => {
-                self.begin(to, now, actions)
+            (Stage::Cleaning(AfterCleaning::Start(to)), EffectOutcome::Cleaned) => {
+                self.begin(to, now, actions);
             }
-            (Stage::Cleaning(Clean::Removed(order, said)), EffectOutcome::Cleaned) => {
-                self.removed(&order, said, now, actions);
+            (Stage::Cleaning(AfterCleaning::Removed(order, detail)), EffectOutcome::Cleaned) => {
+                self.removed(&order, detail, now, actions);
             }
             (Stage::Leaving(ending), EffectOutcome::Left) => {
                 self.stage = Stage::Over;
                 actions.push(Action::End(ending));
             }
-            // The answer of an effect that another one has replaced.
+            // A newer effect has replaced this one: ignore its outcome.
             (stage, _) => self.stage = stage,
         }
     }
@@ -367,7 +370,7 @@ impl AgentLife {
                 self.watched = Watched { listening, job, last_job, jobs, ..Watched::default() };
                 self.acted.listener = Some(assignment);
             }
-            LeftListener::Dead { assignment } => self.remains = Some(assignment),
+            LeftListener::Dead { assignment } => self.dead_listener = Some(assignment),
         }
     }
 
@@ -380,7 +383,7 @@ impl AgentLife {
         actions.push(signal(SignalKind::Interrupted, about, now, reason.to_owned()));
     }
 
-    /// Ends what must not go on for longer, in whatever stage.
+    /// Ends the machine or the listener if its deadline has passed, in every stage.
     fn keep_deadlines(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if matches!(self.stage, Stage::Leaving(_) | Stage::Over) {
             return;
@@ -391,11 +394,11 @@ impl AgentLife {
         }
         if let Some(to) = self.unregistered().filter(|to| is_late(to, now)).cloned() {
             let why = ListenerRefusal::here("it did not register in time");
-            self.go(Stage::Stopping(Then::Fail(to, why)), Effect::End, actions);
+            self.enter(Stage::Stopping(AfterStop::Fail(to, why)), Effect::End, actions);
         }
     }
 
-    /// What is on its way to a listener, and must not be for longer than its time.
+    /// The assignment whose listener does not listen yet, and must do so by a deadline.
     fn unregistered(&self) -> Option<&Assignment> {
         match &self.stage {
             Stage::Registering(to) => Some(to),
@@ -404,7 +407,7 @@ impl AgentLife {
         }
     }
 
-    /// When the owner's hard cap has passed for certain, by the machine's own clock.
+    /// When the owner's hard cap has certainly passed, by the machine's own clock.
     fn hard_cap(&self) -> Option<Timestamp> {
         let listener = self.acted.listener.as_ref().map(|assignment| assignment.hard_cap);
         let cap = match self.orders.as_ref().map(|inbox| &inbox.order) {
@@ -415,19 +418,20 @@ impl AgentLife {
         cap.map(|cap| self.passed(cap))
     }
 
-    /// When this time has passed for certain: ending a machine too early would end a job.
+    /// When this time of the control plane has certainly passed: ending a machine too early would
+    /// end a job.
     fn passed(&self, time: Timestamp) -> Timestamp {
         self.offset.certainly(time).after(self.limits.clock_skew)
     }
 
     fn leave(&mut self, ending: SelfEndReason, actions: &mut Vec<Action>) {
         if ending == SelfEndReason::HardCap {
-            tracing::warn!("the hard cap has passed; the machine ends");
+            tracing::warn!("hard cap passed; machine ends");
         }
-        self.go(Stage::Leaving(ending), Effect::Leave, actions);
+        self.enter(Stage::Leaving(ending), Effect::Leave, actions);
     }
 
-    fn go(&mut self, stage: Stage, effect: Effect, actions: &mut Vec<Action>) {
+    fn enter(&mut self, stage: Stage, effect: Effect, actions: &mut Vec<Action>) {
         self.stage = stage;
         actions.push(Action::Do(effect));
     }
@@ -437,7 +441,7 @@ impl AgentLife {
     }
 }
 
-/// Whether an unregistered listener for this must not be, or not be any more.
+/// Whether the time to register a listener for this assignment is over.
 fn is_late(to: &Assignment, now: Timestamp) -> bool {
     to.register_by.is_some_and(|by| now >= by)
 }
@@ -448,7 +452,7 @@ fn signal(kind: SignalKind, about: Option<&Assignment>, at: Timestamp, detail: S
     Action::Signal(kind, Signal { generation, owner, at, detail, ran: None })
 }
 
-/// A job was started, of this run where that is known.
+/// The signal that a job started, with its run if the agent knows it.
 fn job_started(
     about: Option<&Assignment>,
     at: Timestamp,

@@ -1,7 +1,7 @@
-//! What a life does about its orders: from an assignment to a started listener, from a withdrawal
-//! to an acknowledged removal.
+//! How the state machine follows its orders: from an assignment to a started listener, from a
+//! withdrawal to an acknowledged removal.
 //!
-//! Not here: what the listener does by itself (`listener`).
+//! Not here: reactions to the listener (`listener`).
 
 use bullpen_core::ids::Generation;
 use bullpen_core::mailbox::agent::{Reaction, react};
@@ -12,13 +12,13 @@ use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
 use super::{
-    Action, AgentLife, Clean, Effect, SelfEndReason, Stage, Then, Watched, is_late, job_started,
-    signal,
+    Action, AfterCleaning, AfterStop, AgentLife, Effect, SelfEndReason, Stage, Watched, is_late,
+    job_started, signal,
 };
 use crate::runner::{EndOutcome, ListenerRefusal};
 
 impl AgentLife {
-    /// Keeps what was read, unless something newer is known.
+    /// Keeps the order that the agent read, unless it knows a newer one.
     pub(super) fn note(&mut self, inbox: Option<Inbox>, now: Timestamp) {
         if let Some(inbox) = &inbox {
             self.offset.note(inbox.order.issued_at(), now);
@@ -31,11 +31,10 @@ impl AgentLife {
         }
     }
 
-    /// Compares what was done with what is wanted. `fresh` says that the orders were read
-    /// consistently just now.
-    pub(super) fn look(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
-        let since = self.deserted_since.unwrap_or(now);
-        self.deserted_since = self.acted.listener.is_none().then_some(since);
+    /// Acts on the latest order. `fresh` says that the agent has just read it consistently.
+    pub(super) fn follow_orders(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
+        let since = self.no_listener_since.unwrap_or(now);
+        self.no_listener_since = self.acted.listener.is_none().then_some(since);
         if let Some(ran) = self.stranger.clone() {
             self.after_a_stranger(ran, fresh, now, actions);
             return;
@@ -45,16 +44,16 @@ impl AgentLife {
         match react(&self.acted, self.orders.as_ref(), busy, now) {
             Reaction::Wait => self.idle(fresh, now, actions),
             Reaction::AwaitJob(_) => {}
-            // An earlier owner's job is not ended for a newer one: without an acknowledgement the
+            // Do not end an earlier owner's job for a newer owner: without an acknowledgement the
             // claim fails, and the withdrawal that follows waits for the job.
             Reaction::Start(_) if busy => {}
             Reaction::Start(to) | Reaction::TooLate(to) if self.is_spent(&to) => {
                 self.acted.done(rank);
-                let said = String::from("the listener is gone, and its credential is used");
-                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
+                let detail = String::from("the listener is gone, and its credential is used");
+                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, detail));
             }
             Reaction::Start(to) if self.acted.listener.is_some() => {
-                self.go(Stage::Stopping(Then::Start(to)), Effect::End, actions);
+                self.enter(Stage::Stopping(AfterStop::Start(to)), Effect::End, actions);
             }
             Reaction::Start(to) => {
                 self.begin(to, now, actions);
@@ -65,20 +64,20 @@ impl AgentLife {
             Reaction::Adopt(to) => self.adopt(to, now, actions),
             Reaction::TooLate(_) | Reaction::Drain(_) => self.acted.done(rank),
             Reaction::Remove(order) => {
-                self.go(Stage::Stopping(Then::Remove(order)), Effect::End, actions);
+                self.enter(Stage::Stopping(AfterStop::Remove(order)), Effect::End, actions);
             }
         }
     }
 
-    /// A listener for this was started before, or its credential is not there any more: it cannot
-    /// be started (again), and the owner has to know.
+    /// Whether the agent cannot start a listener for this assignment: one ran before and is gone,
+    /// or the credential is. The owner has to know.
     fn is_spent(&self, to: &Assignment) -> bool {
-        let remains = self.remains.as_ref().map(|remains| remains.generation);
-        remains == Some(to.generation) || to.credential.is_none()
+        let dead = self.dead_listener.as_ref().map(|listener| listener.generation);
+        dead == Some(to.generation) || to.credential.is_none()
     }
 
-    /// Nobody wants the machine. Past its deadline it ends, if a consistent read has just shown
-    /// that still nobody does.
+    /// The machine has no owner. Past its deadline it ends, if a consistent read has just shown
+    /// that it still has none.
     fn idle(&mut self, fresh: bool, now: Timestamp, actions: &mut Vec<Action>) {
         if self.idle_deadline().is_none_or(|deadline| now < deadline) {
             return;
@@ -90,7 +89,7 @@ impl AgentLife {
         }
     }
 
-    /// When the machine ends because nobody wants it, if that stays so.
+    /// When the machine ends if it gets no owner before.
     pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
         let Some(Inbox { order: Order::Withdrawn(order), .. }) = &self.orders else { return None };
         if self.acted.listener.is_some() {
@@ -99,23 +98,24 @@ impl AgentLife {
         let deadline = self.passed(order.idle_deadline);
         match order.mode {
             WithdrawalMode::Stop => Some(deadline),
-            // A job may have run past the deadline; the release has its time to go on after it.
+            // A job may have run past the deadline; the owner then needs time to release the
+            // machine.
             WithdrawalMode::Drain => {
-                let since = self.deserted_since.unwrap_or(deadline);
+                let since = self.no_listener_since.unwrap_or(deadline);
                 Some(deadline.max(since.after(self.limits.release_acknowledgement)))
             }
         }
     }
 
-    /// Acknowledges, and looks once more before anything can appear at GitHub.
+    /// Acknowledges the assignment, and reads the inbox again before a runner can appear at GitHub.
     pub(super) fn begin(&mut self, to: Assignment, now: Timestamp, actions: &mut Vec<Action>) {
         actions.push(signal(SignalKind::Acknowledged, Some(&to), now, String::new()));
         actions.push(Action::Read);
         self.stage = Stage::Confirming(to);
     }
 
-    /// A consistent read came. A withdrawal may have overtaken the assignment, and past its time
-    /// nothing may appear.
+    /// Handles the consistent read: registers, unless a withdrawal has overtaken the assignment or
+    /// its time to register is over.
     pub(super) fn confirm(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let Stage::Confirming(to) = &self.stage else { return };
         let to = to.clone();
@@ -128,11 +128,11 @@ impl AgentLife {
             return;
         }
         actions.retain(|action| *action != Action::Read);
-        self.go(Stage::Registering(to.clone()), Effect::Register(to), actions);
+        self.enter(Stage::Registering(to.clone()), Effect::Register(to), actions);
     }
 
-    /// Why nothing may appear at GitHub for this. A machine whose clock is behind does not know when
-    /// its time to register is over: the control plane may have given it up already.
+    /// Why the agent must not register a runner for this. A machine whose clock is behind does not
+    /// know when its time to register is over: the control plane may have given it up already.
     fn cannot_register(&self, to: &Assignment, now: Timestamp) -> Option<String> {
         if let Some(behind) = self.offset.behind(self.limits.clock_skew)
             && to.register_by.is_some()
@@ -158,15 +158,15 @@ impl AgentLife {
             is_late(&to, now).then(|| ListenerRefusal::here("it was registered too late to listen"))
         });
         if let Some(refused) = refused {
-            self.go(Stage::Stopping(Then::Fail(to, refused)), Effect::End, actions);
+            self.enter(Stage::Stopping(AfterStop::Fail(to, refused)), Effect::End, actions);
         } else if self.is_latest(&to) {
             self.acted.done(Order::Assigned(to.clone()).rank());
             self.acted.listener = Some(to.clone());
             self.watched = Watched::default();
-            self.remains = None;
-            self.go(Stage::Launching(to.clone()), Effect::Listen(to), actions);
+            self.dead_listener = None;
+            self.enter(Stage::Launching(to.clone()), Effect::Listen(to), actions);
         } else {
-            self.go(Stage::Stopping(Then::Look), Effect::End, actions);
+            self.enter(Stage::Stopping(AfterStop::Nothing), Effect::End, actions);
         }
     }
 
@@ -180,48 +180,51 @@ impl AgentLife {
             actions.push(job_started(Some(&to), now, name.clone(), ran));
         }
         self.acted.done(Order::Assigned(to.clone()).rank());
-        // The inbox's copy may have lost its credential; a takeover is recognised by it.
+        // The inbox's copy may have lost its credential, by which `react` recognises a takeover.
         let kept = self.acted.listener.take().and_then(|listener| listener.credential);
         let listener = Assignment { credential: to.credential.clone().or(kept), ..to };
         self.acted.listener = Some(listener.clone());
-        self.go(Stage::Adopting(listener.clone()), Effect::Adopt(listener), actions);
+        self.enter(Stage::Adopting(listener.clone()), Effect::Adopt(listener), actions);
     }
 
     pub(super) fn ended(
         &mut self,
-        then: Then,
+        then: AfterStop,
         ended: EndOutcome,
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
         if ended == EndOutcome::Busy {
-            self.spared(&then, now, actions);
+            self.keep_busy_listener(&then, now, actions);
             return;
         }
         self.acted.listener = None;
         self.watched = Watched::default();
         match then {
-            Then::Start(to) => self.go(Stage::Cleaning(Clean::Start(to)), Effect::Clean, actions),
-            Then::Fail(to, refused) => self.fail(&to, &refused, now, actions),
-            Then::Remove(order) => {
+            AfterStop::Start(to) => {
+                let clean = AfterCleaning::Start(to);
+                self.enter(Stage::Cleaning(clean), Effect::Clean, actions);
+            }
+            AfterStop::Fail(to, refused) => self.fail(&to, &refused, now, actions),
+            AfterStop::Remove(order) => {
                 if let Some(token) = order.removal_token.clone() {
-                    self.go(Stage::Deregistering(order), Effect::Deregister(token), actions);
+                    self.enter(Stage::Deregistering(order), Effect::Deregister(token), actions);
                 } else {
-                    let clean = Clean::Removed(order, String::new());
-                    self.go(Stage::Cleaning(clean), Effect::Clean, actions);
+                    let clean = AfterCleaning::Removed(order, String::new());
+                    self.enter(Stage::Cleaning(clean), Effect::Clean, actions);
                 }
             }
-            Then::Look => {}
-            Then::Stranger(to) => {
-                let said = String::from("it was given a job of another run");
-                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, said));
-                self.remains = Some(to);
+            AfterStop::Nothing => {}
+            AfterStop::Stranger(to) => {
+                let detail = String::from("it was given a job of another run");
+                actions.push(signal(SignalKind::ListenerEnded, Some(&to), now, detail));
+                self.dead_listener = Some(to);
             }
         }
     }
 
-    /// A job of another run was started here. Every order is answered with that, and no removal is
-    /// acknowledged: whichever control plane asks, the machine can only end.
+    /// GitHub started a job of another run here. The agent answers every order with that and
+    /// acknowledges no removal, so every control plane can only end the machine.
     fn after_a_stranger(
         &mut self,
         ran: RanJob,
@@ -230,7 +233,7 @@ impl AgentLife {
         actions: &mut Vec<Action>,
     ) {
         if let Some(to) = self.acted.listener.clone() {
-            self.go(Stage::Stopping(Then::Stranger(to)), Effect::Kill, actions);
+            self.enter(Stage::Stopping(AfterStop::Stranger(to)), Effect::Kill, actions);
             return;
         }
         let Some(inbox) = self.orders.clone() else { return };
@@ -244,19 +247,19 @@ impl AgentLife {
             let why = ListenerRefusal::here("a job of another run was started on this machine");
             self.fail(to, &why, now, actions);
         }
-        // The latest assignment is what a release asks about.
-        if let Action::Signal(kind, said) = job_started(None, now, String::new(), Some(ran)) {
-            actions.push(Action::Signal(kind, Signal { generation: inbox.assigned, ..said }));
+        // A release asks about the latest assignment's generation.
+        if let Action::Signal(kind, signal) = job_started(None, now, String::new(), Some(ran)) {
+            actions.push(Action::Signal(kind, Signal { generation: inbox.assigned, ..signal }));
         }
     }
 
-    /// A job turned out to run. What was to end its listener looks again when it is over; one that
-    /// seemed not to be registered in time was.
-    fn spared(&mut self, then: &Then, now: Timestamp, actions: &mut Vec<Action>) {
+    /// The listener runs a job, so the agent did not end it. The agent follows its orders again
+    /// after the job. A listener that seemed late did register, and the agent reports that now.
+    fn keep_busy_listener(&mut self, then: &AfterStop, now: Timestamp, actions: &mut Vec<Action>) {
         if self.watched.job.is_none() {
             self.watched.job = Some(String::new());
         }
-        if let Then::Fail(to, _) = then
+        if let AfterStop::Fail(to, _) = then
             && !self.watched.listening
         {
             self.watched.listening = true;
@@ -279,14 +282,14 @@ impl AgentLife {
     pub(super) fn removed(
         &mut self,
         order: &Withdrawal,
-        said: String,
+        detail: String,
         at: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        self.remains = None;
+        self.dead_listener = None;
         self.acted.done(Order::Withdrawn(order.clone()).rank());
         let generation: Generation = order.generation;
-        let removed = Signal { generation, owner: None, at, detail: said, ran: None };
+        let removed = Signal { generation, owner: None, at, detail, ran: None };
         actions.push(Action::Signal(SignalKind::Removed, removed));
     }
 }

@@ -1,8 +1,7 @@
-//! Fetching what the image does not have: the runner program to its fixed place, and scripts.
+//! Fetches files that the image does not have: the runner program and scripts.
 //!
-//! Each is a step of the warm-up like a user's script: it can be ended when the time is over, and the
-//! tail of its output is in the report. That is why the checksum is `sha256sum`'s, which is where
-//! bash and tar are: in this process it would be a step of another kind.
+//! Each fetch is a warm-up step in bash like a user's script, so the agent can end it at the
+//! deadline and report the tail of its output. The step also checks the checksum, with `sha256sum`.
 //!
 //! Not here: giving a machine its own directory of the program (`install`).
 
@@ -15,17 +14,17 @@ use bullpen_core::download::Download;
 use super::user_data::RunnerProgram;
 use crate::warm_up::{Frequency, Step};
 
-/// How a machine fetches, for scripts of bash to have in them: `bring URL SHA256 PLACE`, which tries
-/// for `$patience` seconds.
+/// Bash functions that fetch a file, for scripts to include: `bring URL SHA256 PLACE` tries for
+/// `$patience` seconds.
 pub const FETCH: &str = include_str!("fetch.sh");
-/// Long enough for an archive over a poor line; the warm-up's own time is shorter.
+/// Longer than the warm-up may take, so that a slow line does not end the step early.
 const PATIENCE: &str = "patience=3600\n";
 
 const PROGRAM: &str = include_str!("download.sh");
 const SCRIPT: &str = include_str!("fetched.sh");
 
-/// The step that downloads the runner program, if there is anything that could be; the script is
-/// written to `path`.
+/// Makes the step that downloads the runner program, if it has an address, and writes the step's
+/// script to `path`.
 pub(super) fn program(program: &RunnerProgram, path: &Path) -> io::Result<Option<Step>> {
     let RunnerProgram::Image { directory, download: Some(download) } = program else {
         return Ok(None);
@@ -34,13 +33,14 @@ pub(super) fn program(program: &RunnerProgram, path: &Path) -> io::Result<Option
     fetching(step, PROGRAM, path, (download, directory)).map(Some)
 }
 
-/// The step that runs a script, which is written to `path`, or fetched to beside it.
+/// Makes the step that runs a script. It writes the script to `path`, or the step fetches it to a
+/// file beside `path`.
 pub(super) fn script(step: Step, text: &str, path: &Path) -> io::Result<Step> {
     match Download::named_by(text) {
         Some(Ok(download)) => {
             fetching(step, SCRIPT, path, (&download, &path.with_extension("fetched.sh")))
         }
-        // An address that is none was refused where it was configured, and fails here as a command.
+        // The configuration refuses a malformed address; here it would fail as a command.
         Some(Err(_)) | None => fs::write(path, text).map(|()| step),
     }
 }
@@ -66,7 +66,7 @@ mod tests {
 
     const LISTENER: &str = "bin/Runner.Listener";
 
-    /// An archive of a program, and its checksum.
+    /// Packs an archive with a program, and returns its address and checksum.
     fn archive(at: &Path) -> Download {
         let script = r"mkdir -p r/bin && printf '#!/bin/sh\n' >r/bin/Runner.Listener &&
             chmod +x r/bin/Runner.Listener && tar -czf r.tar.gz -C r . && sha256sum r.tar.gz";
@@ -76,7 +76,7 @@ mod tests {
         Download { url: format!("file://{}/r.tar.gz", at.display()), sha256 }
     }
 
-    /// Whether the step succeeded, and what it said.
+    /// Runs the step; returns whether it succeeded, and its output.
     fn run(directory: &Path, download: Download, script: &Path) -> (bool, String) {
         let directory = directory.to_owned();
         let program = RunnerProgram::Image { directory, download: Some(download) };
@@ -127,7 +127,7 @@ mod tests {
         let step = fetching(step, SCRIPT, &path, (&download, &place)).unwrap();
         for _ in 0..2 {
             assert_eq!(ran(&step), (false, "it runs\n".to_owned()));
-            // What is there is not fetched again.
+            // The second run must not fetch again.
             let _ = fs::remove_file(&source);
         }
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(super::program(&program, Path::new("/nowhere/script")).unwrap(), None);
     }
 
-    /// Whoever answers for an https address must not be able to have it fetched in the clear.
+    /// A server with an https address must not be able to redirect the fetch to plain http.
     #[test]
     fn an_https_address_never_leads_to_http() {
         use std::io::{BufRead as _, BufReader};
@@ -171,7 +171,7 @@ mod tests {
         BufReader::new(servers.stdout.take().unwrap()).read_line(&mut url).unwrap();
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
-        // Without a second try, and with the checksum that the file has.
+        // One try only, with the file's right checksum.
         let sha256 = "8f383ccddc6f17eb57a96c711523e4a8072d8e791b4a773ea0153e0d993d03e1";
         let bring = format!("patience=-1\n{FETCH}bring {} {sha256} {}", url.trim(), path.display());
         let fetched = Command::new("bash")

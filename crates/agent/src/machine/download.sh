@@ -9,8 +9,8 @@ archive=$directory.tar.gz new=$directory.new
 rm -rf "$new"
 mkdir -p "$new"
 bring "$1" "$2" "$archive"
-# The archive's owners are of the machine that packed it.
+# The archive's owner ids belong to the machine that packed it.
 tar -xzf "$archive" --no-same-owner -C "$new"
-# As a whole or not at all: a directory with a program is never looked at again.
+# Rename at the end: the step never checks a directory that has a program.
 mv -T "$new" "$directory"
 rm "$archive"

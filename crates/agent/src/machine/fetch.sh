@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How a machine fetches: part of every script that does, with or without these comments.
+# Fetches files: part of every script that needs it, with or without these comments.
 imds=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 
 die() {
@@ -7,7 +7,7 @@ die() {
   exit 1
 }
 
-# What the role may do is never in an argument, which everybody could read.
+# Never pass the token in an argument, which every user could read.
 ask() {
   echo "header = \"X-aws-ec2-metadata-token: $token\"" |
     curl --proto '=http' -fsS -m 5 -K - "$imds/latest/meta-data/$1"
@@ -27,14 +27,14 @@ signed() {
     plain "${AWS_ENDPOINT_URL_S3:-https://s3.$region.$domain}/${1#s3://}" "$2" \
       -K - -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --aws-sigv4 "aws:amz:$region:s3"
 }
-# To curl 0 is no limit at all. No answer can lead from https to anything else.
+# curl takes a limit of 0 for none. --proto keeps a redirect from leading from https to another protocol.
 plain() {
   local left=$((end - SECONDS + 1))
   curl --proto "=${1%%:*}" --tlsv1.2 -fsSL --connect-timeout 5 -y 30 -m $((left > 0 ? left : 1)) -o "$2" "${@:3}" "$1"
 }
 
-# bring URL SHA256 PLACE: what is there and right is not fetched again. Tries for as long as
-# $patience says: the network and the role may be late.
+# bring URL SHA256 PLACE: keeps a file with the right checksum. Tries for $patience seconds: the
+# network and the role may be late.
 bring() {
   local end=$((SECONDS + patience)) how found
   [[ -f $3 && $(sum "$3") == "$2" ]] && return

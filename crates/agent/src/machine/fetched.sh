@@ -1,3 +1,3 @@
-# Runs a script that is fetched: bash fetched.sh URL SHA256 PLACE
+# Fetches and runs a script: bash fetched.sh URL SHA256 PLACE
 bring "$1" "$2" "$3"
 exec bash -e -u -o pipefail "$3"

@@ -1,8 +1,8 @@
-//! Keeping every user but root from the instance's metadata.
+//! The step that keeps every user except root from the instance's metadata.
 //!
-//! A step that fails where the rule cannot be made and seen: a machine whose jobs could read its
-//! credentials takes none. A job that may become root can lift the rule; containers in a network of their
-//! own are kept away by the hop limit.
+//! It fails if it cannot make the rule or does not see it afterwards: a machine whose jobs could
+//! read its credentials must take no jobs. A job that may become root can remove the rule. The hop
+//! limit keeps containers in their own network away.
 //!
 //! Not here: the hop limit (the launch template), or whether an operator wants no rule (`live`).
 
@@ -12,12 +12,12 @@ use std::path::Path;
 
 use crate::warm_up::{Frequency, Step};
 
-/// What is run.
+/// The step's script.
 const SCRIPT: &str = include_str!("guard.sh");
-/// There where the kernel speaks IPv6.
+/// A file that exists if the kernel supports IPv6.
 pub(super) const IF_INET6: &str = "/proc/net/if_inet6";
 
-/// The step; the script is written to `path`.
+/// Makes the step, and writes its script to `path`.
 pub(super) fn step(path: &Path, if_inet6: &Path) -> io::Result<Step> {
     fs::write(path, SCRIPT)?;
     let mut step = Step::bash("metadata", path, Frequency::EachBoot);
@@ -34,16 +34,16 @@ mod tests {
 
     const V4: &str = "OUTPUT --destination 169.254.169.254 -m owner ! --uid-owner 0 -j REJECT";
     const V6: &str = "OUTPUT --destination fd00:ec2::254 -m owner ! --uid-owner 0 -j REJECT";
-    /// Has a rule from when it is inserted.
+    /// A program that has a rule after its insertion.
     const KEEPS: &str = r#"case $2 in
 --check) [[ -e ${0%/*}/../${0##*/} ]];;
 --insert) echo >"${0%/*}/../${0##*/}";;
 esac"#;
-    /// Lists what it was told last.
+    /// A program that lists its last input.
     const NFT: &str =
         r#"if [[ $1 == list ]]; then cat "${0%/*}/../nft"; else cat >"${0%/*}/../nft"; fi"#;
 
-    /// Runs the step where these programs are all there is, each of them a script.
+    /// Runs the step with a `PATH` that has only these programs, each a script.
     fn run(directory: &Path, programs: &[(&str, &str)], speaks_ipv6: bool) -> (bool, String) {
         let if_inet6 = directory.join(if speaks_ipv6 { "" } else { "none" });
         let step = step(&directory.join("guard.sh"), &if_inet6).unwrap();

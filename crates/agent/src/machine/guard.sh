@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Keeps every user but root from the instance's metadata, where its credentials are: bash guard.sh IF_INET6
-# IF_INET6 is there where the kernel speaks IPv6. A rule counts when it is listed afterwards.
+# Keeps every user except root from the instance's metadata, which has its credentials: bash guard.sh IF_INET6
+# The file IF_INET6 exists if the kernel supports IPv6. A rule counts only if it is listed afterwards.
 if_inet6=$1 address=169.254.169.254 address6=fd00:ec2::254
 
-# One address, with the program of its family. What has no owner is not root's.
+# Blocks one address, with the program of its family. A packet without an owner counts as not root's.
 keep_off() {
     local rule=(OUTPUT --destination "$2" -m owner ! --uid-owner 0 -j REJECT)
     "$1" --wait --check "${rule[@]}" 2>/dev/null && return
@@ -16,7 +16,7 @@ by_iptables() {
     [[ ! -e $if_inet6 ]] || keep_off ip6tables "$address6"
 }
 
-# Adding what is there changes nothing, but a rule would be there twice.
+# Adding an existing table or chain changes nothing, but adding a rule again would duplicate it: flush.
 by_nft() {
     command -v nft >/dev/null || { echo "there is no nft"; return 1; }
     nft --file - <<END || return

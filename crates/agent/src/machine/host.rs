@@ -1,6 +1,6 @@
-//! The machine's side of its agent: the runner as processes, the warm-up, notes, the watchdog.
+//! The [`Host`] of a machine: the runner as processes, the warm-up's steps, notes, the watchdog.
 //!
-//! Not here: when any of it is used (`crate::agent`).
+//! Not here: when the agent uses them (`crate::agent`).
 
 use std::io;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Frequency, Step, StepFailed};
 
-/// A step that is no script: the runner's directory. As a step it is done once, counts towards the
-/// time, and is reported if it fails.
+/// The step that makes the runner's directory, without a script. As a step it runs once, counts
+/// towards the warm-up's time, and its failure is reported.
 const INSTALL: &str = "runner";
-/// The last step where jobs have a user of their own, and no script either: from now on what is new
-/// on the machine is a job's.
+/// The last step if jobs have their own user, without a script: every later change on the machine
+/// is a job's.
 const HOME: &str = "home";
 
-/// How a step says that it succeeded, and that something is not as it should be.
+/// The prefix of a line in a step's output that warns although the step succeeds.
 const WARNS: &str = "warning: ";
 
 /// The step that makes the runner's directory.
@@ -34,7 +34,7 @@ pub(super) fn install_step() -> Step {
     own_step(INSTALL, Frequency::OncePerMachine)
 }
 
-/// The step that notes what the home is like.
+/// The step that records the machine's state before the first job.
 pub(super) fn home_step() -> Step {
     own_step(HOME, Frequency::EachBoot)
 }
@@ -44,15 +44,16 @@ fn own_step(name: &str, often: Frequency) -> Step {
     Step { name: name.to_owned(), program, arguments: Vec::new(), often }
 }
 
-/// The warm-up: the runner's directory, scripts, and where jobs have a user, its home.
+/// Runs the warm-up's steps: the runner's directory, scripts, and the record of the machine's
+/// state.
 #[derive(Debug)]
 pub(super) struct MachineScripts<C> {
     pub(super) layout: Layout,
     pub(super) program: RunnerProgram,
     pub(super) user: Option<User>,
-    /// Whether that user was given `sudo`.
+    /// Whether that user may use `sudo`.
     pub(super) sudo: bool,
-    /// What is cleaned between owners, where jobs have a user.
+    /// Cleans between owners, if jobs have their own user.
     pub(super) leftovers: Option<Leftovers>,
     pub(super) confinement: Option<Confinement>,
     pub(super) scripts: ProcessScripts<C>,
@@ -62,7 +63,7 @@ impl<C: Clock> MachineScripts<C> {
     async fn install(&self) -> io::Result<()> {
         let (program, layout) = (self.program.clone(), self.layout.clone());
         let (user, confinement) = (self.user.clone(), self.confinement.clone());
-        // A directory may have to be copied, and the beat must not wait for it.
+        // The agent may have to copy a directory, and heartbeats must not wait for that.
         let work = move || {
             install(&program, &layout, user.as_ref())?;
             match (&confinement, &user) {
@@ -76,24 +77,25 @@ impl<C: Clock> MachineScripts<C> {
         tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
     }
 
-    /// A script, and aloud what it warns of: a step that succeeds is not reported.
+    /// Runs a script, and logs its warnings: the agent does not report a step that succeeds.
     async fn run_script(&self, step: &Step) -> Result<(), StepFailed> {
         self.scripts.run(step).await?;
         for warning in self.scripts.said(step).lines().filter_map(|line| line.strip_prefix(WARNS)) {
-            tracing::warn!(step = step.name, warning, "a step of the warm-up warns");
+            tracing::warn!(step = step.name, warning, "warm-up step printed a warning");
         }
         Ok(())
     }
 
-    /// A machine that went down during a job has that job's things still, and they are told by the note
-    /// of the boot before.
+    /// Records the machine's state. It keeps the record of the earlier boot if the machine went
+    /// down during a job: that job's files are still there, and only the old record tells them
+    /// apart.
     async fn note_home(&self) -> io::Result<()> {
         let Some(leftovers) = self.leftovers.clone() else { return Ok(()) };
         if self.layout.state().join(LISTENER).exists() {
             return Ok(());
         }
         let sudo = self.sudo;
-        // A container engine may take its time, and the beat must not wait for it.
+        // A container engine may be slow, and heartbeats must not wait for it.
         let work = move || leftovers.note(sudo);
         tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
     }
@@ -103,7 +105,7 @@ impl<C: Clock> Scripts for MachineScripts<C> {
     async fn run(&self, step: &Step) -> Result<(), StepFailed> {
         let (done, what) = match &*step.name {
             INSTALL => (self.install().await, "the runner's directory could not be made"),
-            HOME => (self.note_home().await, "what the machine has could not be noted"),
+            HOME => (self.note_home().await, "the machine's state could not be recorded"),
             _ => return self.run_script(step).await,
         };
         done.map_err(|error| StepFailed { how: format!("{what}: {error}"), tail: String::new() })
@@ -117,7 +119,7 @@ impl<C: Clock> Scripts for MachineScripts<C> {
     }
 }
 
-/// All of it.
+/// The machine's [`Host`].
 #[derive(Debug)]
 pub(super) struct MachineHost<C, W> {
     pub(super) runner: ProcessRunner<C>,

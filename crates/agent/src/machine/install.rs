@@ -1,10 +1,9 @@
-//! The runner's directory of one machine: its own, because the program writes its registration there.
+//! Makes a machine's own runner directory, because the program writes its registration there.
 //!
-//! The files themselves are shared with the configured directory by hard links where the file system
-//! allows, so that a machine costs neither time nor space. Who can write to one copy can write to the
-//! other as well: where jobs are the agent's own user, namespaces make the program's files read-only
-//! (`crate::runner::confine`). Where jobs have a user of their own, it may add files to the directory and
-//! change none of the program's: the next owner's jobs run the same program.
+//! The program's files are hard links to the configured directory where the file system allows it,
+//! so a machine costs neither time nor space. A writer of one copy therefore changes both: if jobs
+//! run as the agent's user, namespaces make the files read-only (`crate::runner::confine`). If jobs
+//! have their own user, it may add files to the directory but change none of the program's.
 //!
 //! Not here: downloading the program (`download`).
 
@@ -18,11 +17,11 @@ use super::Layout;
 use super::user_data::RunnerProgram;
 use crate::runner::user::User;
 
-/// Where the program is in its directory.
+/// The program's path in its directory.
 const PROGRAM: &str = "bin/Runner.Listener";
-/// Tells whether a file is there to be run.
+/// The program that checks whether a file is executable.
 pub(super) const TEST: &str = "/usr/bin/test";
-/// What another runner left in the configured directory, and is not ours.
+/// Entries of the configured directory that belong to another runner's registration and jobs.
 const NOT_OURS: &[&str] = &[
     ".runner",
     ".credentials",
@@ -35,7 +34,7 @@ const NOT_OURS: &[&str] = &[
     "_work",
 ];
 
-/// Makes the directory, as a whole or not at all.
+/// Makes the directory atomically.
 pub(super) fn install(
     program: &RunnerProgram,
     layout: &Layout,
@@ -69,8 +68,8 @@ pub(super) fn install(
     }
 }
 
-/// Whether jobs can run the program, told now and not when the first owner waits: `tried` is [`TEST`]
-/// as their programs are started.
+/// Checks that jobs can run the program, before the first owner waits for it. `tried` starts
+/// [`TEST`] like a job's program.
 pub(super) fn is_reachable(layout: &Layout, mut tried: Command, who: &str) -> io::Result<()> {
     let program = layout.runner().join(PROGRAM);
     let output = tried.arg("-x").arg(&program).env_clear().output()?;
@@ -82,17 +81,17 @@ pub(super) fn is_reachable(layout: &Layout, mut tried: Command, who: &str) -> io
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Lets this user add files, and remove none but its own.
+/// Lets this user add files, and remove only its own.
 fn hand_over(directory: &Path, user: &User) -> io::Result<()> {
     user.own(&directory.join("_work"))?;
     chown(directory, None, Some(user.gid))?;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o1775))
 }
 
-/// The same files under another path. What this user could change is copied, and where jobs are the
-/// agent's own user, the few files beside the program's directories: the program reads some of them.
+/// Links the files to another path. It copies files that this user could change. If jobs run as the
+/// agent's user, it copies the few files at the top: the program reads some of them.
 fn share(source: &Path, target: &Path, user: Option<&User>) -> io::Result<()> {
-    // A directory that holds the machine would be copied into itself without end.
+    // Copying a directory that contains the machine into the machine would never end.
     if target.starts_with(fs::canonicalize(source)?) {
         let text = format!("{} holds this machine", source.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -127,7 +126,7 @@ fn is_of(entry: &fs::DirEntry, user: &User) -> bool {
     entry.metadata().is_ok_and(|found| found.uid() == user.uid)
 }
 
-/// The official layout around a command.
+/// Makes the official layout around a command.
 fn write_program(command: &[String], target: &Path) -> io::Result<()> {
     let program = target.join(PROGRAM);
     fs::create_dir_all(target.join("bin"))?;
@@ -136,7 +135,7 @@ fn write_program(command: &[String], target: &Path) -> io::Result<()> {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755))
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -147,7 +146,7 @@ mod tests {
 
     fn layout(directory: &Path) -> Layout {
         fs::create_dir_all(directory.join("m/agent")).unwrap();
-        // As `live` has it.
+        // Canonical, as in `live`.
         Layout::of(&fs::canonicalize(directory.join("m")).unwrap())
     }
 
@@ -205,12 +204,12 @@ mod tests {
     #[test]
     fn a_user_may_add_to_the_directory_and_share_nothing_that_it_could_change() {
         if !rustix::process::geteuid().is_root() {
-            return; // Becoming somebody else is for root, which the gate is.
+            return; // Only root can change its user; the gate runs this as root.
         }
         let directory = tempfile::tempdir_in("/var/lib").unwrap();
         let uid = 2_000_000 + std::process::id();
         let user = User {
-            name: "somebody".into(),
+            name: "jobs".into(),
             uid,
             gid: uid,
             groups: Vec::new(),
@@ -229,7 +228,7 @@ mod tests {
         let test = || user.command(Path::new(TEST));
         install(&program, &layout, Some(&user)).unwrap();
         let error = is_reachable(&layout, test(), &user.name).unwrap_err();
-        assert!(error.to_string().contains("somebody cannot run"), "{error}");
+        assert!(error.to_string().contains("jobs cannot run"), "{error}");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
         install(&program, &layout, Some(&user)).unwrap();
         is_reachable(&layout, test(), &user.name).unwrap();

@@ -1,6 +1,7 @@
-//! What a machine is told of how its jobs are kept from the host that they share with the service.
+//! The machine's settings that keep its jobs from the host they share with the service.
 //!
-//! Not here: doing it (`crate::runner::confine`), or what the host allows (the fleet).
+//! Not here: applying them (`crate::runner::confine`), or finding out what the host allows (the
+//! fleet).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,25 +9,25 @@ use std::path::{Path, PathBuf};
 use bullpen_core::isolation::{Decision, Quota};
 use serde::{Deserialize, Serialize};
 
-/// How jobs of one machine are held.
+/// How one machine's jobs are kept from the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Isolation {
-    /// Whether every machine has a user of its own.
+    /// Whether every machine has its own user.
     pub users: bool,
     /// This machine's user and group, an id that no account has.
     pub user: Option<u32>,
-    /// Whether its listeners have namespaces of their own.
+    /// Whether its listeners have their own namespaces.
     pub namespaces: bool,
-    /// Whether those have a `/proc` of their own.
+    /// Whether the namespaces have their own `/proc`.
     pub own_processes: bool,
-    /// Directories that are hidden from jobs there.
+    /// Directories that the namespaces hide from jobs.
     pub hidden: Vec<PathBuf>,
-    /// Files that are empty to jobs there.
+    /// Files that appear empty in the namespaces.
     pub secrets: Vec<PathBuf>,
-    /// What they may not write to there.
+    /// Paths that are read-only in the namespaces.
     pub fixed: Vec<PathBuf>,
-    /// What jobs see below hidden directories all the same.
+    /// Paths below hidden directories that jobs still see.
     pub visible: Vec<PathBuf>,
     /// The most that jobs may use.
     pub limits: Option<Limits>,
@@ -36,17 +37,17 @@ pub struct Isolation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// The machine's own; in what all machines are told, the one above.
+    /// The machine's own cgroup; in the settings for all machines, its parent.
     pub cgroup: PathBuf,
     /// The most processes.
     pub processes_max: u32,
-    /// Its files, and what is to be in them.
+    /// The cgroup's files and their contents.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
 
 impl Isolation {
-    /// As decided, for all machines.
+    /// The settings for all machines by this decision.
     pub fn of(decision: &Decision) -> Self {
         Self {
             users: decision.user,
@@ -56,7 +57,7 @@ impl Isolation {
         }
     }
 
-    /// For the machine with this id, user and size.
+    /// The settings for the machine with this id, user and size.
     #[must_use]
     pub fn of_machine(mut self, id: &str, user: Option<u32>, vcpu: u32, memory_mib: u32) -> Self {
         self.user = user;
@@ -68,12 +69,12 @@ impl Isolation {
         self
     }
 
-    /// Whether it holds jobs at all.
+    /// Whether it keeps jobs from the host at all.
     pub fn holds(&self) -> bool {
         self.user.is_some() || self.namespaces
     }
 
-    /// Where this machine's cgroup is.
+    /// This machine's cgroup.
     pub fn cgroup(&self) -> Option<&Path> {
         self.limits.as_ref().map(|limits| &*limits.cgroup)
     }

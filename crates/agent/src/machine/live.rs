@@ -1,8 +1,8 @@
-//! An agent's life on a machine, from its directory to its end.
+//! Sets up the agent on a machine from the machine's directory, and runs it.
 //!
-//! There is one agent per machine: it holds a lock for as long as its process lives.
+//! A machine has one agent at a time: it holds a lock while its process lives.
 //!
-//! Not here: constructing the clock, which is the binary's.
+//! Not here: constructing the clock (the binary).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -27,33 +27,33 @@ use crate::scripts::ProcessScripts;
 use crate::warm_up::{Frequency, Step};
 use crate::{Agent, AgentTask, SelfEndReason};
 
-/// Why an agent could not live. Starting it again may help.
+/// Why an agent could not run. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// A file or directory of the machine's.
+    /// A file or directory of the machine failed.
     #[error("could not use {}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// What the fleet wrote.
+    /// The user data is unreadable.
     #[error(transparent)]
     UserData(#[from] BadUserData),
-    /// The mailboxes are somewhere that this program has no way to.
+    /// This program has no code for the place of the mailboxes.
     #[error("the mailboxes are in {place}, which is not in this build")]
     NoWay {
-        /// Where.
+        /// Where the mailboxes are.
         place: &'static str,
     },
-    /// The mailboxes cannot be used as they are configured.
+    /// The configuration of the mailboxes is unusable.
     #[error("the mailboxes cannot be used")]
     Unusable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Another agent lives on this machine.
-    #[error("another agent lives in {}", dir.display())]
+    /// Another agent runs on this machine.
+    #[error("another agent runs in {}", dir.display())]
     Taken {
-        /// The machine.
+        /// The machine's directory.
         dir: PathBuf,
     },
 }
@@ -65,13 +65,13 @@ impl LiveError {
     }
 }
 
-/// A way to the mailboxes: tried until they are open, because an agent can do nothing without, and
-/// the watchdog is the bound.
+/// Opens the mailboxes. It retries until it succeeds: an agent can do nothing without them, and the
+/// watchdog bounds the wait.
 pub trait MailboxConnector<C>: Send + Sync {
     /// The mailboxes.
     type Mailbox: Mailbox;
 
-    /// Opens those at `place`.
+    /// Opens the mailboxes at `place`.
     fn open(
         &self,
         place: &MailboxPlace,
@@ -79,35 +79,36 @@ pub trait MailboxConnector<C>: Send + Sync {
     ) -> impl Future<Output = Result<Self::Mailbox, LiveError>> + Send;
 }
 
-/// Where the mailboxes of the machine in `dir` are: what a binary chooses its [`MailboxConnector`] by.
+/// The place of the mailboxes of the machine in `dir`, by which a binary chooses its
+/// [`MailboxConnector`].
 pub fn mailbox_place(dir: &Path) -> Result<MailboxPlace, LiveError> {
     let path = Layout::of(dir).user_data();
     let text = fs::read_to_string(&path).map_err(LiveError::io(&path))?;
     Ok(UserData::from_text(&text)?.mailbox)
 }
 
-/// Which machine an agent lives on.
+/// The machine that an agent runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineBearings<'a> {
     /// Its directory.
     pub dir: &'a Path,
-    /// Which of its boots this is.
+    /// The id of its current boot.
     pub boot: &'a str,
-    /// Its id; absent, the directory's name.
+    /// Its instance id; absent, the directory's name.
     pub instance: Option<&'a str>,
 }
 
-/// Lives until the machine is to end; each of `interruptions` is reported at once. Dropping the
-/// future is the agent's death, and leaves its listener alive. Must be called on a runtime.
+/// Runs the agent until the machine must end; it reports each of `interruptions` at once. Dropping
+/// the future kills the agent and leaves its listener running. Call it on a runtime.
 pub async fn live<C: Clock + Clone>(
     bearings: MachineBearings<'_>,
     clock: &C,
-    postbox: &impl MailboxConnector<C>,
+    connector: &impl MailboxConnector<C>,
     watchdog: impl Watchdog,
     interruptions: impl Stream<Item = String> + Send,
 ) -> Result<SelfEndReason, LiveError> {
     let MachineBearings { dir, boot, instance } = bearings;
-    // The mark, the key and every path are of one and the same spelling of the directory.
+    // Use the canonical path everywhere: in the mark, the key and every path.
     let mark = mark(dir).map_err(LiveError::io(dir))?;
     let layout = Layout::of(Path::new(&mark));
     let text = fs::read_to_string(layout.user_data());
@@ -115,7 +116,7 @@ pub async fn live<C: Clock + Clone>(
     for directory in [layout.temp(), layout.state(), layout.logs(), layout.scripts_home()] {
         fs::create_dir_all(&directory).map_err(LiveError::io(&directory))?;
     }
-    let _alone = alone(&layout)?;
+    let _lock = lock(&layout)?;
     let user = data.user.as_deref().map(|name| user(name, &layout)).transpose()?;
     let is_guarded = instance.is_some() && !data.metadata_open;
     let steps = steps((&data, is_guarded), &layout, user.as_ref())?;
@@ -126,15 +127,15 @@ pub async fn live<C: Clock + Clone>(
     };
     let confinement = isolation.map(|isolation| confinement(isolation, &data.runner, &layout));
     let name = layout.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let orientation = AgentTask {
+    let task = AgentTask {
         key: data.mailbox.key(instance.unwrap_or(&name)),
         boot: boot.to_owned(),
         steps,
         limits: data.limits(),
     };
-    let mailbox = postbox.open(&data.mailbox, clock).await?;
+    let mailbox = connector.open(&data.mailbox, clock).await?;
     let host = host((data, user, confinement), layout, mark, boot, (clock, watchdog));
-    let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, orientation);
+    let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, task);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
     loop {
         tokio::select! {
@@ -145,20 +146,20 @@ pub async fn live<C: Clock + Clone>(
     }
 }
 
-/// [`live`] as all that a process does on a machine of the process fleet: interrupted by SIGTERM,
-/// and ended by the supervisor.
+/// Runs [`live`] in its own process on a machine of the process fleet: SIGTERM interrupts it, and
+/// the supervisor ends it.
 pub fn run<C: Clock + Clone>(
     dir: &Path,
     boot: &str,
     clock: &C,
-    postbox: &impl MailboxConnector<C>,
+    connector: &impl MailboxConnector<C>,
 ) -> Result<SelfEndReason, LiveError> {
     let bearings = MachineBearings { dir, boot, instance: None };
     let watchdog = FileWatchdog::new(Layout::of(dir).ends_by());
-    on_a_runtime(dir, async || live(bearings, clock, postbox, watchdog, terminations(dir)?).await)
+    on_a_runtime(dir, async || live(bearings, clock, connector, watchdog, terminations(dir)?).await)
 }
 
-/// Does this as all that the agent's process on the machine in `dir` does.
+/// Runs `life` as the whole work of the agent's process on the machine in `dir`.
 pub fn on_a_runtime<T>(
     dir: &Path,
     life: impl AsyncFnOnce() -> Result<T, LiveError>,
@@ -166,12 +167,12 @@ pub fn on_a_runtime<T>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(LiveError::io(dir))?;
     let outcome = runtime.block_on(life());
-    // A directory that is still being copied or deleted must not keep a machine that is to end.
+    // A running copy or removal of a directory must not delay the machine's end.
     runtime.shutdown_background();
     outcome
 }
 
-/// Every SIGTERM, as an interruption. Must be called on a runtime.
+/// Every SIGTERM, as an interruption. Call it on a runtime.
 pub fn terminations(dir: &Path) -> Result<impl Stream<Item = String> + Send + use<>, LiveError> {
     let terminations = signal(SignalKind::terminate()).map_err(LiveError::io(dir))?;
     Ok(stream::unfold(terminations, async |mut terminations| {
@@ -180,8 +181,9 @@ pub fn terminations(dir: &Path) -> Result<impl Stream<Item = String> + Send + us
     }))
 }
 
-/// The lock is held until the file is dropped, or the process ends. What it starts does not hold it.
-fn alone(layout: &Layout) -> Result<File, LiveError> {
+/// Takes the machine's lock. The agent holds it until it drops the file or its process ends; the
+/// processes that it starts do not hold it.
+fn lock(layout: &Layout) -> Result<File, LiveError> {
     let path = layout.agent("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(LiveError::io(&path))?;
@@ -192,7 +194,7 @@ fn alone(layout: &Layout) -> Result<File, LiveError> {
     }
 }
 
-/// Jobs' own user, with the way to its directories open and the agent's own closed.
+/// Finds the jobs' own user, and opens its directories to it but not the agent's own.
 fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
     let user = User::find(name).map_err(LiveError::io(Path::new("/etc/passwd")))?;
     for (directory, mode) in [
@@ -208,12 +210,12 @@ fn user(name: &str, layout: &Layout) -> Result<User, LiveError> {
     Ok(user)
 }
 
-/// The user that only this machine's jobs are, on a host that they share.
+/// The user that only this machine's jobs run as, on a host that they share with the service.
 fn own_user(isolation: &Isolation, layout: &Layout) -> Result<Option<User>, LiveError> {
     let Some(id) = isolation.user else { return Ok(None) };
     let name = format!("bullpen-{id}");
     let user = User { name, uid: id, gid: id, groups: Vec::new(), home: layout.temp() };
-    // The way to its directories, where no namespace has another one.
+    // Let the user reach its directories also without namespaces.
     for directory in [&layout.dir, &layout.agent("")] {
         let permissions = fs::Permissions::from_mode(0o711);
         fs::set_permissions(directory, permissions).map_err(LiveError::io(directory))?;
@@ -226,7 +228,7 @@ fn own_user(isolation: &Isolation, layout: &Layout) -> Result<Option<User>, Live
     Ok(Some(user))
 }
 
-/// What keeps jobs from the host.
+/// How jobs are kept from the host.
 fn confinement(isolation: Isolation, runner: &RunnerProgram, layout: &Layout) -> Confinement {
     let programs = match runner {
         RunnerProgram::StandIn { command } => command.first().map(PathBuf::from),
@@ -243,7 +245,7 @@ fn confinement(isolation: Isolation, runner: &RunnerProgram, layout: &Layout) ->
     }
 }
 
-/// The warm-up. A script is a file of its own and is never part of another one's text.
+/// The warm-up's steps. Each script is its own file and never part of another script's text.
 fn steps(
     (data, is_guarded): (&UserData, bool),
     layout: &Layout,
@@ -283,9 +285,9 @@ fn host<C: Clock + Clone, W: Watchdog>(
     boot: &str,
     (clock, watchdog): (&C, W),
 ) -> MachineHost<C, W> {
-    // What scripts prepare in a home is root's where jobs have their own.
+    // Scripts prepare root's home if jobs have their own user.
     let (home, scripts_home) = match (&confinement, &user) {
-        // What a job left in its own home is nothing for a script that is not held.
+        // An unconfined script must not read files that a job left in its home.
         (Some(_), _) => (layout.temp(), layout.scripts_home()),
         (None, Some(user)) => (user.home.clone(), PathBuf::from("/root")),
         (None, None) => (layout.temp(), layout.temp()),

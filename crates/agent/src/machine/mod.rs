@@ -1,14 +1,13 @@
-//! The agent on a machine: from a directory to a life.
+//! Runs the agent on a machine.
 //!
-//! A *machine* is a directory; in the process fleet it is `<state>/machines/<instance id>/`. Who makes
-//! the machine writes [`USER_DATA`] and starts the agent with the directory; the agent owns `agent/`
-//! in it, and may write an earlier end of the machine into [`ENDS_BY`], which the process fleet's
-//! supervisor obeys; on EC2 it arms [`PowerOff`]. The machine's id is the key of its mailbox, or a
-//! part of it; in the process fleet it is the directory's name. Its processes carry [`mark`], and
-//! those of its warm-up `<mark>/warm-up/<step>`, in their environment.
+//! A *machine* is a directory; in the process fleet `<state>/machines/<instance id>/`. The fleet
+//! writes [`USER_DATA`] and starts the agent with the directory. The agent owns `agent/` in it. To
+//! end the machine earlier it writes [`ENDS_BY`], which the process fleet's supervisor obeys, or on
+//! EC2 arms [`PowerOff`]. The mailbox's key is the instance id or contains it. Processes carry
+//! [`mark`] in their environment, those of the warm-up `<mark>/warm-up/<step>`.
 //!
-//! Not here: starting, supervising and ending machines (the fleet), the agent's life itself
-//! ([`crate::agent`]), or a way to mailboxes ([`MailboxConnector`] is the engine's to give).
+//! Not here: starting, supervising and ending machines (the fleet), the agent's loop
+//! ([`crate::agent`]), or connecting to mailboxes (the binary gives a [`MailboxConnector`]).
 
 use std::fs;
 use std::io;
@@ -36,14 +35,14 @@ pub use user_data::{
 };
 pub use watchdog::FileWatchdog;
 
-/// What the fleet tells a machine, in its directory.
+/// The file in the machine's directory with the fleet's settings for it.
 pub const USER_DATA: &str = "user-data";
-/// When a machine ends at the latest, in its directory; RFC 3339. Only ever replaced by an earlier
-/// time, as a whole.
+/// The file in the machine's directory with the latest time of its end, in RFC 3339. A writer
+/// replaces it atomically, and only by an earlier time.
 pub const ENDS_BY: &str = "ends-by";
 
-/// What marks the processes of the machine in this directory: its canonical path. Fleet and agent
-/// both take it from here.
+/// The mark of the processes of the machine in this directory: its canonical path. The fleet and
+/// the agent both use this function.
 pub fn mark(dir: &Path) -> io::Result<String> {
     let path = fs::canonicalize(dir)?;
     path.into_os_string()
@@ -51,7 +50,7 @@ pub fn mark(dir: &Path) -> io::Result<String> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the path is not text"))
 }
 
-/// Where things are in a machine's directory.
+/// The paths in a machine's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     dir: PathBuf,
@@ -79,7 +78,7 @@ impl Layout {
         self.agent("runner")
     }
 
-    /// Where jobs work: a JIT configuration says that it is there. `agent/work` leads to it.
+    /// The jobs' work directory, as a JIT configuration names it. `agent/work` is a link to it.
     fn work(&self) -> PathBuf {
         self.runner().join("_work")
     }
@@ -92,7 +91,7 @@ impl Layout {
         self.agent("state")
     }
 
-    /// The home of scripts where that of jobs is nothing for them.
+    /// The scripts' home if they must not use the jobs' home.
     fn scripts_home(&self) -> PathBuf {
         self.agent("home")
     }

@@ -1,9 +1,10 @@
-//! The watchdog of a machine of its own: a timer of systemd's that powers it off.
+//! The watchdog of an EC2 machine: systemd timers that power it off.
 //!
-//! The one that is armed at boot is never touched. An earlier end is one more timer; the earliest of
-//! them ends the machine, so arming one twice, or again after the agent's death, changes nothing.
+//! The agent never changes the timer that the boot script arms. For an earlier end it adds a timer.
+//! The earliest timer ends the machine, so arming a timer twice, or again after the agent's death,
+//! changes nothing.
 //!
-//! Not here: the timer of the boot (the boot script), or what powering off means to the instance.
+//! Not here: the timer of the boot (the boot script), or what powering off does to the instance.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::host::Watchdog;
 
-/// What arms a timer.
+/// The program that arms a timer.
 const PROGRAM: &str = "systemd-run";
 
 /// A watchdog of one-off timers.
@@ -27,13 +28,13 @@ pub struct PowerOff<C> {
 }
 
 impl<C: Clock> PowerOff<C> {
-    /// With the machine's own systemd, as the agent's `PATH` finds it.
+    /// Uses the `systemd-run` in the agent's `PATH`.
     pub fn new(clock: C) -> Self {
         Self { clock, program: PathBuf::from(PROGRAM), armed: Mutex::new(None) }
     }
 
     fn command(&self, to: Timestamp) -> Command {
-        // Rounded up: a timer that is due at once could overtake the agent's own end.
+        // Round up: a timer that is due at once could power off before the agent has ended.
         let seconds = to.since(self.clock.now()).as_millis().div_ceil(1_000).max(1);
         let mut command = Command::new(&self.program);
         command
@@ -52,12 +53,12 @@ impl<C: Clock> Watchdog for PowerOff<C> {
             return Ok(());
         }
         let mut command = self.command(to);
-        // It answers when the timer is armed, and the beat must not wait for it.
+        // The program returns when the timer is armed, and heartbeats must not wait for that.
         let output = tokio::task::spawn_blocking(move || command.output()).await;
         let output = output.map_err(io::Error::other).flatten()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let text = format!("{PROGRAM}: {}: {}", output.status, said.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let text = format!("{PROGRAM}: {}: {}", output.status, stderr.trim());
             return Err(io::Error::other(text));
         }
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
     use crate::system::SystemClock;
 
-    /// A program of this name that writes down how it was called, and exits like this.
+    /// A watchdog with a fake program that records its arguments and exits with this code.
     fn pretend(directory: &Path, exit: u8) -> PowerOff<SystemClock> {
         let program = directory.join(PROGRAM);
         let log = directory.join("calls");

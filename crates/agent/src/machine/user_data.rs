@@ -1,9 +1,9 @@
-//! What the fleet tells a machine at launch, as versioned JSON.
+//! The settings that the fleet gives a machine at launch, as versioned JSON.
 //!
-//! It is a plain file that outlives processes, so it never holds a secret: credentials come through
-//! the mailbox.
+//! They are a plain file that outlives processes, so they never contain a secret: credentials come
+//! through the mailbox.
 //!
-//! Not here: what the agent does with it (`live`).
+//! Not here: how the agent uses them (`live`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,43 +17,44 @@ use serde::{Deserialize, Serialize};
 
 use super::Isolation;
 
-/// Where programs are looked for if the user data does not say.
+/// The `PATH` if the user data has none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What a machine is told.
+/// The settings of one machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserData {
     /// Where the mailboxes are.
     pub mailbox: MailboxPlace,
-    /// The organisation's or repository's address, which runners register with by token.
+    /// The address of the organisation or repository where runners register by token.
     pub url: String,
     /// The runner program.
     pub runner: RunnerProgram,
-    /// The warm-up.
+    /// The warm-up's scripts.
     #[serde(default)]
     pub scripts: WarmUpScripts,
     /// The agent's numbers.
     #[serde(default)]
     pub numbers: Numbers,
-    /// The environment of scripts and jobs, and nothing of the agent's own is added. `PATH`, `HOME`
-    /// and `LANG` have values if they are not given. `HOME` is then a directory that is emptied
-    /// between owners, so what scripts prepare for jobs goes elsewhere, or `HOME` is given.
+    /// The environment of scripts and jobs; the agent adds nothing of its own environment. `PATH`,
+    /// `HOME` and `LANG` have defaults. The agent empties the default `HOME` between owners, so
+    /// scripts must prepare files for jobs elsewhere, or the operator sets `HOME`.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// The user of the system that the runner and its jobs run as, and whose things are removed
-    /// between owners; scripts run as the agent does. Absent: all of it is the agent's own user's.
+    /// The Unix user of the runner and its jobs, whose files and processes the agent removes
+    /// between owners. Scripts run as the agent's user. Absent: everything runs as the agent's
+    /// user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Whether that user may become root; then nothing that changed as root's since the warm-up may be
-    /// left between owners either.
+    /// Whether that user may become root. Then the agent reuses the machine only if root changed
+    /// nothing since the warm-up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
-    /// Whether users other than root may read the instance's metadata, where its credentials are. Else
-    /// an instance that cannot keep them from it takes no jobs.
+    /// Whether users other than root may read the instance's metadata, which has its credentials.
+    /// Otherwise an instance that cannot prevent that takes no jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metadata_open: bool,
-    /// How jobs are kept from a host that they share with the service. Absent: they are not.
+    /// How the agent keeps jobs from a host that they share with the service. Absent: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
 }
@@ -62,22 +63,23 @@ pub struct UserData {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MailboxPlace {
-    /// In a file of this host's.
+    /// In a file on this host.
     File(PathBuf),
-    /// In DynamoDB, as the usual AWS configuration of the agent's process finds it.
+    /// In DynamoDB, with the usual AWS configuration of the agent's process.
     DynamoDb {
-        /// The stack whose table it is.
+        /// The stack that owns the table.
         dynamodb: String,
-        /// The region; absent, what the usual configuration says.
+        /// The region; absent, the usual configuration's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         region: Option<String>,
-        /// The mailbox's key, with [`INSTANCE`] where the instance's id goes; absent, that id alone.
+        /// The template of the mailbox's key, with [`INSTANCE`] in place of the instance's id;
+        /// absent, the key is that id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
 }
 
-/// Stands for the instance's id in a template of mailbox keys.
+/// The placeholder of the instance's id in a template of mailbox keys.
 pub const INSTANCE: &str = "{instance}";
 
 impl MailboxPlace {
@@ -98,52 +100,52 @@ impl MailboxPlace {
 pub enum RunnerProgram {
     /// An unpacked official runner; every machine gets its own directory with the same files.
     Directory(PathBuf),
-    /// A program with the official one's contract, started as this command and the official
-    /// arguments, in a directory of its own.
+    /// A program with the official runner's contract: this command with the official arguments, in
+    /// its own directory.
     StandIn {
         /// The program and its first arguments.
         command: Vec<String>,
     },
-    /// An official runner at a fixed place of the machine's image. It wins; where there is none it is
-    /// downloaded to that place, once.
+    /// An official runner at a fixed place of the machine's image. If the image has none, the agent
+    /// downloads it to that place, once.
     Image {
-        /// Where it is.
+        /// Its directory.
         directory: PathBuf,
-        /// Where its archive (tar with gzip) comes from otherwise.
+        /// Where to download its archive (tar with gzip).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         download: Option<Download>,
     },
 }
 
-/// The text of the scripts that warm a machine up, in the order they run. Each is bash, or says where
-/// that is fetched from (`bullpen_core::download`).
+/// The scripts that warm a machine up, in the order they run. Each is bash, or the address to fetch
+/// it from (`bullpen_core::download`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUpScripts {
-    /// The image's, once per machine.
+    /// The image's script; runs once per machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_preinstall: Option<String>,
-    /// Once per machine.
+    /// Runs once per machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preinstall: Option<String>,
-    /// The image's, at each boot.
+    /// The image's script; runs at each boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_prerun: Option<String>,
-    /// At each boot.
+    /// Runs at each boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prerun: Option<String>,
-    /// At each boot, the last.
+    /// Runs at each boot, after the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_runner: Option<String>,
 }
 
-/// Those of the stack's numbers that an agent goes by, in milliseconds.
+/// The stack's numbers that an agent needs, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
     /// How long the warm-up may take.
     pub warm_up_ms: u64,
-    /// How often the agent beats.
+    /// How often the agent sends a heartbeat.
     pub heartbeat_ms: u64,
     /// How far two clocks may differ.
     pub clock_skew_ms: u64,
@@ -166,7 +168,7 @@ impl Default for Numbers {
     }
 }
 
-/// A version around it: the file outlives the program that wrote it.
+/// The stored form with a version: the file outlives the program that wrote it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "v")]
 enum Stored {
@@ -174,13 +176,13 @@ enum Stored {
     V1(UserData),
 }
 
-/// Text that is no user data this program can read.
+/// Text that this program cannot read as user data.
 #[derive(Debug, thiserror::Error)]
 #[error("the user data cannot be read")]
 pub struct BadUserData(#[source] serde_json::Error);
 
 impl UserData {
-    /// Without scripts, and with the numbers that ship.
+    /// User data without scripts and with the default numbers.
     pub fn new(mailbox: PathBuf, url: String, runner: RunnerProgram) -> Self {
         Self {
             mailbox: MailboxPlace::File(mailbox),
@@ -196,7 +198,7 @@ impl UserData {
         }
     }
 
-    /// As a machine of a class is told it: what the class says goes before what all machines are told.
+    /// The user data of a machine of a class: the class's scripts replace those for all machines.
     #[must_use]
     pub fn of_class(mut self, scripts: &Scripts) -> Self {
         let Scripts { image_preinstall, preinstall, image_prerun, prerun } = scripts.clone();
@@ -211,13 +213,13 @@ impl UserData {
         self
     }
 
-    /// What is to be in the file.
+    /// The text of the file.
     pub fn to_text(&self) -> String {
         serde_json::to_string_pretty(&Stored::V1(self.clone()))
-            .expect("paths that are not text were refused where they came from")
+            .expect("the configuration refuses paths that are not text")
     }
 
-    /// What the file says.
+    /// Reads the file's text.
     pub fn from_text(text: &str) -> Result<Self, BadUserData> {
         let Stored::V1(data) = serde_json::from_str(text).map_err(BadUserData)?;
         Ok(data)
@@ -234,7 +236,7 @@ impl UserData {
         }
     }
 
-    /// All that scripts or jobs see of an environment, with this home if none is given.
+    /// The whole environment of scripts or jobs, with this home if none is configured.
     pub(super) fn environment(&self, home: &Path) -> BTreeMap<String, String> {
         let home = home.to_string_lossy();
         let own = [("PATH", PATH), ("HOME", &*home), ("LANG", "C.UTF-8")];

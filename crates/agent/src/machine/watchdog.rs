@@ -1,6 +1,6 @@
-//! The machine's watchdog as the agent sees it: a time in a file, which the supervisor obeys.
+//! The watchdog of a machine of the process fleet: a time in a file, which the supervisor obeys.
 //!
-//! Not here: arming it, and ending the machine (the fleet's supervisor).
+//! Not here: arming it at boot, or ending the machine (the fleet's supervisor).
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ pub struct FileWatchdog {
 }
 
 impl FileWatchdog {
-    /// In this file; its directory must exist.
+    /// A watchdog in this file; the file's directory must exist.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }

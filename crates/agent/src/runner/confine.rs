@@ -1,9 +1,10 @@
-//! Starting programs that cannot see the host they share with the service: as another user, in mount,
-//! process and user namespaces, by `unshare`, `mount` and `setpriv` of the system.
+//! Starts programs that cannot see the host they share with the service: as another user, in mount,
+//! process and user namespaces, with the system's `unshare`, `mount` and `setpriv`.
 //!
-//! The first process of the namespaces is a shell that hides directories under empty ones, binds what
-//! jobs need over them again, and waits. It keeps the rights that this takes, and the program gets none:
-//! so jobs cannot undo it, trace it or end it. Everything in there ends with it.
+//! The first process of the namespaces is a shell. It mounts empty directories over the hidden
+//! ones, binds what jobs need into them again, and waits. It keeps its capabilities and the program
+//! gets none, so jobs cannot undo the mounts, trace the shell or end it. When it ends, the kernel
+//! ends everything in its namespaces.
 //!
 //! Not here: whether the host allows any of it (the fleet), or the user of an EC2 machine (`user`).
 
@@ -27,35 +28,35 @@ mod mounts;
 const UNSHARE: &str = "/usr/bin/unshare";
 const SETPRIV: &str = "/usr/bin/setpriv";
 const SHELL: &str = "/bin/sh";
-/// Puts the shell into the cgroup of its first argument; everything that it becomes is there then.
+/// Moves the shell, and so every program that it executes, into the cgroup of its first argument.
 const ENTER: &str = "echo $$ >\"$0/cgroup.procs\" || exit 1";
-/// In a cgroup namespace of its own a job could mount the cgroup that it is in once more, and it is the
-/// user's whose cgroup that is. A `/proc` that is not the namespaces' own may be closed, which the fleet
-/// finds out and says.
+/// In its own cgroup namespace a job could mount its cgroup again, and change it, because its user
+/// owns it. If the namespaces share the host's `/proc`, the write may fail; the fleet checks and
+/// reports that.
 const NO_CGROUP_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_cgroup_namespaces";
-/// What tells groups' names.
+/// The file with the names of groups.
 const GROUPS: &str = "/etc/group";
-/// Where cgroups are on most hosts, of every version.
+/// Where most hosts mount cgroups, of both versions.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How one machine's programs are started.
+/// How the agent starts one machine's programs.
 #[derive(Clone, Debug)]
 pub struct Confinement {
-    /// What holds them.
+    /// How they are kept from the host.
     pub isolation: Isolation,
-    /// The runner's directory, where they start.
+    /// The runner's directory, their working directory.
     pub root: PathBuf,
-    /// Where they put temporary files.
+    /// Their directory for temporary files.
     pub temp: PathBuf,
-    /// Where the agent's own files are: the tables of mounts.
+    /// The agent's own files, here the tables of mounts.
     pub state: PathBuf,
-    /// Programs that they need, wherever those are.
+    /// Other programs that they need, also in hidden directories.
     pub programs: Vec<PathBuf>,
-    /// Groups that say something and that jobs are in, by name.
+    /// The names of the jobs' groups that give rights beyond their user's.
     pub groups: Vec<String>,
 }
 
-/// The groups that say something and that jobs are in where they are the agent's own user.
+/// The groups that give jobs more rights if they run as the agent's own user.
 pub fn own_groups() -> Vec<String> {
     let all = getgroups().unwrap_or_default();
     let all: Vec<u32> = all.into_iter().map(rustix::process::Gid::as_raw).collect();
@@ -64,8 +65,8 @@ pub fn own_groups() -> Vec<String> {
 }
 
 impl Confinement {
-    /// An error where jobs could have left anything anywhere, and nothing would find it: as members of a container
-    /// engine's group, for example, in its images and caches, or in a place of root's.
+    /// An error if jobs could have left files where the agent does not find them: members of a
+    /// container engine's group, for example, can change its images, its caches and root's files.
     pub(crate) fn is_cleanable(&self) -> io::Result<()> {
         match self.groups.iter().find(|name| ROOTS_FRIENDS.contains(&name.as_str())) {
             Some(name) => Err(io::Error::other(format!(
@@ -75,13 +76,13 @@ impl Confinement {
         }
     }
 
-    /// A command that is held.
+    /// The command that starts `program` in this confinement.
     pub fn command(&self, program: &Path) -> io::Result<Command> {
         let mut words: Vec<std::ffi::OsString> = Vec::new();
         let limits = self.isolation.limits.as_ref().filter(|limits| match limits.make() {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, "jobs are not limited by a cgroup");
+                tracing::warn!(%error, "no cgroup limits the jobs");
                 false
             }
         });
@@ -102,7 +103,7 @@ impl Confinement {
         Ok(command)
     }
 
-    /// Writes the shell's tables; returns its script.
+    /// Writes the shell's tables of mounts; returns its script.
     fn prepare(&self, limits: Option<&Limits>) -> io::Result<String> {
         let mut plan = Mounts::plan(&self.wanted(limits)?, may_change);
         if self.isolation.user.is_none() {
@@ -122,7 +123,7 @@ impl Confinement {
 
     fn wanted(&self, limits: Option<&Limits>) -> io::Result<MountRequest> {
         let Isolation { user, hidden, secrets, fixed, visible, .. } = &self.isolation;
-        // As they are now: a file that a link leads to may be another one than at the launch.
+        // Resolve links now: they may lead elsewhere than at the launch.
         let real = |path: &PathBuf| path.canonicalize().ok();
         let mut kept: Vec<PathBuf> = vec![self.root.clone(), self.temp.clone()];
         kept.extend(self.programs.iter().chain(visible).filter_map(real));
@@ -134,7 +135,8 @@ impl Confinement {
             ..MountRequest::default()
         };
         if user.is_none() {
-            // The service's user owns them, and could lift its limits or end the service there.
+            // Jobs run as the service's user, who owns these cgroups: a job could lift its limits
+            // or end the service there.
             let mounted = cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
             let all = mounted.into_iter().chain([PathBuf::from(CGROUPS)]);
             wanted.cgroups = all.filter(|path| path.is_dir()).collect();
@@ -144,14 +146,15 @@ impl Confinement {
     }
 }
 
-/// Whether this user could rename what is in a directory; its owner may allow itself to.
+/// Whether this process's user could rename entries of a directory. The owner of a directory can
+/// always give itself that right.
 fn may_change(directory: &Path) -> bool {
     let is_own = |found: fs::Metadata| found.uid() == geteuid().as_raw();
     access(directory, Access::WRITE_OK).is_ok() || fs::metadata(directory).is_ok_and(is_own)
 }
 
 impl Limits {
-    /// Makes the cgroup as it is to be, and sees to it that a program can be put there.
+    /// Creates and configures the cgroup, and checks that a process can enter it.
     pub fn make(&self) -> io::Result<()> {
         match fs::create_dir(&self.cgroup) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -165,8 +168,8 @@ impl Limits {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("no process can be put there: {}", said.trim())))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("no process can enter the cgroup: {}", stderr.trim())))
     }
 }
 
@@ -180,13 +183,13 @@ fn unshare(isolation: &Isolation, is_limited: bool) -> Vec<&'static str> {
         words.push("--mount-proc");
     }
     if is_limited {
-        // What a program finds at its own cgroup's path are the machine's limits.
+        // A program that looks up its cgroup's path then finds the machine's limits.
         words.push("--cgroup");
     }
     words
 }
 
-/// No rights, and none to be had.
+/// Drops all capabilities, and the way to get any.
 fn setpriv(isolation: &Isolation) -> Vec<String> {
     let mut words = vec![SETPRIV.to_owned()];
     if let Some(id) = isolation.user {
@@ -197,8 +200,8 @@ fn setpriv(isolation: &Isolation) -> Vec<String> {
     words
 }
 
-/// The directory to hide so that another user can reach what is bound below it: the state itself, or
-/// the highest one on the way to it that others may not pass through.
+/// The directory to hide so that another user can reach the directories bound below it: the
+/// highest parent of `state` that other users may not enter, or `state` itself.
 pub fn cover_of(state: &Path) -> PathBuf {
     let is_closed = |path: &&Path| fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 == 0);
     let mut ways: Vec<&Path> = state.ancestors().collect();
@@ -206,7 +209,7 @@ pub fn cover_of(state: &Path) -> PathBuf {
     ways.into_iter().find(is_closed).unwrap_or(state).to_owned()
 }
 
-/// Removes what belongs to this user below a directory, at any depth.
+/// Removes this user's files below a directory, at any depth.
 pub(crate) fn remove_owned(directory: &Path, uid: u32) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -230,8 +233,8 @@ pub(crate) fn remove_owned(directory: &Path, uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what a machine's own user left where everybody may write. In namespaces that is the
-/// machine's own, and is emptied with it.
+/// Removes the files of a machine's own user in directories that every user may write to. In
+/// namespaces the machine has its own such directories, and cleaning empties them.
 pub(crate) fn remove_left(isolation: &Isolation, root: &Path) -> io::Result<()> {
     let Some(uid) = isolation.user else { return Ok(()) };
     remove_owned(root, uid)?;
@@ -277,9 +280,9 @@ mod tests {
     fn a_cgroup_that_nothing_can_be_put_into_limits_nothing() {
         let tree = tempfile::tempdir().unwrap();
         let limits = Limits { cgroup: tree.path().join("i-1"), ..Limits::default() };
-        // A file of that name could not be closed to root.
+        // A directory of that name: root could write to a file of every mode.
         fs::create_dir_all(limits.cgroup.join("cgroup.procs")).unwrap();
         let error = limits.make().unwrap_err().to_string();
-        assert!(error.starts_with("no process can be put there: "), "{error}");
+        assert!(error.starts_with("no process can enter the cgroup: "), "{error}");
     }
 }

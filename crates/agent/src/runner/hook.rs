@@ -1,11 +1,12 @@
-//! The hook that the runner program calls before a job's first step: it says which run the job is of,
-//! and does not return for a job of another run than the machine is for.
+//! The hook that the runner program calls before a job's first step. It reports the job's run, and
+//! does not return for a job of another run than the machine serves.
 //!
-//! The script and what it says are files of the runner's directory, which the program's user can
-//! reach. What the script compares with is part of its text: a job can set variables. A hook that the
-//! image has is called after ours, also one that its `.env` names, which the program would prefer.
+//! The script and its report are files in the runner's directory, which the program's user can
+//! reach. The script's text contains the expected run, because a job can set variables. The script
+//! then calls the image's own hook, also one named in `.env`, which the program would prefer.
 //!
-//! Not here: what the agent does about a stranger (`life`), or when it looks for the word (`watch`).
+//! Not here: what the agent does about a stranger (`agent_life`), or when it looks for the report
+//! (`watch`).
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -21,32 +22,32 @@ use rustix::fs::OFlags;
 use super::leftovers::absent_is_fine;
 use super::process::RunnerPaths;
 
-/// How the runner program is told of it; also in its `.env`.
+/// The variable that names the hook, in the runner program's environment or its `.env`.
 pub(super) const VARIABLE: &str = "ACTIONS_RUNNER_HOOK_JOB_STARTED";
 /// The script, in the runner's directory.
 pub(super) const SCRIPT: &str = "bullpen-job-started.sh";
-/// What the script has said, in the runner's directory.
-const SAID: &str = ".bullpen-job";
-/// The file in the state that remembers the image's own hook; an empty one that it has none.
+/// The script's report, in the runner's directory.
+const REPORT: &str = ".bullpen-job";
+/// The file in the state directory with the path of the image's own hook; empty if it has none.
 const OF_THE_IMAGE: &str = "hook-of-the-image";
-/// Bytes of what the script said that are read. GitHub's names are far shorter.
-const SAID_BYTES_MAX: u64 = 4 * 1024;
-/// Characters kept of each thing it said.
+/// The most bytes of a report to read. GitHub's names are far shorter.
+const REPORT_BYTES_MAX: u64 = 4 * 1024;
+/// The most characters of each value to keep.
 const WORD_CHARS_MAX: usize = 200;
 const BODY: &str = include_str!("job_started.sh");
 
-/// Writes the script for this assignment, and returns where it is.
+/// Writes the script for this assignment, and returns its path.
 pub(super) fn install(place: &RunnerPaths, to: &Assignment) -> io::Result<PathBuf> {
-    forget(&place.root);
+    remove_report(&place.root);
     let path = place.root.join(SCRIPT);
     let theirs = of_the_image(place, &path)?;
     let own = to.own_run.clone().unwrap_or_default();
     let repository = own.repository.map(|own| own.as_str().to_ascii_lowercase());
     let run = own.run.map(|run| run.to_string());
-    let said = place.root.join(SAID);
+    let report = place.root.join(REPORT);
     let mut text = String::from("#!/bin/bash\n");
     for (name, value) in [
-        ("said", &*said.to_string_lossy()),
+        ("report", &*report.to_string_lossy()),
         ("own_repository", repository.as_deref().unwrap_or_default()),
         ("own_run", run.as_deref().unwrap_or_default()),
         ("images_hook", &*theirs),
@@ -58,28 +59,28 @@ pub(super) fn install(place: &RunnerPaths, to: &Assignment) -> io::Result<PathBu
     Ok(path)
 }
 
-/// What the script has said of a job, if it has spoken since the last time. What cannot be read of it
-/// is as no run's: a word that is not ours must not pass for one.
-pub(super) fn heard(root: &Path) -> Option<RanJob> {
+/// The script's report on a job, if there is a complete one. An unreadable value becomes run 0 or
+/// an empty name, which no run has: a report that is not ours must not match the expected run.
+pub(super) fn read_report(root: &Path) -> Option<RanJob> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).ok()?;
-    let file = File::options().read(true).custom_flags(flags).open(root.join(SAID)).ok()?;
+    let file = File::options().read(true).custom_flags(flags).open(root.join(REPORT)).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(SAID_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    file.take(REPORT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    text.ends_with("\nend\n").then(|| read(&text))
+    text.ends_with("\nend\n").then(|| parse(&text))
 }
 
-/// It was heard, or is about a job of another listener.
-pub(super) fn forget(root: &Path) {
-    // A directory of that name would be a job's; it says nothing, and goes with the machine.
-    let _ = fs::remove_file(root.join(SAID));
+/// Removes the report after the agent read it, or before a new listener starts.
+pub(super) fn remove_report(root: &Path) {
+    // A job may have made a directory of that name; it is no report, and ends with the machine.
+    let _ = fs::remove_file(root.join(REPORT));
 }
 
-fn read(text: &str) -> RanJob {
+fn parse(text: &str) -> RanJob {
     let word = |name: &str| -> String {
         let lines = text.lines().filter_map(|line| line.split_once('='));
         let found = lines.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
@@ -94,8 +95,9 @@ fn read(text: &str) -> RanJob {
     }
 }
 
-/// The hook that the image has; empty if it has none. Looked up once, before any job could have
-/// written one, and taken out of `.env`, which the program would believe rather than its environment.
+/// The path of the image's own hook; empty if it has none. The agent looks it up once, before a job
+/// could have written one, and removes it from `.env`, which the program prefers to its
+/// environment.
 fn of_the_image(place: &RunnerPaths, ours: &Path) -> io::Result<String> {
     let in_env_file = take_from_env_file(&place.root.join(".env"))?;
     let memory = place.state.join(OF_THE_IMAGE);
@@ -111,7 +113,7 @@ fn of_the_image(place: &RunnerPaths, ours: &Path) -> io::Result<String> {
     Ok(theirs)
 }
 
-/// Removes the lines that name a hook, and returns what the last of them said.
+/// Removes the lines that name a hook, and returns the value of the last.
 fn take_from_env_file(path: &Path) -> io::Result<Option<String>> {
     let (text, file) = match fs::read_to_string(path) {
         Ok(text) => (text, fs::metadata(path)?),
@@ -129,8 +131,8 @@ fn take_from_env_file(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(theirs))
 }
 
-/// Writes a file anew, as a whole or not at all. Jobs may add files to the directory, so nothing that
-/// is there by the draft's name is written through.
+/// Replaces a file atomically. Jobs may add files to the directory, so it removes an entry with the
+/// draft's name first and does not write through it.
 fn replace(path: &Path, text: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!("{name}.next"));
@@ -144,7 +146,7 @@ fn replace(path: &Path, text: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io
     fs::rename(draft, path)
 }
 
-/// As one word of bash, whatever is in it.
+/// Quotes a text as one word of bash.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -167,13 +169,13 @@ mod tests {
     #[test]
     fn a_word_is_read_once_it_is_complete() {
         let root = tempfile::tempdir().unwrap();
-        let said = root.path().join(SAID);
-        assert_eq!(heard(root.path()), None);
-        fs::write(&said, "repository=acme/app\nrun=7\n").unwrap();
-        assert_eq!(heard(root.path()), None, "the script is still writing");
-        fs::write(&said, "repository=acme/app\nrun=7\nattempt=2\njob=a\nevent=push\nend\n")
+        let report = root.path().join(REPORT);
+        assert_eq!(read_report(root.path()), None);
+        fs::write(&report, "repository=acme/app\nrun=7\n").unwrap();
+        assert_eq!(read_report(root.path()), None, "the script is still writing");
+        fs::write(&report, "repository=acme/app\nrun=7\nattempt=2\njob=a\nevent=push\nend\n")
             .unwrap();
-        let ran = heard(root.path()).unwrap();
+        let ran = read_report(root.path()).unwrap();
         let expected = RanJob {
             repository: Repository::new("acme/app"),
             run: 7,
@@ -182,19 +184,19 @@ mod tests {
             event: "push".to_owned(),
         };
         assert_eq!(ran, expected);
-        forget(root.path());
-        assert_eq!(heard(root.path()), None);
+        remove_report(root.path());
+        assert_eq!(read_report(root.path()), None);
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_runs_word() {
+    fn an_unreadable_report_matches_no_run() {
         let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join(SAID), "run=none\njob=x\nend\n").unwrap();
-        let ran = heard(root.path()).unwrap();
+        fs::write(root.path().join(REPORT), "run=none\njob=x\nend\n").unwrap();
+        let ran = read_report(root.path()).unwrap();
         assert_eq!((ran.run, ran.repository.as_str()), (0, ""));
-        forget(root.path());
-        std::os::unix::fs::symlink("/etc/passwd", root.path().join(SAID)).unwrap();
-        assert_eq!(heard(root.path()), None, "no link is followed");
+        remove_report(root.path());
+        std::os::unix::fs::symlink("/etc/passwd", root.path().join(REPORT)).unwrap();
+        assert_eq!(read_report(root.path()), None, "no link is followed");
     }
 
     #[test]
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(quoted("a'b"), "'a'\\''b'");
     }
 
-    /// A place whose image has a hook of its own, and an assignment of run 7.
+    /// The script in a directory whose image has its own hook, for an assignment of run 7.
     fn installed(root: &Path) -> PathBuf {
         let place = RunnerPaths {
             root: root.to_owned(),
@@ -248,7 +250,7 @@ mod tests {
         install(&place, &to).unwrap()
     }
 
-    /// The hook as the runner program starts it, for a job of this run.
+    /// Starts the hook like the runner program does, for a job of this run.
     fn started(script: &Path, repository: &str, run: &str) -> std::process::Child {
         std::process::Command::new("bash")
             .arg("-e")
@@ -268,7 +270,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let script = installed(root.path());
         assert!(started(&script, "acme/app", "7").wait().unwrap().success());
-        assert_eq!(heard(root.path()).unwrap().run, 7);
+        assert_eq!(read_report(root.path()).unwrap().run, 7);
         assert!(root.path().join("ran").exists(), "the image's hook was called");
     }
 
@@ -279,17 +281,17 @@ mod tests {
         for (repository, run) in [("acme/app", "8"), ("acme/other", "7"), ("acme/app", "")] {
             let mut hook = started(&script, repository, run);
             let ran = loop {
-                match heard(root.path()) {
+                match read_report(root.path()) {
                     Some(ran) => break ran,
                     None => std::thread::yield_now(),
                 }
             };
             assert_eq!(ran.repository.as_str(), repository);
             assert_eq!(hook.try_wait().unwrap(), None, "it waits to be killed");
-            // With what it waits by, which would outlive it.
+            // Kill the group: its `sleep` would outlive it.
             kill_process_group(Pid::from_child(&hook), Signal::KILL).unwrap();
             hook.wait().unwrap();
-            forget(root.path());
+            remove_report(root.path());
         }
         assert!(!root.path().join("ran").exists(), "no other hook is called for a stranger");
     }

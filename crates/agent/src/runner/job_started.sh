@@ -1,5 +1,5 @@
-# Bullpen: says which run this job is of, to the agent of this machine. A job of another run waits
-# here until the agent kills its runner: the runner program runs a job's `always()` steps even after
+# Bullpen: reports this job's run to the agent of this machine. A job of another run waits here
+# until the agent kills its runner: the runner program runs a job's `always()` steps even after
 # a hook that fails, but never before a hook returns.
 {
   printf 'repository=%s\n' "${GITHUB_REPOSITORY:-}"
@@ -8,7 +8,7 @@
   printf 'job=%s\n' "${GITHUB_JOB:-}"
   printf 'event=%s\n' "${GITHUB_EVENT_NAME:-}"
   printf 'end\n'
-} >"$said" || :
+} >"$report" || :
 repository=${GITHUB_REPOSITORY:-}
 is_stranger=
 if [ -n "$own_run" ] && [ "$own_run" != "${GITHUB_RUN_ID:-}" ]; then

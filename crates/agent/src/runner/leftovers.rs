@@ -1,9 +1,9 @@
-//! What jobs left on a machine, and how it is removed before the next owner's: timetables, files of the
-//! user, whatever is new in its home, what is new at the container engine (`containers`), and what root
-//! changed, if the user may become root (`places`). New is what the [`stamp`] of the warm-up's end does not
-//! cover; a user without root cannot set change times. A file of the image's that a job changed is removed,
-//! not restored. Whatever cannot be removed is an error, and a machine that cannot be cleaned is not used
-//! again.
+//! Removes what jobs left before the next owner's jobs start: timetables, the user's files, new
+//! files in its home, new things in the container engine (`containers`). If the user may become
+//! root, it also checks what root changed (`places`). *New* is a file that changed after the
+//! [`stamp`] of the warm-up's end; only root can set change times. It removes a file of the image
+//! that a job changed and does not restore it. If it cannot remove something, it returns an error,
+//! and the machine gets no further owner.
 //!
 //! Not here: ending the user's processes, which goes first (`process`).
 
@@ -22,17 +22,17 @@ use containers::Engine;
 mod containers;
 mod places;
 
-/// Where anybody may write.
+/// Directories that every user may write to.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
-/// Directories with a file per user of what is run for it later, or without it.
+/// Directories with one file per user, which makes the system run the user's programs later.
 const PER_USER: &[&str] =
     &["/var/spool/cron/crontabs", "/var/spool/cron", "/var/lib/systemd/linger"];
-/// Jobs for later, which are files of their users.
+/// Directories of `at` jobs, which are files of their users.
 const LATER: &[&str] = &["/var/spool/cron/atjobs", "/var/spool/at"];
-/// The file beside the stamp that tells what was there after the warm-up.
+/// The extension of the file beside the stamp with the facts of [`Noted`].
 const NOTED: &str = "noted";
 
-/// What was there after the warm-up, besides what files tell by themselves.
+/// Facts about the machine at the end of the warm-up that the files' times do not tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "v")]
 enum Noted {
@@ -45,37 +45,38 @@ enum Noted {
     },
 }
 
-/// What one user left.
+/// Removes what one user left.
 #[derive(Clone, Debug)]
 pub(crate) struct Leftovers {
     user: User,
-    /// The machine's files; `/`, but in tests.
+    /// The root of the machine's files; `/` except in tests.
     root: PathBuf,
-    /// Where programs are looked for.
+    /// The `PATH` to find programs by.
     path: String,
     stamp: PathBuf,
 }
 
 impl Leftovers {
-    /// On this machine, with the stamp in this file.
+    /// For this machine, with the stamp in this file.
     pub(crate) fn new(user: User, path: &str, stamp: PathBuf) -> Self {
         Self { user, root: PathBuf::from("/"), path: path.to_owned(), stamp }
     }
 
-    /// Notes that the warm-up is over: what is there now may stay. `sudo`: whether the user was given it.
+    /// Records the end of the warm-up: cleaning keeps what exists now. `sudo`: whether the user
+    /// may use it.
     pub(crate) fn note(&self, sudo: bool) -> io::Result<()> {
         let images = self.engine().images().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the container engine does not say which images it has");
+            tracing::warn!(%error, "could not list the container engine's images");
             None
         });
-        let becomes_root = sudo || self.is_roots_friend()?;
+        let becomes_root = sudo || self.is_in_a_root_group()?;
         let noted = serde_json::to_string(&Noted::V1 { becomes_root, images })?;
         fs::write(self.stamp.with_extension(NOTED), noted)?;
         stamp(&self.stamp)
     }
 
-    fn is_roots_friend(&self) -> io::Result<bool> {
-        let is = |line: &str| {
+    fn is_in_a_root_group(&self) -> io::Result<bool> {
+        let is_such = |line: &str| {
             let fields: Vec<&str> = line.split(':').collect();
             let [name, _, id, ..] = fields[..] else { return false };
             let joined = |id: u32| self.user.gid == id || self.user.groups.contains(&id);
@@ -83,11 +84,11 @@ impl Leftovers {
         };
         match fs::read_to_string(self.at("/etc/group")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            read => Ok(read?.lines().any(is)),
+            read => Ok(read?.lines().any(is_such)),
         }
     }
 
-    /// Removes what would start again by itself; before the processes are ended.
+    /// Removes what would start processes again; call it before ending the processes.
     pub(crate) fn stop_what_comes_again(&self) -> io::Result<()> {
         for directory in PER_USER {
             absent_is_fine(fs::remove_file(self.at(directory).join(&self.user.name)))?;
@@ -95,8 +96,8 @@ impl Leftovers {
         LATER.iter().try_for_each(|directory| self.remove_owned(&self.at(directory)))
     }
 
-    /// Removes the rest, also from the runner's directory; when no process of the user's runs any
-    /// more.
+    /// Removes the rest, also from the runner's directory; call it when no process of the user
+    /// runs any more.
     pub(crate) fn remove(&self, runner: &Path) -> io::Result<()> {
         let (Noted::V1 { becomes_root, images }, since) = (self.noted()?, self.since()?);
         self.engine().remove_what_is_new(images.as_ref())?;
@@ -121,7 +122,7 @@ impl Leftovers {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Everything that belongs to the user below this directory, at any depth.
+    /// Removes the user's files below this directory, at any depth.
     fn remove_owned(&self, directory: &Path) -> io::Result<()> {
         for (path, found) in entries(directory)? {
             if found.uid() == self.user.uid {
@@ -134,38 +135,38 @@ impl Leftovers {
     }
 
     fn noted(&self) -> io::Result<Noted> {
-        let told = |error: io::Error| {
-            io::Error::other(format!("nothing says what the warm-up left on the machine: {error}"))
+        let unknown = |error: io::Error| {
+            io::Error::other(format!("the machine's state after the warm-up is unknown: {error}"))
         };
-        let text = fs::read_to_string(self.stamp.with_extension(NOTED)).map_err(told)?;
-        serde_json::from_str(&text).map_err(|error| told(error.into()))
+        let text = fs::read_to_string(self.stamp.with_extension(NOTED)).map_err(unknown)?;
+        serde_json::from_str(&text).map_err(|error| unknown(error.into()))
     }
 
-    /// When the warm-up ended, by the clock that stamps files.
+    /// When the warm-up ended, by the file system's clock.
     fn since(&self) -> io::Result<(i64, i64)> {
-        let told = |error| {
-            io::Error::other(format!("nothing says what the warm-up left in the home: {error}"))
-        };
-        let since = changed(&fs::metadata(&self.stamp).map_err(told)?);
+        let unknown =
+            |error| io::Error::other(format!("the time of the warm-up's end is unknown: {error}"));
+        let since = changed(&fs::metadata(&self.stamp).map_err(unknown)?);
         let probe = self.stamp.with_extension("now");
         fs::write(&probe, "")?;
         if changed(&fs::metadata(&probe)?) < since {
-            return Err(io::Error::other("the clock went back, and what is new cannot be told"));
+            return Err(io::Error::other("the clock went back, so new files cannot be recognised"));
         }
         Ok(since)
     }
 }
 
-/// From now on what is new is a job's.
+/// Sets the time of the warm-up's end: every later change is a job's.
 fn stamp(file: &Path) -> io::Result<()> {
     let next = file.with_extension("next");
     absent_is_fine(fs::remove_file(&next))?;
     fs::write(&next, "")?;
-    // Renaming is a change of the file, and the last one before the first job.
+    // Renaming sets the file's change time, after every write of the warm-up.
     fs::rename(next, file)
 }
 
-/// Removes what is newer, at any depth, and directories that are newer and empty then.
+/// Removes files that changed later, at any depth, and directories that changed later and are
+/// empty.
 fn remove_changed(directory: &Path, since: (i64, i64)) -> io::Result<()> {
     for (path, found) in entries(directory)? {
         let is_new = changed(&found) > since;
@@ -181,7 +182,7 @@ fn remove_changed(directory: &Path, since: (i64, i64)) -> io::Result<()> {
     Ok(())
 }
 
-/// What is in a directory, if there is one; links are not followed.
+/// The entries of a directory, none if it does not exist; does not follow links.
 fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
     let read = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -207,7 +208,7 @@ fn changed(file: &Metadata) -> (i64, i64) {
     (file.ctime(), file.ctime_nsec())
 }
 
-/// What is gone already need not be removed.
+/// Turns "not found" into success, for removals.
 pub(crate) fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

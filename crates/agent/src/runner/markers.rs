@@ -1,14 +1,14 @@
-//! What the runner program's output means, line by line.
+//! Parses the runner program's output, line by line.
 //!
-//! The program's own lines begin with a UTC time (`2026-11-15 10:00:00Z: Listening for Jobs`); what
-//! jobs print does not go through it. Its exit codes are in [`meaning`].
+//! The program's own lines begin with a UTC time (`2026-11-15 10:00:00Z: Listening for Jobs`);
+//! jobs' output does not go through it. Its exit codes are in [`meaning`].
 //!
 //! Not here: reading the output (`process`).
 
 use super::{ListenerRefusal, Observed};
 
-/// Words that mean that GitHub is down, refuses, or limits: not the machine's fault. Compared in
-/// lower case. Kept as the program and its HTTP library say them.
+/// Words that mean that GitHub is down, refuses, or limits: not the machine's fault. In lower case,
+/// as the program and its HTTP library print them.
 const SYSTEMIC_WORDS: &[&str] = &[
     "unauthorized",
     "forbidden",
@@ -32,7 +32,7 @@ const SYSTEMIC_WORDS: &[&str] = &[
     "token expired",
 ];
 
-/// Words that mean that this listener cannot go on, whoever is at fault.
+/// Words that mean that this listener cannot go on, for any cause.
 const FATAL_WORDS: &[&str] = &[
     "runner no longer exists on the server",
     "runner registration has been deleted",
@@ -44,7 +44,7 @@ const FATAL_WORDS: &[&str] = &[
     "must not run with sudo",
 ];
 
-/// What one line says; most say nothing that matters.
+/// What a line reports; most lines report nothing.
 pub fn read(line: &str) -> Option<Observed> {
     let line = line.trim_end();
     if let Some(said) = after_time(line) {
@@ -64,17 +64,17 @@ pub fn read(line: &str) -> Option<Observed> {
     refusal(line).map(Observed::Trouble)
 }
 
-/// A line that says why the program cannot go on.
+/// The reason why the program cannot go on, if the line gives one.
 pub fn refusal(line: &str) -> Option<ListenerRefusal> {
     let lower = line.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let fatal = has(FATAL_WORDS);
-    // A runner that GitHub deleted may be told so by a refusal.
+    // GitHub may refuse a runner because it deleted it: a fatal word decides.
     let systemic = !fatal && has(SYSTEMIC_WORDS);
     (fatal || systemic).then(|| ListenerRefusal { detail: line.trim().to_owned(), systemic })
 }
 
-/// What an exit code means, for reports.
+/// The meaning of an exit code, for reports.
 pub const fn meaning(code: i32) -> &'static str {
     match code {
         0 => "ended in order",
@@ -87,7 +87,7 @@ pub const fn meaning(code: i32) -> &'static str {
     }
 }
 
-/// What follows `<UTC time>: `.
+/// The rest of a line that begins with `<UTC time>: `.
 fn after_time(line: &str) -> Option<&str> {
     let (time, said) = line.split_once("Z: ")?;
     let is_time =

@@ -1,9 +1,9 @@
-//! The runner program as the agent sees it: something that registers, listens, runs jobs and ends.
+//! The agent's interface to the runner program: register, start, watch and end its listener.
 //!
-//! There is at most one *listener* per machine. It outlives the agent that started it, so starting
-//! one leaves a trace by which the next agent finds it ([`Runner::find`]).
+//! There is at most one *listener* per machine. It outlives the agent that started it, so the agent
+//! stores its identity for the next agent ([`Runner::find`]).
 //!
-//! Not here: when to do any of it (`life`), or the official program itself ([`process`]).
+//! Not here: when to do any of it (`agent_life`), or the official program itself ([`process`]).
 
 use std::future::Future;
 use std::io;
@@ -23,55 +23,55 @@ pub mod tree;
 pub mod user;
 mod watch;
 
-/// Why a listener does not listen.
+/// Why the runner program cannot register or listen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the runner program says: {detail}")]
 pub struct ListenerRefusal {
     /// In the program's words.
     pub detail: String,
-    /// Whether the cause is not the machine's: GitHub is down, refuses, or limits.
+    /// Whether the cause is outside this machine: GitHub is down, refuses, or limits.
     pub systemic: bool,
 }
 
 impl ListenerRefusal {
-    /// A cause of this machine's own.
+    /// A refusal whose cause is on this machine.
     pub fn here(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), systemic: false }
     }
 
-    /// As the control plane reads it.
+    /// The text that the control plane reads.
     pub fn report(&self) -> String {
         if self.systemic { format!("{SYSTEMIC} {}", self.detail) } else { self.detail.clone() }
     }
 }
 
-/// What an earlier agent left.
+/// The listener that an earlier agent left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftListener {
-    /// Nothing, or nothing since the last cleaning.
+    /// None since the last cleaning.
     Nothing,
-    /// A listener that lives.
+    /// A running listener.
     Alive {
-        /// What it was started for, without the credential.
+        /// Its assignment, without the credential.
         assignment: Assignment,
         /// Whether it listens already.
         listening: bool,
         /// The job it runs.
         job: Option<String>,
     },
-    /// One that was started, perhaps registered, and is gone.
+    /// A listener that was started, perhaps registered, and is gone.
     Dead {
-        /// What it was started for, without the credential.
+        /// Its assignment, without the credential.
         assignment: Assignment,
     },
 }
 
-/// What a listener was seen to do.
+/// Something that the listener did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// It listens for jobs.
     Listening {
-        /// The runner's id at GitHub, where it is known.
+        /// The runner's id at GitHub, if known.
         id: Option<String>,
     },
     /// A job started.
@@ -79,8 +79,8 @@ pub enum Observed {
         /// Its name.
         name: String,
     },
-    /// Which run the job is of that was started last. An agent that finds an earlier one's listener
-    /// is told again.
+    /// The run of the job that started last. An agent that finds an earlier agent's listener
+    /// observes this again.
     JobOf(RanJob),
     /// The job ended.
     JobFinished {
@@ -89,53 +89,54 @@ pub enum Observed {
         /// In the program's words.
         result: String,
     },
-    /// It said why it cannot go on; usually it ends next.
+    /// It printed why it cannot go on; usually it ends next.
     Trouble(ListenerRefusal),
     /// It ended.
     Ended {
-        /// With which code; unknown if another agent started it, or a signal ended it.
+        /// Its exit code; unknown if another agent started it, or a signal ended it.
         code: Option<i32>,
     },
 }
 
-/// How ending a listener went.
+/// The outcome of ending a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOutcome {
-    /// Nothing of it is left.
+    /// The listener and all its processes are gone.
     Gone,
-    /// A job runs on it, and it was to be spared then.
+    /// The listener runs a job, and the caller wanted to keep it in that case.
     Busy,
 }
 
 /// The runner program on this machine.
 ///
-/// Contract: a credential is given by environment, never by argument, and is never written down.
-/// Every future may be dropped; what it had begun is ended by `end`.
+/// Contract: an implementation passes a credential by environment, never by argument, and never
+/// writes it to a file. A caller may drop every future; `end` ends what it had started.
 pub trait Runner: Send + Sync {
-    /// What an earlier agent left. Whatever of it belongs to no known listener is ended.
+    /// Finds the listener that an earlier agent left, and ends processes that belong to no known
+    /// listener.
     fn find(&self) -> impl Future<Output = io::Result<LeftListener>> + Send;
-    /// Makes the runner known at GitHub where that is a step of its own (a registration token); no
-    /// job can start before `listen`.
+    /// Registers the runner at GitHub if that is a separate step (a registration token); no job can
+    /// start before `listen`.
     fn register(&self, to: &Assignment)
     -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
     /// Starts the listener.
     fn listen(&self, to: &Assignment) -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
-    /// The living listener serves this assignment from now on.
+    /// Records that the running listener serves this assignment from now on.
     fn adopt(&self, to: &Assignment) -> impl Future<Output = io::Result<()>> + Send;
-    /// The next thing the listener does. Never returns while there is none. Nothing is lost when the
-    /// future is dropped.
+    /// Waits for the next thing that the listener does; without a listener it waits forever. A
+    /// dropped future loses nothing.
     fn observe(&self) -> impl Future<Output = Observed> + Send;
-    /// Ends the listener and everything it started. Looks at it afresh first: with `unless_busy` a
-    /// listener that runs a job is left alone.
+    /// Ends the listener and everything it started. With `unless_busy` it first reads the
+    /// listener's output again, and leaves a listener alone that runs a job.
     fn end(&self, unless_busy: bool) -> impl Future<Output = io::Result<EndOutcome>> + Send;
-    /// Ends the listener and everything it started at once. A job that is asked to end may still run
-    /// steps; one that is killed does not.
+    /// Kills the listener and everything it started. A job that is asked to end may still run
+    /// steps; a killed job does not.
     fn kill(&self) -> impl Future<Output = io::Result<()>> + Send;
-    /// Removes the runner at GitHub, with a token for that; only after `end`.
+    /// Removes the runner at GitHub with this token; only after `end`.
     fn deregister(
         &self,
         token: &Secret,
     ) -> impl Future<Output = Result<(), ListenerRefusal>> + Send;
-    /// Removes what the owner left: work directory, temporary files, the registration's files.
+    /// Removes the owner's work directory, temporary files and registration files.
     fn clean(&self) -> impl Future<Output = io::Result<()>> + Send;
 }

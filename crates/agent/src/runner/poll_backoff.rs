@@ -1,23 +1,23 @@
-//! How often something is looked at that is about to happen, where nothing can wake the one who looks.
+//! The waits between looks at something that will happen soon, where no event can wake the agent.
 //!
-//! Not here: what is looked at.
+//! Not here: the looks.
 
 use std::time::Duration;
 
 /// The first wait: the runner program may be done within a few milliseconds, and an owner waits.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest one.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// Looks that come soon at first, and less often the longer it takes: what is seen late is seen late
-/// by a third of the time it took, or by the longest wait.
+/// Short waits at first, longer waits the longer it takes: the delay of a look is at most a third
+/// of the time it took, and at most the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollBackoff {
     next: Duration,
 }
 
 impl PollBackoff {
-    /// Nothing was looked at yet.
+    /// The state before the first look.
     pub(crate) const fn new() -> Self {
         Self { next: FIRST }
     }

@@ -1,12 +1,11 @@
-//! The official runner program as processes: `bin/Runner.Listener` of a directory with its layout.
+//! Runs the official runner program, `bin/Runner.Listener` of its directory, as processes.
 //!
-//! The program is started directly, in a process group of its own, with an environment of its own;
-//! its output goes to a file, because a pipe would break when the agent dies, and the listener with
-//! it. Everything is observed by looking at that file and at the process, so that a found listener
-//! is watched in the same way as one that was started here.
+//! The agent starts the program in its own process group with its own environment. The output goes
+//! to a file: a pipe would break when the agent dies, and end the listener. The agent only reads
+//! that file and looks at the process, so it watches a found listener like one it started itself.
 //!
-//! Not here: what the lines mean (`markers`), whose processes are ours (`tree`), downloading the
-//! program, or what a user of its own left elsewhere (`leftovers`).
+//! Not here: what the lines mean (`markers`), finding the instance's processes (`tree`),
+//! downloading the program, or what the jobs' own user left elsewhere (`leftovers`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,17 +35,17 @@ use super::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner};
 use crate::runner::watch::Watch;
 use crate::scripts::tail;
 
-/// How often a listener that listens is looked at.
+/// How often the agent looks at a listener that listens.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long registering or deregistering may take.
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 /// How long killed processes may take to be gone.
 const SWEEP_WITHIN: Duration = Duration::from_secs(10);
-/// The file in the state that tells when the warm-up ended.
+/// The file in the state directory whose time is the end of the warm-up.
 const HOME_STAMP: &str = "home.stamp";
-/// The file in the state that tells of a listener, until all of it is cleaned away.
+/// The file in the state directory that describes the listener until its owner's files are cleaned.
 pub(crate) const LISTENER: &str = "listener.json";
-/// The files of a registration, in the program's directory.
+/// A registration's files, in the program's directory.
 pub(super) const REGISTRATION: &[&str] = &[
     ".runner",
     ".credentials",
@@ -55,40 +54,40 @@ pub(super) const REGISTRATION: &[&str] = &[
     ".credentials_migrated",
 ];
 
-/// Where one instance's runner is.
+/// The paths and settings of one instance's runner.
 #[derive(Clone, Debug)]
 pub struct RunnerPaths {
-    /// The program's directory, this instance's own: the program writes its registration there.
+    /// The program's directory. Each instance has its own: the program writes its registration
+    /// there.
     pub root: PathBuf,
-    /// Where jobs work.
+    /// The jobs' work directory.
     pub work: PathBuf,
-    /// Where they put temporary files.
+    /// The jobs' directory for temporary files.
     pub temp: PathBuf,
-    /// Where the agent keeps what it knows of the listener.
+    /// The agent's directory for its facts about the listener.
     pub state: PathBuf,
-    /// What marks this instance's processes; unique on the machine.
+    /// The mark of this instance's processes; unique on the machine.
     pub mark: String,
-    /// Which boot this is.
+    /// The id of this boot.
     pub boot: String,
     /// The organisation or repository at GitHub to register with by token.
     pub url: String,
-    /// All of the environment that the program and its jobs start with.
+    /// The whole environment that the program and its jobs start with.
     pub environment: BTreeMap<String, String>,
-    /// Who the program and its jobs are, on a machine of its own: every process of this user's is
-    /// theirs. Absent, they are who the agent is.
+    /// The user that only the program and its jobs run as. Absent, they run as the agent's user.
     pub user: Option<User>,
-    /// What keeps them from a host that they share with others. Absent, nothing does.
+    /// How they are kept from a host that they share with the service. Absent, they are not.
     pub confinement: Option<Confinement>,
 }
 
 impl RunnerPaths {
-    /// A directory of the program's or its jobs'.
+    /// Makes a directory that the program's user owns.
     fn make(&self, directory: &Path) -> io::Result<()> {
         fs::create_dir_all(directory)?;
         self.user.as_ref().map_or(Ok(()), |user| user.own(directory))
     }
 
-    /// What is to be removed of the user of its own.
+    /// The cleaner of files that the jobs' own user left outside these paths.
     pub(crate) fn leftovers(&self) -> Option<Leftovers> {
         if self.confinement.is_some() {
             return None;
@@ -99,7 +98,7 @@ impl RunnerPaths {
     }
 }
 
-/// How long a listener gets to end by itself, signal by signal.
+/// How long the agent waits for a listener to end after each signal.
 #[derive(Clone, Copy, Debug)]
 pub struct EndGrace {
     /// After SIGINT. The program gives a job 30 s to be cancelled.
@@ -111,7 +110,7 @@ pub struct EndGrace {
 }
 
 impl EndGrace {
-    /// What ships.
+    /// The default.
     pub const DEFAULT: Self = Self {
         interrupt: Duration::from_secs(35),
         terminate: Duration::from_secs(5),
@@ -126,12 +125,12 @@ pub struct ProcessRunner<C> {
     place: RunnerPaths,
     patience: EndGrace,
     watch: Mutex<Option<Watch>>,
-    /// What an earlier agent knew of its listener's last job, until this one is told.
+    /// The last job that an earlier agent recorded, until `observe` has returned it.
     recalled: Mutex<Option<RanJob>>,
 }
 
 impl<C: Clock> ProcessRunner<C> {
-    /// The one at this place.
+    /// The runner program at this place.
     pub fn new(clock: C, place: RunnerPaths, patience: EndGrace) -> Self {
         Self { clock, place, patience, watch: Mutex::new(None), recalled: Mutex::new(None) }
     }
@@ -179,7 +178,7 @@ impl<C: Clock> ProcessRunner<C> {
         Ok(command)
     }
 
-    /// Runs one of the program's commands to its end.
+    /// Runs one of the program's commands until it ends.
     async fn run(&self, arguments: &[&str], input: &[(&str, &str)]) -> Result<(), ListenerRefusal> {
         let path = self.place.state.join("command.log");
         let start = || -> io::Result<Child> {
@@ -201,7 +200,7 @@ impl<C: Clock> ProcessRunner<C> {
             }
         }
         let detail = format!("{} took too long: {}", arguments[0], tail(&path));
-        // Whether it reaches GitHub at all cannot be seen from a program that says nothing.
+        // A program that prints nothing may not have reached GitHub at all; blame the machine.
         Err(refusal(&detail).unwrap_or_else(|| ListenerRefusal::here(detail)))
     }
 
@@ -218,14 +217,14 @@ impl<C: Clock> ProcessRunner<C> {
         }
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        // Nobody has waited for it, so it is there, dead or alive.
+        // The agent has not waited for it yet, so it exists, dead or alive.
         let process = Identity::of(pid).ok_or_else(|| io::Error::other("it has no identity"))?;
         listener.process = Some(process);
         listener.save(&self.state_file())?;
         Ok(Watch::new(listener, process, Some(child), self.log(), self.place.root.clone()))
     }
 
-    /// Whether the listener has ended within this time.
+    /// Whether the listener ends within this time.
     async fn gone_within(&self, wait: Duration) -> bool {
         let until = self.clock.monotonic() + wait;
         let mut looks = PollBackoff::new();
@@ -240,7 +239,7 @@ impl<C: Clock> ProcessRunner<C> {
         }
     }
 
-    /// Kills what is left of this instance's processes.
+    /// Kills this instance's remaining processes.
     async fn sweep(&self) -> io::Result<()> {
         let until = self.clock.monotonic() + SWEEP_WITHIN;
         let mut looks = PollBackoff::new();
@@ -257,7 +256,7 @@ impl<C: Clock> ProcessRunner<C> {
         Ok(())
     }
 
-    /// Removes the files of a registration; it stays known at GitHub.
+    /// Removes a registration's files; the runner stays registered at GitHub.
     fn forget(&self) -> io::Result<()> {
         for file in REGISTRATION {
             absent_is_fine(fs::remove_file(self.place.root.join(file)))?;
@@ -285,10 +284,10 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             return Ok(LeftListener::Nothing);
         };
         let assignment = listener.assignment.clone();
-        // The hook may have spoken while no agent was there to hear it.
-        listener.ran = hook::heard(&self.place.root).or(listener.ran);
+        // The hook may have written its report while no agent ran.
+        listener.ran = hook::read_report(&self.place.root).or(listener.ran);
         listener.save(&self.state_file())?;
-        hook::forget(&self.place.root);
+        hook::remove_report(&self.place.root);
         self.recalled().clone_from(&listener.ran);
         let Some(process) = self.living(&listener)? else {
             self.sweep().await?;
@@ -309,7 +308,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             Some(Credential::Jit(_)) => return Ok(()),
             None => return Err(ListenerRefusal::here("the assignment has no credential")),
         };
-        // An agent that died right after registering left these, and the program would refuse.
+        // An earlier agent may have died right after registering; the program would refuse then.
         self.forget().map_err(|error| cannot_start(&error))?;
         let work = self.place.work.to_string_lossy();
         let mut flags = vec![
@@ -352,7 +351,7 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             return Observed::JobOf(ran);
         }
         loop {
-            let soon = match &mut *self.watch() {
+            let wait = match &mut *self.watch() {
                 Some(watch) => match watch.next() {
                     Some(seen) => return seen,
                     None if watch.is_over() => None,
@@ -361,9 +360,9 @@ impl<C: Clock> Runner for ProcessRunner<C> {
                 },
                 None => None,
             };
-            match soon {
+            match wait {
                 Some(wait) => self.clock.sleep(wait).await,
-                // The next effect starts one; who waits here asks again after it.
+                // The next effect starts a listener; the agent calls `observe` again after it.
                 None => pending().await,
             }
         }
@@ -442,10 +441,10 @@ impl<C: Clock> Runner for ProcessRunner<C> {
             for log in ["listener.log", "command.log"] {
                 absent_is_fine(fs::remove_file(state.join(log)))?;
             }
-            // Last: while anything is left, the next agent knows that there is something to clean.
+            // Remove this last: while the file exists, the next agent knows that it must clean.
             absent_is_fine(fs::remove_file(&state_file))
         };
-        // A work directory can be large, and the beat must not wait for it.
+        // A work directory can be large, and heartbeats must not wait for its removal.
         tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
     }
 }
@@ -454,12 +453,12 @@ fn cannot_start(error: &io::Error) -> ListenerRefusal {
     ListenerRefusal::here(format!("could not run the runner program: {error}"))
 }
 
-/// What a program that ended with an error said about it.
+/// The reason in the output of a program that ended with an error.
 fn why(output: &str, code: Option<i32>) -> ListenerRefusal {
     let exit = code.map_or_else(
         || String::from("ended by a signal"),
         |code| format!("exit {code}, {}", meaning(code)),
     );
-    let said = output.lines().rev().find_map(refusal);
-    said.unwrap_or_else(|| ListenerRefusal::here(format!("{exit}: {}", output.trim())))
+    let refused = output.lines().rev().find_map(refusal);
+    refused.unwrap_or_else(|| ListenerRefusal::here(format!("{exit}: {}", output.trim())))
 }

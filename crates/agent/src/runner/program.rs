@@ -1,7 +1,8 @@
-//! Which files of the runner's directory are the program's, where jobs are the same user as the agent.
+//! Records the program's files in the runner's directory, for jobs that run as the agent's user.
 //!
-//! They are noted before the first listener starts: what is there later is a job's. The program reads
-//! files that it need not have, such as `.env`, so a file that a job added is as good as a change.
+//! The agent records them before the first listener starts; every later file is a job's. The
+//! program reads optional files such as `.env`, so a job that adds a file can change the program's
+//! behaviour.
 //!
 //! Not here: keeping jobs from changing the program's files (`confine`).
 
@@ -16,23 +17,23 @@ use super::hook::SCRIPT;
 use super::leftovers::absent_is_fine;
 use super::process::REGISTRATION;
 
-/// The file in the state that says what was there.
+/// The file in the state directory with the recorded entries.
 const NOTED: &str = "program.json";
 /// Directories that jobs and the program write to.
 const WRITTEN: &[&str] = &["_work", "_diag"];
 
-/// What was there.
+/// The recorded entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "v")]
 enum Noted {
     #[serde(rename = "1")]
     V1 {
-        /// By name; where a link leads to.
+        /// The entries by name; a link with its target.
         entries: BTreeMap<String, Option<PathBuf>>,
     },
 }
 
-/// Notes what is in the program's directory, once.
+/// Records the entries of the program's directory, once.
 pub(super) fn note(root: &Path, state: &Path) -> io::Result<()> {
     let path = state.join(NOTED);
     if path.exists() {
@@ -44,7 +45,8 @@ pub(super) fn note(root: &Path, state: &Path) -> io::Result<()> {
     fs::rename(next, path)
 }
 
-/// What jobs must not change: what was noted, and the hook, which is written later.
+/// The paths that jobs must not change: the recorded entries, and the hook, which the agent writes
+/// later.
 pub(super) fn parts(root: &Path, state: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(Noted::V1 { entries }) = noted(state)? else { return Ok(Vec::new()) };
     let names = entries.keys().map(String::as_str).filter(|name| *name != SCRIPT).chain([SCRIPT]);
@@ -52,7 +54,7 @@ pub(super) fn parts(root: &Path, state: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.map(|name| root.join(name)).filter(is_own).collect())
 }
 
-/// Removes what was not noted, and puts links back.
+/// Removes entries that were not recorded, and restores links.
 pub(super) fn restore(root: &Path, state: &Path) -> io::Result<()> {
     let Some(Noted::V1 { entries: noted }) = noted(state)? else { return Ok(()) };
     for (name, link) in entries(root)? {

@@ -1,7 +1,7 @@
-//! The state file: how the next agent finds a listener that outlived this one.
+//! The state file, by which the next agent finds a listener that outlived this agent.
 //!
-//! Written before the listener is started, and again with its identity. It holds the assignment
-//! without its credential.
+//! The agent writes it before it starts the listener, and again with the process's identity. It
+//! holds the assignment without its credential.
 //!
 //! Not here: whether that process still lives (`tree`).
 
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::Identity;
 
-/// What is known of a listener.
+/// The stored facts about a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// In which boot it was started.
+    /// The boot in which the agent started it.
     pub boot: String,
-    /// What it serves; never with a credential.
+    /// Its assignment, without the credential.
     pub assignment: Assignment,
-    /// Which process it is; unknown if the agent died while starting it.
+    /// Its process; unknown if the agent died while starting it.
     pub process: Option<Identity>,
-    /// Which run its last job is of, where the job's hook has said so.
+    /// The run of its last job, if the job's hook has reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<RanJob>,
 }
@@ -37,14 +37,14 @@ enum Stored {
 }
 
 impl Listener {
-    /// One that is about to be started.
+    /// A listener that the agent is about to start.
     pub fn starting(boot: &str, assignment: &Assignment) -> Self {
         let assignment = Assignment { credential: None, ..assignment.clone() };
         Self { boot: boot.to_owned(), assignment, process: None, ran: None }
     }
 
-    /// The stored one. A file that cannot be read is an error: a newer agent may have written it,
-    /// and its listener must not be forgotten.
+    /// Reads the file. An unreadable file is an error: a newer agent may have written it, and this
+    /// agent must not ignore its listener.
     pub fn load(path: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -55,7 +55,7 @@ impl Listener {
         Ok(Some(listener))
     }
 
-    /// Replaces the stored one, as a whole or not at all.
+    /// Replaces the file atomically.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(&Stored::V1(self.clone())).map_err(io::Error::other)?;
         let next = path.with_extension("next");

@@ -1,14 +1,12 @@
-//! Processes that belong to one instance, told apart by a mark in their environment.
+//! Finds and signals the processes of one instance, by a mark in their environment.
 //!
-//! A *marked* process has `BULLPEN_LISTENER_OF=<mark>` in the environment it was started with;
-//! children inherit it. Marks nest: `<mark>/agent` is *under* `<mark>`. A process is identified by its id and its start time, so that an id that was
-//! given to another process is never mistaken for ours.
+//! A *marked* process started with `BULLPEN_LISTENER_OF=<mark>` in its environment; its children
+//! inherit it. Marks nest: `<mark>/agent` is *under* `<mark>`. An [`Identity`] is a process id with
+//! its start time, because the kernel reuses ids. A process that drops or hides its environment
+//! escapes the search; the agent still ends it by the listener's process group, or by its user
+//! ([`kill_of_user`]) if jobs have their own.
 //!
-//! A process that drops its environment, or hides it, escapes; it is caught by the process group
-//! while the listener lives, and on a machine of its own by its user ([`kill_of_user`]). Nothing is
-//! found by its user where jobs have none of their own.
-//!
-//! Not here: starting one (`process`).
+//! Not here: starting a process (`process`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 /// The kernel's flag for its own threads, which have no environment.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// How often an empty environment is read again. In the middle of an exec it is empty for a moment;
-/// few processes have none at all.
+/// How often to read an empty environment again. During an exec it is empty for a moment; few
+/// processes have none at all.
 const EMPTY_READS_MAX: u32 = 50;
 
-/// The variable that marks.
+/// The variable that holds the mark.
 pub const MARK: &str = "BULLPEN_LISTENER_OF";
 
-/// Which process, for as long as the machine is up.
+/// Identifies a process while the machine is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its id.
@@ -36,7 +34,7 @@ pub struct Identity {
     pub started: u64,
 }
 
-/// What `/proc/<pid>/stat` says of a process.
+/// The used fields of `/proc/<pid>/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     zombie: bool,
@@ -46,17 +44,17 @@ struct Stat {
 }
 
 impl Identity {
-    /// The process with this id now.
+    /// The process that has this id now.
     pub fn of(pid: i32) -> Option<Self> {
         stat(pid).map(|stat| Self { pid, started: stat.started })
     }
 
-    /// Whether it runs still. One that nobody has waited for does not run.
+    /// Whether the process still runs. A zombie does not.
     pub fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.zombie)
     }
 
-    /// Sends a signal to the whole group this process leads, if it is still this process.
+    /// Signals the group that this process leads, if the process still runs.
     pub fn signal_group(self, signal: Signal) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return Ok(()) };
         gone_is_fine(kill_process_group(pid, signal))
@@ -67,12 +65,13 @@ impl Identity {
         self.signal(Signal::KILL)
     }
 
-    /// Tells this process, and no other, that its time will be over (SIGTERM).
+    /// Sends SIGTERM to this process and no other.
     pub fn warn(self) -> io::Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// The handle is taken first, then it is looked at again.
+    /// Opens a handle first and checks the identity after that: the handle never means another
+    /// process.
     fn signal(self, signal: Signal) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -83,14 +82,14 @@ impl Identity {
     }
 }
 
-/// Every living marked process, but not this one.
+/// Every running process with this mark, except this process.
 pub fn marked(mark: &str) -> io::Result<Vec<Identity>> {
-    those_whose_mark(|found| found == mark.as_bytes())
+    with_mark(|found| found == mark.as_bytes())
 }
 
-/// Every living process under one of these marks, but not this one, in one pass over all processes.
+/// Every running process under one of these marks, except this process, in one pass over all.
 pub fn under(marks: &BTreeSet<String>) -> io::Result<Vec<Identity>> {
-    those_whose_mark(|found| is_under(found, marks))
+    with_mark(|found| is_under(found, marks))
 }
 
 /// Whether a mark is one of these, or begins with one of them and a slash.
@@ -100,7 +99,7 @@ fn is_under(mark: &[u8], marks: &BTreeSet<String>) -> bool {
     above.chain([mark]).any(|one| marks.contains(one))
 }
 
-fn those_whose_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identity>> {
+fn with_mark(is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Identity>> {
     let variable = format!("{MARK}=");
     let mut found = Vec::new();
     for identity in processes()? {
@@ -121,7 +120,7 @@ pub fn leader(mark: &str) -> io::Result<Option<Identity>> {
     Ok(marked(mark)?.into_iter().find(leads))
 }
 
-/// Kills every marked process; returns how many there were.
+/// Kills every process with this mark; returns how many there were.
 pub fn kill_marked(mark: &str) -> io::Result<usize> {
     let all = marked(mark)?;
     for one in &all {
@@ -130,8 +129,8 @@ pub fn kill_marked(mark: &str) -> io::Result<usize> {
     Ok(all.len())
 }
 
-/// Kills every process of this user's; returns how many there were. One that became somebody else
-/// is still its as long as the kernel remembers it.
+/// Kills every process of this user; returns how many there were. This includes a process that
+/// changed its user while one of its four user ids is still this one.
 pub fn kill_of_user(uid: u32) -> io::Result<usize> {
     let all = of_users(&BTreeSet::from([uid]))?;
     for one in &all {
@@ -140,7 +139,7 @@ pub fn kill_of_user(uid: u32) -> io::Result<usize> {
     Ok(all.len())
 }
 
-/// Every living process of these users', but not this one.
+/// Every running process of these users, except this process.
 pub fn of_users(uids: &BTreeSet<u32>) -> io::Result<Vec<Identity>> {
     if uids.is_empty() {
         return Ok(Vec::new());
@@ -152,14 +151,14 @@ pub fn of_users(uids: &BTreeSet<u32>) -> io::Result<Vec<Identity>> {
     Ok(processes()?.filter(|one| is_theirs(one.pid) && one.is_alive()).collect())
 }
 
-/// The users a process runs as: real, effective, saved, and of files.
+/// A process's user ids: real, effective, saved, and for files.
 fn users(status: &str) -> impl Iterator<Item = u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
     line.split_ascii_whitespace().filter_map(|one| one.parse().ok())
 }
 
-/// Every process but this one. Each is identified before anything else is read of it: an id that
-/// changes hands in between is then not the one that was looked at, by its start time.
+/// Every process except this one. It takes the identity before a caller reads more: if the kernel
+/// reuses the id in between, the start time differs.
 fn processes() -> io::Result<impl Iterator<Item = Identity>> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let names: Vec<_> = fs::read_dir("/proc")?
@@ -169,7 +168,7 @@ fn processes() -> io::Result<impl Iterator<Item = Identity>> {
     Ok(ids.filter(move |pid| *pid != own).filter_map(Identity::of))
 }
 
-/// What a process was started with; nothing if it is gone, or not for us to see.
+/// The environment that a process started with; `None` if it is gone or this user may not read it.
 fn environment(pid: i32) -> Option<Vec<u8>> {
     for _ in 0..EMPTY_READS_MAX {
         let read = fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -193,7 +192,7 @@ fn stat(pid: i32) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name, second, may hold anything, so fields are counted after its last parenthesis.
+/// The second field, the name, may hold any character: count fields after its last parenthesis.
 fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(Stat {
@@ -222,7 +221,7 @@ mod tests {
         let own = Identity::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.is_alive());
         assert!(!Identity { started: own.started + 1, ..own }.is_alive());
-        assert_eq!(marked("nobody's mark").unwrap(), []);
+        assert_eq!(marked("an unused mark").unwrap(), []);
     }
 
     #[test]

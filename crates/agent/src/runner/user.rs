@@ -1,11 +1,10 @@
-//! The user of the system that the runner and its jobs run as, on a machine of its own.
+//! The Unix user that the runner and its jobs run as, on a machine that serves no other purpose.
 //!
-//! Users and groups are read from the machine's own files: a static binary has no other directory.
-//! Becoming the user is `setpriv`'s, which is where `bash` is; it replaces itself by the program, so
-//! the process is the one that was started. It also joins the user's other groups, which is how jobs
-//! reach a container engine.
+//! The agent reads users and groups from `/etc`: a static binary cannot use another name service.
+//! `setpriv` changes the user and then executes the program, so the process id stays the same. It
+//! also joins the user's other groups, which jobs need to reach a container engine.
 //!
-//! Not here: making the user (the boot script), or what is removed of it (`leftovers`).
+//! Not here: making the user (the boot script), or removing its files (`leftovers`).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,42 +13,42 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Becomes somebody else and runs a program.
+/// Changes the user and runs a program.
 const SETPRIV: &str = "/usr/bin/setpriv";
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// One user.
+/// A Unix user that is not root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its id; never root's.
     pub uid: u32,
-    /// Its group.
+    /// The id of its primary group.
     pub gid: u32,
-    /// The other groups it belongs to.
+    /// The ids of its other groups.
     pub groups: Vec<u32>,
     /// Its home directory.
     pub home: PathBuf,
 }
 
 impl User {
-    /// The one with this name.
+    /// Finds the user with this name; refuses root.
     pub fn find(name: &str) -> io::Result<Self> {
         let (users, groups) = (fs::read_to_string(USERS)?, fs::read_to_string(GROUPS)?);
         let found = read(name, &users, &groups).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("there is no user {name}"))
         })?;
-        // All of root's processes and files are the machine itself.
+        // The agent ends the user's processes and removes its files: root's are the machine itself.
         if found.uid == 0 {
-            let text = format!("{name} is root, and jobs' things are removed by their user");
+            let text = format!("{name} is root, and jobs must run as another user");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(found)
     }
 
-    /// A command that is run by this user.
+    /// The command that runs a program as this user.
     pub fn command(&self, program: &Path) -> Command {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let mut command = Command::new(SETPRIV);
@@ -63,18 +62,18 @@ impl User {
         command
     }
 
-    /// Makes a directory this user's.
+    /// Gives a directory to this user.
     pub fn own(&self, directory: &Path) -> io::Result<()> {
         chown(directory, Some(self.uid), Some(self.gid))
     }
 
-    /// What tells programs who they are.
+    /// The variables that tell programs the user's name.
     pub fn variables(&self) -> [(&'static str, &OsStr); 2] {
         [("USER", OsStr::new(&self.name)), ("LOGNAME", OsStr::new(&self.name))]
     }
 }
 
-/// The user in the text of the two files.
+/// Finds the user in the texts of the two files.
 fn read(name: &str, users: &str, groups: &str) -> Option<User> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split(':').collect();

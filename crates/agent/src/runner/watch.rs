@@ -1,4 +1,4 @@
-//! Watching one listener: its output as it grows, and whether it lives.
+//! Watches one listener: its growing output, and whether it lives.
 //!
 //! Not here: ending it (`process`), or what a line means (`markers`).
 
@@ -19,9 +19,9 @@ use super::process::LISTENER;
 use super::state::Listener;
 use super::tree::Identity;
 
-/// Bytes of output taken at a time.
+/// The most bytes of output per read.
 const BYTES_PER_READ: u64 = 256 * 1024;
-/// Bytes kept of a line that does not end. No marker is that long.
+/// The most bytes to keep of one line. No marker is that long.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// One listener under watch.
@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Watch {
     listener: Listener,
     process: Identity,
-    /// Only who started it can ask for its exit code.
+    /// Only the agent that started the listener can ask for its exit code.
     child: Option<Child>,
     log: PathBuf,
     root: PathBuf,
@@ -78,7 +78,7 @@ impl Watch {
         self.listening
     }
 
-    /// When to look again at one that does not listen yet: an owner waits for it.
+    /// The wait until the next look at a listener that does not listen yet; its owner waits for it.
     pub(crate) fn look_again_after(&mut self) -> Duration {
         self.looks.wait()
     }
@@ -87,16 +87,17 @@ impl Watch {
         self.job.is_some()
     }
 
-    /// What is to be stored once it serves this.
+    /// Sets the listener's assignment, and returns the state to store.
     pub(crate) fn serve(&mut self, to: &Assignment) -> &Listener {
         self.listener.assignment = Assignment { credential: None, ..to.clone() };
         &self.listener
     }
 
-    /// Reads all that a found listener has said so far; only its end is still news then.
+    /// Reads a found listener's whole output, and drops every event before its last change of
+    /// state.
     pub(crate) fn catch_up(&mut self) -> (bool, Option<String>) {
         self.look();
-        // Trouble that it got over is no news either.
+        // Drop problems that the listener got over, too.
         let is_news =
             |seen: &Observed| matches!(seen, Observed::Ended { .. } | Observed::Trouble(_));
         let old = self.seen.iter().rposition(|seen| !is_news(seen)).map_or(0, |last| last + 1);
@@ -104,7 +105,7 @@ impl Watch {
         (self.listening, self.job.clone())
     }
 
-    /// The next thing it did.
+    /// The next thing that the listener did.
     pub(crate) fn next(&mut self) -> Option<Observed> {
         if self.seen.is_empty() {
             self.look();
@@ -112,16 +113,16 @@ impl Watch {
         self.seen.pop_front()
     }
 
-    /// Looks afresh. Returns whether it has ended.
+    /// Reads new output. Returns whether the listener has ended.
     pub(crate) fn look(&mut self) -> bool {
         if self.over {
             return true;
         }
-        // Its end is asked for first: what it said before it is then in the file.
+        // Check for the end before reading: the file is then complete.
         let ended = self.ended();
         let length = fs::metadata(&self.log).map_or(0, |log| log.len());
         while self.read_to < length && self.take_output().unwrap_or(false) {}
-        self.hear_the_hook();
+        self.read_hook_report();
         if let Some(ended) = ended {
             self.over = true;
             self.job = None;
@@ -130,20 +131,20 @@ impl Watch {
         self.over
     }
 
-    /// What the hook of a started job has said. It is stored before the agent acts on it: the next
-    /// agent must know of a stranger too.
-    fn hear_the_hook(&mut self) {
-        let Some(ran) = hook::heard(&self.root) else { return };
+    /// Reads the report of a started job's hook, and stores it before the agent acts on it: the
+    /// next agent must know of a stranger too.
+    fn read_hook_report(&mut self) {
+        let Some(ran) = hook::read_report(&self.root) else { return };
         self.listener.ran = Some(ran.clone());
         if let Err(error) = self.listener.save(&self.log.with_file_name(LISTENER)) {
-            tracing::warn!(%error, "could not store which run a job is of");
+            tracing::warn!(%error, "could not store a job's run");
             return;
         }
-        hook::forget(&self.root);
+        hook::remove_report(&self.root);
         self.seen.push_back(Observed::JobOf(ran));
     }
 
-    /// Its end, if it has come.
+    /// The listener's end, if it has ended.
     fn ended(&mut self) -> Option<Observed> {
         let code = match &mut self.child {
             Some(child) => child.try_wait().ok()??.code(),
@@ -153,7 +154,7 @@ impl Watch {
         Some(Observed::Ended { code })
     }
 
-    /// Takes some output; returns whether there may be more.
+    /// Reads some output; returns whether there may be more.
     fn take_output(&mut self) -> io::Result<bool> {
         let mut file = File::open(&self.log)?;
         file.seek(SeekFrom::Start(self.read_to))?;

@@ -1,4 +1,5 @@
-//! An agent that dies at any await, and the next one: nothing is started twice, nothing is forgotten.
+//! Tests with an agent that dies at any await: the next agent starts nothing twice and forgets
+//! nothing.
 
 use bullpen_core::mailbox::{Assignment, Order, SignalKind, WithdrawalMode};
 use bullpen_sim::clock::pass;
@@ -6,11 +7,11 @@ use bullpen_sim::wire::Wire;
 
 use crate::stage::{Stage, secs};
 
-/// Awaits at which an agent dies, one after the other: more than the path under test has.
+/// The number of awaits at which the tests let an agent die: more than the tested path has.
 const AWAITS: u64 = 60;
 
-/// One agent until it dies at its await number `awaits` from now, or for a while; then its machine
-/// is ready for the next.
+/// Runs an agent until it dies at its await number `awaits` from now, or for 20 s; then the machine
+/// is ready for the next agent.
 async fn doomed(stage: &mut Stage, awaits: u64) {
     stage.wire.die_after(awaits);
     let (agent, _interrupter) = stage.agent();

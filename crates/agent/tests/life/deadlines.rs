@@ -1,4 +1,4 @@
-//! The deadlines an agent keeps by itself: register-by, the idle deadline, the hard cap.
+//! Tests of the deadlines that an agent keeps by itself: register-by, idle deadline, hard cap.
 
 use bullpen_agent::SelfEndReason;
 use bullpen_core::mailbox::{Assignment, Order, SYSTEMIC, SignalKind, WithdrawalMode};
@@ -17,7 +17,7 @@ async fn d17_a_registration_that_takes_too_long_is_given_up() {
             stage.assign(1).await;
             let failed = stage.signal(SignalKind::RegistrationFailed, 1).await;
             assert!(!failed.detail.starts_with(SYSTEMIC));
-            assert!(failed.at.distance(by) < secs(1), "it is judged at its time: {failed:?}");
+            assert!(failed.at.distance(by) < secs(1), "reported at the deadline: {failed:?}");
         })
         .await;
     assert_eq!(stage.runner().did(), ["ended"]);
@@ -105,14 +105,14 @@ async fn the_hard_cap_ends_the_machine_even_during_a_job() {
     assert_eq!(stage.runner().did().last().unwrap(), "ended");
 }
 
-/// Its `register-by` would come minutes after the control plane has given the machine up.
+/// By the machine's clock, `register_by` comes minutes after the control plane gave the machine up.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_minutes_behind_is_said_and_registers_nothing() {
     let stage = Stage { skew: -300_000, ..Stage::new() };
     stage.assign(1).await;
     let failed = stage.during(stage.signal(SignalKind::RegistrationFailed, 1)).await;
     assert!(failed.detail.contains("the machine's clock is wrong"), "{failed:?}");
-    // What one process learnt, the next one knows, also where an order that is read late hides it.
+    // The next agent knows what the first learnt, also if it reads the next order late.
     stage.assign(2).await;
     pass(secs(310)).await;
     stage.during(stage.signal(SignalKind::RegistrationFailed, 2)).await;
@@ -132,7 +132,7 @@ async fn a_clock_that_is_ahead_ends_no_machine_before_its_time() {
             pass(secs(1_800)).await;
         })
         .await;
-    // The next process knows as much as the first.
+    // The next agent knows what the first learnt.
     let (agent, _interrupter) = stage.agent();
     tokio::pin!(agent);
     tokio::select! {
@@ -141,5 +141,5 @@ async fn a_clock_that_is_ahead_ends_no_machine_before_its_time() {
         () = pass(secs(1_795)) => {}
     }
     assert_eq!(agent.await, SelfEndReason::HardCap);
-    assert!(stage.now().since(hard_cap) < secs(60), "and not much later");
+    assert!(stage.now().since(hard_cap) < secs(60), "the machine must end soon after");
 }

@@ -1,5 +1,5 @@
-//! The agent's life under virtual time, against the mailbox's model and a runner that does what a
-//! test says. The D-numbers are from the proof of concept's list of defects.
+//! Tests of the agent under virtual time, with the model of the mailbox and a scripted runner. The
+//! D-numbers are from the proof of concept's list of defects.
 //!
 //! Not here: real processes (`processes`).
 

@@ -1,4 +1,4 @@
-//! Every phase after the warm-up, and what the proof of concept's agent did wrong.
+//! Tests of every phase after the warm-up, and of the defects of the proof of concept's agent.
 
 use crate::stage::{Stage, secs};
 use bullpen_agent::runner::{LeftListener, ListenerRefusal, Observed};

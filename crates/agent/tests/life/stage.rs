@@ -1,5 +1,5 @@
-//! A stage for one agent under virtual time: the mailbox's model, a runner that does what a test
-//! says, and a host that remembers what was asked of it.
+//! The setup for one agent under virtual time: the model of the mailbox, a scripted runner, and a
+//! host that records its calls.
 //!
 //! Not here: real processes.
 
@@ -27,16 +27,16 @@ use bullpen_sim::clock::{SimClock, pass};
 use bullpen_sim::model::mailbox::MailboxModel;
 use bullpen_sim::wire::Wire;
 
-/// What the runner model remembers and does.
+/// The runner model's behaviour and its record of calls.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) found: LeftListener,
     pub(crate) register_takes: Duration,
     pub(crate) register: Result<(), ListenerRefusal>,
-    /// Whether it listens at once when started.
+    /// Whether the listener listens at once after its start.
     pub(crate) listens: bool,
     pub(crate) busy: bool,
-    /// Everything that was done, in order.
+    /// The calls, in order.
     pub(crate) done: Vec<String>,
     seen: VecDeque<Observed>,
 }
@@ -140,27 +140,27 @@ impl Runner for RunnerModel {
     }
 }
 
-/// The rest of a machine.
+/// The model of a machine's host.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) runner: RunnerModel,
     pub(crate) shortened: Arc<Mutex<Vec<Timestamp>>>,
     pub(crate) notes: Arc<Mutex<Option<Notes>>>,
-    /// Which steps ran, in order.
+    /// The steps that ran, in order.
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
 }
 
 impl Watchdog for Machine {
     async fn shorten(&self, to: Timestamp) -> io::Result<()> {
-        self.shortened.lock().expect("no test panics with it").push(to);
+        self.shortened.lock().expect("no test panics while it holds the lock").push(to);
         Ok(())
     }
 }
 
-/// A step's program decides what it does: `fails`, `hangs`, or anything else.
+/// A step with the program `fails` fails, a step with `hangs` hangs, every other step succeeds.
 impl Scripts for Machine {
     async fn run(&self, step: &Step) -> Result<(), StepFailed> {
-        self.ran.lock().expect("no test panics with it").push(step.name.clone());
+        self.ran.lock().expect("no test panics while it holds the lock").push(step.name.clone());
         match step.program.to_str() {
             Some("fails") => {
                 let (how, tail) = ("exit status: 3".into(), "no such package".into());
@@ -178,11 +178,11 @@ impl Scripts for Machine {
 
 impl Notebook for Machine {
     fn load(&self) -> Option<Notes> {
-        self.notes.lock().expect("no test panics with it").clone()
+        self.notes.lock().expect("no test panics while it holds the lock").clone()
     }
 
     fn save(&self, notes: &Notes) -> io::Result<()> {
-        *self.notes.lock().expect("no test panics with it") = Some(notes.clone());
+        *self.notes.lock().expect("no test panics while it holds the lock") = Some(notes.clone());
         Ok(())
     }
 }
@@ -210,7 +210,7 @@ impl Host for Machine {
     }
 }
 
-/// One machine, its agent's wire, and the control plane's handle.
+/// One machine, its agent's wire, and the control plane's mailbox.
 pub(crate) struct Stage {
     pub(crate) clock: SimClock,
     pub(crate) wire: Wire,
@@ -262,17 +262,17 @@ impl Stage {
     pub(crate) fn agent(&self) -> (impl Future<Output = SelfEndReason>, Interrupter) {
         let clock = self.clock.for_process(self.wire.clone(), self.skew);
         let mailbox = self.mailbox.for_process(self.wire.clone(), clock.clone());
-        let orientation = AgentTask {
+        let task = AgentTask {
             key: Self::key(),
             boot: self.boot.clone(),
             steps: self.steps.clone(),
             limits: Limits::DEFAULT,
         };
-        let (agent, interrupter) = Agent::new(mailbox, clock, self.machine.clone(), orientation);
+        let (agent, interrupter) = Agent::new(mailbox, clock, self.machine.clone(), task);
         (agent.live(), interrupter)
     }
 
-    /// Plays `play` while an agent lives; it dies with the play's end.
+    /// Runs `play` beside an agent, and kills the agent when `play` ends.
     pub(crate) async fn during<T>(&self, play: impl Future<Output = T>) -> T {
         let (agent, _interrupter) = self.agent();
         tokio::select! {
@@ -326,7 +326,7 @@ impl Stage {
         self.post(Order::Withdrawn(self.withdrawal(generation, mode))).await;
     }
 
-    /// The signal of this kind, once it is stored for this generation.
+    /// Waits until the mailbox has the signal of this kind for this generation.
     pub(crate) async fn signal(&self, kind: SignalKind, generation: u64) -> Signal {
         for _ in 0..36_000 {
             let report = self.mailbox.report_now(&Self::key()).unwrap_or_default();

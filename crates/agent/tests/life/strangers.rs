@@ -1,6 +1,6 @@
-//! A job of another run on a listener that is for one run alone.
+//! Tests of a job of another run on a listener that serves one run only.
 //!
-//! Not here: the hook that tells of it (`runner::hook`).
+//! Not here: the hook that reports it (`runner::hook`).
 
 use std::time::Duration;
 
@@ -49,7 +49,10 @@ async fn a_strangers_job_is_killed_and_no_removal_is_acknowledged_after_it() {
             stage.signal(SignalKind::RegistrationFailed, 2).await;
             stage.withdraw(3, WithdrawalMode::Stop).await;
             pass(A_WHILE).await;
-            assert!(!stage.has(SignalKind::Removed, 3), "it could be used again");
+            assert!(
+                !stage.has(SignalKind::Removed, 3),
+                "a control plane could use the machine again"
+            );
             assert_eq!(stage.signal(SignalKind::JobStarted, 2).await.ran, Some(of_run(2)));
         })
         .await;

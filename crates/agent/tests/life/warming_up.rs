@@ -1,4 +1,4 @@
-//! The warm-up under virtual time: its order, what runs once, and how it fails.
+//! Tests of the warm-up under virtual time: its order, its frequencies, and its failures.
 
 use crate::stage::{Stage, secs};
 use bullpen_agent::SelfEndReason;

@@ -1,5 +1,5 @@
-//! The agent with real processes: the stand-in runner `Runner.Listener` beside this file, real jobs,
-//! real scripts. Time is real, but no test waits for anything but what a process does.
+//! Tests of the agent with real processes: the stand-in runner `Runner.Listener` beside this file,
+//! real jobs, real scripts. Time is real, but a test only waits for what a process does.
 
 mod place;
 mod runners;

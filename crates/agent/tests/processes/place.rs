@@ -1,4 +1,4 @@
-//! One instance's directories with the stand-in runner in them, and a mailbox in memory.
+//! A test instance: directories with the stand-in runner, and a mailbox in memory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,12 +30,11 @@ use bullpen_sim::model::mailbox::MailboxModel;
 use bullpen_sim::wire::Wire;
 use rustix::fs::{CWD, FileType, Mode as Permissions, mknodat};
 
-/// How long a process may take to do what a test waits for: longer than a listener is given to end by
-/// itself ([`EndGrace::DEFAULT`]), because one of bash hears no SIGINT if whoever started the tests
-/// ignored it.
+/// How long a test waits for a process. Longer than a listener may take to end
+/// ([`EndGrace::DEFAULT`]): a bash listener ignores SIGINT if the parent of the tests ignored it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A machine of directories.
+/// The host of the agent under test.
 pub(crate) struct Machine {
     runner: ProcessRunner<SimClock>,
     scripts: ProcessScripts<SimClock>,
@@ -45,7 +44,7 @@ pub(crate) struct Machine {
 
 impl Watchdog for Machine {
     async fn shorten(&self, to: Timestamp) -> io::Result<()> {
-        self.shortened.lock().expect("no test panics with it").push(to);
+        self.shortened.lock().expect("no test panics while it holds the lock").push(to);
         Ok(())
     }
 }
@@ -81,27 +80,28 @@ pub(crate) struct Instance {
     pub(crate) steps: Vec<Step>,
     pub(crate) limits: Limits,
     pub(crate) patience: EndGrace,
-    /// Who the runner is, if not who the test is.
+    /// The runner's user; absent, the test's own user.
     pub(crate) user: Option<User>,
-    /// What holds the runner, if anything does.
+    /// How the runner is kept from the host, if it is.
     pub(crate) confinement: Option<Confinement>,
-    /// Where programs are looked for before the usual places.
+    /// A directory of programs that goes first in the `PATH`.
     pub(crate) programs: Option<PathBuf>,
     pub(crate) shortened: Arc<Mutex<Vec<Timestamp>>>,
 }
 
 impl Instance {
-    /// Lays the directories out.
+    /// Makes the directories.
     pub(crate) fn lay_out(directory: &Path) {
         let bin = directory.join("runner/bin");
         fs::create_dir_all(&bin).expect("a directory");
         fs::create_dir_all(directory.join("state")).expect("a directory");
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/Runner.Listener");
-        // Not a copy: a program that another thread's child still holds open for writing cannot run.
+        // A link, not a copy: the kernel refuses to run a file that another thread's child still
+        // has open for writing.
         symlink(program, bin.join("Runner.Listener")).expect("the stand-in is beside this file");
     }
 
-    /// An agent's view of what lies there. Its mailbox is new.
+    /// An instance in these directories, with a new mailbox.
     pub(crate) fn at(directory: &Path) -> Self {
         let clock = SimClock::new(Wire::calm(), 0);
         let mailbox = MailboxModel::new(Wire::calm(), clock.clone());
@@ -144,7 +144,7 @@ impl Instance {
             .collect()
     }
 
-    /// The runner program that lies there.
+    /// The runner program in these directories.
     pub(crate) fn runner(&self) -> ProcessRunner<SimClock> {
         let place = RunnerPaths {
             root: self.path("runner"),
@@ -171,17 +171,17 @@ impl Instance {
             notebook: FileNotebook::new(state.join("notes.json")),
             shortened: Arc::clone(&self.shortened),
         };
-        let orientation = AgentTask {
+        let task = AgentTask {
             key: Self::key(),
             boot: String::from("boot-1"),
             steps: self.steps.clone(),
             limits: self.limits.clone(),
         };
-        let (agent, _) = Agent::new(self.mailbox.clone(), self.clock.clone(), machine, orientation);
+        let (agent, _) = Agent::new(self.mailbox.clone(), self.clock.clone(), machine, task);
         agent.live()
     }
 
-    /// Plays `play` while an agent lives; it dies with the play's end.
+    /// Runs `play` beside an agent, and kills the agent when `play` ends.
     pub(crate) async fn during<T>(&self, play: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;
@@ -227,7 +227,7 @@ impl Instance {
         self.mailbox.report_now(&Self::key()).unwrap_or_default()
     }
 
-    /// Waits until the report shows something.
+    /// Waits until `find` finds something in the report.
     pub(crate) async fn until<T>(&self, what: &str, find: impl Fn(&Report) -> Option<T>) -> T {
         let until = self.clock.monotonic() + PATIENCE;
         while self.clock.monotonic() < until {
@@ -237,7 +237,7 @@ impl Instance {
             self.mailbox.wait(&Self::key(), Duration::from_millis(100)).await;
         }
         let log = self.text("state/listener.log");
-        panic!("no {what} within {PATIENCE:?}; {:?}; the listener said: {log}", self.report());
+        panic!("no {what} within {PATIENCE:?}; {:?}; listener's output: {log}", self.report());
     }
 
     pub(crate) async fn signal(&self, kind: SignalKind, generation: u64) -> Signal {
@@ -249,7 +249,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // A failed test must leave no process running.
         let _ = tree::kill_marked(&self.mark());
         let _ = self.user.as_ref().map(|user| tree::kill_of_user(user.uid));
         for step in &self.steps {
@@ -258,7 +258,7 @@ impl Drop for Instance {
     }
 }
 
-/// A pipe with a name. It is held open, so that nobody waits for the other side to appear.
+/// A named pipe. It keeps both sides open, so that no process waits for the other side to appear.
 pub(crate) struct Pipe(File);
 
 impl Pipe {

@@ -1,4 +1,4 @@
-//! The stand-in runner under the agent: registering, jobs, ends, and an agent that dies.
+//! Tests of the agent with the stand-in runner: registration, jobs, ends, and an agent that dies.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -28,7 +28,7 @@ fn laid_out() -> (tempfile::TempDir, Pipe) {
     (directory, control)
 }
 
-/// What every process on the machine was started with, as arguments.
+/// The arguments of every process on the machine.
 fn arguments() -> String {
     let processes = fs::read_dir("/proc").expect("this is Linux");
     let read = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -36,7 +36,7 @@ fn arguments() -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// A job that shows what it sees, leaves things behind, and waits for `go`.
+/// A job that records its environment, leaves files and a process behind, and waits for `go`.
 const JOB: &str = r#"
 env >"$BASE/job.env"
 tr '\0' '\n' </proc/$PPID/cmdline >"$BASE/parent.cmdline"
@@ -83,7 +83,7 @@ async fn a_runner_registers_runs_a_job_stops_and_is_cleaned_away() {
     assert_eq!(instance.text("job.done"), "done\n");
     assert!(!instance.text("job.env").contains(SECRET) && !instance.text("job.env").is_empty());
     assert!(!instance.text("parent.cmdline").contains(SECRET));
-    assert_eq!(tree::marked(&instance.mark()).unwrap(), [], "what the job left is gone");
+    assert_eq!(tree::marked(&instance.mark()).unwrap(), [], "the job's processes are gone");
     for directory in ["runner/_work", "temp"] {
         assert_eq!(fs::read_dir(instance.path(directory)).unwrap().count(), 0, "{directory}");
     }
@@ -223,13 +223,13 @@ async fn a_registration_that_a_dead_agent_left_half_done_is_done_again() {
         .await;
 }
 
-/// Where the agent that will be killed finds its instance.
+/// The variable with the directory of the agent that a test kills.
 const DOOMED: &str = "BULLPEN_TEST_DOOMED_AGENT";
 
-/// Not a test of its own: the next one starts it as a process of its own, and kills it.
+/// Not a separate test: the next test starts it as another process and kills it.
 #[tokio::test]
 async fn doomed_agent() {
-    #[expect(clippy::disallowed_methods, reason = "how a test's other process knows its part")]
+    #[expect(clippy::disallowed_methods, reason = "tells a test's other process what to do")]
     let Some(directory) = std::env::var_os(DOOMED) else { return };
     let instance = Instance::at(Path::new(&directory));
     instance
@@ -254,15 +254,15 @@ async fn the_next_agent_adopts_the_job_of_one_that_was_killed() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = BufReader::new(doomed.stdout.take().unwrap());
-    assert!(said.lines().map_while(Result::ok).any(|line| line.ends_with("busy")));
+    let output = BufReader::new(doomed.stdout.take().unwrap());
+    assert!(output.lines().map_while(Result::ok).any(|line| line.ends_with("busy")));
     doomed.kill().unwrap();
     doomed.wait().unwrap();
 
     let instance = Instance::at(directory.path());
     instance
         .during(async {
-            // The credential is gone from the inbox by now.
+            // By now the control plane has removed the credential from the inbox.
             instance.assign(1, None).await;
             instance.signal(SignalKind::Registered, 1).await;
             assert_eq!(instance.signal(SignalKind::JobStarted, 1).await.detail, "build");

@@ -1,4 +1,4 @@
-//! Warm-up scripts as real processes.
+//! Tests of warm-up scripts as real processes.
 
 use std::fs;
 use std::time::Duration;

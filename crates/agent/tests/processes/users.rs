@@ -1,4 +1,5 @@
-//! Jobs with a user of their own: who they are, and that nothing of theirs outlives their owner.
+//! Tests of jobs with their own user: their identity, and that none of their files and processes
+//! outlives their owner.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -11,7 +12,7 @@ use bullpen_core::mailbox::{Credential, Secret, SignalKind};
 
 use crate::place::{Instance, Pipe};
 
-/// A job that says who it is, leaves things everywhere, and a process that nothing marks.
+/// A job that reports its user, and leaves files everywhere and a process without a mark.
 const JOB: &str = r#"
 echo "$(id -u):$(id -g):$USER:$HOME" >"$BASE/out/who"
 cat "$BASE/state/listener.json" >"$BASE/out/state"
@@ -22,19 +23,19 @@ until [ -e "/proc/$!/cmdline" ]; do :; done
 echo "$!" >"$BASE/out/escaped"
 "#;
 
-/// A user that nobody else is, not even another run of this test.
-fn somebody(home: PathBuf) -> User {
+/// A user that no other process has, not even another run of this test.
+fn jobs_user(home: PathBuf) -> User {
     let id = 1_000_000 + std::process::id();
-    User { name: String::from("somebody"), uid: id, gid: id, groups: Vec::new(), home }
+    User { name: String::from("jobs-user"), uid: id, gid: id, groups: Vec::new(), home }
 }
 
-/// A directory that anybody can pass through, or write to.
+/// Makes a directory with this mode, for example one that every user may enter or write to.
 fn open(path: &Path, mode: u32) {
     fs::create_dir_all(path).expect("a directory");
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Lays a machine out for this user, with a container engine that only notes its calls.
+/// Makes the machine's directories for this user, with a container engine that only records calls.
 fn lay_out(base: &Path, user: &User) {
     open(base, 0o711);
     open(&base.join("out"), 0o777);
@@ -43,7 +44,7 @@ fn lay_out(base: &Path, user: &User) {
         fs::create_dir_all(base.join(directory)).expect("a directory");
     }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/Runner.Listener");
-    // Written by another process, so that no thread's child holds it open.
+    // `cp` writes the file, so that no other thread's child inherits it open for writing.
     let copied = Command::new("cp").args([program, base.join("runner/bin")]).status();
     assert!(copied.expect("cp is there").success());
     open(&base.join("runner"), 0o1775);
@@ -67,12 +68,12 @@ fn open_file(path: &Path) {
 #[tokio::test]
 async fn what_a_user_of_its_own_did_is_undone_wherever_it_was() {
     if !rustix::process::geteuid().is_root() {
-        return; // Becoming somebody else is for root, which the gate is.
+        return; // Only root can change its user; the gate runs this as root.
     }
-    // Where machines are on EC2: of a directory for temporary things nothing of the user's is left.
+    // Like machines on EC2: cleaning removes the user's files from directories of temporary files.
     let directory = tempfile::tempdir_in("/var/lib").expect("the test is root");
     let base = directory.path();
-    let user = somebody(base.join("home"));
+    let user = jobs_user(base.join("home"));
     lay_out(base, &user);
     let script = base.join("job.sh");
     fs::write(&script, JOB.replace("$BASE", &base.to_string_lossy())).expect("it can be written");
@@ -94,13 +95,13 @@ async fn what_a_user_of_its_own_did_is_undone_wherever_it_was() {
             let escaped = tree::Identity::of(escaped).expect("it runs");
             instance.stop(1).await;
             instance.signal(SignalKind::Removed, 1).await;
-            assert!(!escaped.is_alive(), "it has no mark, but a user");
+            assert!(!escaped.is_alive(), "the agent finds it by its user");
         })
         .await;
     let (id, home) = (user.uid, user.home.display());
-    assert_eq!(instance.text("out/who").trim(), format!("{id}:{id}:somebody:{home}"));
-    assert_eq!(instance.text("out/state"), "", "the agent's own is not for jobs to read");
-    assert!(instance.text("out/refused").contains("mv:"), "the program is not for jobs to replace");
+    assert_eq!(instance.text("out/who").trim(), format!("{id}:{id}:jobs-user:{home}"));
+    assert_eq!(instance.text("out/state"), "", "jobs must not read the agent's files");
+    assert!(instance.text("out/refused").contains("mv:"), "jobs must not replace the program");
     assert!(instance.path("runner/bin/Runner.Listener").exists());
     for left in ["home/.secret", "runner/.env", "runner/_work/left-behind", "runner/.runner"] {
         assert!(!instance.path(left).exists(), "{left}");

@@ -1,12 +1,11 @@
 #!/bin/bash
-# The first boot of an instance, run once by cloud-init as root. Later boots have the units alone.
-# Comments and indentation are left out of what is rendered, and three lines are replaced: @plan@, @fetch@
-# and @payload@.
+# The first boot of an instance, run once by cloud-init as root. Later boots start the units only.
+# Rendering drops comments and indentation and replaces three lines: @plan@, @fetch@ and @payload@.
 set -euo pipefail
 exec > >(tee -a /var/log/bullpen-boot.log) 2>&1
 
-# Whatever fails, the machine does not idle until the watchdog ends it. What is said here is on the
-# console, given the time to get there.
+# If a step fails, power off now instead of idling until the watchdog does. The sleep gives the
+# message time to reach the console.
 over() {
   (($1 == 0)) && return
   echo "bullpen: boot failed ($1) at: $2"
@@ -20,13 +19,13 @@ units=/etc/systemd/system
 agent=/opt/bullpen/bullpen-agent
 machine=/var/lib/bullpen/machine
 
-# Restarted, because an image may have been made of a machine that had them.
+# Restart, because the image may come from a machine that already had the units.
 run() {
   systemctl enable "$1"
   systemctl restart "$1"
 }
 
-# Before everything else, and for every boot.
+# First, and for every boot.
 cat >$units/bullpen-watchdog.service <<E
 [Unit]
 Description=Bullpen: the time of this machine is over
@@ -47,8 +46,9 @@ run bullpen-watchdog.timer
 
 @fetch@
 
-# Without sudo the user is in no group that can become root, and nothing else of the image's may let it:
-# such a machine would be taken for one whose jobs cannot. By number: a name would have to be escaped.
+# Without sudo, remove the user from every group that can become root and refuse an image that lets
+# it: the service treats jobs on such a machine as unprivileged. The user is given by number: a name
+# would have to be escaped.
 if [[ $user ]]; then
   id -u "$user" &>/dev/null || useradd -m -s /bin/bash "$user"
   leaves=
@@ -80,9 +80,9 @@ umask 077
 @payload@
 umask 022
 
-# A job's processes are the agent's children. They outlive an agent that is started again, they may
-# be many, and one that runs out of memory is not the agent's end. The agent has no better score than
-# others: they would inherit it, and the kernel would end the system before the job.
+# A job's processes are the agent's children. They outlive a restart of the agent, there may be
+# many, and one that runs out of memory must not end the agent. The agent's OOM score is not
+# lowered: jobs would inherit it, and the kernel would kill the system's processes before theirs.
 cat >$units/bullpen-agent.service <<E
 [Unit]
 Description=Bullpen agent

@@ -1,10 +1,10 @@
-//! Starting, stopping, ending and tagging, in batches.
+//! Start, stop, terminate and tag instances, in batches.
 //!
-//! EC2 refuses a whole batch for one instance that it does not know, or that is in no state for it, and
-//! names it. Then nothing was done, and the others are asked for again without it. Where nobody is named
-//! the batch is asked for in halves: what is refused for one must not be taken as refused for all.
+//! EC2 refuses a whole batch because of one instance that is unknown or in the wrong state, and its
+//! error names the instance. Nothing was done then, so the others are sent again without it. If the
+//! error names no instance, the batch is split in halves until the culprit is alone.
 //!
-//! Not here: launching ([`super::launch`]), or when any of it is done (the engine).
+//! Not here: launching ([`super::launch`]), or when to do any of this (the engine).
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,7 @@ use bullpen_core::ports::{Clock, Fault, StartOutcome, StopOrder, Tag};
 use super::answers::{self, PartialRefusal};
 use super::{Ec2Fleet, tags};
 
-/// Batches that are still to be asked for. Every refusal leaves less or smaller ones, so there is an
-/// end to it.
+/// Batches still to be sent. Every refusal leaves fewer or smaller batches, so the loop ends.
 struct Left(Vec<Vec<InstanceId>>);
 
 impl Left {
@@ -28,7 +27,7 @@ impl Left {
         self.0.pop()
     }
 
-    /// What was refused for some is left without them; these are the answer.
+    /// Queues the batch again without the instances that EC2 refused, and returns those.
     fn refused(&mut self, batch: Vec<InstanceId>, refused: PartialRefusal) -> BTreeSet<InstanceId> {
         if refused.ids.is_empty() {
             return self.halve(batch).into_iter().collect();
@@ -38,8 +37,8 @@ impl Left {
         refused.ids
     }
 
-    /// What was refused for one that nobody knows is left in halves; the answer is the one, if there is
-    /// only one.
+    /// Queues a batch in halves because EC2 did not name the refused instance; returns the instance
+    /// if the batch holds only one.
     fn halve(&mut self, mut batch: Vec<InstanceId>) -> Option<InstanceId> {
         if batch.len() > 1 {
             let half = batch.split_off(batch.len() / 2);
@@ -54,7 +53,7 @@ fn texts(ids: &[InstanceId]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
-/// What came of a call: it was done, it was refused for some, or it failed.
+/// The outcome of one call.
 enum Sent {
     Done,
     Refused(PartialRefusal),
@@ -62,8 +61,8 @@ enum Sent {
 }
 
 impl Sent {
-    /// Something about one of them that has no name here is a refusal that names nobody: the one is
-    /// found by halves, and the others are served.
+    /// Treats an unclassified error as a refusal that names no instance: the halves find the
+    /// instance and serve the others.
     fn with_unnamed_refused(self) -> Self {
         match self {
             Self::Failed(Fault::Unclassified(code)) => {
@@ -74,7 +73,7 @@ impl Sent {
     }
 }
 
-/// Sorts a call's answer.
+/// Sends the call and sorts its answer.
 macro_rules! sent {
     ($call:expr, $ids:expr) => {
         match $call.await {
@@ -104,7 +103,7 @@ impl<C: Clock> Ec2Fleet<C> {
                     let ids = left.refused(batch, refused).into_iter();
                     answers.extend(ids.map(|id| (id, failed.clone())));
                 }
-                // One that there is no room for keeps the others from starting.
+                // One instance without capacity keeps the whole batch from starting.
                 Sent::Failed(Fault::NoCapacity) => {
                     let none = left.halve(batch);
                     answers.extend(none.map(|id| (id, StartOutcome::NoCapacity)));
@@ -115,18 +114,18 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(answers)
     }
 
-    /// Sent once for each machine: what was refused was not done, and is not asked for again.
+    /// Sends each order once: a refused stop is not sent again.
     pub(super) async fn stop_all(&self, orders: &[StopOrder]) -> Result<(), Fault> {
         let in_time = |order: &&StopOrder| self.clock.now() < order.until;
         let ids: Vec<InstanceId> = orders.iter().map(|order| order.id.clone()).collect();
         let (mut outcome, mut left) = (Ok(()), Left::new(&ids));
         while let Some(batch) = left.next() {
-            // Time has passed with every call.
+            // Every call took time: drop orders that are now too late.
             let order = |id: &InstanceId| orders.iter().find(|order| order.id == *id);
             let (batch, late): (Vec<_>, Vec<_>) =
                 batch.into_iter().partition(|id| order(id).as_ref().is_some_and(in_time));
             if !late.is_empty() {
-                let late = format!("{} stop orders came after their time", late.len());
+                let late = format!("{} stop orders were too late to send", late.len());
                 outcome = Err(Fault::Denied(late));
             }
             if batch.is_empty() {
@@ -148,8 +147,8 @@ impl<C: Clock> Ec2Fleet<C> {
         outcome
     }
 
-    /// What EC2 does not know, or has ended, is as it should be. What somebody protects stays, and keeps
-    /// nobody else.
+    /// Terminates instances. Unknown and terminated ones count as done; protected ones are skipped
+    /// and logged.
     pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         let mut left = Left::new(ids);
         while let Some(batch) = left.next() {
@@ -161,7 +160,7 @@ impl<C: Clock> Ec2Fleet<C> {
                     let is_protected = refused.code == answers::PROTECTED;
                     let ids = left.refused(batch, refused);
                     if is_protected && !ids.is_empty() {
-                        tracing::warn!(?ids, "protected from termination: turn that off in EC2");
+                        tracing::warn!(?ids, "instances protected from termination in EC2");
                     }
                 }
             }
@@ -209,12 +208,12 @@ mod tests {
     #[test]
     fn what_is_named_is_left_out_of_the_next_call() {
         let mut left = Left::new(&ids(0..3));
-        let batch = left.next().expect("it was asked for");
+        let batch = left.next().expect("the batch is queued");
         assert_eq!(left.refused(batch, refused(&ids(1..2))), ids(1..2).into_iter().collect());
-        let batch = left.next().expect("two are left");
+        let batch = left.next().expect("the rest is queued");
         assert_eq!(batch, [&ids(0..1)[..], &ids(2..3)].concat());
         left.refused(batch.clone(), refused(&batch));
-        assert_eq!(left.next(), None, "nothing is left of it");
+        assert_eq!(left.next(), None, "nothing is queued again");
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! What EC2 answers when it does not do what it was asked: which ids it names, and whether it is
-//! short of something.
+//! Error answers of EC2: which instances they name, and whether EC2 lacks capacity.
 //!
-//! Not here: what codes mean otherwise ([`crate::fault`]).
+//! Not here: what other codes mean ([`crate::fault`]).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use bullpen_core::ports::Fault;
 
 use crate::fault::judge;
 
-const LATER: &str = "later, or with more types and subnets, there may be room";
+const LATER: &str = "try later, or allow more types and subnets";
 const ADDRESSES: &str = "give the stack larger or more subnets";
 const ON_DEMAND_QUOTA: &str =
     "have the quota \"Running On-Demand Standard instances\" of EC2 raised, in vCPUs";
@@ -24,7 +23,8 @@ const PRICE: &str = "raise or remove `price-protection` under [instance] of bull
 const TYPES: &str = "no zone of the stack has such types; allow others";
 const VOLUMES: &str = "have the quota for volumes raised, or make them smaller";
 
-/// Codes that mean: not now, perhaps later, perhaps another type or zone; and what to do.
+/// Codes that mean a shortage (a later launch, another type or zone may succeed), each with a hint
+/// for the operator.
 const SHORT: &[(&str, &str)] = &[
     ("InsufficientAddressCapacity", ADDRESSES),
     ("InsufficientCapacity", LATER),
@@ -43,35 +43,36 @@ const SHORT: &[(&str, &str)] = &[
     ("VolumeLimitExceeded", VOLUMES),
 ];
 
-/// Whether this code means that EC2 is short of what was asked for.
+/// Whether this code means that EC2 lacks capacity or a quota is reached.
 pub(super) fn is_short(code: &str) -> bool {
     SHORT.iter().any(|(known, _)| *known == code)
 }
 
-/// What EC2 is short of and what to do about it, in a few words.
+/// The code and its hint, for the operator.
 pub(super) fn short_for(code: &str) -> Option<String> {
     let (code, hint) = SHORT.iter().find(|(known, _)| *known == code)?;
     Some(format!("{code}: {hint}"))
 }
 
-/// What says that somebody protects an instance from being stopped or ended.
+/// EC2's code for an instance with stop or termination protection.
 pub(super) const PROTECTED: &str = "OperationNotPermitted";
 
-/// Whether it is about instances that the message names: unknown, not in a state for it, or protected.
+/// Whether the code is about instances that the message names: unknown, in the wrong state, or
+/// protected.
 fn is_about_instances(code: &str) -> bool {
     code.starts_with("InvalidInstanceID") || ["IncorrectInstanceState", PROTECTED].contains(&code)
 }
 
-/// A call that was refused for some of the instances it was about; nothing was done for any.
+/// A call that EC2 refused because of some of its instances; it did nothing for any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartialRefusal {
-    /// The code.
+    /// EC2's error code.
     pub(super) code: String,
-    /// The instances it names; it may name none.
+    /// The instances that the error names; may be empty.
     pub(super) ids: BTreeSet<InstanceId>,
 }
 
-/// Whether the call was refused because of instances, and which.
+/// The refusal, if EC2 refused the call because of its instances.
 pub(super) fn refused<E: ProvideErrorMetadata>(
     error: &SdkError<E, HttpResponse>,
     asked: &[InstanceId],
@@ -82,20 +83,19 @@ pub(super) fn refused<E: ProvideErrorMetadata>(
     Some(PartialRefusal { code: code.to_owned(), ids })
 }
 
-/// Which of the instances a message is about. One id is never the beginning of another.
+/// The instances that a message names. Compares whole words, as ids may share a beginning.
 fn named(message: &str, asked: &[InstanceId]) -> BTreeSet<InstanceId> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let words: BTreeSet<&str> = message.split(|c| !is_word(c)).collect();
     asked.iter().filter(|id| words.contains(id.as_str())).cloned().collect()
 }
 
-/// The code of a call that EC2 answered with an error.
+/// The error code, if EC2 answered.
 pub(super) fn code<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Option<&str> {
     error.as_service_error()?.code()
 }
 
-/// What a failed call means to a caller that has no other use for it. Nothing was done by a call
-/// that EC2 is too short for.
+/// The fault for a failed call. A shortage means that the call did nothing.
 pub(super) fn fault<E>(error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,

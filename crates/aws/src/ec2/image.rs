@@ -1,7 +1,7 @@
-//! Images: which AMI a class boots from, and what EC2 says of it.
+//! Images: which AMI a class boots from, and what EC2 says about it.
 //!
-//! An AMI never changes, so what is said of one is remembered; which one is the newest of its name is
-//! asked again after a while.
+//! An AMI never changes, so its facts are cached for good; the newest AMI of a name is looked up
+//! again after a while.
 //!
 //! Not here: names in a configuration (`core::config::image`).
 
@@ -18,22 +18,22 @@ use bullpen_core::ports::Fault;
 
 use super::{answers, filter, lock};
 
-/// How long the newest image of a name stays the newest. Images are made once a day at the most.
+/// How long the newest AMI of a name is cached. Images are built once a day at most.
 const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// What EC2 says of an image.
+/// What EC2 says about an AMI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageFacts {
-    /// What its first disk is called.
+    /// The device name of its root disk.
     pub(super) root_device: String,
-    /// What it runs on.
+    /// The architecture it is built for, if we support it.
     pub(super) architecture: Option<Architecture>,
 }
 
-/// When an image was found, on the process's monotonic clock, and which.
+/// When an AMI was found, on the process's monotonic clock, and its id.
 type Found = (Duration, String);
 
-/// The images that one process has heard of.
+/// The AMIs that this process has looked up.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     newest: Mutex<BTreeMap<(ImageSearch, Architecture), Found>>,
@@ -41,7 +41,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// The AMI that machines of a class boot from. `known`: what names stand for.
+    /// The AMI that machines of a class boot from. `known`: the configured AMI of each image name.
     pub(super) async fn ami(
         &self,
         client: &Client,
@@ -58,7 +58,7 @@ impl Images {
             (Some(ami), _) => Ok(ami.clone()),
             (None, Some(search)) => self.newest(client, search, class.architecture, now).await,
             (None, None) => Err(Fault::Denied(format!(
-                "class {}: nothing says which AMI image {name} is: write `{name} = \"ami-…\"` under \
+                "class {}: no AMI is configured for image {name}: write `{name} = \"ami-…\"` under \
                  [images] of bullpen.toml, or describe it under `images:` of runs-on.yml",
                 class.name
             ))),
@@ -85,7 +85,7 @@ impl Images {
             .filters(filter("architecture", [ec2_name(architecture).as_str()]));
         let images = images.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let mut images = images.map_err(|error| answers::fault(&error))?;
-        // RFC 3339 in one zone: the order of the text is the order of time.
+        // All times are RFC 3339 in UTC, so text order is time order.
         images.sort_by(|one, other| one.creation_date().cmp(&other.creation_date()));
         let newest = images.last().and_then(|image| Some((image.image_id()?.to_owned(), image)));
         let Some((ami, image)) = newest else {
@@ -101,7 +101,7 @@ impl Images {
         Ok(ami)
     }
 
-    /// What EC2 says of an AMI.
+    /// The facts of an AMI, from the cache or from EC2.
     pub(super) async fn facts(&self, client: &Client, ami: &str) -> Result<ImageFacts, Fault> {
         let known = |images: &Self| lock(&images.facts).get(ami).cloned();
         if let Some(facts) = known(self) {
@@ -132,7 +132,7 @@ impl Images {
     }
 }
 
-/// An architecture as EC2 calls it.
+/// EC2's name of an architecture.
 pub(super) fn ec2_name(architecture: Architecture) -> ArchitectureValues {
     match architecture {
         Architecture::X64 => ArchitectureValues::X8664,

@@ -1,11 +1,13 @@
-//! Launch templates that labels made: how many there may be, and which go first.
+//! Launch templates of classes that come from labels: how many are kept, and which are removed
+//! first.
 //!
-//! A class that no configuration names has the template of its labels: each size of a disk is one more.
-//! Such templates carry a tag; at most [`LABELLED_MAX`] are kept. A process knows its own launches, and
-//! of others when a template was made: what another process still wanted costs it three calls. Launches
-//! at one moment may each make one too many, until the next refresh.
+//! Such a class is in no configuration; each disk size in labels makes another template. They carry
+//! a tag, and at most [`LABELLED_MAX`] are kept, the most recently used ones. A process knows its
+//! own launches; of another process's template it knows only the creation time, so it may remove
+//! one in use, and that process makes it again with three calls. Launches at the same moment may
+//! each make one too many until the next refresh.
 //!
-//! Not here: templates of configured classes ([`super::prepare`]), which are not counted.
+//! Not here: templates of configured classes ([`super::prepare`]), which do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,22 +20,22 @@ use bullpen_core::time::Timestamp;
 use super::template::Template;
 use super::{Ec2Fleet, lock, tags};
 
-/// As many templates as labels may make. A region has room for 5,000 of all of an account's stacks.
+/// How many templates labels may make. A region allows 5,000 for all stacks of an account.
 pub(super) const LABELLED_MAX: usize = 100;
-/// As many uses as are remembered: those of templates that other processes removed are among them.
+/// How many uses are remembered, including those of templates that other processes removed.
 const USES_MAX: usize = 2 * LABELLED_MAX;
-/// What was used this recently is in use: its launch may still be asking for it.
+/// A template used this recently counts as in use: its launch may still be running.
 const IN_USE: Duration = Duration::from_secs(10 * 60);
-/// What the names of such classes begin with, and of no others.
+/// The first character of the names of classes that come from labels, and of no others.
 const ANONYMOUS: char = '~';
 
-/// Whether no configuration names this class.
+/// Whether labels made this class, not a configuration.
 pub(super) fn is_anonymous(class: &RunnerClass) -> bool {
     class.name.as_str().starts_with(ANONYMOUS)
 }
 
 impl<C: Clock> Ec2Fleet<C> {
-    /// Notes that this template was launched from.
+    /// Remembers that this process launched from this template.
     pub(super) fn note_use(&self, name: &str, class: &RunnerClass) {
         if !is_anonymous(class) {
             return;
@@ -46,7 +48,8 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    /// Makes the template of a launch, after room for it if labels made it.
+    /// Makes the template of a launch; if labels made its class, first removes an old one if there
+    /// are too many.
     pub(super) async fn make_for_launch(
         &self,
         template: &Template,
@@ -54,31 +57,32 @@ impl<C: Clock> Ec2Fleet<C> {
     ) -> Result<(), Fault> {
         let labelled = is_anonymous(class);
         if labelled {
-            self.make_room(&template.name()).await?;
+            self.evict_for(&template.name()).await?;
         }
         self.make_template(template, labelled).await
     }
 
-    async fn make_room(&self, name: &str) -> Result<(), Fault> {
+    async fn evict_for(&self, name: &str) -> Result<(), Fault> {
         let there = self.templates().await?;
         if there.contains_key(name) {
             return Ok(());
         }
         let wanted = lock(&self.asked.templates).as_ref().map(|(_, names)| names.clone());
         let last_used = self.last_used(&there, &wanted.unwrap_or_default());
-        let gone = evicted(&last_used, self.clock.now(), LABELLED_MAX - 1);
-        if !gone.is_enough {
+        let eviction = evicted(&last_used, self.clock.now(), LABELLED_MAX - 1);
+        if !eviction.is_enough {
             return Err(Fault::Unavailable(format!(
-                "labels made {LABELLED_MAX} launch templates within the last {} minutes, as many as \
-                 there may be; jobs with other disks or images wait until one of them is left alone",
+                "labels used {LABELLED_MAX} launch templates within the last {} minutes, as many as \
+                 are kept; jobs with other disks or images wait until one of them is unused",
                 IN_USE.as_secs() / 60
             )));
         }
-        for name in gone.names {
+        for name in eviction.names {
             match self.remove_template(&name).await {
-                // A step of a workflow may remove none; the service does at its next refresh.
+                // A workflow step may not remove templates; the service does so at its next
+                // refresh.
                 Err(Fault::Denied(why)) => {
-                    tracing::debug!(name, why, "a launch template is left to the service");
+                    tracing::debug!(name, why, "launch template left for the service to remove");
                     return Ok(());
                 }
                 other => other?,
@@ -87,8 +91,8 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(())
     }
 
-    /// The templates that labels made and no configuration wants, each with its last use as far as it is
-    /// known here.
+    /// The templates that labels made and no configuration wants, each with its last use as far as
+    /// this process knows.
     pub(super) fn last_used(
         &self,
         there: &BTreeMap<String, LaunchTemplate>,
@@ -109,10 +113,10 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 }
 
-/// Which go, so that `most` are left, or as few more as may be.
+/// The templates to remove so that at most `most` are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Evicted {
-    /// The least recently used first, and none that is in use.
+    /// The least recently used first; none in use.
     pub(super) names: Vec<String>,
     /// Whether no more than `most` are left.
     pub(super) is_enough: bool,
@@ -149,12 +153,12 @@ mod tests {
         let now = Timestamp::EPOCH.after(Duration::from_secs(60 * 60));
         let all = used(&[("a", 30), ("b", 10), ("c", 55), ("d", 20)]);
         let go = |most| {
-            let gone = evicted(&all, now, most);
-            (gone.names.join(" "), gone.is_enough)
+            let eviction = evicted(&all, now, most);
+            (eviction.names.join(" "), eviction.is_enough)
         };
         assert_eq!(go(4), (String::new(), true));
         assert_eq!(go(3), ("b".to_owned(), true));
         assert_eq!(go(1), ("b d a".to_owned(), true));
-        assert_eq!(go(0), ("b d a".to_owned(), false), "one was used five minutes ago");
+        assert_eq!(go(0), ("b d a".to_owned(), false), "c was used five minutes ago");
     }
 }

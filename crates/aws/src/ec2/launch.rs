@@ -1,10 +1,10 @@
-//! Launches: an instant fleet, from a request to an answer.
+//! Launches: the request for an instant fleet, and its answer.
 //!
-//! EC2 is told what would do (vCPUs, memory, patterns over types, one override for each subnet) and
-//! chooses. What it was short of lately is left out: a type in one zone, so that each override has its
-//! own list.
+//! The request describes what would do (vCPUs, memory, type patterns, one override for each subnet)
+//! and EC2 chooses. Recent shortages are excluded: a shortage is of one type in one zone, so each
+//! override has its own list of types.
 //!
-//! Not here: sending it ([`super`]), or what is tried next (`core::creation`).
+//! Not here: sending the request ([`super`]), or what to try next (`core::creation`).
 
 use std::collections::BTreeSet;
 
@@ -32,59 +32,53 @@ use super::template::VERSION;
 use super::{answers, tags};
 use crate::fault::{PLACES, by_code};
 
-/// What turns EC2's price protection off, as its documentation says.
+/// The value that turns EC2's price protection off, by its documentation.
 const NO_PRICE_PROTECTION: i32 = 999_999;
-/// The most vCPUs that are asked for where a class wants fewer at least: the largest types that are not
-/// made for memory alone.
+/// The upper bound of vCPUs if a class sets none: the largest types that are not memory-optimized.
 const VCPU_MAX: u32 = 192;
-/// The most memory for each vCPU where any type would do, as types for memory have it.
+/// The most memory per vCPU if any type would do: that of memory-optimized types.
 const ANY_MIB_PER_VCPU_MAX: u32 = 8 * 1_024;
-/// The same where families are named, as the types with the most have it.
+/// The most memory per vCPU if the class names families: that of the types with the most.
 const NAMED_MIB_PER_VCPU_MAX: u32 = 32 * 1_024;
-/// How much more memory than a class wants at least may always come.
+/// The upper bound of memory is at least this multiple of the class's minimum.
 const MEMORY_FACTOR: u32 = 2;
-/// As many types as EC2 takes in one list.
+/// How many types EC2 accepts in one list.
 const TYPES_MAX: usize = 400;
-/// Families whose speed is rationed. A job on one runs fast for a while.
+/// Families with CPU credits: a job there runs fast only for a while.
 const BURSTABLE: [&str; 1] = ["t"];
-/// Families that cost as much as they do for what most jobs have no use for.
+/// Families whose price pays for accelerators that most jobs do not use.
 const ACCELERATED: [&str; 8] = ["dl", "f", "g", "gr", "inf", "p", "trn", "vt"];
-/// What a type without a hypervisor has in its name.
+/// The part of the name that bare-metal types share.
 const METAL: &str = ".metal";
-/// The pattern of any type.
+/// The pattern that matches every type.
 const ANY: &str = "*";
 
-/// What is left out in a subnet's zone, and how.
+/// The types that one override allows or excludes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Types {
-    /// Patterns; none for any type.
+    /// These patterns; if empty, any type.
     Allowed(Vec<String>),
-    /// Any type but these.
+    /// All types except these.
     AllBut(Vec<String>),
 }
 
-/// The call's token: the same launch of the same stack is made once. A stack that was destroyed and
-/// made again counts its launches anew, so it is part of it when the stack was made.
-pub(super) fn token(
-    settings: &Ec2Settings,
-    ground: &LaunchSite,
-    request: &LaunchRequest,
-) -> String {
-    let text = format!("{}\n{}\n{}", settings.stack, ground.born, request.intent);
+/// The client token: EC2 executes the same launch of the same stack once. It includes when the
+/// stack was created, because a stack created again counts its launches from the start.
+pub(super) fn token(settings: &Ec2Settings, site: &LaunchSite, request: &LaunchRequest) -> String {
+    let text = format!("{}\n{}\n{}", settings.stack, site.born, request.intent);
     digest_hex(text.as_bytes())
 }
 
-/// Everything but the token. Nothing if nothing can be asked for: every type that would do is short,
-/// in every subnet that is known.
+/// The request without its token; none if every type that would do is short in every known subnet.
 /// `fitting`: the types of the class's size.
 pub(super) fn call(
     template: &str,
     settings: &Ec2Settings,
-    ground: &LaunchSite,
+    site: &LaunchSite,
     request: &LaunchRequest,
     fitting: &[InstanceType],
 ) -> Option<CreateFleetInputBuilder> {
-    let overrides: Vec<_> = ground
+    let overrides: Vec<_> = site
         .subnets
         .iter()
         .filter(|(subnet, _)| settings.subnets.contains(subnet))
@@ -110,7 +104,7 @@ pub(super) fn call(
         .launch_template_configs(config)
         .target_capacity_specification(capacity(request))
         .tag_specifications(tags::of_launch(&settings.stack, request));
-    Some(paid_for(fleet, request.usage))
+    Some(with_purchase(fleet, request.usage))
 }
 
 fn capacity(request: &LaunchRequest) -> TargetCapacitySpecificationRequest {
@@ -123,8 +117,8 @@ fn capacity(request: &LaunchRequest) -> TargetCapacitySpecificationRequest {
         .build()
 }
 
-/// An instant fleet's spot requests are made once; nothing asks again when a machine is taken away.
-fn paid_for(fleet: CreateFleetInputBuilder, usage: Usage) -> CreateFleetInputBuilder {
+/// A spot machine that EC2 interrupts is not replaced: an instant fleet asks once.
+fn with_purchase(fleet: CreateFleetInputBuilder, usage: Usage) -> CreateFleetInputBuilder {
     match usage {
         Usage::Spot => fleet.spot_options(
             SpotOptionsRequest::builder()
@@ -149,10 +143,10 @@ fn requirements(
     let (class, patterns) = (&request.class, &request.allowed_types);
     let percent =
         if are_chosen(patterns) { NO_PRICE_PROTECTION } else { number(settings.price_protection) };
-    let (vcpu_max, memory_max) = most(class, patterns);
+    let (vcpu_max, memory_max) = upper_bounds(class, patterns);
     let vcpu =
         VCpuCountRangeRequest::builder().min(number(class.vcpu.min)).max(number(vcpu_max)).build();
-    // EC2 insists on a least memory; 0 is none.
+    // EC2 requires a minimum; 0 is none.
     let memory = MemoryMiBRequest::builder()
         .min(number(class.memory_mib_min))
         .max(number(memory_max))
@@ -185,9 +179,9 @@ fn requirements(
     .build()
 }
 
-/// The most vCPUs and the most memory, in MiB: nothing is asked for without a bound.
-fn most(class: &RunnerClass, patterns: &[TypePattern]) -> (u32, u32) {
-    // Types that are named as a whole have as much as they have.
+/// The upper bounds of vCPUs and of memory in MiB; every request has both.
+fn upper_bounds(class: &RunnerClass, patterns: &[TypePattern]) -> (u32, u32) {
+    // Types named in full have the vCPUs they have: no cap.
     let vcpu = if patterns.iter().all(is_whole) { class.vcpu.max } else { VCPU_MAX };
     let vcpu = class.vcpu.max.min(vcpu).max(class.vcpu.min);
     let is_any = patterns.iter().any(|pattern| pattern.as_str() == ANY);
@@ -204,20 +198,20 @@ fn is_metal(pattern: &TypePattern) -> bool {
     pattern.as_str().contains(METAL)
 }
 
-/// Whether a machine without a hypervisor may come: it would for every pattern of the list, so there is
-/// none beside those that name metal that could mean another one's.
+/// Whether to allow bare metal. Allowing it applies to every pattern of the list, so each pattern
+/// must name metal or a full type.
 fn is_metal_meant(patterns: &[TypePattern]) -> bool {
     patterns.iter().any(is_metal) && patterns.iter().all(|one| is_metal(one) || is_whole(one))
 }
 
-/// Whether these types, all of them, were chosen for what they are: they cost what they cost. Compared
-/// with the cheapest machine of their size they would not come at all.
+/// Whether every pattern deliberately names its types, at whatever they cost. EC2 compares with the
+/// cheapest machine of the size, so price protection would exclude them all.
 fn are_chosen(patterns: &[TypePattern]) -> bool {
     let is_chosen = |one| is_whole(one) || is_metal(one) || is_of(one, &ACCELERATED);
     patterns.iter().all(is_chosen)
 }
 
-/// Whether a pattern names one of these families, and does not merely allow it.
+/// Whether a pattern names one of these families, not merely matches it.
 fn names(patterns: &[TypePattern], families: &[&str]) -> bool {
     patterns.iter().any(|pattern| is_of(pattern, families))
 }
@@ -228,7 +222,7 @@ fn is_of(pattern: &TypePattern, families: &[&str]) -> bool {
     families.contains(&letters.as_str())
 }
 
-/// What may be launched in a zone; nothing if nothing may.
+/// The types to launch in a zone; none if all are short there.
 fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Option<Types> {
     let is_any = request.allowed_types.iter().any(|pattern| pattern.as_str() == ANY);
     let short: BTreeSet<&InstanceType> = request
@@ -248,7 +242,7 @@ fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Opti
     if is_any && short.len() <= TYPES_MAX {
         return Some(Types::AllBut(short.iter().map(ToString::to_string).collect()));
     }
-    // EC2 takes a list of what is allowed or of what is not, never both.
+    // EC2 accepts allowed or excluded types, never both.
     let allowed = |name: &&InstanceType| {
         !short.contains(name) && request.allowed_types.iter().any(|pattern| pattern.matches(name))
     };
@@ -257,7 +251,7 @@ fn types(request: &LaunchRequest, zone: &Zone, fitting: &[InstanceType]) -> Opti
     (!left.is_empty()).then_some(Types::Allowed(left))
 }
 
-/// One machine of an answer.
+/// One machine that EC2 launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LaunchedInstance {
     pub(super) id: InstanceId,
@@ -266,12 +260,12 @@ pub(super) struct LaunchedInstance {
     pub(super) usage: Usage,
 }
 
-/// The machines of an answer.
-pub(super) fn came(answer: &CreateFleetOutput, ground: &LaunchSite) -> Vec<LaunchedInstance> {
+/// The machines in EC2's answer.
+pub(super) fn launched(answer: &CreateFleetOutput, site: &LaunchSite) -> Vec<LaunchedInstance> {
     let of_group = |group: &CreateFleetInstance| -> Vec<LaunchedInstance> {
         let zone = group.availability_zone().map(Zone::new);
-        let subnet = group.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
-        let place = place(group.launch_template_and_overrides(), ground);
+        let subnet = group.subnet_id().and_then(|subnet| site.subnets.get(subnet).cloned());
+        let place = place(group.launch_template_and_overrides(), site);
         let zone = zone.or(subnet).or_else(|| place.and_then(|(zone, _)| zone));
         let (Some(zone), Some(instance_type)) = (zone, group.instance_type()) else {
             return Vec::new();
@@ -294,49 +288,49 @@ fn usage(lifecycle: Option<&InstanceLifecycle>) -> Usage {
 
 type Place = (Option<Zone>, Option<InstanceType>);
 
-fn place(of: Option<&LaunchTemplateAndOverridesResponse>, ground: &LaunchSite) -> Option<Place> {
+fn place(of: Option<&LaunchTemplateAndOverridesResponse>, site: &LaunchSite) -> Option<Place> {
     let overrides = of?.overrides()?;
-    let subnet = overrides.subnet_id().and_then(|subnet| ground.subnets.get(subnet).cloned());
+    let subnet = overrides.subnet_id().and_then(|subnet| site.subnets.get(subnet).cloned());
     let zone = overrides.availability_zone().map(Zone::new).or(subnet);
     Some((zone, overrides.instance_type().map(|name| InstanceType::new(name.as_str()))))
 }
 
-/// What EC2 said against a launch.
+/// The errors in EC2's answer to a launch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LaunchRefusals {
-    /// What it was short of, as far as it says which type.
+    /// The shortages that name a type and a zone.
     pub(super) shortages: Vec<Offering>,
-    /// The same in its own words, and what to do.
+    /// The first shortage in words: EC2's code and what to do.
     pub(super) said: Option<String>,
-    /// What is wrong with the launch itself.
+    /// The first error that is not a shortage.
     pub(super) refusal: Option<Fault>,
 }
 
-pub(super) fn against(answer: &CreateFleetOutput, ground: &LaunchSite) -> LaunchRefusals {
-    let mut against = LaunchRefusals::default();
+pub(super) fn refusals(answer: &CreateFleetOutput, site: &LaunchSite) -> LaunchRefusals {
+    let mut refusals = LaunchRefusals::default();
     let mut shortages = BTreeSet::new();
     for error in answer.errors() {
         let code = error.error_code().unwrap_or_default();
-        tracing::debug!(code, message = error.error_message(), "a fleet was told");
+        tracing::debug!(code, message = error.error_message(), "error in launch answer of EC2");
         if !answers::is_short(code) {
-            against.refusal = against.refusal.or_else(|| Some(refused(error)));
+            refusals.refusal = refusals.refusal.or_else(|| Some(refusal_fault(error)));
             continue;
         }
-        against.said = against.said.or_else(|| answers::short_for(code));
-        let place = place(error.launch_template_and_overrides(), ground);
+        refusals.said = refusals.said.or_else(|| answers::short_for(code));
+        let place = place(error.launch_template_and_overrides(), site);
         if let Some((Some(zone), Some(instance_type))) = place {
             shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });
         }
     }
-    against.shortages = shortages.into_iter().collect();
-    against
+    refusals.shortages = shortages.into_iter().collect();
+    refusals
 }
 
-fn refused(error: &CreateFleetError) -> Fault {
+fn refusal_fault(error: &CreateFleetError) -> Fault {
     const CLIENT_ERROR: u16 = 400;
     let code = error.error_code().unwrap_or_default();
     let message = error.error_message().unwrap_or_default();
-    // The code is that of any parameter; only the message tells of these two.
+    // The code stands for any invalid parameter; only the message identifies this error.
     if message.contains("different networks") {
         return Fault::Denied(format!("{code}: {message} ({PLACES})"));
     }

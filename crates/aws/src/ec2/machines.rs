@@ -1,6 +1,6 @@
-//! Machines as EC2 describes them.
+//! Translates EC2's instances into the core's machines.
 //!
-//! Not here: asking for them ([`super`]).
+//! Not here: the calls that describe them ([`super`]).
 
 use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceStateName};
 use bullpen_core::class::Usage;
@@ -13,18 +13,17 @@ use bullpen_core::time::Timestamp;
 use super::tags;
 use super::types::Types;
 
-/// The key of a machine's mailbox: who its agent is to AWS, so that a policy can confine it there.
+/// The key of a machine's mailbox: the AWS user id of its agent, so that a policy can restrict the
+/// agent to it.
 pub(super) fn mailbox(role_id: &str, id: &InstanceId) -> MailboxKey {
     MailboxKey::new(format!("{role_id}:{id}"))
 }
 
-/// The type of an instance.
 pub(super) fn instance_type(instance: &Instance) -> Option<InstanceType> {
     instance.instance_type().map(|name| InstanceType::new(name.as_str()))
 }
 
-/// An instance in our words; nothing if it does not carry our tags, or its type is one that nobody
-/// has heard of.
+/// The machine of an instance; none if it lacks our tags or its type is unknown.
 pub(super) fn machine(instance: &Instance, types: &Types, role_id: &str) -> Option<Machine> {
     let tags = instance.tags();
     let id = InstanceId::new(instance.instance_id()?);
@@ -55,7 +54,7 @@ fn state(name: &InstanceStateName) -> MachineState {
         InstanceStateName::Stopping => MachineState::Stopping,
         InstanceStateName::Stopped => MachineState::Stopped,
         InstanceStateName::ShuttingDown | InstanceStateName::Terminated => MachineState::Gone,
-        // A state of a later EC2 is looked at again, as one that is on its way is.
+        // A state unknown to us counts as pending, which is looked at again.
         _ => MachineState::Pending,
     }
 }

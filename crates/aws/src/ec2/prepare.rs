@@ -1,8 +1,8 @@
-//! What `refresh` learns and makes before anything is launched: the role's id, the subnets' zones,
-//! launch templates. What is configured wrongly is found here, and named.
+//! What `refresh` looks up and creates before any launch: the role's id, the subnets' zones, launch
+//! templates. It reports configuration errors in these.
 //!
-//! A service refreshes all the time, and what is here hardly changes: one process asks for the same
-//! every [`ASKED_EVERY`]. A launch finds out by itself that its template is gone.
+//! A service refreshes all the time and these facts rarely change, so one process asks for the same
+//! facts only every [`ASKED_EVERY`]. A launch notices a missing template by itself.
 //!
 //! Not here: permissions, quotas and clocks ([`crate::doctor`]).
 
@@ -22,32 +22,32 @@ use super::template::{Template, VERSION};
 use super::{Ec2Fleet, NO_TEMPLATE, answers, lock, tags};
 use crate::fault::judge;
 
-/// How old a template is that is removed because nobody here wants it: another process may have another
-/// configuration, and makes it again at the price of two calls.
+/// The age at which an unwanted template is removed: another process may have another configuration
+/// and would need two calls to make the template again.
 const UNWANTED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long a process goes by what it was told.
+/// How long a process relies on EC2's last answer.
 const ASKED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// As many templates as EC2 describes in one answer.
+/// How many templates EC2 describes in one page.
 const TEMPLATES_PAGE: i32 = 200;
-/// Somebody else was quicker.
+/// EC2's code for a template that another process created first.
 const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
-/// When this process last asked, on the clock that never goes back.
+/// When this process last asked, on the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct LastAsked {
-    ground: Mutex<Option<Duration>>,
-    /// Also by which names templates were there then.
+    site: Mutex<Option<Duration>>,
+    /// Also the names of the templates that existed then.
     pub(super) templates: Mutex<Option<(Duration, BTreeSet<String>)>>,
 }
 
 impl<C: Clock> Ec2Fleet<C> {
-    pub(super) async fn learn_ground(
+    pub(super) async fn learn_site(
         &self,
         born: &str,
         kept: Option<&LaunchSite>,
     ) -> Result<LaunchSite, Fault> {
-        let asked_at = *lock(&self.asked.ground);
-        let ground = match self.ground() {
+        let asked_at = *lock(&self.asked.site);
+        let site = match self.site() {
             Ok(known)
                 if asked_at.is_some_and(|at| self.is_recent(at))
                     && kept.is_some_and(|kept| known.is_where(kept)) =>
@@ -55,20 +55,20 @@ impl<C: Clock> Ec2Fleet<C> {
                 LaunchSite { born: born.to_owned(), ..known }
             }
             _ => {
-                let ground = self.ask_for_ground(born).await?;
-                *lock(&self.asked.ground) = Some(self.clock.monotonic());
-                ground
+                let site = self.ask_for_site(born).await?;
+                *lock(&self.asked.site) = Some(self.clock.monotonic());
+                site
             }
         };
-        *self.ground.write().unwrap_or_else(PoisonError::into_inner) = Some(ground.clone());
-        Ok(ground)
+        *self.site.write().unwrap_or_else(PoisonError::into_inner) = Some(site.clone());
+        Ok(site)
     }
 
     fn is_recent(&self, asked_at: Duration) -> bool {
         self.clock.monotonic().saturating_sub(asked_at) < ASKED_EVERY
     }
 
-    async fn ask_for_ground(&self, born: &str) -> Result<LaunchSite, Fault> {
+    async fn ask_for_site(&self, born: &str) -> Result<LaunchSite, Fault> {
         let role_id = self.role_id().await?;
         let networks = self.networks().await?;
         let groups = self.group_networks().await?;
@@ -77,7 +77,7 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(LaunchSite { born: born.to_owned(), role_id, subnets })
     }
 
-    /// Who agents are: the id of the profile's role.
+    /// The id of the role of the instance profile, which agents act as.
     async fn role_id(&self) -> Result<String, Fault> {
         let name = self.settings.profile_name();
         let answer = self.iam.get_instance_profile().instance_profile_name(name).send().await;
@@ -119,16 +119,16 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(networks.collect())
     }
 
-    /// One template for each way to build a machine, as EC2 has them and not as we remember.
+    /// Makes one template for each way to build a machine, and checks EC2's templates against ours.
     pub(super) async fn prepare_templates(
         &self,
         classes: &[RunnerClass],
         really: bool,
     ) -> Result<Vec<String>, Fault> {
-        let ground = self.ground()?;
+        let site = self.site()?;
         let mut wanted: BTreeMap<String, Template> = BTreeMap::new();
         for class in classes {
-            let template = self.template(class, &ground).await?;
+            let template = self.template(class, &site).await?;
             self.fits(class, &template).await?;
             wanted.insert(template.name(), template);
         }
@@ -142,7 +142,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let mut done = Vec::new();
         for (name, template) in &wanted {
             let found = there.contains_key(name);
-            if found && self.says(name, template).await? {
+            if found && self.is_current(name, template).await? {
                 continue;
             }
             done.push(format!(
@@ -156,14 +156,14 @@ impl<C: Clock> Ec2Fleet<C> {
                 self.make_template(template, false).await?;
             }
         }
-        done.extend(self.clear_away(&names, &there, really).await?);
+        done.extend(self.remove_unwanted(&names, &there, really).await?);
         if really {
             *lock(&self.asked.templates) = Some((self.clock.monotonic(), names));
         }
         Ok(done)
     }
 
-    /// An image of another architecture would never boot.
+    /// Checks the image's architecture: a machine with another one would never boot.
     async fn fits(&self, class: &RunnerClass, template: &Template) -> Result<(), Fault> {
         let facts = self.images.facts(&self.client, &template.ami).await;
         let facts = facts.map_err(|fault| match fault {
@@ -182,7 +182,7 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    /// Our templates, by name.
+    /// The stack's templates, by name.
     pub(super) async fn templates(&self) -> Result<BTreeMap<String, LaunchTemplate>, Fault> {
         let call = self.client.describe_launch_templates().max_results(TEMPLATES_PAGE);
         let call = call.filters(tags::is_of(&self.settings.stack));
@@ -192,8 +192,8 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(found.into_iter().filter_map(named).collect())
     }
 
-    /// Whether EC2's template of this name says what ours does.
-    async fn says(&self, name: &str, template: &Template) -> Result<bool, Fault> {
+    /// Whether EC2's template of this name has our content.
+    async fn is_current(&self, name: &str, template: &Template) -> Result<bool, Fault> {
         let call = self.client.describe_launch_template_versions();
         let call = call.launch_template_name(name).versions(VERSION);
         let answer = match call.send().await {
@@ -209,7 +209,8 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(answer.launch_template_versions().iter().any(is))
     }
 
-    /// Makes a template; one that is there already is the same. `labelled`: labels made its class.
+    /// Creates a template; if it exists already, its content is the same. `labelled`: labels made
+    /// its class.
     pub(super) async fn make_template(
         &self,
         template: &Template,
@@ -244,7 +245,7 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    async fn clear_away(
+    async fn remove_unwanted(
         &self,
         wanted: &BTreeSet<String>,
         there: &BTreeMap<String, LaunchTemplate>,
@@ -252,7 +253,7 @@ impl<C: Clock> Ec2Fleet<C> {
     ) -> Result<Vec<String>, Fault> {
         let now = self.clock.now();
         let labelled = self.last_used(there, wanted);
-        // Where too many are in use now, the next refresh finds fewer of them so.
+        // Templates in use stay, even above the limit; the next refresh removes them.
         let evicted = labelled::evicted(&labelled, now, LABELLED_MAX).names;
         let mut done = Vec::new();
         for (name, template) in there.iter().filter(|(name, _)| !wanted.contains(*name)) {
@@ -270,7 +271,7 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(done)
     }
 
-    /// All of them.
+    /// Removes all of the stack's templates.
     pub(super) async fn remove_templates(&self) -> Result<Vec<String>, Fault> {
         let mut done = Vec::new();
         for name in self.templates().await?.into_keys() {
@@ -281,14 +282,14 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 }
 
-/// Where a subnet is.
+/// A subnet's zone and VPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     zone: Zone,
     network: String,
 }
 
-/// Groups of one network cannot be used in another.
+/// Checks that all subnets and security groups are of one VPC: EC2 refuses to mix them.
 fn one_network(
     subnets: &BTreeMap<String, Place>,
     groups: &BTreeMap<String, String>,
@@ -299,8 +300,8 @@ fn one_network(
     match all.find(|(_, other)| *other != network) {
         None => Ok(()),
         Some((other, elsewhere)) => Err(Fault::Denied(format!(
-            "{first} is in {network} and {other} in {elsewhere}: subnets and security groups of a stack \
-             are of one VPC; correct [aws] of bullpen.toml"
+            "{first} is in {network} and {other} in {elsewhere}: all subnets and security groups of a stack \
+             must be of one VPC; correct [aws] of bullpen.toml"
         ))),
     }
 }

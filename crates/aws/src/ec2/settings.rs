@@ -1,6 +1,6 @@
-//! What a stack's machines are launched with, whatever their class.
+//! The settings that all machines of a stack share.
 //!
-//! Not here: reading it from a configuration (the `bullpen` command does), or what EC2 is told
+//! Not here: reading them from a configuration (the `bullpen` command), or the calls that use them
 //! (`template`, `launch`).
 
 use std::collections::BTreeMap;
@@ -13,46 +13,46 @@ use bullpen_core::parameters::LaunchSite;
 
 use crate::names::StackName;
 
-/// How long EC2 may not show what it launched. As a rule it is seconds.
+/// How long EC2 may take to show a machine that it launched. Usually it takes seconds.
 pub const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
-/// A stack's part of EC2.
+/// How a stack uses EC2.
 #[derive(Clone, Debug)]
 pub struct Ec2Settings {
-    /// Whose machines they are.
+    /// The stack that owns the machines.
     pub stack: StackName,
-    /// Where they may be: one override for each.
+    /// The subnets to launch in: one override for each.
     pub subnets: Vec<String>,
-    /// What may reach them, which is nothing, and what they may reach.
+    /// The security groups: nothing may connect to a machine; they restrict where it connects to.
     pub security_groups: Vec<String>,
-    /// The instance profile's name or ARN: its role is who an agent is.
+    /// The instance profile's name or ARN; agents act as its role.
     pub instance_profile: String,
-    /// What image names stand for.
+    /// The AMI of each image name.
     pub images: BTreeMap<ImageName, String>,
-    /// Where machines get the agent from, if not from their image.
+    /// Where machines download the agent from, if it is not in their image.
     pub agents: BTreeMap<Architecture, Download>,
-    /// Where they get GitHub's runner from, if not from their image.
+    /// Where machines download GitHub's runner program from, if it is not in their image.
     pub runners: BTreeMap<Architecture, Download>,
-    /// When a machine ends at the latest, after each of its boots.
+    /// When the watchdog powers a machine off, counted from each boot.
     pub watchdog: Duration,
-    /// How long EC2 may not show what it launched, usually [`SHOWN_WITHIN`].
+    /// How long EC2 may take to show a machine that it launched, usually [`SHOWN_WITHIN`].
     pub shown_within: Duration,
     /// The user that jobs run as.
     pub user: String,
     /// Whether that user may become root.
     pub sudo: bool,
-    /// Whether it may use the image's container engine, which is another way to become root.
+    /// Whether that user may use the image's container engine, which is as good as root.
     pub docker: bool,
-    /// How far metadata may travel: 1 is the machine itself, 2 its containers.
+    /// The hop limit of instance metadata: 1 for the machine only, 2 for its containers too.
     pub metadata_hops: u8,
-    /// The most that a type may cost above the cheapest that would do, in percent.
+    /// How many percent a type may cost above the cheapest that would do.
     pub price_protection: u32,
-    /// What `refresh` learned; nothing can be launched before.
+    /// The launch site that `refresh` found; without it nothing can be launched.
     pub ground: Option<LaunchSite>,
 }
 
 impl Ec2Settings {
-    /// The name that `GetInstanceProfile` knows it by.
+    /// The profile's name, as `GetInstanceProfile` wants it.
     pub(crate) fn profile_name(&self) -> &str {
         self.instance_profile.rsplit('/').next().unwrap_or(&self.instance_profile)
     }

@@ -1,8 +1,9 @@
-//! Tags: by what our machines are known in EC2, and what people read there.
+//! The tags of our resources in EC2.
 //!
-//! Everything with [`STACK`] and our name is ours, and nothing else is: policies say so too.
+//! A resource belongs to a stack if and only if it carries [`STACK`] with the stack's name;
+//! policies check the same.
 //!
-//! Not here: what tags mean (`core::ports::Tag`).
+//! Not here: what the tags mean (`core::ports::Tag`).
 
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag as Ec2Tag, TagSpecification};
 use bullpen_core::creation::LaunchRequest;
@@ -12,51 +13,51 @@ use bullpen_core::ports::{Tag, Tags};
 use super::filter;
 use crate::names::StackName;
 
-/// Whose it is.
+/// The stack that owns the resource.
 pub const STACK: &str = "bullpen:stack";
-/// The intent it was launched under.
+/// The machine's intent.
 pub(super) const INTENT: &str = "bullpen:intent";
-/// The class it was launched as.
+/// The machine's class.
 pub(super) const CLASS: &str = "bullpen:class";
-/// The pool it was launched for.
+/// The pool that the machine was launched for.
 pub(super) const POOL: &str = "bullpen:pool";
-/// What it was built from.
+/// The hash of the spec that the machine was built from.
 const SPEC: &str = "bullpen:spec";
-/// What its pool says of it.
+/// The machine's standby status in its pool.
 const STANDBY: &str = "bullpen:standby-status";
-/// Whether a job ever started on it.
+/// Whether a job ever started on the machine.
 const JOB_STARTED: &str = "bullpen:job-started";
-/// What is put on later and changes.
+/// The tags that are set after the launch and may change.
 pub(crate) const CHANGING: [&str; 2] = [STANDBY, JOB_STARTED];
-/// What a launch template was made for.
+/// What made a launch template.
 pub(super) const MADE_FOR: &str = "bullpen:made-for";
-/// For a class that no configuration names.
+/// The value of [`MADE_FOR`] if labels made the template's class.
 pub(super) const FOR_LABELS: &str = "labels";
-/// What the console shows.
+/// The name that the AWS console shows.
 const NAME: &str = "Name";
 
 fn tag(key: &str, value: impl Into<String>) -> Ec2Tag {
     Ec2Tag::builder().key(key).value(value).build()
 }
 
-/// What everything of a stack carries.
+/// The tags of every resource of a stack.
 pub(crate) fn of_stack(stack: &StackName) -> Vec<Ec2Tag> {
     vec![tag(STACK, stack.to_string()), tag(NAME, format!("bullpen-{stack}"))]
 }
 
-/// What a launch template carries.
+/// The tags of a launch template.
 pub(super) fn of_template(stack: &StackName, labelled: bool) -> Vec<Ec2Tag> {
     let mut tags = of_stack(stack);
     tags.extend(labelled.then(|| tag(MADE_FOR, FOR_LABELS)));
     tags
 }
 
-/// What the machines of a launch carry.
+/// The tags of the machines of a launch.
 pub(super) fn of_launch(stack: &StackName, request: &LaunchRequest) -> TagSpecification {
-    let whose = request.pool.as_ref().map_or(request.class.name.as_str(), |pool| pool.as_str());
+    let owner = request.pool.as_ref().map_or(request.class.name.as_str(), |pool| pool.as_str());
     let mut tags = vec![
         tag(STACK, stack.to_string()),
-        tag(NAME, format!("bullpen-{stack}-{whose}")),
+        tag(NAME, format!("bullpen-{stack}-{owner}")),
         tag(INTENT, request.intent.as_str()),
         tag(CLASS, request.class.name.as_str()),
         tag(SPEC, request.spec_hash.as_str()),
@@ -65,7 +66,7 @@ pub(super) fn of_launch(stack: &StackName, request: &LaunchRequest) -> TagSpecif
     TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags)).build()
 }
 
-/// One that is put on later.
+/// EC2's tag for a tag that is set after the launch.
 pub(crate) fn later(one: Tag) -> Ec2Tag {
     match one {
         Tag::Standby(status) => tag(STANDBY, status.as_str()),
@@ -73,7 +74,7 @@ pub(crate) fn later(one: Tag) -> Ec2Tag {
     }
 }
 
-/// What was put on later.
+/// Reads the tags that are set after the launch.
 pub(super) fn put_on(tags: &[Ec2Tag]) -> Tags {
     let standby = value(tags, STANDBY);
     Tags {
@@ -82,17 +83,17 @@ pub(super) fn put_on(tags: &[Ec2Tag]) -> Tags {
     }
 }
 
-/// A tag's value.
+/// The value of a tag.
 pub(super) fn value<'a>(tags: &'a [Ec2Tag], key: &str) -> Option<&'a str> {
     tags.iter().find(|tag| tag.key() == Some(key))?.value()
 }
 
-/// Everything of a stack.
+/// A filter for the resources of a stack.
 pub(crate) fn is_of(stack: &StackName) -> Filter {
     with(STACK, stack.to_string())
 }
 
-/// Everything with this tag.
+/// A filter for resources with this tag.
 pub(super) fn with(key: &str, value: impl Into<String>) -> Filter {
     filter(&format!("tag:{key}"), [value])
 }

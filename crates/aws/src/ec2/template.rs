@@ -1,9 +1,8 @@
-//! Launch templates: what a launch says of a machine besides its size and place.
+//! Launch templates: what a launch specifies besides size and place.
 //!
-//! A template is named after its content, and its first version is all there is of it: EC2 never
-//! changes a version, so whoever names it gets what it expects or an error, and two processes that
-//! want the same make the same. What differs is another template; [`super::prepare`] removes those that
-//! nobody wants any more.
+//! A template is named after its content and has one version, which EC2 never changes: a launch
+//! that names it gets that content or an error, and two processes that want the same content create
+//! the same template. [`super::prepare`] removes unwanted templates.
 //!
 //! Not here: size and place ([`super::launch`]), the script ([`crate::boot`]).
 
@@ -24,12 +23,12 @@ use super::settings::Ec2Settings;
 use super::tags;
 use crate::names::StackName;
 
-/// Letters of a digest that tell templates of one stack apart.
+/// How many hex digits of the digest are in a template's name.
 const DIGEST_CHARS: usize = 12;
-/// The only one there is.
+/// The only version of a template.
 pub(super) const VERSION: &str = "1";
 
-/// A machine's first disk.
+/// A machine's root disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Disk {
     device: Option<String>,
@@ -53,7 +52,7 @@ impl Disk {
     }
 }
 
-/// All that a template says.
+/// The content of a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Template {
     stack: String,
@@ -66,7 +65,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// For machines of this class, from this image, with this script (as EC2 wants it: base64).
+    /// The template for machines of this class, from this image, with this boot script (in base64).
     pub(super) fn of(
         class: &RunnerClass,
         ami: String,
@@ -84,13 +83,13 @@ impl Template {
         }
     }
 
-    /// After what it says.
+    /// The name, from the digest of the content.
     pub(super) fn name(&self) -> String {
         let content = serde_json::to_vec(self).expect("it has string keys only");
         format!("bullpen-{}-{}", self.stack, &digest_hex(&content)[..DIGEST_CHARS])
     }
 
-    /// What it says, for EC2. `root_device`: what the image's first disk is called.
+    /// The content as EC2 wants it. `root_device`: the device name of the image's root disk.
     pub(super) fn data(&self, stack: &StackName, root_device: &str) -> RequestLaunchTemplateData {
         let device = self.disk.device.as_deref().unwrap_or(root_device);
         RequestLaunchTemplateData::builder()
@@ -99,7 +98,8 @@ impl Template {
             .set_security_group_ids(Some(self.security_groups.clone()))
             .block_device_mappings(self.mapping(device))
             .metadata_options(self.metadata())
-            // An agent that is done powers its machine off, and so does the watchdog.
+            // Terminate at power-off: the agent powers its machine off when done, and so does the
+            // watchdog.
             .instance_initiated_shutdown_behavior(ShutdownBehavior::Terminate)
             .user_data(&self.user_data)
             .tag_specifications(
@@ -141,8 +141,8 @@ impl Template {
             .build()
     }
 
-    /// Whether what EC2 has under this name says the same where it matters. EC2 fills in defaults, and
-    /// those are not compared.
+    /// Whether the template that EC2 has matches in the parts that matter. EC2 fills in defaults,
+    /// which are not compared.
     pub(super) fn is(&self, found: &ResponseLaunchTemplateData) -> bool {
         let profile = found.iam_instance_profile();
         let profile = profile.and_then(|profile| profile.arn().or(profile.name()));

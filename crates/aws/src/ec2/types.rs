@@ -1,6 +1,5 @@
-//! What machine types are: vCPUs, memory, architecture, asked from EC2 once and remembered.
-//!
-//! A type never changes, so nothing of it is ever forgotten.
+//! The facts of machine types (vCPUs, memory, architecture), asked from EC2 once and cached for
+//! good, because a type never changes.
 //!
 //! Not here: which types a launch allows ([`super::launch`]).
 
@@ -16,7 +15,7 @@ use bullpen_core::ports::Fault;
 use super::image::ec2_name;
 use super::{FILTER_VALUES_MAX, answers, filter, lock};
 
-/// As many types as EC2 describes in one answer.
+/// How many types EC2 describes in one page.
 const PAGE: i32 = 100;
 
 /// A type's facts.
@@ -27,15 +26,15 @@ pub(super) struct TypeFacts {
     pub(super) architecture: Architecture,
 }
 
-/// What was asked for already.
+/// The cache.
 #[derive(Debug, Default)]
 struct Known {
     types: BTreeMap<InstanceType, TypeFacts>,
-    /// Shapes of which every type is known.
+    /// Sizes (least and most vCPUs, architecture) of which every type is known.
     shapes: BTreeSet<(u32, u32, Architecture)>,
 }
 
-/// The types that one process has heard of.
+/// The types that this process knows.
 #[derive(Debug, Default)]
 pub(super) struct Types(Mutex<Known>);
 
@@ -44,12 +43,12 @@ impl Types {
         lock(&self.0)
     }
 
-    /// What is known of a type.
+    /// The facts of a type, if they are loaded.
     pub(super) fn get(&self, name: &InstanceType) -> Option<TypeFacts> {
         self.known().types.get(name).copied()
     }
 
-    /// The types that a class allows, as far as its size goes.
+    /// The known types that fit a class's size.
     pub(super) fn of(&self, class: &RunnerClass) -> Vec<InstanceType> {
         let fits = |facts: &TypeFacts| {
             class.vcpu.contains(facts.vcpu)
@@ -61,8 +60,8 @@ impl Types {
         fitting.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Hears of every type of a class's size, if it has not yet.
-    pub(super) async fn hear_of_class(
+    /// Loads every type of a class's size, unless loaded.
+    pub(super) async fn load_class(
         &self,
         client: &Client,
         class: &RunnerClass,
@@ -80,30 +79,30 @@ impl Types {
             Some(counts) => call.filters(filter("vcpu-info.default-vcpus", counts)),
             None => call,
         };
-        self.take_in(call.into_paginator().items().send().collect().await)?;
+        self.remember(call.into_paginator().items().send().collect().await)?;
         self.known().shapes.insert(shape);
         Ok(())
     }
 
-    /// Hears of these types, if it has not yet.
-    pub(super) async fn hear_of(
+    /// Loads these types, unless loaded.
+    pub(super) async fn load(
         &self,
         client: &Client,
         names: impl IntoIterator<Item = InstanceType>,
     ) -> Result<(), Fault> {
         let names: BTreeSet<InstanceType> = names.into_iter().collect();
         let unknown: Vec<_> = names.into_iter().filter(|name| self.get(name).is_none()).collect();
-        for some in unknown.chunks(usize::try_from(PAGE).unwrap_or(1)) {
-            let types = some.iter().map(|name| name.as_str().into()).collect();
+        for batch in unknown.chunks(usize::try_from(PAGE).unwrap_or(1)) {
+            let types = batch.iter().map(|name| name.as_str().into()).collect();
             let call = client.describe_instance_types().set_instance_types(Some(types));
-            self.take_in(call.into_paginator().items().send().collect().await)?;
+            self.remember(call.into_paginator().items().send().collect().await)?;
         }
         Ok(())
     }
 
-    fn take_in<E>(
+    fn remember<E>(
         &self,
-        heard: Result<
+        found: Result<
             Vec<InstanceTypeInfo>,
             aws_smithy_runtime_api::client::result::SdkError<
                 E,
@@ -114,14 +113,15 @@ impl Types {
     where
         E: aws_sdk_ec2::error::ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let heard = heard.map_err(|error| answers::fault(&error))?;
+        let found = found.map_err(|error| answers::fault(&error))?;
         let mut known = self.known();
-        known.types.extend(heard.iter().filter_map(facts));
+        known.types.extend(found.iter().filter_map(facts));
         Ok(())
     }
 }
 
-/// Every count of a range; nothing if they are too many to say, and then all types are asked for.
+/// Every vCPU count of a range; none if they are too many for a filter, and then all types are
+/// loaded.
 fn counts(range: VcpuRange) -> Option<Vec<String>> {
     let count = usize::try_from(range.max.checked_sub(range.min)?).ok()? + 1;
     (count < FILTER_VALUES_MAX).then(|| (range.min..=range.max).map(|n| n.to_string()).collect())

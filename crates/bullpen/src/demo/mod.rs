@@ -24,7 +24,7 @@ use crate::render;
 use crate::runtime::{self, Runtime, RuntimePlan};
 use crate::signals::{EndSignal, Signals};
 use crate::workflow::destroy::tear_down;
-use crate::workflow::{Failure, fresh_name, told};
+use crate::workflow::{Failure, fresh_name, run_command};
 
 mod service;
 mod work;
@@ -54,7 +54,7 @@ pub(crate) struct DemoArgs {
 
 /// Shows it.
 pub(crate) fn demo(args: &DemoArgs) -> Exit {
-    told(async |environment| Box::pin(run(args, environment)).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &DemoArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -111,7 +111,7 @@ fn make_place() -> Result<PathBuf, Failure> {
 
 /// What is there before anything is shown.
 struct Opened {
-    house: Runtime,
+    runtime: Runtime,
     stand_in: StandIn,
     args: CommonArgs,
     inputs: CommonInputs,
@@ -136,9 +136,9 @@ async fn open(
     let mut file = files::stack(&inputs.stack, &Environment::new())?;
     // Its jobs are its own, and note their work beside its state.
     file.process_fleet.isolation = IsolationMode::None;
-    let plans = RuntimePlan { common: &inputs, config: None, file: &file, environment };
-    let house = runtime::build(&plans).await?;
-    Ok(Opened { house, stand_in, args, inputs, file, clock })
+    let plan = RuntimePlan { common: &inputs, config: None, file: &file, environment };
+    let runtime = runtime::build(&plan).await?;
+    Ok(Opened { runtime, stand_in, args, inputs, file, clock })
 }
 
 fn state(place: &Path) -> PathBuf {
@@ -176,9 +176,9 @@ fn interrupted(ending: EndSignal) -> Failure {
 }
 
 /// Ends every machine, and removes what is left; answers how many there were.
-async fn end(house: Runtime, place: &Path) -> Result<usize, Failure> {
+async fn end(runtime: Runtime, place: &Path) -> Result<usize, Failure> {
     let state = state(place);
-    let destroyed = Box::pin(tear_down(house, &state)).await.map_err(|failure| {
+    let destroyed = Box::pin(tear_down(runtime, &state)).await.map_err(|failure| {
         let hint = format!("`bullpen destroy --yes --state {}` tries again", state.display());
         Failure { hint: Some(hint), ..failure }
     })?;

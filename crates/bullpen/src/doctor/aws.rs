@@ -1,6 +1,6 @@
-//! A stack at AWS.
+//! The doctor's checks of a stack at AWS.
 //!
-//! Not here: what is thought of an answer (`verdict`).
+//! Not here: judging an answer (`verdict`).
 
 use std::collections::BTreeSet;
 
@@ -12,73 +12,73 @@ use bullpen_core::parameters::Parameters;
 use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
 
 use super::verdict::{self, Check, Verdict};
-use super::{Examining, isolation, named_groups, no_state, runner};
+use super::{PortChecks, isolation, named_groups, no_state, runner};
 use crate::runtime::aws::AwsSite;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimeError, RuntimePlan};
 use crate::workflow::Failure;
 
-/// What `refresh` puts right.
+/// The advice for a problem that `refresh` repairs.
 const REFRESH: &str = "run `bullpen refresh`";
 
-/// Everything that can be looked at.
-pub(super) async fn checks(plans: &RuntimePlan<'_>) -> Result<Vec<Check>, RuntimeError> {
-    let is_here = plans.common.stack.is_on_this_machine();
+/// All checks of a stack at AWS.
+pub(super) async fn checks(plan: &RuntimePlan<'_>) -> Result<Vec<Check>, RuntimeError> {
+    let is_here = plan.common.stack.is_on_this_machine();
     if !is_here {
-        runtime::ec2::configured(plans.file, &plans.common.stack)?;
+        runtime::ec2::configured(plan.file, &plan.common.stack)?;
     }
-    let site = match AwsSite::find(plans).await {
+    let site = match AwsSite::find(plan).await {
         Ok(site) => site,
         Err(error) => {
-            let then = "`aws sts get-caller-identity` says who AWS thinks you are";
+            let then = "`aws sts get-caller-identity` shows which identity AWS sees";
             return Ok(vec![Check::failed("credentials", Failure::from(error).what, then)]);
         }
     };
-    let mut checks = who(&site).await;
+    let mut checks = identity_checks(&site).await;
     if is_here {
-        checks.push(runner(plans));
-        // Looking makes no directory.
-        let state = &plans.common.stack.state;
-        checks.extend(if state.exists() { isolation(plans) } else { vec![no_state(state)] });
+        checks.push(runner(plan));
+        // The doctor must not make the directory.
+        let state = &plan.common.stack.state;
+        checks.extend(if state.exists() { isolation(plan) } else { vec![no_state(state)] });
     }
     if let Err(error) = setup::verify(&site.config, &site.name).await {
         checks.push(Check::failed("tables", error.to_string(), REFRESH));
     } else {
-        checks.push(Check::fine("tables", "both are there, of this layout"));
-        let archive = plans.file.instance.runners.iter().next();
+        checks.push(Check::fine("tables", "both exist with this version's layout"));
+        let archive = plan.file.instance.runners.iter().next();
         let archive = archive.map(|(which, one)| (one.url.clone(), *which));
-        let groups = named_groups(plans.config);
-        checks.append(&mut runtime::visit(plans, Looking { is_here, archive, groups }).await?);
+        let groups = named_groups(plan.config);
+        checks.append(&mut runtime::run(plan, AwsChecks { is_here, archive, groups }).await?);
     }
     if !is_here {
-        let classes = runtime::classes(plans.config, &Parameters::default());
-        checks.push(ceiling(plans));
-        checks.extend(agents(plans, &classes));
-        checks.append(&mut allowed(plans, &site).await);
+        let classes = runtime::classes(plan.config, &Parameters::default());
+        checks.push(ceiling(plan));
+        checks.extend(agents(plan, &classes));
+        checks.append(&mut allowed(plan, &site).await);
         checks.append(&mut quotas(&classes, &site).await);
     }
     Ok(checks)
 }
 
-/// Without it `serve` and `provision` launch nothing.
-fn ceiling(plans: &RuntimePlan<'_>) -> Check {
+/// Without a ceiling `serve` and `provision` launch nothing.
+fn ceiling(plan: &RuntimePlan<'_>) -> Check {
     let (name, (what, then)) = ("ceiling", runtime::NO_CEILING);
-    match plans.file.ceilings.stack {
+    match plan.file.ceilings.stack {
         Some(most) => Check::fine(name, format!("at most {most} machines")),
         None => Check::failed(name, what, then),
     }
 }
 
-/// Where machines of each architecture get the agent from.
-fn agents(plans: &RuntimePlan<'_>, classes: &[RunnerClass]) -> Vec<Check> {
+/// The source of the agent, for each architecture.
+fn agents(plan: &RuntimePlan<'_>, classes: &[RunnerClass]) -> Vec<Check> {
     let architectures: BTreeSet<Architecture> =
         classes.iter().map(|class| class.architecture).collect();
     let check = |architecture: Architecture| {
         let (name, which) = (format!("agent for {}", architecture.as_str()), architecture.as_str());
-        match plans.file.instance.agents.get(&architecture) {
+        match plan.file.instance.agents.get(&architecture) {
             Some(agent) => Check::fine(name, format!("from {}", agent.url)),
             None => Check::warning(
                 name,
-                "from nowhere: images must have it as /opt/bullpen/bullpen-agent",
+                "no download configured: images must contain /opt/bullpen/bullpen-agent",
                 format!("or write `agent-{which}` and `agent-{which}-sha256` under [instance]"),
             ),
         }
@@ -86,7 +86,7 @@ fn agents(plans: &RuntimePlan<'_>, classes: &[RunnerClass]) -> Vec<Check> {
     architectures.into_iter().map(check).collect()
 }
 
-async fn who(site: &AwsSite) -> Vec<Check> {
+async fn identity_checks(site: &AwsSite) -> Vec<Check> {
     let region = site.config.region().map(ToString::to_string).unwrap_or_default();
     let region = Check::fine("region", region);
     match identity(&site.config).await {
@@ -104,76 +104,75 @@ async fn who(site: &AwsSite) -> Vec<Check> {
     }
 }
 
-/// A look at what `refresh` keeps in order.
-struct Looking {
+/// Checks of what `refresh` maintains.
+struct AwsChecks {
     is_here: bool,
     archive: Option<(String, Architecture)>,
     groups: BTreeSet<RunnerGroup>,
 }
 
-impl Command for Looking {
+impl Command for AwsChecks {
     type Outcome = Vec<Check>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
-        let mut checks = vec![queues(&house).await];
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
+        let mut checks = vec![queues(&runtime).await];
         if !self.is_here {
-            checks.push(ground(&house).await);
-            for class in &house.classes {
-                checks.push(template(&house, class).await);
+            checks.push(launch_site(&runtime).await);
+            for class in &runtime.classes {
+                checks.push(template(&runtime, class).await);
             }
         }
-        checks
-            .append(&mut Examining { archive: self.archive, groups: self.groups }.run(house).await);
+        checks.append(
+            &mut PortChecks { archive: self.archive, groups: self.groups }.run(runtime).await,
+        );
         checks
     }
 }
 
-async fn queues<P: Ports>(house: &Runtime<P>) -> Check {
+async fn queues<P: Ports>(runtime: &Runtime<P>) -> Check {
     let name = "queues";
     let mut missing = Vec::new();
-    for class in &house.classes {
-        match house.stack.ports.queues().depth(&house.stack.queue_of(&class.name)).await {
+    for class in &runtime.classes {
+        match runtime.stack.ports.queues().depth(&runtime.stack.queue_of(&class.name)).await {
             Ok(_) => {}
             Err(Fault::NotFound) => missing.push(class.name.as_str()),
             Err(fault) => return Check::failed(name, fault.to_string(), "try again later"),
         }
     }
     if missing.is_empty() {
-        return Check::fine(name, format!("those of {} classes are there", house.classes.len()));
+        return Check::fine(name, format!("{} classes have one", runtime.classes.len()));
     }
-    Check::failed(name, format!("none for class {}", missing.join(", ")), REFRESH)
+    Check::failed(name, format!("missing for class {}", missing.join(", ")), REFRESH)
 }
 
-/// The profile and its role, subnets and groups of one network.
-async fn ground<P: Ports>(house: &Runtime<P>) -> Check {
+/// Whether the launch site is valid: the profile and its role, and subnets and groups of one network.
+async fn launch_site<P: Ports>(runtime: &Runtime<P>) -> Check {
     let name = "role and network";
-    match house.stack.ports.fleet().learn("", None).await {
-        Ok(Some(ground)) => {
-            let zones: BTreeSet<&Zone> = ground.subnets.values().collect();
-            let (role, count) = (&ground.role_id, ground.subnets.len());
+    match runtime.stack.ports.fleet().learn("", None).await {
+        Ok(Some(found)) => {
+            let zones: BTreeSet<&Zone> = found.subnets.values().collect();
+            let (role, count) = (&found.role_id, found.subnets.len());
             Check::fine(name, format!("role {role}; {count} subnets in {} zones", zones.len()))
         }
-        Ok(None) => Check::fine(name, "none is needed"),
-        Err(fault) => {
-            Check::failed(name, fault.to_string(), "correct it under [aws] of bullpen.toml")
-        }
+        Ok(None) => Check::fine(name, "not needed"),
+        Err(fault) => Check::failed(name, fault.to_string(), "correct [aws] of bullpen.toml"),
     }
 }
 
-/// Whether a class's image is there and of its architecture, and its template as it should be.
-async fn template<P: Ports>(house: &Runtime<P>, class: &RunnerClass) -> Check {
+/// Whether a class's image exists with the right architecture, and its launch template is up to date.
+async fn template<P: Ports>(runtime: &Runtime<P>, class: &RunnerClass) -> Check {
     let name = format!("class {}", class.name);
-    match house.stack.ports.fleet().prepare(std::slice::from_ref(class), false).await {
+    match runtime.stack.ports.fleet().prepare(std::slice::from_ref(class), false).await {
         Ok(would) if would.iter().any(|what| !what.starts_with("removed")) => {
-            Check::warning(name, "its launch template is not as it should be", REFRESH)
+            Check::warning(name, "its launch template is out of date", REFRESH)
         }
-        Ok(_) => Check::fine(name, "image and launch template are as they should be"),
+        Ok(_) => Check::fine(name, "image and launch template are up to date"),
         Err(fault) => Check::failed(name, fault.to_string(), "correct its image"),
     }
 }
 
-async fn allowed(plans: &RuntimePlan<'_>, site: &AwsSite) -> Vec<Check> {
-    let subnet = plans.file.aws.subnets.first().map_or("", String::as_str);
+async fn allowed(plan: &RuntimePlan<'_>, site: &AwsSite) -> Vec<Check> {
+    let subnet = plan.file.aws.subnets.first().map_or("", String::as_str);
     match permissions(&site.config, &site.name, subnet).await {
         Ok(answers) => answers
             .into_iter()
@@ -183,7 +182,7 @@ async fn allowed(plans: &RuntimePlan<'_>, site: &AwsSite) -> Vec<Check> {
             })
             .collect(),
         Err(fault) => {
-            let then = "`bullpen policies control-plane` prints what is needed";
+            let then = "`bullpen policies control-plane` prints the required policy";
             vec![Check::failed("permissions", fault.to_string(), then)]
         }
     }

@@ -1,4 +1,4 @@
-//! The label policy, as the doctor sees it: what it opens to every repository.
+//! The doctor's check of the label policy: what every repository may use.
 //!
 //! Not here: the policy itself (`bullpen_core::labels::policy`).
 
@@ -11,19 +11,18 @@ use super::verdict::{Check, Verdict};
 
 const NAME: &str = "label policy";
 
-/// Whether the policy opens what costs trust or much money to every repository; one that is named in
-/// it is the operator's choice. Without a configuration there is nothing to judge: the service reads
-/// one from a repository.
+/// Warns if the policy opens something risky or expensive to every repository; the operator chose the
+/// repositories that it names. `None` if the service reads its configuration from a repository.
 pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
     let Some((policy, code)) = config else {
-        let what = "no configuration was given; the service reads runs-on.yml from a repository: give \
-                    a copy of it as --config";
+        let what = "no configuration given; the service reads runs-on.yml from a repository: pass a \
+                    copy of it as --config";
         return Check { name: NAME.to_owned(), verdict: Verdict::Unknown(what.to_owned()) };
     };
     let mut opens = Vec::new();
-    // No repository has this name, so that only what holds for all is left.
-    let nobodys = Repository::new("");
-    let (rules, safe) = (policy.rules(&nobodys), Policy::default().rules(&nobodys));
+    // No repository has this name, so only the rules for all repositories apply.
+    let unnamed = Repository::new("");
+    let (rules, safe) = (policy.rules(&unnamed), Policy::default().rules(&unnamed));
     for key in
         [LabelKey::Ami, LabelKey::Ssh, LabelKey::Debug, LabelKey::Sticky, LabelKey::NestedVirt]
     {
@@ -52,7 +51,7 @@ pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
         opens.push(format!("the labels {}", plain.labels.join(", ")));
     }
     if opens.is_empty() {
-        return Check::fine(NAME, "opens nothing to every repository that costs trust");
+        return Check::fine(NAME, "opens nothing risky to every repository");
     }
     let what = format!("opens to every repository: {}", opens.join("; "));
     Check::warning(NAME, what, "name the repositories that need it, under `labels`")
@@ -69,9 +68,9 @@ mod tests {
         let (none, private) = (Policy::default(), CodeRules::default());
         let (word, ..) = policy(Some((&none, &private))).verdict.parts();
         assert_eq!(word, "ok");
-        let untold = policy(None);
-        let (word, what, _) = untold.verdict.parts();
-        assert_ne!(word, "ok", "the policy of the service is in another file: {what}");
+        let unknown = policy(None);
+        let (word, what, _) = unknown.verdict.parts();
+        assert_ne!(word, "ok", "the service reads another file: {what}");
         let plain = PlainLabels { labels: vec!["linux".to_owned()], ..PlainLabels::default() };
         let allow = Some([LabelKey::Ami, LabelKey::Debug, LabelKey::NestedVirt].into());
         let cpu_milli_max = Some(96_000);

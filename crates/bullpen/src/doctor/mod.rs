@@ -1,8 +1,8 @@
-//! `bullpen doctor`: could this stack work, and if not, what is to be done.
+//! `bullpen doctor`: checks whether a stack can work, and says what to do where it cannot.
 //!
-//! One line for each check. Nothing is changed. A check that needs another which failed is left out.
+//! It prints one line for each check and changes nothing. It leaves out checks that need one that failed.
 //!
-//! Not here: what is thought of an answer (`verdict`), or asking AWS (`aws`).
+//! Not here: judging an answer (`verdict`), or asking AWS (`aws`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
-use crate::workflow::{Failure, Loaded, load, told};
+use crate::workflow::{Failure, Loaded, load, run_command};
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -29,23 +29,23 @@ mod verdict;
 
 use verdict::{Check, worst};
 
-/// What every runner directory has.
+/// The script in every runner directory.
 const RUNNER_SCRIPT: &str = "run.sh";
 
-/// Looks at everything.
+/// Runs every check.
 pub(crate) fn doctor(args: &CommonArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
     let common = CommonInputs::read(args, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
     let config = files::config(&common.stack)?;
-    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     let mut checks = match common.stack.engine {
-        Engine::Embedded => of_files(&plans).await,
+        Engine::Embedded => of_files(&plan).await,
         #[cfg(feature = "aws")]
-        Engine::Aws => aws::checks(&plans).await?,
+        Engine::Aws => aws::checks(&plan).await?,
     };
     checks.push(labels::policy(config.as_ref().map(|config| (&config.labels, &config.code))));
     show(common.stack.json, &checks);
@@ -71,25 +71,25 @@ fn show(json: bool, checks: &[Check]) {
     }
 }
 
-/// A stack in files of this machine.
-async fn of_files(plans: &RuntimePlan<'_>) -> Vec<Check> {
-    let state = &plans.common.stack.state;
+/// The checks of a stack whose state is on this machine.
+async fn of_files(plan: &RuntimePlan<'_>) -> Vec<Check> {
+    let state = &plan.common.stack.state;
     if !state.exists() {
         return vec![no_state(state)];
     }
-    let mut checks = vec![runner(plans)];
-    checks.extend(isolation(plans));
-    match runtime::visit(plans, Examining { archive: None, groups: named_groups(plans.config) })
-        .await
+    let mut checks = vec![runner(plan)];
+    checks.extend(isolation(plan));
+    match runtime::run(plan, PortChecks { archive: None, groups: named_groups(plan.config) }).await
     {
         Ok(mut more) => {
-            let what = format!("{} can be read", state.display());
+            let what = format!("{} is readable", state.display());
             checks.push(Check::fine("state", what));
             checks.append(&mut more);
         }
         Err(error) => {
             let failure = Failure::from(error);
-            let then = failure.hint.unwrap_or_else(|| "give another as --state".to_owned());
+            let then =
+                failure.hint.unwrap_or_else(|| "pass another directory as --state".to_owned());
             checks.push(Check::failed("state", failure.what, then));
         }
     }
@@ -97,13 +97,14 @@ async fn of_files(plans: &RuntimePlan<'_>) -> Vec<Check> {
 }
 
 fn no_state(state: &Path) -> Check {
-    let what = format!("there is none in {}", state.display());
-    Check::warning("state", what, "`bullpen refresh` makes one")
+    let what = format!("no state in {}", state.display());
+    Check::warning("state", what, "`bullpen refresh` creates it")
 }
 
-/// What keeps jobs from the service on this host; nothing if the state cannot be used, which is told.
-fn isolation(plans: &RuntimePlan<'_>) -> Vec<Check> {
-    let Ok(chosen) = runtime::isolated(plans) else { return Vec::new() };
+/// How jobs are isolated from the service on this host; empty if the state cannot be used, which
+/// another check reports.
+fn isolation(plan: &RuntimePlan<'_>) -> Vec<Check> {
+    let Ok(chosen) = runtime::isolated(plan) else { return Vec::new() };
     let name = "isolation";
     let held = format!("jobs have {}", chosen.decision.held_by());
     let mut checks: Vec<Check> = Vec::new();
@@ -132,9 +133,9 @@ fn isolation(plans: &RuntimePlan<'_>) -> Vec<Check> {
 }
 
 /// The runner program of machines on this host.
-fn runner(plans: &RuntimePlan<'_>) -> Check {
+fn runner(plan: &RuntimePlan<'_>) -> Check {
     let name = "runner program";
-    match runner_program(&plans.common.github, Path::new("bullpen")) {
+    match runner_program(&plan.common.github, Path::new("bullpen")) {
         Some(RunnerProgram::Directory(directory)) if directory.join(RUNNER_SCRIPT).exists() => {
             Check::fine(name, format!("in {}", directory.display()))
         }
@@ -144,21 +145,21 @@ fn runner(plans: &RuntimePlan<'_>) -> Check {
         }
         Some(_) => Check::fine(name, "the stand-in's own"),
         None => {
-            let then = "give the directory of an unpacked runner as --runner-dir";
-            Check::warning(name, "none is given: nothing can be launched", then)
+            let then = "pass the directory of an unpacked runner as --runner-dir";
+            Check::warning(name, "not given: nothing can be launched", then)
         }
     }
 }
 
-/// A look around in a house.
-struct Examining {
-    /// Where the runner program is fetched from, and for which machines.
+/// The checks that need the stack's ports.
+struct PortChecks {
+    /// The download of the runner program, and its architecture.
     archive: Option<(String, Architecture)>,
     /// The runner groups that the configuration names.
     groups: BTreeSet<RunnerGroup>,
 }
 
-/// The runner groups that a configuration names, anywhere.
+/// Every runner group that a configuration names.
 fn named_groups(config: Option<&Config>) -> BTreeSet<RunnerGroup> {
     let Some(config) = config else { return BTreeSet::new() };
     let pools = config.pools.values().filter_map(|pool| pool.group.clone());
@@ -170,72 +171,73 @@ fn named_groups(config: Option<&Config>) -> BTreeSet<RunnerGroup> {
 
 /// Whether GitHub has the runner groups that the configuration names.
 async fn groups<P: Ports<Forge = GithubAccess>>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     groups: &BTreeSet<RunnerGroup>,
 ) -> Option<Check> {
-    let github = house.stack.ports.forge().manager().filter(|_| !groups.is_empty())?;
+    let github = runtime.stack.ports.forge().manager().filter(|_| !groups.is_empty())?;
     for group in groups {
         if let Err(fault) = github.group_id(group).await {
-            let then = "make the group in the organisation's settings, or correct `group`";
+            let then = "create the group in the organisation's settings, or correct `group`";
             return Some(Check::failed("runner groups", fault.to_string(), then));
         }
     }
-    Some(Check::fine("runner groups", format!("all {} are there", groups.len())))
+    Some(Check::fine("runner groups", format!("all {} exist", groups.len())))
 }
 
-impl Command for Examining {
+impl Command for PortChecks {
     type Outcome = Vec<Check>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
-        let mut checks = vec![github(&house).await];
-        checks.extend(permissions(&house).await);
-        checks.extend(groups(&house, &self.groups).await);
-        checks.extend(installed(&house).await);
-        checks.extend(hooks(&house).await);
-        checks.push(version(&house, archive).await);
+        let mut checks = vec![github(&runtime).await];
+        checks.extend(permissions(&runtime).await);
+        checks.extend(groups(&runtime, &self.groups).await);
+        checks.extend(installed(&runtime).await);
+        checks.extend(hooks(&runtime).await);
+        checks.push(version(&runtime, archive).await);
         checks
     }
 }
 
-/// Whether GitHub lets us manage runners.
-async fn github<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Check {
+/// Whether the credential may manage runners.
+async fn github<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Check {
     let name = "GitHub";
-    if !house.stack.ports.forge().manages() {
-        let then = "give --repository, and --github-token-file or --app-id with --app-key, if this \
-                    command is to register runners itself";
+    if !runtime.stack.ports.forge().manages() {
+        let then = "pass --repository, and --github-token-file or --app-id with --app-key, if this \
+                    command registers runners itself";
         return Check::warning(name, "no credential that manages runners", then);
     }
-    match house.stack.ports.forge().runners().await {
-        Ok(runners) => Check::fine(name, format!("answers; {} runners of ours", runners.len())),
+    match runtime.stack.ports.forge().runners().await {
+        Ok(runners) => {
+            Check::fine(name, format!("answers; {} runners of this stack", runners.len()))
+        }
         Err(Fault::Denied(why)) => {
-            let then =
-                "the credential needs to write the runners of the repository or organisation";
+            let then = "the credential needs write access to the runners of the repository or organisation";
             Check::failed(name, why, then)
         }
         Err(fault) => Check::failed(name, fault.to_string(), "try again later"),
     }
 }
 
-/// Whether an App may do what we need of it. Nobody can ask a token for that.
-async fn permissions<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
+/// Whether an App has the permissions that Bullpen needs. A token's permissions cannot be queried.
+async fn permissions<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Option<Check> {
     let name = "App permissions";
-    let answer = house.stack.ports.forge().manager()?.lacking_permissions().await;
+    let answer = runtime.stack.ports.forge().manager()?.lacking_permissions().await;
     match answer.transpose()? {
-        Ok(lacking) if lacking.is_empty() => Some(Check::fine(name, "all that are needed")),
+        Ok(lacking) if lacking.is_empty() => Some(Check::fine(name, "complete")),
         Ok(lacking) => {
-            let then = "give them to the App, and have its owner accept them";
+            let then = "grant them to the App, and let its owner accept them";
             Some(Check::failed(name, format!("it lacks {}", lacking.join(", ")), then))
         }
         Err(fault) => Some(Check::failed(name, fault.to_string(), "check the App's id and key")),
     }
 }
 
-/// Whether one of the Apps is public, or is installed on accounts that are not served: then strangers
-/// have GitHub sign webhooks for us.
-async fn installed<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
+/// Whether an App is public, or is installed on accounts that are not served: GitHub then signs
+/// webhooks of foreign repositories with our secret.
+async fn installed<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Option<Check> {
     let name = "App installations";
-    let github = house.stack.ports.forge().manager()?;
+    let github = runtime.stack.ports.forge().manager()?;
     match github.apps().await {
         Ok(apps) if apps.is_empty() => None,
         Ok(apps) => Some(Check {
@@ -246,30 +248,30 @@ async fn installed<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option
     }
 }
 
-/// Whether webhooks come of more repositories than the one that is served.
-async fn hooks<P: Ports<Forge = GithubAccess>>(house: &Runtime<P>) -> Option<Check> {
+/// Whether GitHub sends webhooks of more repositories than the served one.
+async fn hooks<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Option<Check> {
     let name = "webhook scope";
-    match house.stack.ports.forge().manager()?.wider_hooks().await {
+    match runtime.stack.ports.forge().manager()?.wider_hooks().await {
         Ok(wider) if wider.is_empty() => None,
         Ok(wider) => {
             let what = format!("{}; this service serves one repository", wider.join(", "));
-            let then = "have GitHub send webhooks of that repository alone: the others are counted \
-                        and not served";
+            let then = "let GitHub send webhooks of that repository alone: the service counts the \
+                        others and ignores them";
             Some(Check::warning(name, what, then))
         }
         Err(fault) => Some(Check::warning(name, fault.to_string(), "try again later")),
     }
 }
 
-/// How old the runner is. GitHub refuses those that are too far behind.
+/// How old the runner program is: GitHub gives no jobs to a version that is too old.
 async fn version<P: Ports<Forge = GithubAccess>>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     archive: Option<(&str, Architecture)>,
 ) -> Check {
-    let told = house.parameters.runner_version.clone();
-    let ours = told.or_else(|| archive.and_then(|(url, which)| version_of(url, which)));
+    let configured = runtime.parameters.runner_version.clone();
+    let ours = configured.or_else(|| archive.and_then(|(url, which)| version_of(url, which)));
     let which = archive.map_or(Architecture::X64, |(_, which)| which);
-    let offered = match house.stack.ports.forge().manager() {
+    let offered = match runtime.stack.ports.forge().manager() {
         Some(github) => github.offered_runner(which).await.ok().flatten(),
         None => None,
     };

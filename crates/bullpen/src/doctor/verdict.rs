@@ -1,4 +1,4 @@
-//! What is thought of what was found; pure.
+//! Judges what the doctor found; pure.
 //!
 //! Not here: finding it.
 
@@ -9,35 +9,35 @@ use bullpen_github::AppStanding;
 
 use crate::exit::Exit;
 
-/// A clock that is this far off makes leases and signatures fail before long.
+/// A clock that is further off makes leases and signatures fail.
 #[cfg(feature = "aws")]
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(5);
-/// What the header leaves out: it counts whole seconds.
+/// The precision of AWS's `Date` header: whole seconds.
 #[cfg(feature = "aws")]
 const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// One thing that was looked at.
+/// One check: its name and its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub(super) name: String,
     pub(super) verdict: Verdict,
 }
 
-/// What is thought of it, in words, and what to do.
+/// A check's result in words, with advice where it is bad.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As it should be.
+    /// Good.
     Fine(String),
-    /// It cannot be known from here.
+    /// The doctor cannot find out.
     Unknown(String),
-    /// It works, or something else does.
+    /// The stack works, with a problem.
     Warning(String, String),
-    /// It does not work.
+    /// The stack does not work.
     Failed(String, String),
 }
 
 impl Verdict {
-    /// Its word, what was found, and what to do.
+    /// The verdict's word, the finding, and the advice.
     pub(super) fn parts(&self) -> (&'static str, &str, Option<&str>) {
         match self {
             Self::Fine(what) => ("ok", what, None),
@@ -70,13 +70,13 @@ impl Check {
     }
 }
 
-/// How the command ends.
+/// The command's exit code.
 pub(super) fn worst(checks: &[Check]) -> Exit {
     let failed = checks.iter().any(|check| matches!(check.verdict, Verdict::Failed(..)));
     if failed { Exit::Failed } else { Exit::Done }
 }
 
-/// Whether each App is the owner's alone. An account without a name is an enterprise's.
+/// Whether each App is installed only on the owner's account. An enterprise's account has no name.
 pub(super) fn installed(owner: &str, apps: &[AppStanding]) -> Verdict {
     let is_other = |name: &&String| !name.eq_ignore_ascii_case(owner);
     let others: Vec<&str> = apps
@@ -96,40 +96,40 @@ pub(super) fn installed(owner: &str, apps: &[AppStanding]) -> Verdict {
         let those = apps.iter().filter(|app| app.is_public == is_public);
         those.map(|app| app.slug.as_str()).collect::<Vec<_>>().join(", ")
     };
-    let (public, untold) = (named(Some(true)), named(None));
+    let (public, unknown) = (named(Some(true)), named(None));
     if !public.is_empty() {
         return Verdict::Failed(
-            format!("public, so that any account can install it: {public}"),
+            format!("public, so any account can install it: {public}"),
             "make it private in its settings at GitHub: webhooks of every installation are signed \
              with your secret"
                 .to_owned(),
         );
     }
-    if !untold.is_empty() {
+    if !unknown.is_empty() {
         let what =
-            format!("on {owner} alone; GitHub does not say here whether it is public: {untold}");
+            format!("on {owner} alone; GitHub does not report whether it is public: {unknown}");
         return Verdict::Unknown(what);
     }
     Verdict::Fine(format!("on {owner} alone, and private"))
 }
 
-/// How far behind the runner program is, by what GitHub offers.
+/// Compares the runner program's version with the one that GitHub offers.
 pub(super) fn runner_age(ours: Option<&str>, offered: Option<&str>) -> Verdict {
     let offers = offered.map_or_else(String::new, |offered| format!("; GitHub offers {offered}"));
     match (ours, offered) {
         (Some(ours), Some(offered)) if numbers(ours) >= numbers(offered) => {
-            Verdict::Fine(format!("{ours}, and GitHub offers none that is newer"))
+            Verdict::Fine(format!("{ours}, and GitHub offers nothing newer"))
         }
         (Some(ours), Some(_)) => Verdict::Warning(
             format!("{ours}{offers}"),
-            "bring it up to date: GitHub gives no jobs to runners that are 30 days behind a release"
+            "update it: GitHub gives no jobs to runners that are 30 days behind a release"
                 .to_owned(),
         ),
         (Some(ours), None) => {
-            Verdict::Unknown(format!("{ours}, and GitHub does not say here what it offers"))
+            Verdict::Unknown(format!("{ours}; GitHub's offered version is unknown"))
         }
         (None, _) => Verdict::Unknown(format!(
-            "the version is the image's or the runner directory's own{offers}, and gives no jobs to \
+            "the image or the runner directory decides the version{offers}; GitHub gives no jobs to \
              runners that are 30 days behind a release"
         )),
     }
@@ -139,22 +139,23 @@ fn numbers(version: &str) -> Vec<u64> {
     version.split('.').map(|part| part.parse().unwrap_or_default()).collect()
 }
 
-/// How far the clock is off.
+/// Judges how far this machine's clock is from AWS's.
 #[cfg(feature = "aws")]
 pub(super) fn clock(off: Option<Duration>) -> Verdict {
     match off {
-        None => Verdict::Unknown("AWS did not say what time it is".to_owned()),
+        None => Verdict::Unknown("AWS sent no time".to_owned()),
         Some(off) if off <= CLOCK_OFF_MAX + CLOCK_STEP => {
             Verdict::Fine(format!("within {} s of AWS's", off.as_secs().max(1)))
         }
         Some(off) => Verdict::Failed(
             format!("{} s off AWS's", off.as_secs()),
-            "have this machine's clock kept by NTP: leases and signatures depend on it".to_owned(),
+            "synchronise this machine's clock by NTP: leases and signatures depend on it"
+                .to_owned(),
         ),
     }
 }
 
-/// Whether a call is allowed.
+/// Judges a simulated permission.
 #[cfg(feature = "aws")]
 pub(super) fn permission(action: &str, answer: bullpen_aws::doctor::Answer) -> Verdict {
     use bullpen_aws::doctor::Answer;
@@ -168,10 +169,10 @@ pub(super) fn permission(action: &str, answer: bullpen_aws::doctor::Answer) -> V
     }
 }
 
-/// Whether there may be as many vCPUs as the largest class needs.
+/// Compares the vCPU quota with the needs of the largest class.
 #[cfg(feature = "aws")]
 pub(super) fn quota(vcpus: f64, largest: u32) -> Verdict {
-    let ask = "ask for more under Service Quotas, Amazon EC2".to_owned();
+    let ask = "request an increase under Service Quotas, Amazon EC2".to_owned();
     if vcpus < 1.0 {
         return Verdict::Failed("0 vCPUs: nothing can be launched".to_owned(), ask);
     }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_that_is_behind_is_warned_of() {
+    fn a_runner_that_is_behind_gets_a_warning() {
         let age = |ours| runner_age(Some(ours), Some("2.325.0"));
         assert!(matches!(age("2.325.0"), Verdict::Fine(_)));
         assert!(matches!(age("2.1000.0"), Verdict::Fine(_)), "numbers, not letters");
@@ -245,7 +246,7 @@ mod tests {
     fn what_is_denied_is_named_with_the_policy() {
         use bullpen_aws::doctor::Answer;
         let Verdict::Failed(_, then) = permission("ec2:StopInstances", Answer::Denied) else {
-            panic!("it is denied")
+            panic!("the answer is Denied")
         };
         assert!(then.contains("ec2:StopInstances") && then.contains("bullpen policies"), "{then}");
     }

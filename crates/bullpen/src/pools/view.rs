@@ -54,8 +54,8 @@ pub(super) async fn visit(
     } else {
         load(&common, environment)?
     };
-    let plans = RuntimePlan { common: &common, config: None, file: &file, environment };
-    runtime::visit(&plans, Visit { common: &common, file: &file, work }).await?
+    let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
+    runtime::run(&plan, Visit { common: &common, file: &file, work }).await?
 }
 
 struct Visit<'a, W> {
@@ -67,9 +67,9 @@ struct Visit<'a, W> {
 impl<W: PoolsCommand> Command for Visit<'_, W> {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let Self { common, file, work } = self;
-        let Runtime { mut stack, foundation, .. } = house;
+        let Runtime { mut stack, foundation, .. } = runtime;
         bound(&mut stack.ceilings, file, &common.stack);
         let source = Source::of(&common.stack, &common.github);
         let config = source.once(stack.ports.forge().manager()).await;

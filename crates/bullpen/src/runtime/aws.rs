@@ -1,7 +1,7 @@
-//! The AWS engine's stores, DynamoDB and SQS, and a house of them with machines that are processes of
+//! The AWS engine's stores, DynamoDB and SQS, and a runtime of them with machines that are processes of
 //! this host.
 //!
-//! Region, endpoint and credentials are those of every AWS tool. Agents of this host are started with the
+//! Region, endpoint and credentials come from the usual AWS configuration. Agents on this host get the
 //! same variables, so that they find their mailboxes as this command does; jobs do not see them.
 //!
 //! Not here: the stores themselves (`bullpen-aws`).
@@ -14,8 +14,8 @@ use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
 
 use super::{
-    IfMissing, Runtime, RuntimeError, RuntimePlan, RuntimePorts, Stores, Told, make_state, process,
-    put_together,
+    IfMissing, MachineSettings, Runtime, RuntimeError, RuntimePlan, RuntimePorts, Stores, assemble,
+    make_state, process,
 };
 
 /// The ports of the AWS engine with machines of this host.
@@ -30,7 +30,7 @@ pub(crate) type AwsPorts = RuntimePorts<
 pub(super) type AwsStores =
     Stores<DynamoLedger<SystemClock>, SqsQueues, DynamoMailbox<SystemClock>>;
 
-/// What the AWS configuration's variables begin with.
+/// The prefix of the AWS configuration's variables.
 const VARIABLES: &str = "AWS_";
 
 /// A stack's place at AWS.
@@ -41,11 +41,11 @@ pub(crate) struct AwsSite {
 }
 
 impl AwsSite {
-    /// Where the configuration says it is. Nothing is asked of AWS yet but who we are.
-    pub(crate) async fn find(plans: &RuntimePlan<'_>) -> Result<Self, RuntimeError> {
+    /// Reads the configuration. It calls AWS only for credentials.
+    pub(crate) async fn find(plan: &RuntimePlan<'_>) -> Result<Self, RuntimeError> {
         let name =
-            StackName::new(&plans.file.name).map_err(|error| RuntimeError::Aws(error.into()))?;
-        let config = config::load(plans.file.aws.region.as_deref()).await;
+            StackName::new(&plan.file.name).map_err(|error| RuntimeError::Aws(error.into()))?;
+        let config = config::load(plan.file.aws.region.as_deref()).await;
         let config = config.map_err(|error| RuntimeError::Aws(error.into()))?;
         Ok(Self { config, name, clock: Arc::new(SystemClock::new()) })
     }
@@ -55,20 +55,20 @@ impl AwsSite {
         self.config.region().map(ToString::to_string)
     }
 
-    /// Whether its ledger's table is there.
+    /// Whether the ledger's table exists.
     pub(crate) async fn has_ledger(&self) -> Result<bool, RuntimeError> {
         let missing = setup::missing(&self.config, &self.name).await;
         let missing = missing.map_err(|error| RuntimeError::Aws(error.into()))?;
         Ok(!missing.contains(&self.name.state_table()))
     }
 
-    /// Removes its tables; says which.
+    /// Removes the stack's tables; returns what it removed.
     pub(crate) async fn remove_tables(&self) -> Result<Vec<String>, RuntimeError> {
         let removed = setup::remove(&self.config, &self.name, &*self.clock).await;
         removed.map_err(|error| RuntimeError::Aws(error.into()))
     }
 
-    /// Makes its tables, if they are to be made; says what was.
+    /// Creates missing tables if `missing` says so; returns what it created.
     pub(super) async fn made(&self, missing: IfMissing) -> Result<Vec<String>, RuntimeError> {
         if missing != IfMissing::Make {
             return Ok(Vec::new());
@@ -77,7 +77,7 @@ impl AwsSite {
         made.map_err(|error| RuntimeError::Aws(error.into()))
     }
 
-    /// Its stores. `region`: where agents look for them, if not where their own environment says.
+    /// The stack's stores. `region`: where agents find them, if their own environment does not say.
     pub(super) fn stores(&self, region: Option<String>) -> AwsStores {
         let Self { config, name, clock } = self;
         let dynamodb = name.to_string();
@@ -90,22 +90,22 @@ impl AwsSite {
     }
 }
 
-/// Builds it, with the tables if they are to be made.
+/// Builds the runtime, and creates missing tables if `missing` says so.
 pub(crate) async fn build(
-    plans: &RuntimePlan<'_>,
+    plan: &RuntimePlan<'_>,
     missing: IfMissing,
 ) -> Result<Runtime<AwsPorts>, RuntimeError> {
-    let state = make_state(&plans.common.stack.state)?;
-    let site = AwsSite::find(plans).await?;
+    let state = make_state(&plan.common.stack.state)?;
+    let site = AwsSite::find(plan).await?;
     let made = site.made(missing).await?;
     let agents_have =
-        plans.environment.iter().filter(|(variable, _)| variable.starts_with(VARIABLES));
+        plan.environment.iter().filter(|(variable, _)| variable.starts_with(VARIABLES));
     let agents_have = agents_have.map(super::own_pair).collect();
     let clock = Arc::clone(&site.clock);
-    let fleet = |told: Told<'_>| process::fleet(plans, &state, &told, agents_have, clock);
-    let base = process::base(&plans.common.github, plans.file);
+    let fleet =
+        |machine: MachineSettings<'_>| process::fleet(plan, &state, &machine, agents_have, clock);
+    let base = process::base(&plan.common.github, plan.file);
     let clock = Arc::clone(&site.clock);
-    let house =
-        put_together(plans, site.stores(None), clock, (base, missing.into()), fleet).await?;
-    Ok(Runtime { made, ..house })
+    let runtime = assemble(plan, site.stores(None), clock, (base, missing.into()), fleet).await?;
+    Ok(Runtime { made, ..runtime })
 }

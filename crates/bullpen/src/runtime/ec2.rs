@@ -1,6 +1,6 @@
-//! Machines in EC2, over the AWS engine's stores.
+//! Builds the fleet of machines in EC2, over the AWS engine's stores.
 //!
-//! What `bullpen.toml` must say for that is asked for before anything is asked of AWS.
+//! It checks the required settings of `bullpen.toml` before it calls AWS.
 //!
 //! Not here: the fleet itself (`bullpen-aws`).
 
@@ -20,8 +20,8 @@ use serde_json::json;
 
 use super::aws::AwsSite;
 use super::{
-    IfMissing, MachineBase, Runtime, RuntimeError, RuntimePlan, RuntimePorts, Told, put_together,
-    user_data,
+    IfMissing, MachineBase, MachineSettings, Runtime, RuntimeError, RuntimePlan, RuntimePorts,
+    assemble, user_data,
 };
 use crate::inputs::{StackInputs, UsageError};
 
@@ -33,25 +33,25 @@ pub(crate) type Ec2Ports = RuntimePorts<
     Ec2Fleet<SystemClock>,
 >;
 
-/// Letters of a digest that tell what machines start with apart.
+/// Digits of the digest of what machines start with.
 const DIGEST_CHARS: usize = 16;
 
-/// Builds it, with the tables if they are to be made.
+/// Builds the runtime, and creates missing tables if `missing` says so.
 pub(crate) async fn build(
-    plans: &RuntimePlan<'_>,
+    plan: &RuntimePlan<'_>,
     missing: IfMissing,
 ) -> Result<Runtime<Ec2Ports>, RuntimeError> {
-    let profile = configured(plans.file, &plans.common.stack)?;
-    let site = AwsSite::find(plans).await?;
+    let profile = configured(plan.file, &plan.common.stack)?;
+    let site = AwsSite::find(plan).await?;
     let made = site.made(missing).await?;
     let stores = site.stores(site.region());
-    let fleet = |told: Told<'_>| Ok(fleet(plans, &site, profile, &told));
-    let read = (base(plans.file), missing.into());
-    let house = put_together(plans, stores, Arc::clone(&site.clock), read, fleet);
-    Ok(Runtime { region: site.region(), made, ..house.await? })
+    let fleet = |machine: MachineSettings<'_>| Ok(fleet(plan, &site, profile, &machine));
+    let read = (base(plan.file), missing.into());
+    let runtime = assemble(plan, stores, Arc::clone(&site.clock), read, fleet);
+    Ok(Runtime { region: site.region(), made, ..runtime.await? })
 }
 
-/// Whatever of `[aws]` machines cannot be without, named if it is missing; the instance profile.
+/// Checks the keys of `[aws]` that machines need; returns the instance profile.
 pub(crate) fn configured<'a>(
     file: &'a StackFile,
     inputs: &StackInputs,
@@ -66,18 +66,18 @@ pub(crate) fn configured<'a>(
     .filter_map(|(key, is_missing)| is_missing.then_some(key))
     .collect();
     let path = inputs.stack.as_ref().map(|path| path.display().to_string());
-    let path = path.unwrap_or_else(|| "bullpen.toml (none is given as --stack)".to_owned());
+    let path = path.unwrap_or_else(|| "bullpen.toml (--stack not given)".to_owned());
     match instance_profile {
         Some(profile) if missing.is_empty() => Ok(profile),
         _ => Err(UsageError::new(format!(
-            "{path}: machines in EC2 need {} under [aws]; write what is missing there, or set \
+            "{path}: machines in EC2 need {} under [aws]; add the missing keys, or set \
              BULLPEN_AWS_SUBNETS, BULLPEN_AWS_SECURITY_GROUPS, BULLPEN_AWS_INSTANCE_PROFILE",
             missing.join(", ")
         ))),
     }
 }
 
-/// What such machines are built from. One that starts with something else is another one.
+/// What such machines are built from: a machine with other settings has another spec hash.
 fn base(file: &StackFile) -> MachineBase {
     let Instance { agents, runner_dir, runners, user, sudo, metadata_hops, .. } = &file.instance;
     let Instance { docker, metadata_open, .. } = &file.instance;
@@ -85,7 +85,7 @@ fn base(file: &StackFile) -> MachineBase {
         all.iter().map(|(which, one)| (which.as_str(), one.sha256.clone())).collect()
     };
     let Aws { security_groups, instance_profile, .. } = &file.aws;
-    let told = json!([
+    let parts = json!([
         sums(agents),
         runner_dir,
         sums(runners),
@@ -95,36 +95,41 @@ fn base(file: &StackFile) -> MachineBase {
         security_groups,
         instance_profile,
     ]);
-    let digest = digest_hex(told.to_string().as_bytes());
+    let digest = digest_hex(parts.to_string().as_bytes());
     let digest: String = digest.chars().take(DIGEST_CHARS).collect();
     MachineBase { image: format!("ec2:{digest}"), program: None }
 }
 
 pub(super) fn fleet(
-    plans: &RuntimePlan<'_>,
+    plan: &RuntimePlan<'_>,
     site: &AwsSite,
     profile: &str,
-    told: &Told<'_>,
+    machine: &MachineSettings<'_>,
 ) -> Ec2Fleet<SystemClock> {
-    let github = &plans.common.github;
-    let instance = &plans.file.instance;
+    let github = &plan.common.github;
+    let instance = &plan.file.instance;
     let given = github.runner_dir.clone();
     let directory = given.unwrap_or_else(|| PathBuf::from(&instance.runner_dir));
-    // The fleet fills in where its class's comes from.
+    // The fleet fills in the download for the class's architecture.
     let runner = RunnerProgram::Image { directory, download: None };
     let (user, sudo) = (Some(instance.user.clone()), instance.sudo);
     let metadata_open = instance.metadata_open;
-    let user_data = user_data(github, told, runner, BTreeMap::new()).map(|data| UserData {
+    let user_data = user_data(github, machine, runner, BTreeMap::new()).map(|data| UserData {
         user,
         sudo,
         metadata_open,
         ..data
     });
-    let settings = settings(plans.file, site, profile, told);
+    let settings = settings(plan.file, site, profile, machine);
     Ec2Fleet::new(&site.config, settings, user_data, Arc::clone(&site.clock))
 }
 
-fn settings(file: &StackFile, site: &AwsSite, profile: &str, told: &Told<'_>) -> Ec2Settings {
+fn settings(
+    file: &StackFile,
+    site: &AwsSite,
+    profile: &str,
+    machine: &MachineSettings<'_>,
+) -> Ec2Settings {
     let Instance { agents, runners, user, sudo, docker, .. } = &file.instance;
     let Instance { metadata_hops, price_protection, .. } = &file.instance;
     Ec2Settings {
@@ -135,14 +140,14 @@ fn settings(file: &StackFile, site: &AwsSite, profile: &str, told: &Told<'_>) ->
         images: file.images.clone(),
         agents: agents.clone(),
         runners: runners.clone(),
-        watchdog: told.limits.watchdog,
-        // A stack that gives a machine less time to be seen knows its cloud.
-        shown_within: SHOWN_WITHIN.min(told.limits.reconcile_grace),
+        watchdog: machine.limits.watchdog,
+        // The operator of a stack with a shorter grace knows how fast the cloud lists machines.
+        shown_within: SHOWN_WITHIN.min(machine.limits.reconcile_grace),
         user: user.clone(),
         sudo: *sudo,
         docker: *docker,
         metadata_hops: *metadata_hops,
         price_protection: *price_protection,
-        ground: told.ground.clone(),
+        ground: machine.launch_site.clone(),
     }
 }

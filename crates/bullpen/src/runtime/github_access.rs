@@ -1,7 +1,7 @@
-//! The door to GitHub: with a credential, with tokens that `refresh` kept, or closed.
+//! Access to GitHub: with a credential, with tokens that `refresh` kept, or none.
 //!
 //! A command without a credential of its own registers runners with a kept token, and leaves their
-//! removal to the agents. A command that needs neither never asks.
+//! removal to the agents.
 //!
 //! Not here: GitHub itself (`bullpen-github`).
 
@@ -19,20 +19,21 @@ use bullpen_github::{App, AppKey, GitHub, Login, Settings};
 use super::RuntimeError;
 use crate::inputs::{self, GithubInputs, Scope, files};
 
-/// What is missing, and what to do about it.
+/// The error of a call that needs a credential, with advice.
 const NO_CREDENTIAL: &str = "no credential for GitHub: give INPUT_GITHUB_TOKEN, \
                              --github-token-file, or --app-id and --app-key, or let a scheduled \
                              refresh that has one keep tokens";
 
-/// A kept token that ends sooner than this is as good as none: the runner registers later.
+/// A kept token must live at least this long, because the runner registers later.
 const TOKEN_LASTS: std::time::Duration = std::time::Duration::from_secs(5 * 60);
 
-/// How this command gets to GitHub.
+/// How this command reaches GitHub.
 pub(crate) struct GithubAccess {
-    /// With a credential that manages runners.
+    /// A client whose credential manages runners.
     manager: Option<GitHub<SystemClock>>,
-    /// With one that can only read runs.
+    /// A client whose credential only reads runs.
     reader: Option<GitHub<SystemClock>>,
+    /// The tokens that `refresh` kept.
     kept: Option<KeptTokens>,
     clock: Arc<SystemClock>,
 }
@@ -47,7 +48,7 @@ impl GithubAccess {
         Self { manager, reader, kept, clock }
     }
 
-    /// As the inputs say.
+    /// Opens the clients that the inputs configure.
     pub(super) fn open(
         inputs: &GithubInputs,
         stack: &str,
@@ -66,7 +67,7 @@ impl GithubAccess {
                 Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
                 Scope::Organisation(name) => bullpen_github::Scope::parse(name)?,
             };
-            // Runners are `<stack>-<instance>-<generation>`; another stack may begin with our name.
+            // Runners are `<stack>-<instance>-<generation>`; another stack's name may start with ours.
             let mut settings = Settings::new(scope, login, &format!("{stack}-"));
             settings.base_url.clone_from(&inputs.api_url);
             settings.more_apps = more;
@@ -93,22 +94,22 @@ impl GithubAccess {
         Ok(Self::new(manager, reader, kept, Arc::clone(clock)))
     }
 
-    /// Whether runners can be listed and deleted.
+    /// Whether the credential can list and delete runners.
     pub(crate) fn manages(&self) -> bool {
         self.manager.is_some()
     }
 
-    /// GitHub with a credential that manages runners, if there is one.
+    /// The client whose credential manages runners, if there is one.
     pub(crate) fn manager(&self) -> Option<&GitHub<SystemClock>> {
         self.manager.as_ref()
     }
 
-    /// Whether runs can be asked about.
+    /// Whether a credential can read runs.
     pub(crate) fn reads(&self) -> bool {
         self.manager.is_some() || self.reader.is_some()
     }
 
-    /// What agents remove their runners with, for a command that cannot.
+    /// The token with which agents remove their runners, for a command that cannot remove them.
     pub(crate) fn removal_token(&self) -> Option<Secret> {
         let kept = self.kept.as_ref().filter(|_| self.manager.is_none())?;
         self.lasts(kept.expires_at).then(|| kept.removal.clone())
@@ -165,7 +166,7 @@ impl Forge for GithubAccess {
     }
 
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
-        // The workflow's own token reads its runs; the other may not.
+        // The workflow's own token reads its runs; the managing credential may lack that permission.
         match self.reader.as_ref().or(self.manager.as_ref()) {
             Some(github) => github.is_over(repository, run).await,
             None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),

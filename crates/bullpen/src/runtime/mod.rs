@@ -1,9 +1,9 @@
-//! The house of a command: every part of an engine and a fleet, built from inputs and put together.
+//! The runtime of a command: the ports of one engine and one fleet, built from inputs.
 //!
-//! Stores of the embedded engine are here, those of AWS in `aws`; machines that are processes in
+//! The embedded engine's stores are here, those of AWS in `aws`; machines that are processes in
 //! `process`, those of EC2 in `ec2`.
 //!
-//! Not here: what is done with it (`workflow`), or reading inputs (`inputs`).
+//! Not here: the commands (`workflow`), or reading inputs (`inputs`).
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -47,10 +47,10 @@ mod process;
 pub(crate) use github_access::GithubAccess;
 pub(crate) use process::isolated;
 
-/// The waits between tries at the first read of all, in milliseconds.
+/// The waits between attempts to read the stack's documents, in milliseconds.
 const WAITS_MS: [u64; 5] = [50, 100, 200, 400, 800];
 
-/// Everything the engine needs: stores of one engine, and machines of one fleet.
+/// The engine's ports: stores of one engine, machines of one fleet, GitHub, clock and ids.
 pub(crate) struct RuntimePorts<L, Q, M, F> {
     ledger: L,
     queues: Q,
@@ -101,69 +101,69 @@ impl<L: Ledger, Q: Queues, M: Mailbox, F: Fleet> Ports for RuntimePorts<L, Q, M,
     }
 }
 
-/// A built house.
+/// Everything that a command runs with.
 pub(crate) struct Runtime<P = EmbeddedPorts> {
-    /// The engine's.
+    /// The engine's stack.
     pub(crate) stack: Stack<P>,
     /// The named classes.
     pub(crate) classes: Vec<RunnerClass>,
-    /// What the ledger keeps of them.
+    /// The parameters that `refresh` stored in the ledger.
     pub(crate) parameters: Parameters,
     /// What every machine is built from.
     pub(crate) foundation: StackBase,
-    /// Whose workflow this is, where it is one.
+    /// The workflow's repository, if the scope is a repository.
     pub(crate) repository: Option<Repository>,
-    /// The region of its machines, if they have one.
+    /// The region of the machines, if they have one.
     pub(crate) region: Option<String>,
-    /// Whether it is known already where they may be launched.
-    pub(crate) has_ground: bool,
-    /// What had to be made of its stores, in words.
+    /// Whether the ledger has a launch site.
+    pub(crate) has_launch_site: bool,
+    /// What building the runtime created, in words.
     pub(crate) made: Vec<String>,
 }
 
-/// Why there is no house.
+/// Why a runtime could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RuntimeError {
-    /// An input, or a file that one names, is wrong.
+    /// An input, or a file that an input names, is wrong.
     #[error("{0}")]
     Usage(UsageError),
     /// The state directory cannot be used.
     #[error("could not use the state directory {}", path.display())]
     State {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A store cannot be opened.
+    /// Opening a store failed.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The fleet cannot be opened.
+    /// Opening the fleet failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// GitHub cannot be spoken to as told.
-    #[error("GitHub cannot be spoken to")]
+    /// The settings for GitHub are wrong.
+    #[error("invalid GitHub settings")]
     Github(#[from] BadSettings),
-    /// The App's key is none.
-    #[error("the App's key cannot be used")]
+    /// The App's key is not an RSA key in PEM.
+    #[error("invalid key of the App")]
     Key(#[from] BadKey),
-    /// AWS cannot be used as it is configured, or its tables cannot.
+    /// The AWS configuration is wrong, or the tables are missing.
     #[cfg(feature = "aws")]
-    #[error("the AWS engine cannot be used")]
+    #[error("could not use the AWS engine")]
     Aws(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The stack's parameters cannot be read.
+    /// Reading the stack's parameters failed.
     #[error("could not read what refresh stored")]
     Parameters(#[source] Fault),
 }
 
 impl RuntimeError {
-    /// What to do about it, where that is known.
+    /// Advice for the user, where there is any.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => Some(error.hint()),
             Self::Fleet(error) => Some(error.hint().to_owned()),
             Self::State { .. } => {
-                Some("give a directory that this user may write in as --state".to_owned())
+                Some("pass a directory that this user may write to as --state".to_owned())
             }
             #[cfg(feature = "aws")]
             Self::Aws(_) => None,
@@ -178,13 +178,13 @@ impl From<UsageError> for RuntimeError {
     }
 }
 
-/// What a house is built from.
+/// The inputs of a runtime.
 pub(crate) struct RuntimePlan<'a> {
-    /// The inputs.
+    /// The command's inputs.
     pub(crate) common: &'a CommonInputs,
-    /// What `runs-on.yml` says.
+    /// `runs-on.yml`, if the command reads it.
     pub(crate) config: Option<&'a Config>,
-    /// What `bullpen.toml` says.
+    /// `bullpen.toml`.
     pub(crate) file: &'a StackFile,
     /// The environment.
     pub(crate) environment: &'a Environment,
@@ -198,83 +198,84 @@ pub(crate) struct Stores<L, Q, M> {
     pub(crate) place: MailboxPlace,
 }
 
-/// What a fleet's machines are built from, whatever their class.
+/// What a fleet's machines are built from, for every class.
 struct MachineBase {
-    /// What there is on them before anything of a class is.
+    /// The part of the image that does not depend on the class.
     image: String,
-    /// Where their runner program is, where its version is not known.
+    /// The path of the runner program, which stands for its unknown version.
     program: Option<String>,
 }
 
-/// What becomes of stores at AWS that are not there.
+/// How a command deals with missing stores at AWS.
 #[cfg(feature = "aws")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfMissing {
-    /// The errand does not run.
+    /// The command fails.
     Refuse,
-    /// They are made first.
+    /// The command creates them first.
     Make,
-    /// The errand runs without: nothing is read of a ledger that is known not to be there.
+    /// The command runs without, and reads nothing from the ledger.
     GoWithout,
 }
 
-/// Something that is done in a house, whichever engine it is of.
+/// A command that runs with any engine's ports.
 pub(crate) trait Command {
-    /// What comes of it.
+    /// The command's result.
     type Outcome;
 
-    /// What becomes of stores that are not there; files are always made.
+    /// How the command deals with missing stores at AWS; files are always created.
     #[cfg(feature = "aws")]
     fn if_missing(&self) -> IfMissing {
         IfMissing::Refuse
     }
 
-    /// Does it.
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome;
+    /// Runs the command.
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome;
 }
 
-/// Builds the house of the engine that the inputs name, and runs an errand in it.
-pub(crate) async fn visit<E: Command>(
-    plans: &RuntimePlan<'_>,
-    errand: E,
-) -> Result<E::Outcome, RuntimeError> {
-    match plans.common.stack.engine {
-        Engine::Embedded => Ok(Box::pin(errand.run(build(plans).await?)).await),
+/// Builds the runtime of the engine that the inputs select, and runs a command with it.
+pub(crate) async fn run<C: Command>(
+    plan: &RuntimePlan<'_>,
+    command: C,
+) -> Result<C::Outcome, RuntimeError> {
+    match plan.common.stack.engine {
+        Engine::Embedded => Ok(Box::pin(command.run(build(plan).await?)).await),
         #[cfg(feature = "aws")]
-        Engine::Aws => match plans.common.stack.fleet {
+        Engine::Aws => match plan.common.stack.fleet {
             Machines::Process => {
-                let house = aws::build(plans, errand.if_missing()).await?;
-                Ok(Box::pin(errand.run(house)).await)
+                let runtime = aws::build(plan, command.if_missing()).await?;
+                Ok(Box::pin(command.run(runtime)).await)
             }
             Machines::Ec2 => {
-                let house = ec2::build(plans, errand.if_missing()).await?;
-                Ok(Box::pin(errand.run(house)).await)
+                let runtime = ec2::build(plan, command.if_missing()).await?;
+                Ok(Box::pin(command.run(runtime)).await)
             }
         },
     }
 }
 
-/// Builds the embedded engine. Nothing of it speaks to anyone yet.
-pub(crate) async fn build(plans: &RuntimePlan<'_>) -> Result<Runtime, RuntimeError> {
-    let state = make_state(&plans.common.stack.state)?;
+/// Builds the runtime of the embedded engine; makes no calls.
+pub(crate) async fn build(plan: &RuntimePlan<'_>) -> Result<Runtime, RuntimeError> {
+    let state = make_state(&plan.common.stack.state)?;
     let clock = Arc::new(SystemClock::new());
     let ledger = SqliteLedger::open(&state.join("ledger.db"), Arc::clone(&clock))?;
     let queues = SqliteQueues::beside(&ledger)?;
     let path = state.join("mailbox.db");
     let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock))?;
     let stores = Stores { ledger, queues, mailbox, place: MailboxPlace::File(path) };
-    let base = process::base(&plans.common.github, plans.file);
+    let base = process::base(&plan.common.github, plan.file);
     let own = Arc::clone(&clock);
-    let fleet = |told: Told<'_>| process::fleet(plans, &state, &told, BTreeMap::new(), own);
-    put_together(plans, stores, clock, (base, Reading::Kept), fleet).await
+    let fleet =
+        |machine: MachineSettings<'_>| process::fleet(plan, &state, &machine, BTreeMap::new(), own);
+    assemble(plan, stores, clock, (base, Reading::Kept), fleet).await
 }
 
-/// What is read of a ledger before anything is built around it.
+/// What building a runtime reads from the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// What the stack keeps there.
+    /// The stack's documents.
     Kept,
-    /// Nothing: it is not there.
+    /// Nothing: the ledger does not exist.
     #[cfg(feature = "aws")]
     Nothing,
 }
@@ -289,60 +290,70 @@ impl From<IfMissing> for Reading {
     }
 }
 
-/// Builds everything around the stores of an engine, with this fleet.
-async fn put_together<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
-    plans: &RuntimePlan<'_>,
+/// Builds a runtime from an engine's stores and a fleet.
+async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
+    plan: &RuntimePlan<'_>,
     stores: Stores<L, Q, M>,
     clock: Arc<SystemClock>,
     (base, reading): (MachineBase, Reading),
-    fleet: impl FnOnce(Told<'_>) -> Result<F, RuntimeError>,
+    fleet: impl FnOnce(MachineSettings<'_>) -> Result<F, RuntimeError>,
 ) -> Result<Runtime<RuntimePorts<L, Q, M, F>>, RuntimeError> {
     let Stores { ledger, queues, mailbox, place } = stores;
     let documents = match reading {
-        Reading::Kept => patient(&ledger, &clock).await.map_err(RuntimeError::Parameters)?,
+        Reading::Kept => read_documents(&ledger, &clock).await.map_err(RuntimeError::Parameters)?,
         #[cfg(feature = "aws")]
         Reading::Nothing => Vec::new(),
     };
     let parameters = kept::<Parameters>(&documents)?.unwrap_or_default();
-    let tokens = match (reading, &plans.common.github.credential) {
-        // What a command does not need, its role need not be allowed to read.
+    let tokens = match (reading, &plan.common.github.credential) {
+        // A command with a credential does not need the tokens, so its AWS role need not read them.
         (Reading::Kept, None) => kept_tokens(&ledger, &documents).await?,
         _ => None,
     };
-    let ground = kept::<LaunchSite>(&documents)?;
-    let has_ground = ground.is_some();
-    let mut limits = plans.file.limits.clone();
+    let launch_site = kept::<LaunchSite>(&documents)?;
+    let has_launch_site = launch_site.is_some();
+    let mut limits = plan.file.limits.clone();
     parameters.applied_to(&mut limits);
-    let github = &plans.common.github;
-    let forge = GithubAccess::open(github, &plans.file.name, tokens, &clock)?;
-    let foundation = foundation(&parameters, base, plans.file);
+    let github = &plan.common.github;
+    let forge = GithubAccess::open(github, &plan.file.name, tokens, &clock)?;
+    let foundation = foundation(&parameters, base, plan.file);
     let hash = hash_of(&foundation);
-    let fleet = fleet(Told { place, limits: &limits, parameters: &parameters, ground })?;
+    let fleet =
+        fleet(MachineSettings { place, limits: &limits, parameters: &parameters, launch_site })?;
     let ids = SystemIds::new();
     let removal_token = forge.removal_token();
     let ports = RuntimePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
-    let mut stack = Stack::new(ports, &plans.file.name, limits, ceilings(plans.file), hash);
+    let mut stack = Stack::new(ports, &plan.file.name, limits, ceilings(plan.file), hash);
     stack.removal_token = removal_token;
     stack.images.clone_from(&foundation.images);
     let repository = match &github.scope {
         Some(Scope::Repository(repository)) => Some(repository.clone()),
         Some(Scope::Organisation(_)) | None => None,
     };
-    let classes = classes(plans.config, &parameters);
+    let classes = classes(plan.config, &parameters);
     let (region, made) = (None, Vec::new());
-    Ok(Runtime { stack, classes, parameters, foundation, repository, region, has_ground, made })
+    Ok(Runtime {
+        stack,
+        classes,
+        parameters,
+        foundation,
+        repository,
+        region,
+        has_launch_site,
+        made,
+    })
 }
 
-/// What machines and their agents are told, and what was learned of where they are.
-struct Told<'a> {
+/// What the fleet needs to know to launch machines.
+struct MachineSettings<'a> {
     place: MailboxPlace,
     limits: &'a Limits,
     parameters: &'a Parameters,
-    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "processes stand on none"))]
-    ground: Option<LaunchSite>,
+    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "processes need no launch site"))]
+    launch_site: Option<LaunchSite>,
 }
 
-/// The directory, made if it is not there; for its owner only, because credentials pass through it.
+/// Creates the state directory if it is missing; for its owner only, because it holds credentials.
 fn make_state(path: &Path) -> Result<PathBuf, RuntimeError> {
     let failed = |source| RuntimeError::State { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -351,12 +362,12 @@ fn make_state(path: &Path) -> Result<PathBuf, RuntimeError> {
     Ok(path)
 }
 
-/// What the stack keeps; a store that is away for a moment is asked again.
-async fn patient(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec<Document>, Fault> {
+/// Reads the stack's documents; retries while the store is unavailable.
+async fn read_documents(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec<Document>, Fault> {
     for wait_ms in WAITS_MS {
         match ledger.documents(COLLECTION).await {
             Err(fault) if fault.is_transient() => {
-                tracing::debug!(%fault, "asking again");
+                tracing::debug!(%fault, "reading the documents again");
                 clock.sleep(Duration::from_millis(wait_ms)).await;
             }
             answer => return answer,
@@ -365,8 +376,8 @@ async fn patient(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec<Docume
     ledger.documents(COLLECTION).await
 }
 
-/// The tokens that `refresh` kept; nothing for a role that may not read them. They were among the
-/// parameters before.
+/// The tokens that `refresh` kept; `None` if the role may not read them. Older versions stored them
+/// among the parameters.
 async fn kept_tokens(
     ledger: &impl Ledger,
     documents: &[Document],
@@ -375,7 +386,7 @@ async fn kept_tokens(
         Ok(Some(document)) => kept(&[document]),
         Ok(None) => kept(documents),
         Err(Fault::Denied(why)) => {
-            tracing::debug!(why, "the tokens that refresh kept may not be read");
+            tracing::debug!(why, "kept tokens not readable");
             Ok(None)
         }
         Err(fault) => Err(RuntimeError::Parameters(fault)),
@@ -391,15 +402,15 @@ fn kept<T: Kept>(documents: &[Document]) -> Result<Option<T>, RuntimeError> {
         .map_err(|error| RuntimeError::Parameters(Fault::Unreadable(error.to_string())))
 }
 
-/// What is wrong with a stack that would launch in EC2 without a bound, and what to write.
+/// The error and the advice for a stack in EC2 without a ceiling.
 pub(crate) const NO_CEILING: (&str, &str) = (
-    "nothing says how many machines there may be at most, and each of them costs money",
-    "write `stack = 20`, or as many as may be paid for, under [ceilings] of bullpen.toml, or set \
+    "no ceiling for the stack, and each machine costs money",
+    "write `stack = 20`, or the number you want to pay for, under [ceilings] of bullpen.toml, or set \
      BULLPEN_CEILINGS_STACK",
 );
 
-/// A command that launches machines in EC2 does not begin without a ceiling.
-pub(crate) fn is_bounded(file: &StackFile, inputs: &StackInputs) -> Result<(), UsageError> {
+/// Refuses to launch machines in EC2 without a ceiling.
+pub(crate) fn require_ceiling(file: &StackFile, inputs: &StackInputs) -> Result<(), UsageError> {
     if inputs.is_on_this_machine() {
         return Ok(());
     }
@@ -423,7 +434,7 @@ fn ceilings(file: &StackFile) -> Vec<Ceiling> {
     stack.into_iter().chain(classes).chain(pools).collect()
 }
 
-/// The runners of the file and the classes that refresh stored; with neither, the defaults.
+/// The runners of `runs-on.yml` and the classes that `refresh` stored; with neither, the defaults.
 pub(crate) fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<RunnerClass> {
     let mut named: BTreeMap<ClassName, RunnerClass> = BTreeMap::new();
     for class in parameters.classes.iter().flatten() {
@@ -435,7 +446,7 @@ pub(crate) fn classes(config: Option<&Config>, parameters: &Parameters) -> Vec<R
     if named.is_empty() { RunnerClass::defaults() } else { named.into_values().collect() }
 }
 
-/// What every machine is built from, whatever its class.
+/// What every machine is built from, for every class.
 fn foundation(parameters: &Parameters, base: MachineBase, file: &StackFile) -> StackBase {
     let MachineBase { image, program } = base;
     StackBase {
@@ -446,7 +457,7 @@ fn foundation(parameters: &Parameters, base: MachineBase, file: &StackFile) -> S
     }
 }
 
-/// What a machine that is launched now for no pool is built from.
+/// The spec hash of a machine that is launched now without a pool.
 fn hash_of(foundation: &StackBase) -> SpecHash {
     spec_hash(&MachineSpec {
         runner: HashedRunner { prerun: foundation.pre_runner.clone(), ..HashedRunner::default() },
@@ -456,10 +467,10 @@ fn hash_of(foundation: &StackBase) -> SpecHash {
     })
 }
 
-/// What machines are told; nothing if nobody says whose runners they have, and then none can be launched.
+/// The user data of machines; `None` without a scope, and then no machine can be launched.
 fn user_data(
     github: &GithubInputs,
-    told: &Told<'_>,
+    machine: &MachineSettings<'_>,
     runner: RunnerProgram,
     environment: BTreeMap<String, String>,
 ) -> Option<UserData> {
@@ -468,14 +479,14 @@ fn user_data(
         Scope::Organisation(name) => name.clone(),
     };
     Some(UserData {
-        mailbox: told.place.clone(),
+        mailbox: machine.place.clone(),
         url: format!("{}/{scope}", server(github)),
         runner,
         scripts: WarmUpScripts {
-            pre_runner: told.parameters.pre_runner_script.clone(),
+            pre_runner: machine.parameters.pre_runner_script.clone(),
             ..WarmUpScripts::default()
         },
-        numbers: Numbers::from(told.limits),
+        numbers: Numbers::from(machine.limits),
         environment,
         user: None,
         sudo: false,
@@ -488,8 +499,8 @@ fn own_pair((name, value): (&String, &String)) -> (String, String) {
     (name.clone(), value.clone())
 }
 
-/// The runner program of machines on this host: the one that is given, or the stand-in's, for a GitHub on
-/// this machine.
+/// The runner program of machines on this host: the given one, or the stand-in's if GitHub is the
+/// stand-in.
 pub(crate) fn runner_program(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
     match &github.runner_dir {
         Some(directory) => Some(RunnerProgram::Directory(directory.clone())),
@@ -497,24 +508,24 @@ pub(crate) fn runner_program(github: &GithubInputs, own: &Path) -> Option<Runner
     }
 }
 
-/// The stand-in's own runner, for a GitHub on this machine.
+/// The stand-in's runner program, if GitHub is the stand-in.
 fn stand_in(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
     let own = own.to_str().filter(|_| is_stand_in(github))?.to_owned();
     Some(RunnerProgram::StandIn { command: vec![own, "stand-in-runner".to_owned()] })
 }
 
-/// This program.
+/// The path of this program.
 fn own_program() -> Result<PathBuf, RuntimeError> {
     std::env::current_exe()
         .map_err(|source| RuntimeError::State { path: PathBuf::from("this program"), source })
 }
 
-/// Plain http is legal for this machine only, and no real GitHub is there.
+/// Whether GitHub is the stand-in: `http` addresses are loopback only, and no real GitHub is there.
 pub(crate) fn is_stand_in(github: &GithubInputs) -> bool {
     github.api_url.starts_with("http://")
 }
 
-/// A stand-in's pages are where its API is, unless somebody says otherwise.
+/// GitHub's address. The stand-in's is its API's, unless the inputs name another `http` address.
 fn server(github: &GithubInputs) -> &str {
     if is_stand_in(github) && !github.server_url.starts_with("http://") {
         &github.api_url

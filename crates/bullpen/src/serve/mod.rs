@@ -41,7 +41,7 @@ use crate::render;
 use crate::runtime::IfMissing;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 use crate::signals::{EndSignal, Signals};
-use crate::workflow::{Failure, Loaded, load, tokens_every, told};
+use crate::workflow::{Failure, Loaded, load, run_command, tokens_every};
 
 mod admin;
 mod configuration;
@@ -105,7 +105,7 @@ pub(crate) enum Role {
 
 /// Serves.
 pub(crate) fn serve(args: &ServeArgs) -> Exit {
-    told(async |environment| Box::pin(run(args, environment)).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -113,19 +113,19 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
-    runtime::is_bounded(&file, &common.stack)?;
+    runtime::require_ceiling(&file, &common.stack)?;
     let place = ListenerSettings::of(args, &file, environment)?;
-    let plans = RuntimePlan { common: &common, config: None, file: &file, environment };
+    let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
     if common.stack.is_on_this_machine() {
-        tell_isolation(&plans)?;
+        tell_isolation(&plan)?;
     }
     let opening = ServeOptions { place, common: &common, file: &file };
-    runtime::visit(&plans, Serving { opening, signals }).await?
+    runtime::run(&plan, Serving { opening, signals }).await?
 }
 
 /// One line about what jobs could do to this service, if they could; an end if that must not be.
-fn tell_isolation(plans: &RuntimePlan<'_>) -> Result<(), Failure> {
-    let chosen = runtime::isolated(plans)?;
+fn tell_isolation(plan: &RuntimePlan<'_>) -> Result<(), Failure> {
+    let chosen = runtime::isolated(plan)?;
     if chosen.refused {
         let what = format!("isolation is required, and {}", chosen.lacking().unwrap_or_default());
         return Err(UsageError::new(what).into());
@@ -216,9 +216,9 @@ impl Command for Serving<'_> {
         IfMissing::Make
     }
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, mut house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, mut runtime: Runtime<P>) -> Self::Outcome {
         let Self { opening, mut signals } = self;
-        bound(&mut house.stack.ceilings, opening.file, &opening.common.stack);
+        bound(&mut runtime.stack.ceilings, opening.file, &opening.common.stack);
         let told: Cell<Option<EndSignal>> = Cell::new(None);
         let (stop, mut stopped) = watch::channel(false);
         let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -234,7 +234,7 @@ impl Command for Serving<'_> {
         tokio::select! {
             biased;
             () = listening => {}
-            served = Box::pin(serve_in(&house, opening, announce, stopped)) => served?,
+            served = Box::pin(serve_in(&runtime, opening, announce, stopped)) => served?,
         }
         Ok(told.get().map_or(Exit::Done, EndSignal::exit))
     }
@@ -282,20 +282,20 @@ impl Addresses {
     }
 }
 
-/// Serves in a house until `stop`, and drains.
+/// Serves in a runtime until `stop`, and drains.
 pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     opening: ServeOptions<'_>,
     ready: impl FnOnce(&Addresses),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let ServeOptions { place, common, file } = opening;
-    let stack = &house.stack;
+    let stack = &runtime.stack;
     let github = stack.ports.forge().manager().ok_or_else(no_credential)?;
     let doors = Doors::open(&place).await?;
     let made = ensure_queues(stack).await;
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
-    learn(house).await?;
+    learn(runtime).await?;
     let metrics = Metrics::new();
     // An own repository was announced by another installation: the App may have been installed anew.
     let doubt = AtomicBool::new(false);
@@ -305,13 +305,13 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
         }
         metrics.note(noted);
     };
-    let configured = Configured::new(file, house, served(common)?, &doubt);
+    let configured = Configured::new(file, runtime, served(common)?, &doubt);
     configured.learn_installations(github).await;
     let service = Service::new(stack, github, configured.settings(None)).observed_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
     ready(&doors.addresses()?);
-    let duties = duties(&place, house);
+    let duties = duties(&place, runtime);
     let (close, closing) = watch::channel(false);
     let work = async {
         run_jobs(&service, &duties, || configured.desired(stack), stop).await;
@@ -329,10 +329,10 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
 
 /// Nothing can be launched before it is known where, and not every process keeps the stack in order. A
 /// cloud that does not answer now is no reason not to serve where it was known before.
-async fn learn<P: Ports>(house: &Runtime<P>) -> Result<(), Failure> {
-    match learn_launch_site(&house.stack).await {
+async fn learn<P: Ports>(runtime: &Runtime<P>) -> Result<(), Failure> {
+    match learn_launch_site(&runtime.stack).await {
         Ok(_) => Ok(()),
-        Err(fault) if fault.is_transient() && house.has_ground => {
+        Err(fault) if fault.is_transient() && runtime.has_launch_site => {
             tracing::warn!(%fault, "could not ask where machines may be launched; as before, then");
             Ok(())
         }
@@ -358,8 +358,8 @@ fn no_credential() -> Failure {
     Failure { exit: Exit::Usage, what, hint: Some(hint.to_owned()) }
 }
 
-fn duties<P: Ports>(place: &ListenerSettings, house: &Runtime<P>) -> Duties {
-    let repositories = house.repository.iter().cloned().collect();
+fn duties<P: Ports>(place: &ListenerSettings, runtime: &Runtime<P>) -> Duties {
+    let repositories = runtime.repository.iter().cloned().collect();
     let (jobs, pools) = (place.does(Role::Jobs), place.does(Role::Pools));
     Duties { jobs, upkeep: pools, pools, repositories }
 }
@@ -399,11 +399,11 @@ struct Configured<'a> {
 impl<'a> Configured<'a> {
     fn new<P>(
         file: &'a StackFile,
-        house: &'a Runtime<P>,
+        runtime: &'a Runtime<P>,
         served: ServedRepositories,
         doubt: &'a AtomicBool,
     ) -> Self {
-        let Runtime { parameters, foundation, region, .. } = house;
+        let Runtime { parameters, foundation, region, .. } = runtime;
         let region = region.as_deref().or(file.aws.region.as_deref()).unwrap_or(LOCAL);
         let classes = RefCell::new(runtime::classes(None, parameters));
         let scope = ServiceScope { served, installations: Installations::NotAsked };

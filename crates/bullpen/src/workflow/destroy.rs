@@ -11,7 +11,7 @@ use bullpen_core::ports::{Fault, Ports};
 use bullpen_engine::destroy::{Destroyed, destroy as end_everything};
 use serde_json::json;
 
-use super::{Failure, Loaded, load, told};
+use super::{Failure, Loaded, load, run_command};
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
@@ -45,7 +45,7 @@ pub(crate) struct DestroyArgs {
 
 /// Ends a stack.
 pub(crate) fn destroy(args: &DestroyArgs) -> Exit {
-    told(async |environment| Box::pin(run(args, environment)).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -61,11 +61,11 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
         return Err(Failure { exit: Exit::Usage, what, hint: None });
     }
     let config = files::config(&common.stack)?;
-    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     let destroyed = match common.stack.engine {
-        Engine::Embedded => Box::pin(of_files(&plans)).await?,
+        Engine::Embedded => Box::pin(of_files(&plan)).await?,
         #[cfg(feature = "aws")]
-        Engine::Aws => Some(aws::destroy(&plans).await?),
+        Engine::Aws => Some(aws::destroy(&plan).await?),
     };
     if let Some(destroyed) = destroyed {
         show(common.stack.json, &destroyed);
@@ -74,29 +74,29 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
 }
 
 /// A stack of this machine's files; nothing if there is none.
-async fn of_files(plans: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> {
-    let state = &plans.common.stack.state;
+async fn of_files(plan: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> {
+    let state = &plan.common.stack.state;
     if !state.exists() {
         render::talk(&format!("there is no state in {}", state.display()));
         return Ok(None);
     }
-    let house = runtime::build(plans).await?;
-    Box::pin(tear_down(house, state)).await.map(Some)
+    let runtime = runtime::build(plan).await?;
+    Box::pin(tear_down(runtime, state)).await.map(Some)
 }
 
 fn cannot_end(fault: &Fault) -> Failure {
     Failure::of("could not end everything", fault)
 }
 
-/// Ends every machine of a house of this host, waits until they are gone, and removes the house's state.
+/// Ends every machine of a runtime of this host, waits until they are gone, and removes the runtime's state.
 pub(crate) async fn tear_down<P: Ports>(
-    house: Runtime<P>,
+    runtime: Runtime<P>,
     state: &Path,
 ) -> Result<Destroyed, Failure> {
-    let until = house.stack.now().after(PROCESSES.within);
-    let destroyed = end_everything(&house.stack, until, PROCESSES.every).await;
+    let until = runtime.stack.now().after(PROCESSES.within);
+    let destroyed = end_everything(&runtime.stack, until, PROCESSES.every).await;
     let destroyed = destroyed.map_err(|fault| cannot_end(&fault))?;
-    drop(house);
+    drop(runtime);
     remove_state(state)?;
     Ok(destroyed)
 }

@@ -1,6 +1,6 @@
 //! The workflow commands: `provision`, `release`, `refresh`, `status`, `destroy`, `ledger verify`.
 //!
-//! Each reads its inputs and the files they name, builds a house, has the engine do the work, and
+//! Each reads its inputs and the files they name, builds a runtime, has the engine do the work, and
 //! tells what came of it: data to stdout, talk to stderr, one exit code.
 //!
 //! Not here: what inputs may be (`inputs`), building (`runtime`), or doing it (`bullpen-engine`).
@@ -29,7 +29,7 @@ pub(crate) use destroy::{DestroyArgs, destroy};
 pub(crate) use provision::provision;
 pub(crate) use refresh::{refresh, tokens_every};
 pub(crate) use release::release;
-pub(crate) use status::{look_in, must_exist, status};
+pub(crate) use status::{inspect, must_exist, status};
 pub(crate) use verify::ledger_verify;
 
 /// Why a command did not do what it was told.
@@ -98,7 +98,9 @@ fn chain(error: &dyn Error) -> String {
 }
 
 /// Runs a command to its end and tells why it failed, if it did.
-pub(crate) fn told(command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failure>) -> Exit {
+pub(crate) fn run_command(
+    command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failure>,
+) -> Exit {
     let environment = inputs::environment();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
@@ -142,16 +144,16 @@ pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<L
     Ok(Loaded { common: CommonInputs { stack: common.stack.clone(), github }, file })
 }
 
-/// Runs an errand in the house that the inputs name.
-async fn visit<T, E: Command<Outcome = Result<T, Failure>>>(
+/// Runs a command with the runtime that the inputs name.
+async fn execute<T, E: Command<Outcome = Result<T, Failure>>>(
     common: &CommonInputs,
     environment: &Environment,
-    errand: E,
+    command: E,
 ) -> Result<T, Failure> {
     let Loaded { common, file } = load(common, environment)?;
     let config = files::config(&common.stack)?;
-    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
-    runtime::visit(&plans, errand).await?
+    let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    runtime::run(&plan, command).await?
 }
 
 /// A name for a request that nobody named. The standard library seeds its hashers from the system's

@@ -20,7 +20,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::{Failure, Loaded, exit_of, fresh_name, load, told};
+use super::{Failure, Loaded, exit_of, fresh_name, load, run_command};
 use crate::exit::Exit;
 use crate::inputs::{
     self, Environment, OutputFiles, ProvisionArgs, ProvisionInputs, Scope, UsageError, files,
@@ -34,7 +34,7 @@ const LOCAL: &str = "local";
 
 /// Gets machines.
 pub(crate) fn provision(args: &ProvisionArgs) -> Exit {
-    told(async |environment| Box::pin(run(args, environment)).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -42,12 +42,12 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
     let Loaded { common, file } = load(&inputs.common, environment)?;
-    runtime::is_bounded(&file, &common.stack)?;
+    runtime::require_ceiling(&file, &common.stack)?;
     let config = files::config(&common.stack)?;
     inputs.common = common.clone();
     let config = config.as_ref();
-    let plans = RuntimePlan { common: &common, config, file: &file, environment };
-    runtime::visit(&plans, Wish { inputs, config, environment, signals }).await?
+    let plan = RuntimePlan { common: &common, config, file: &file, environment };
+    runtime::run(&plan, Wish { inputs, config, environment, signals }).await?
 }
 
 /// A request that is about to be made.
@@ -61,20 +61,20 @@ struct Wish<'a> {
 impl Command for Wish<'_> {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, mut house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, mut runtime: Runtime<P>) -> Self::Outcome {
         let Wish { mut inputs, config, environment, signals } = self;
         if inputs.machine.table.is_empty() {
-            inputs.machine.table = house.parameters.classes.clone().unwrap_or_default();
+            inputs.machine.table = runtime.parameters.classes.clone().unwrap_or_default();
         }
         if let Some(max_runtime) = inputs.max_runtime {
-            house.stack.limits.max_runtime_workflow = max_runtime;
+            runtime.stack.limits.max_runtime_workflow = max_runtime;
         }
         // What was given is refused before what was not.
         let is_untrusted = has_untrusted_code(environment, config);
         let only_unused = is_untrusted.then_some(OnlyUnused::UntrustedCode);
-        let request = Request { only_unused, ..request(&inputs, &house, config)? };
+        let request = Request { only_unused, ..request(&inputs, &runtime, config)? };
         needs_a_runner(&inputs)?;
-        may_be_ephemeral(&inputs, &house)?;
+        may_be_ephemeral(&inputs, &runtime)?;
         let workflow = environment.get("GITHUB_REPOSITORY").map(String::as_str);
         let scope = inputs.common.github.scope.as_ref();
         let group = config.map(|config| group(scope, workflow, &request.class.name, config));
@@ -82,10 +82,10 @@ impl Command for Wish<'_> {
         warn_of_a_shared_runner(environment);
         let places = OutputFiles::of(environment);
         places.begin(&request.id).map_err(|error| cannot_write(&error))?;
-        let repository = house.repository.as_ref();
+        let repository = runtime.repository.as_ref();
         let is_untrusted = Some(is_untrusted);
         let call = Call { repository, is_untrusted, group, ..Call::silent(&request) };
-        let provisioned = Box::pin(carry_out(&house, call, &places, signals)).await?;
+        let provisioned = Box::pin(carry_out(&runtime, call, &places, signals)).await?;
         let outputs = outputs(&request, &provisioned);
         places.finish(&outputs).map_err(|error| cannot_write(&error))?;
         show(&inputs, &outputs, &provisioned, in_a_workflow(environment));
@@ -93,15 +93,15 @@ impl Command for Wish<'_> {
     }
 }
 
-/// What the inputs ask for, of this house.
+/// What the inputs ask for, of this runtime.
 pub(crate) fn request<P: Ports>(
     inputs: &ProvisionInputs,
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     config: Option<&Config>,
 ) -> Result<Request, UsageError> {
     let machine = inputs.machine.machine(config)?;
-    let deadline = inputs.deadline.unwrap_or(house.stack.limits.request_deadline);
-    let built_from = house.stack.built(&machine.class);
+    let deadline = inputs.deadline.unwrap_or(runtime.stack.limits.request_deadline);
+    let built_from = runtime.stack.built(&machine.class);
     Ok(Request {
         id: inputs.request.clone(),
         incarnation: 0,
@@ -110,7 +110,7 @@ pub(crate) fn request<P: Ports>(
         usage: machine.usage,
         allowed_types: machine.allowed_types,
         trust: trust(inputs),
-        deadline: house.stack.now().after(deadline),
+        deadline: runtime.stack.now().after(deadline),
         on_partial: inputs.on_partial,
         on_demand_fallback: inputs.on_demand_fallback,
         spec_hash: Some(built_from),
@@ -161,9 +161,9 @@ fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
 /// outlives it can.
 fn may_be_ephemeral<P: Ports<Forge = GithubAccess>>(
     inputs: &ProvisionInputs,
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
 ) -> Result<(), Failure> {
-    if !inputs.ephemeral || house.stack.ports.forge().manages() {
+    if !inputs.ephemeral || runtime.stack.ports.forge().manages() {
         return Ok(());
     }
     Err(Failure {
@@ -224,7 +224,7 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 }
 
 async fn carry_out<P: Ports>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     call: Call<'_>,
     places: &OutputFiles,
     mut signals: Signals,
@@ -239,7 +239,7 @@ async fn carry_out<P: Ports>(
     let call = Call { tell: &tell, ..call };
     let mut cancelled_by = None;
     let cancelled = async { cancelled_by = Some(signals.next().await) };
-    let work = Box::pin(fulfil(&house.stack, call, cancelled));
+    let work = Box::pin(fulfil(&runtime.stack, call, cancelled));
     let work = AssertUnwindSafe(work).catch_unwind().await;
     match work {
         Ok(Ok(provisioned)) => Ok(provisioned),
@@ -248,7 +248,7 @@ async fn carry_out<P: Ports>(
             Err(cancelled_with(exit, &abandoned))
         }
         Ok(Err(error)) => Err(Failure::new(exit_code(&error), &error)),
-        Err(_panic) => Err(dumped(house, request).await),
+        Err(_panic) => Err(dumped(runtime, request).await),
     }
 }
 
@@ -260,8 +260,8 @@ fn cancelled_with(exit: Exit, abandoned: &Abandoned) -> Failure {
 }
 
 /// The panic has told its own story; every machine that the request held is named here.
-async fn dumped<P: Ports>(house: &Runtime<P>, request: &Request) -> Failure {
-    let what = match dump(&house.stack, &request.id).await {
+async fn dumped<P: Ports>(runtime: &Runtime<P>, request: &Request) -> Failure {
+    let what = match dump(&runtime.stack, &request.id).await {
         Ok(ids) => {
             let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
             format!("this is a defect; everything it held is ended: {}", ids.join(" "))

@@ -12,7 +12,7 @@ use bullpen_engine::refresh::dry_run::DryRun;
 use bullpen_engine::refresh::{DesiredStack, StepReport, refresh as put_in_order};
 use serde_json::json;
 
-use super::{Failure, told, visit};
+use super::{Failure, execute, run_command};
 #[cfg(feature = "aws")]
 use super::{Loaded, load};
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ const TOKENS_EVERY: Duration = Duration::from_secs(30 * 60);
 
 /// Brings the stack in order.
 pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
-    told(async |environment| Box::pin(run(args, environment)).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Failure> {
@@ -47,7 +47,7 @@ async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Fail
             return Ok(told_of(&inputs, &reports, &[]));
         }
     }
-    visit(&inputs.common, environment, PuttingInOrder { inputs: &inputs }).await
+    execute(&inputs.common, environment, PuttingInOrder { inputs: &inputs }).await
 }
 
 /// A stack that is about to be put in order.
@@ -63,16 +63,16 @@ impl Command for PuttingInOrder<'_> {
         if self.inputs.dry_run { IfMissing::Refuse } else { IfMissing::Make }
     }
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
-        let desired = desired(self.inputs, &house);
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
+        let desired = desired(self.inputs, &runtime);
         let (steps, notes) = if self.inputs.dry_run {
-            rehearse(&house, &desired).await
+            rehearse(&runtime, &desired).await
         } else {
-            (put_in_order(&house.stack, &desired, &mut AdvertMemory::default()).await, Vec::new())
+            (put_in_order(&runtime.stack, &desired, &mut AdvertMemory::default()).await, Vec::new())
         };
         let mut reports = Vec::new();
         if self.inputs.common.stack.engine != Engine::Embedded {
-            reports.push(StepReport { step: "tables", outcome: Ok(house.made) });
+            reports.push(StepReport { step: "tables", outcome: Ok(runtime.made) });
         }
         reports.extend(steps);
         Ok(told_of(self.inputs, &reports, &notes))
@@ -88,7 +88,7 @@ fn told_of(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) -> 
 
 fn desired<P: Ports<Forge = GithubAccess>>(
     inputs: &RefreshInputs,
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
 ) -> DesiredStack {
     let parameters = Parameters {
         idle_time_s: inputs.idle_time.map(|time| time.as_secs()),
@@ -97,9 +97,9 @@ fn desired<P: Ports<Forge = GithubAccess>>(
         classes: inputs.classes.clone(),
         runner_version: inputs.runner_version.clone(),
     };
-    let forge = house.stack.ports.forge();
+    let forge = runtime.stack.ports.forge();
     DesiredStack {
-        classes: inputs.classes.clone().unwrap_or_else(|| house.classes.clone()),
+        classes: inputs.classes.clone().unwrap_or_else(|| runtime.classes.clone()),
         parameters,
         tokens_every: tokens_every(forge, inputs.token_refresh),
         reads_runs: forge.reads(),
@@ -113,10 +113,10 @@ pub(crate) fn tokens_every(forge: &GithubAccess, said: Option<Duration>) -> Opti
 }
 
 async fn rehearse<P: Ports>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     desired: &DesiredStack,
 ) -> (Vec<StepReport>, Vec<String>) {
-    let stack = &house.stack;
+    let stack = &runtime.stack;
     let rehearsal = DryRun::new(&stack.ports);
     let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());
     let stage = Stack::new(rehearsal, &stack.name, limits, ceilings, stack.spec_hash.clone());

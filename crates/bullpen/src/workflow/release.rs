@@ -11,7 +11,7 @@ use bullpen_engine::release::request::{release_request, requests_of};
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::{Failure, told, visit};
+use super::{Failure, execute, run_command};
 use crate::exit::Exit;
 use crate::inputs::{self, Environment, ReleaseArgs, ReleaseInputs};
 use crate::render;
@@ -19,12 +19,12 @@ use crate::runtime::{Command, GithubAccess, Runtime};
 
 /// Gives machines back.
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &ReleaseArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = ReleaseInputs::read(args, environment)?;
-    visit(&inputs.common, environment, GivingBack { inputs: &inputs, environment }).await
+    execute(&inputs.common, environment, GivingBack { inputs: &inputs, environment }).await
 }
 
 /// Machines that are about to be given back.
@@ -36,33 +36,36 @@ struct GivingBack<'a> {
 impl Command for GivingBack<'_> {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let requests = match &self.inputs.released {
             inputs::ReleaseTarget::Request(request) => vec![request.clone()],
             inputs::ReleaseTarget::Run(run) => {
-                of_run(&house, &RunAttempt::new(run.to_string())).await?
+                of_run(&runtime, &RunAttempt::new(run.to_string())).await?
             }
         };
-        let released = release_all(&house, &requests).await?;
+        let released = release_all(&runtime, &requests).await?;
         warn_of_strangers(&released, self.environment);
         show(self.inputs.common.stack.json, &requests, &released);
         Ok(Exit::Done)
     }
 }
 
-async fn of_run<P: Ports>(house: &Runtime<P>, run: &RunAttempt) -> Result<Vec<RequestId>, Failure> {
-    let found = requests_of(&house.stack, run).await;
+async fn of_run<P: Ports>(
+    runtime: &Runtime<P>,
+    run: &RunAttempt,
+) -> Result<Vec<RequestId>, Failure> {
+    let found = requests_of(&runtime.stack, run).await;
     found.map_err(|fault| Failure::of("could not find the requests of the run", &fault))
 }
 
 /// All of them at once: each waits for its own jobs.
 async fn release_all<P: Ports>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     requests: &[RequestId],
 ) -> Result<Released, Failure> {
     let progress = Progress::new(0);
     let tell = |told| progress.show(&told);
-    let releases = requests.iter().map(|id| release_one(house, id, &tell));
+    let releases = requests.iter().map(|id| release_one(runtime, id, &tell));
     let mut all = Released::default();
     for one in futures_util::future::join_all(releases).await {
         let one = one?;
@@ -76,11 +79,11 @@ async fn release_all<P: Ports>(
 
 /// Gives back what one request holds, and waits for it as long as an agent may take.
 pub(crate) async fn release_one<P: Ports>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     id: &RequestId,
     tell: ProgressObserver<'_>,
 ) -> Result<Released, Failure> {
-    let (stack, limits) = (&house.stack, &house.stack.limits);
+    let (stack, limits) = (&runtime.stack, &runtime.stack.limits);
     let until = stack.now().after(limits.release_acknowledgement + limits.clock_skew);
     let released = release_request(stack, id, until, tell).await;
     released.map_err(|fault| Failure::of("could not release", &fault))

@@ -15,7 +15,7 @@ use bullpen_engine::reconcile::live_records;
 use bullpen_engine::strangers::strangers;
 use serde_json::{Value, json};
 
-use super::{Failure, told};
+use super::{Failure, run_command};
 use crate::exit::Exit;
 use crate::inputs::{
     CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs, StackInputs, files,
@@ -25,7 +25,7 @@ use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 
 /// Shows machines, who owns them, and queues.
 pub(crate) fn status(args: &StackArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    run_command(async |environment| run(args, environment).await)
 }
 
 /// Whoever only looks makes no state where none is.
@@ -38,23 +38,23 @@ pub(crate) fn must_exist(stack: &StackInputs) -> Result<(), Failure> {
     Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) })
 }
 
-/// Runs an errand in a house to look at; nothing is made where nothing is.
-pub(crate) async fn look_in<E: Command<Outcome = Result<Exit, Failure>>>(
+/// Runs a command on a runtime to look at; nothing is made where nothing is.
+pub(crate) async fn inspect<E: Command<Outcome = Result<Exit, Failure>>>(
     args: &StackArgs,
     environment: &Environment,
-    errand: impl FnOnce(bool) -> E,
+    command: impl FnOnce(bool) -> E,
 ) -> Result<Exit, Failure> {
     let args = CommonArgs { stack: args.clone(), github: GithubArgs::default() };
     let common = CommonInputs::read(&args, environment)?;
     must_exist(&common.stack)?;
     // Whoever only looks needs no credential, and none is read.
     let (config, file) = (files::config(&common.stack)?, files::stack(&common.stack, environment)?);
-    let plans = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
-    runtime::visit(&plans, errand(common.stack.json)).await?
+    let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
+    runtime::run(&plan, command(common.stack.json)).await?
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    look_in(args, environment, |json| Looking { json }).await
+    inspect(args, environment, |json| Looking { json }).await
 }
 
 /// A look at everything.
@@ -65,13 +65,13 @@ struct Looking {
 impl Command for Looking {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
-        let seen = look(&house).await;
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
+        let seen = look(&runtime).await;
         let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
         if self.json {
-            render::json(&seen.json(&house.stack.name).to_string());
+            render::json(&seen.json(&runtime.stack.name).to_string());
         } else {
-            seen.table(&house.stack.name);
+            seen.table(&runtime.stack.name);
         }
         Ok(Exit::Done)
     }
@@ -86,8 +86,8 @@ struct Seen {
     strangers: BTreeMap<InstanceId, RanJob>,
 }
 
-async fn look<P: Ports>(house: &Runtime<P>) -> Result<Seen, Fault> {
-    let stack = &house.stack;
+async fn look<P: Ports>(runtime: &Runtime<P>) -> Result<Seen, Fault> {
+    let stack = &runtime.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
     let machines = stack.ports.fleet().list().await?;
@@ -104,7 +104,7 @@ async fn look<P: Ports>(house: &Runtime<P>) -> Result<Seen, Fault> {
     });
     let unreadable = unreadable.collect();
     let mut queues = Vec::new();
-    for class in &house.classes {
+    for class in &runtime.classes {
         match stack.ports.queues().depth(&stack.queue_of(&class.name)).await {
             Ok(depth) => queues.push((class.name.to_string(), depth.total())),
             // Nobody has refreshed the stack since the class came.

@@ -12,8 +12,8 @@ use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
 use serde_json::json;
 
-use super::status::look_in;
-use super::{Failure, told};
+use super::status::inspect;
+use super::{Failure, run_command};
 use crate::exit::Exit;
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
@@ -21,11 +21,11 @@ use crate::runtime::{Command, GithubAccess, Runtime};
 
 /// Checks everything.
 pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
-    told(async |environment| run(args, environment).await)
+    run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    look_in(args, environment, |json| Checking { json }).await
+    inspect(args, environment, |json| Checking { json }).await
 }
 
 /// A check of everything.
@@ -36,8 +36,8 @@ struct Checking {
 impl Command for Checking {
     type Outcome = Result<Exit, Failure>;
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
-        let found = findings(&house.stack).await;
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
+        let found = findings(&runtime.stack).await;
         let (records, violations) =
             found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
         show(self.json, records, &violations);

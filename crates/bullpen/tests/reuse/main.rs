@@ -36,7 +36,7 @@
 //! | D41 | `order::a_refresh_that_github_refuses_reaps_all_the_same` |
 //! | D42 | `tokens::with_kept_tokens_provision_and_release_need_no_credential` |
 //! | D44 | `killed::a_killed_agent_comes_back_and_goes_on` |
-//! | D45 | embedded: `whoever_waits_is_woken_by_what_another_handle_writes` |
+//! | D45 | embedded: `a_waiter_is_woken_by_another_handles_write` |
 //! | D46 | `fitness::the_third_use_is_a_new_machine` |
 //! | D47 | `fitness::a_changed_script_leaves_old_machines_unused` |
 //! | D48 | nothing: machines of this host have no template |

@@ -239,7 +239,7 @@ async fn an_unreadable_report_is_counted_and_shown() {
     let shown = told["instances"][0]["unreadable_report"].as_str().expect("a reason").to_owned();
     assert!(shown.contains("UD_ROOT"), "{shown}");
     let told = stage.run(&format!("explain {job}")).await.exits(0).data.clone();
-    assert!(told.contains(&format!("what {id} reports is unreadable")), "{told}");
+    assert!(told.contains(&format!("the report of {id} is unreadable")), "{told}");
     assert!(!told.contains('\u{1b}'), "{told:?}");
     let told = stage.run(&format!("explain {job} --json")).await.json();
     assert_eq!(told["machine"]["unreadable_report"], shown);

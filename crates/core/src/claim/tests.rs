@@ -1,5 +1,5 @@
-//! Tests of the claim protocol: what follows what, each deadline from both sides, and what a failed
-//! check costs.
+//! Tests of the claim protocol: what follows each outcome, each deadline from both sides, and what
+//! follows a failed check.
 //!
 //! Not here: making the calls.
 
@@ -26,7 +26,7 @@ fn watch(kind: CheckKind) -> ReportWatch {
     ReportWatch { generation: G, since: at(0), kind, beat_seen: Some(beat(7, at(0))) }
 }
 
-/// The check of a watch `millis` after it began.
+/// The result of a check `millis` after the watch began.
 fn checked(kind: CheckKind, kinds: &[SignalKind], millis: u64) -> Check {
     let now = at(0).after(Duration::from_millis(millis));
     check(&watch(kind), Some(&report(kinds, now)), &LIMITS, now)
@@ -80,7 +80,8 @@ fn each_failure_leads_to_the_same_from_every_step() {
     }
 }
 
-/// A job may have left something that says so at every assignment, for as long as it is given back.
+/// A job may have left something on the machine that reports this cause at every assignment; the
+/// machine would be given back for ever.
 #[test]
 fn a_machine_that_jobs_ran_on_is_not_excused() {
     let why = || String::from("GitHub is down");
@@ -219,18 +220,18 @@ fn a_runner_that_is_not_found_says_nothing_while_it_may_still_register() {
 
 #[test]
 fn a_failure_is_told_in_one_line_with_the_machines_own_words() {
-    let mut said = report(&[SignalKind::WarmUpFailed], at(0));
+    let mut report = report(&[SignalKind::WarmUpFailed], at(0));
     let detail = "pre-runner: exit status 3\npreparing\nno such package\n";
-    let signal = said.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
+    let signal = report.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
     signal.detail = detail.to_owned();
-    let told = CheckFailure::WarmUpFailed.told(Some(&said));
-    assert_eq!(told, "its warm-up failed: pre-runner: exit status 3: no such package");
+    let text = CheckFailure::WarmUpFailed.told(Some(&report));
+    assert_eq!(text, "its warm-up failed: pre-runner: exit status 3: no such package");
     assert_eq!(CheckFailure::WarmUpFailed.told(None), CheckFailure::WarmUpFailed.as_str());
-    assert_eq!(CheckFailure::Silent.told(Some(&said)), CheckFailure::Silent.as_str());
-    let signal = said.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
+    assert_eq!(CheckFailure::Silent.told(Some(&report)), CheckFailure::Silent.as_str());
+    let signal = report.signals.get_mut(&SignalKind::WarmUpFailed).unwrap();
     signal.detail = format!("pre-runner\n\u{1b}[31m{}", "x".repeat(1_000));
-    let told = CheckFailure::WarmUpFailed.told(Some(&said));
-    assert!(told.chars().count() == TOLD_CHARS_MAX && !told.contains('\u{1b}'), "{told}");
+    let text = CheckFailure::WarmUpFailed.told(Some(&report));
+    assert!(text.chars().count() == TOLD_CHARS_MAX && !text.contains('\u{1b}'), "{text}");
 }
 
 #[test]

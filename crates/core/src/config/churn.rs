@@ -1,9 +1,9 @@
-//! Whether keeping hot machines fresh eats the launches that jobs need.
+//! Warns if replacing old hot machines takes too many of the launches that jobs need.
 //!
-//! A hot machine is replaced at the end of its lifetime, used or not. EC2 gives launches back at a
-//! fixed rate, whatever they were for.
+//! A hot machine is replaced at the end of its lifetime, used or not. EC2 grants launches at a
+//! fixed rate, and replacements count against it like any other launch.
 //!
-//! Not here: what becomes of an expiring machine.
+//! Not here: what happens to an expiring machine.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::pool::PoolConfig;
 use crate::ids::PoolName;
 use crate::limits::{LAUNCHES_PER_HOUR_SUSTAINED, Limits};
 
-/// More than this part of all launches for freshness alone is worth a word.
+/// The share of all launches above which we warn, in percent.
 const CHURN_PERCENT_MAX: u64 = 25;
 
-/// Warns at the pool that takes most, if all pools together take too much.
+/// Warns at the pool with the most replacements if all pools together need too many launches.
 pub(super) fn check<'c>(
     entries: &[MappingEntry],
     pools: impl Iterator<Item = (&'c PoolName, &'c PoolConfig)>,
@@ -40,7 +40,7 @@ pub(super) fn check<'c>(
     }
 }
 
-/// At the time of day when the pool keeps most.
+/// Replacements per hour at the time of day when the pool keeps the most hot machines.
 fn launches_per_hour(pool: &PoolConfig) -> u64 {
     const HOUR: Duration = Duration::from_secs(3_600);
     let hot = pool.schedule.entries.iter().map(|entry| u64::from(entry.hot)).max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! `x-bullpen.untrusted` and `x-bullpen.reuse-under-shared-labels`: whose code may have a machine that
-//! others used.
+//! `x-bullpen.untrusted` and `x-bullpen.reuse-under-shared-labels`: which code may run on a machine
+//! that another owner used before.
 //!
-//! Not here: what follows from them (`job::origin`).
+//! Not here: how the rules are applied to a job (`job::origin`).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::read::{choice, entries, items};
 use crate::ids::Repository;
 use crate::job::{CodeRules, SharedLabels};
 
-/// Whose code an operator may call untrusted.
+/// The kinds of code that an operator may call untrusted.
 const KINDS: [(&str, Kind); 3] =
     [("forks", Kind::Always), ("dependabot", Kind::Always), ("pull-requests", Kind::PullRequests)];
 
@@ -24,7 +24,7 @@ const SHARED: [(&str, SharedLabels); 3] = [
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Untrusted whether an operator says so or not.
+    /// Untrusted even if the operator does not list it.
     Always,
     PullRequests,
 }

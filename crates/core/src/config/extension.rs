@@ -1,9 +1,9 @@
 //! `x-bullpen`: our own keys in `runs-on.yml`.
 //!
-//! They stand under one top-level key, because RunsOn closes its runners and pools: a file with
-//! nested keys of ours would be invalid there.
+//! They are under one top-level key, because RunsOn rejects unknown keys inside runners and pools:
+//! with keys of ours there, RunsOn could not read the file.
 //!
-//! Not here: what they change (`runner`, `pool`), or `labels` (`label_policy`).
+//! Not here: what the keys change (`runner`, `pool`), or `labels` (`label_policy`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,13 +61,13 @@ pub const POOL_EXTENSION: MappingShape = MappingShape {
     ],
 };
 
-/// What becomes of a job that cannot be given a runner.
+/// What the service does about a job for which no runner can ever be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnfulfillable {
-    /// It is said at the commit, and the job waits on.
+    /// It annotates the commit, and the job goes on waiting.
     #[default]
     Annotate,
-    /// It is said, and the run is cancelled when its other jobs have ended.
+    /// It annotates the commit, and cancels the run once the run's other jobs have ended.
     Cancel,
 }
 
@@ -120,8 +120,8 @@ pub(super) fn read(
         extension.runners.insert(entry.key.clone(), read);
     }
     for entry in named(fields.get("pools"), "pools", "pool", pools, findings) {
-        // One for a pool that there is not was meant for another, which must not go on without it: that
-        // it does not exist is an error of the file.
+        // An entry for an unknown pool is an error of the file, not of that pool: it was meant for
+        // another pool, which must not go on without these settings.
         let read = findings.inside(&PoolName::new(&entry.key), |findings| {
             if entry.node.extent().flawed {
                 findings.blame();
@@ -200,7 +200,7 @@ fn runner(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> Run
     }
 }
 
-/// `true`, `false`, or how often and how long.
+/// `true`, `false`, or a mapping with `max-uses` and `max-age`.
 fn reuse(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> Option<Reuse> {
     match &node.value {
         Value::Scalar(_) => boolean(node, "reuse", findings)?.then(Reuse::default),
@@ -242,7 +242,7 @@ pub(super) fn group(fields: &Fields<'_>, findings: &mut Findings) -> Option<Runn
     fields.get("group").and_then(|node| text(node, "group", findings)).map(RunnerGroup::new)
 }
 
-/// Finds fault with a name that is no repository's.
+/// Reports a name that is not of the form `owner/repository`.
 pub(super) fn is_repository(
     name: &str,
     mark: super::finding::TextPosition,

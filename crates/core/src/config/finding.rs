@@ -1,10 +1,11 @@
 //! Findings: what is wrong with a file, where, and what to write instead.
 //!
-//! A *code* is the stable name of a kind of finding; scripts match on it. A *mark* is a place in the
-//! text. Findings are told in the order of the text, and the same one once, however many aliases
-//! lead to it. An error *breaks* the pool that is being read, and *refuses* the file anywhere else.
+//! A *code* is the stable name of a kind of finding; scripts match on it. A *mark* is a place in
+//! the text. Findings are listed in the order of the text; duplicates, which aliases cause, are
+//! listed once. An error inside a pool marks only that pool as *broken*; any other error makes the
+//! reader *refuse* the file.
 //!
-//! Not here: finding anything.
+//! Not here: the checks themselves.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +42,7 @@ impl TextPosition {
     }
 }
 
-/// One thing to say about a file.
+/// One error, warning or note about a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// Where.
@@ -73,11 +74,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How many findings are told. Nobody reads more, and a file can be made to have very many.
+/// How many findings are shown: a malicious file can have very many.
 const FINDINGS_MAX: usize = 1_000;
 
-/// How many comparisons with known words one file is worth. A hundred unknown zones take half of it;
-/// without a bound, many unknown names among many known ones would take minutes.
+/// How many comparisons with known words one file may cost. A hundred unknown zones take half of
+/// it; without a bound, many unknown names among many known ones would take minutes.
 const COMPARISONS_MAX: usize = 100_000;
 
 /// Collects findings while a file is read.
@@ -100,7 +101,7 @@ impl Default for Findings {
 }
 
 impl Findings {
-    /// Adds one; what to write instead can be said on the result.
+    /// Adds a finding; the caller can set what to write instead on the result.
     pub(crate) fn add(
         &mut self,
         severity: Severity,
@@ -111,16 +112,16 @@ impl Findings {
         if severity == Severity::Error {
             self.blame();
         }
-        self.tell(Finding { mark, severity, code, message: message.into(), instead: None })
+        self.push(Finding { mark, severity, code, message: message.into(), instead: None })
     }
 
-    fn tell(&mut self, finding: Finding) -> &mut Finding {
+    fn push(&mut self, finding: Finding) -> &mut Finding {
         self.found.push(finding);
         let last = self.found.len() - 1;
         &mut self.found[last]
     }
 
-    /// Reads something of this pool: what is wrong with it is wrong with nothing else.
+    /// Runs `read` for something that belongs to this pool: its errors break only this pool.
     pub(crate) fn inside<T>(&mut self, pool: &PoolName, read: impl FnOnce(&mut Self) -> T) -> T {
         self.inside = Some(pool.clone());
         let read = read(self);
@@ -128,7 +129,7 @@ impl Findings {
         read
     }
 
-    /// Whatever is being read cannot be believed.
+    /// Marks the pool being read as broken, or the file as refused outside of pools.
     pub(crate) fn blame(&mut self) {
         match &self.inside {
             Some(pool) => {
@@ -138,12 +139,13 @@ impl Findings {
         }
     }
 
-    /// The pools that cannot be believed.
+    /// The pools that have errors.
     pub(crate) const fn broken(&self) -> &BTreeSet<PoolName> {
         &self.broken
     }
 
-    /// An error in a tree that is not understood yet. Whose it is is known when what it is in is read.
+    /// Adds an error while the tree is built. It breaks nothing yet: the caller marks the node as
+    /// flawed, and the reader of that node calls [`Self::blame`].
     pub(crate) fn flaw(
         &mut self,
         mark: TextPosition,
@@ -151,10 +153,10 @@ impl Findings {
         message: impl Into<String>,
     ) -> &mut Finding {
         let (severity, message) = (Severity::Error, message.into());
-        self.tell(Finding { mark, severity, code, message, instead: None })
+        self.push(Finding { mark, severity, code, message, instead: None })
     }
 
-    /// What is being read is refused for this.
+    /// Adds an error, which breaks the pool being read or refuses the file.
     pub(crate) fn error(
         &mut self,
         mark: TextPosition,
@@ -164,7 +166,7 @@ impl Findings {
         self.add(Severity::Error, mark, code, message)
     }
 
-    /// The file is taken in spite of this.
+    /// Adds a warning, which does not prevent the file from being used.
     pub(crate) fn warning(
         &mut self,
         mark: TextPosition,
@@ -174,7 +176,7 @@ impl Findings {
         self.add(Severity::Warning, mark, code, message)
     }
 
-    /// "did you mean `x`?", if something is near, and not too much was compared already.
+    /// "did you mean `x`?", if a known word is near and comparisons are left.
     pub(crate) fn did_you_mean<'k>(
         &mut self,
         word: &str,
@@ -196,8 +198,8 @@ impl Findings {
         !self.found.is_empty()
     }
 
-    /// Changes those that have no place in the file.
-    pub(crate) fn name_the_placeless(&mut self, name: impl Fn(u32) -> Option<String>) {
+    /// Prefixes the findings about environment variables with the variable's name.
+    pub(crate) fn name_variables(&mut self, name: impl Fn(u32) -> Option<String>) {
         for finding in self.found.iter_mut().filter(|finding| finding.mark.line == 0) {
             if let Some(name) = name(finding.mark.column) {
                 finding.message = format!("{name}: {}", finding.message);
@@ -206,13 +208,14 @@ impl Findings {
         }
     }
 
-    /// In the order of the text, each once, and not without end.
+    /// Sorts by place, drops duplicates, and cuts off after [`FINDINGS_MAX`].
     pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
         self.found.sort();
         self.found.dedup();
         if let Some(first) = self.found.get(FINDINGS_MAX) {
-            let message = format!("{} more findings are not told", self.found.len() - FINDINGS_MAX);
-            // As grave as the gravest that is left out, so that nothing is taken that would be refused.
+            let message =
+                format!("{} more findings are not shown", self.found.len() - FINDINGS_MAX);
+            // As severe as the worst finding left out, so that an error is never hidden.
             let severity = self.found[FINDINGS_MAX..].iter().map(|finding| finding.severity).max();
             let (mark, severity) = (first.mark, severity.unwrap_or(Severity::Note));
             self.found.truncate(FINDINGS_MAX);
@@ -229,8 +232,7 @@ impl Finding {
     }
 }
 
-/// What came of reading a file. There is a value only if every error is inside a pool, and then without
-/// those pools.
+/// The result of reading a file: a value without its broken pools, or none if the file is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ConfigRead<T> {
@@ -242,21 +244,21 @@ impl<T> ConfigRead<T> {
     pub(crate) fn new(value: Option<T>, findings: Findings) -> Self {
         let refused = findings.refused;
         let findings = findings.into_sorted();
-        debug_assert!(refused || value.is_some(), "a file is refused only with a reason");
+        debug_assert!(refused || value.is_some(), "a refused file has a finding");
         Self { value: value.filter(|_| !refused), findings }
     }
 
-    /// What the file says, if it may be believed.
+    /// The configuration, unless the file is refused.
     pub const fn value(&self) -> Option<&T> {
         self.value.as_ref()
     }
 
-    /// Everything there is to say about it, in the order of the text.
+    /// All findings, in the order of the text.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The value, and what was found.
+    /// The value and the findings.
     pub fn into_parts(self) -> (Option<T>, Vec<Finding>) {
         (self.value, self.findings)
     }
@@ -286,8 +288,8 @@ mod tests {
         findings.warning(TextPosition { line: 2, column: 1 }, "b", "later");
         findings.error(TextPosition::START, "a", "first").instead("write it right");
         findings.warning(TextPosition { line: 2, column: 1 }, "b", "later");
-        let told: Vec<String> = findings.into_sorted().iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["1:1: error: first; write it right [a]", "2:1: warning: later [b]"],);
+        let texts: Vec<String> = findings.into_sorted().iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["1:1: error: first; write it right [a]", "2:1: warning: later [b]"],);
     }
 
     #[test]

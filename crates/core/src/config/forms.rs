@@ -1,15 +1,14 @@
-//! The small languages inside values: ranges, families, volumes, spot, durations.
+//! The small languages inside values: numbers, ranges, durations.
 //!
-//! Each is read from text alone, so that a label can use it too. The error says what is wrong in a
-//! lowercase fragment.
+//! Each parser takes text alone, so that labels can use it too.
 //!
-//! Not here: where the text stands (`read`).
+//! Not here: places in the file (`read`).
 
 use std::time::Duration;
 
-/// Larger than any machine, in thousandths: a bound for arithmetic, not a promise.
+/// Larger than any machine, in thousandths: keeps later arithmetic from overflowing.
 const MILLI_MAX: u64 = 1_000_000_000;
-/// Ten years: longer is a slip of the keyboard.
+/// Ten years: a longer duration is a typing error.
 const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 
 /// A positive decimal with at most three places, in thousandths.
@@ -55,7 +54,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     (!text.is_empty() && total <= DURATION_MAX).then_some(total)
 }
 
-/// The shortest text that [`duration`] reads as this.
+/// The shortest text that [`duration`] parses as this value.
 pub fn duration_text(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];

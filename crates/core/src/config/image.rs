@@ -27,25 +27,25 @@ pub const IMAGE: MappingShape = MappingShape {
     ],
 };
 
-/// What an image runs.
+/// The operating system of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Platform {
     /// Linux.
     Linux,
-    /// Windows, which no pool keeps.
+    /// Windows, which standby pools do not support.
     Windows,
 }
 
-/// An image as configured.
+/// An entry of `images:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// Its AMI, if it is fixed.
+    /// The AMI's id, if the entry names one.
     pub ami: Option<String>,
-    /// What it runs.
+    /// The operating system.
     pub platform: Platform,
-    /// What it runs on.
+    /// The processor architecture.
     pub architecture: Architecture,
-    /// The AMI's name, with `*`; the newest that matches is taken.
+    /// The AMI's name, with `*` as a wildcard; the newest match is used.
     pub name: Option<String>,
     /// The account that owns the AMI.
     pub owner: Option<String>,
@@ -53,14 +53,14 @@ pub struct ImageConfig {
     pub preinstall: Option<String>,
     /// A script that runs at each boot.
     pub prerun: Option<String>,
-    /// The least size of its disk, in GiB.
+    /// The smallest root disk, in GiB.
     pub main_disk_size_gib: Option<u32>,
-    /// What its first disk is called.
+    /// The device name of the root disk.
     pub root_device_name: Option<String>,
 }
 
 impl ImageConfig {
-    /// What a machine with this image boots from, but for the image's name.
+    /// What a machine with this image boots from, without the image's name.
     pub fn base(&self) -> BootSource {
         let search = |name: &String| ImageSearch { name: name.clone(), owner: self.owner.clone() };
         BootSource {
@@ -74,7 +74,7 @@ impl ImageConfig {
     }
 }
 
-/// RunsOn's own names.
+/// The names of RunsOn's own images.
 pub const BUILT_IN: [&str; 20] = [
     "ubuntu22-full-x64",
     "ubuntu22-full-arm64",
@@ -98,17 +98,17 @@ pub const BUILT_IN: [&str; 20] = [
     "windows22-base-x64",
 ];
 
-/// Whether this is one of RunsOn's own names.
+/// Whether this is the name of one of RunsOn's own images.
 pub fn is_built_in(name: &str) -> bool {
     BUILT_IN.contains(&name)
 }
 
-/// The image of a class that names none: the usual one of its architecture.
+/// The default image of a class that names none.
 pub fn usual(architecture: Architecture) -> ImageName {
     ImageName::new(format!("ubuntu24-full-{}", architecture.as_str()))
 }
 
-/// What a built-in image runs, and on what; it is all in the name.
+/// The platform and architecture of a built-in image, both taken from its name.
 pub fn built_in_platform(name: &str) -> (Platform, Architecture) {
     let platform = if name.starts_with("windows") { Platform::Windows } else { Platform::Linux };
     let architecture =

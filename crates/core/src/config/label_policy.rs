@@ -1,6 +1,6 @@
-//! `x-bullpen.labels`: what strangers may write into the labels of their jobs.
+//! `x-bullpen.labels`: which values jobs may ask for in their labels.
 //!
-//! Not here: the labels that the policy is held against (`labels::policy`, `labels::ownership`).
+//! Not here: checking a job's labels against the policy (`labels::policy`, `labels::ownership`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ pub(super) fn read(
     Policy { all, repositories, plain, groups }
 }
 
-/// GitHub does not tell names apart by case, and the policy compares in lower case.
+/// Lower case, because GitHub ignores case in names and the policy compares in lower case.
 fn repository(name: &str, mark: TextPosition, findings: &mut Findings) -> Repository {
     is_repository(name, mark, findings);
     Repository::new(name.to_lowercase())
@@ -139,7 +139,7 @@ fn families(node: &Node, findings: &mut Findings) -> Vec<Family> {
     families
 }
 
-/// Labels that jobs may carry beside or instead of ours.
+/// Reads labels that jobs may carry in addition to ours or instead of them.
 fn plain_labels(
     node: &Node,
     runners: &BTreeSet<&str>,

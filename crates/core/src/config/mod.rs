@@ -1,13 +1,12 @@
-//! Configuration: text once, a validated value ever after.
+//! Configuration files, read once into validated values.
 //!
-//! `runs-on.yml` ([`runs_on`]) says which machines are wanted: runners, images, pools. `bullpen.toml`
-//! ([`stack`]) says where they live and what they may cost. Both are read into one kind of tree with
-//! places ([`Finding`]s point at them), every mapping is held against the keys it may have, and
-//! reading goes on after a finding. There is a value only if every error is inside a pool; such pools
-//! are *broken* and left out of it.
+//! `runs-on.yml` ([`runs_on`]) defines runners, images and pools. `bullpen.toml` ([`stack`])
+//! defines where machines are launched and the limits. Both become a tree with positions, reading
+//! continues after an error, and each [`Finding`] has a position. Pools with errors are *broken*
+//! and left out of the value.
 //!
-//! Not here: opening files or looking at the environment (`bullpen`), which target a schedule gives
-//! (`schedule`), or what labels ask for.
+//! Not here: opening files or reading the environment (`bullpen`), evaluating a schedule
+//! (`schedule`), or labels (`labels`).
 
 mod churn;
 mod code;
@@ -34,12 +33,12 @@ pub use stack::Stack;
 
 use finding::Findings;
 
-/// The size of `runs-on.yml`. GitHub serves files of up to this size as they are.
+/// The largest `runs-on.yml`: GitHub's API serves files up to this size unabridged.
 pub const RUNS_ON_BYTES_MAX: usize = 1024 * 1024;
-/// The size of `bullpen.toml`. Ours with every key and its documentation is a tenth of it.
+/// The largest `bullpen.toml`: ten times the default file, which documents every key.
 pub const STACK_BYTES_MAX: usize = 64 * 1024;
 
-/// The text of a file, if it is one and not too long.
+/// The file as text, if it is UTF-8 and not too long.
 fn text_of<'b>(bytes: &'b [u8], bytes_max: usize, findings: &mut Findings) -> Option<&'b str> {
     if bytes.len() > bytes_max {
         let message = format!("the file is longer than {bytes_max} bytes");

@@ -1,18 +1,18 @@
-//! A tree of text with places: what YAML and TOML are read into before anything is understood.
+//! The tree that YAML and TOML are read into, with the position of each value.
 //!
-//! A scalar keeps its text and how it was written; what it means is decided by the key it stands
-//! under, so that `22:00` is a time and `099720109477` keeps its zero.
+//! A scalar keeps its text and how it was written; the key it belongs to decides its type, so that
+//! `22:00` is a time and `099720109477` keeps its zero.
 //!
-//! Not here: making one (`yaml`, `toml`), or reading values out of one (`read`).
+//! Not here: parsing text (`yaml`, `toml`), or reading values out of the tree (`read`).
 
 use super::finding::TextPosition;
 
-/// A value at a place.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) mark: TextPosition,
     pub(crate) value: Value,
-    /// Whether something was found here that makes it unreliable, and whoever reads it with it.
+    /// Whether the value has an error, so that the pool or file that contains it is not used.
     pub(crate) flawed: bool,
 }
 
@@ -23,11 +23,11 @@ pub(crate) enum Value {
     Map(Vec<MappingEntry>),
 }
 
-/// One key of a mapping, and what stands under it.
+/// One key of a mapping with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MappingEntry {
     pub(crate) key: String,
-    /// Where the key stands.
+    /// The position of the key.
     pub(crate) mark: TextPosition,
     pub(crate) node: Node,
 }
@@ -45,11 +45,11 @@ pub(crate) enum Style {
     Plain,
     /// With quotes, or as a block: always text.
     Quoted,
-    /// From the environment, which has no types: whatever is asked for.
+    /// From the environment, which has no types: any type that the key asks for.
     Bare,
 }
 
-/// What an unquoted scalar is taken for by everyone who reads the same file.
+/// The type of a scalar, as YAML and TOML parsers agree on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarKind {
     Nothing,
@@ -73,7 +73,7 @@ impl Scalar {
     }
 }
 
-/// As YAML's core schema has it: integers in three bases, decimals, infinities.
+/// A number by YAML's core schema: integers in three bases, decimals, infinities.
 fn looks_like_a_number(text: &str) -> bool {
     let digits =
         |part: &str, radix: u32| !part.is_empty() && part.chars().all(|c| c.is_digit(radix));
@@ -102,7 +102,7 @@ fn looks_like_a_number(text: &str) -> bool {
 }
 
 impl Node {
-    /// A value without a flaw.
+    /// A value without an error.
     pub(crate) const fn new(mark: TextPosition, value: Value) -> Self {
         Self { mark, value, flawed: false }
     }
@@ -111,7 +111,7 @@ impl Node {
         Self::new(mark, Value::Scalar(Scalar { text: text.into(), style }))
     }
 
-    /// The entries of a mapping; none of anything else.
+    /// The entries of a mapping; empty for other values.
     pub(crate) fn entries(&self) -> &[MappingEntry] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -123,7 +123,7 @@ impl Node {
         matches!(&self.value, Value::Scalar(scalar) if scalar.kind() == ScalarKind::Nothing)
     }
 
-    /// How many nodes it is, how deep, and whether one is flawed. Depth is bounded where trees are made.
+    /// Counts nodes and depth, and whether a node is flawed. The parsers bound the depth.
     pub(crate) fn extent(&self) -> TreeSize {
         let over = |children: &mut dyn Iterator<Item = &Self>| {
             let mut extent = TreeSize { nodes: 1, depth: 1, flawed: self.flawed };

@@ -1,7 +1,7 @@
-//! `pools:` of `runs-on.yml`: promises of ready machines, by schedule.
+//! `pools:` of `runs-on.yml`: standby pools with a schedule.
 //!
-//! Not here: their schedules (`timetable`), which target a schedule gives at an instant (`schedule`), or our own keys for a pool
-//! (`extension`).
+//! Not here: the schedules (`timetable`), evaluating a schedule (`schedule`), or our own keys for a
+//! pool (`extension`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,48 +32,48 @@ pub const POOL: MappingShape = MappingShape {
     ],
 };
 
-/// The environment of a stack that names none.
+/// The environment of stacks and pools that name none.
 pub const ENV_DEFAULT: &str = "production";
-/// The zone of a pool that names none.
+/// The time zone of a pool that names none.
 pub const ZONE_DEFAULT: &str = "UTC";
 
 /// How a pool replaces machines whose specification changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rollout {
-    /// All at once, before their replacements exist.
+    /// All at once, without waiting for replacements.
     Immediate,
     /// A few at a time.
     Rolling,
 }
 
-/// A pool as configured.
+/// An entry of `pools:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// The shape of its machines.
+    /// The name of its runner, which defines its machines.
     pub runner: ClassName,
-    /// The stack it belongs to.
+    /// The environment of the stack it belongs to.
     pub env: String,
-    /// Anything; a change replaces the machines.
+    /// Any text; changing it replaces the machines.
     pub version: Option<String>,
-    /// How many machines, and when.
+    /// How many machines it keeps, and when.
     pub schedule: Schedule,
-    /// How machines are replaced; by the pool's size if absent (`x-bullpen`).
+    /// How machines are replaced; depends on the pool's size if absent (`x-bullpen`).
     pub rollout: Option<Rollout>,
-    /// When a hot machine is replaced; the stack's limit if absent (`x-bullpen`).
+    /// The age at which a hot machine is replaced; the stack's limit if absent (`x-bullpen`).
     pub hot_lifetime: Option<Duration>,
     /// The most machines it may have (`x-bullpen`).
     pub max: Option<u32>,
-    /// Whether its idle machines are offered to every request of the class (`x-bullpen`).
+    /// Whether requests of the class may claim its idle machines (`x-bullpen`).
     pub share: bool,
-    /// Whether its hot machines are spot (`x-bullpen`).
+    /// Whether its hot machines are spot instances (`x-bullpen`).
     pub spot: bool,
-    /// The group that its runners join at GitHub (`x-bullpen`).
+    /// The runner group at GitHub for its runners (`x-bullpen`).
     pub group: Option<RunnerGroup>,
 }
 
-/// What a pool is checked against.
+/// The rest of the configuration that a pool is checked against.
 pub(super) struct PoolContext<'a> {
-    /// The names under `runners:`, and what each boots, where that is known.
+    /// The names under `runners:`, with their platforms where known.
     pub(super) runners: &'a BTreeMap<&'a str, Option<Platform>>,
     pub(super) zones: &'a BTreeSet<String>,
     pub(super) extensions: &'a BTreeMap<String, PoolExtension>,
@@ -121,7 +121,7 @@ pub(super) fn read(
     })
 }
 
-/// The ceilings that the pool's machines count under in the stacks that it is for.
+/// The ceilings that apply to the pool's machines in the stacks of its environment.
 fn above(
     pool: &MappingEntry,
     runner: Option<&ClassName>,
@@ -210,7 +210,7 @@ fn zone(node: &Node, zones: &BTreeSet<String>, findings: &mut Findings) -> Optio
     let message = format!("there is no time zone {}", shown(name));
     let meant = findings.did_you_mean(name, zones.iter().map(String::as_str));
     let finding = findings.error(node.mark, "unknown-zone", message);
-    // The city alone is the usual slip.
+    // A common mistake is the city alone.
     let city =
         |zone: &&String| zone.rsplit('/').next().is_some_and(|c| c.eq_ignore_ascii_case(name));
     let by_city = || zones.iter().find(city).map(|zone| format!("did you mean `{zone}`?"));
@@ -220,7 +220,7 @@ fn zone(node: &Node, zones: &BTreeSet<String>, findings: &mut Findings) -> Optio
     None
 }
 
-/// What `rollout` may say.
+/// Reads `rollout`.
 pub(super) fn rollout(node: &Node, findings: &mut Findings) -> Option<Rollout> {
     let choices = [("immediate", Rollout::Immediate), ("rolling", Rollout::Rolling)];
     choice(node, "rollout", &choices, findings)

@@ -1,9 +1,9 @@
-//! Reading values out of a tree: one function per form a value may have.
+//! Reads values out of the tree: one function for each form of a value.
 //!
-//! Each returns the value or has said why there is none. A [`MappingShape`] is the list of keys that one
-//! kind of mapping may have; it is the only place where keys are named for checking.
+//! Each function returns the value, or adds a finding and returns `None`. A [`MappingShape`] lists
+//! the keys of one kind of mapping; unknown keys are found by it alone.
 //!
-//! Not here: what the keys mean (`runner`, `image`, `pool`, `extension`, `stack`).
+//! Not here: the meaning of the keys (`runner`, `image`, `pool`, `extension`, `stack`).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use super::forms;
 use super::node::{MappingEntry, Node, Scalar, ScalarKind, Style, Value};
 use crate::spelling::nearest;
 
-/// How much of a value is repeated in a message.
+/// How many characters of a value a message quotes.
 const SHOWN_MAX: usize = 40;
 
-/// How many keys of a mapping may be the slip of one that is missing. None of ours has so many keys.
+/// How many keys of a mapping are compared with a missing key. None of our mappings has more.
 const SLIPS_MAX: usize = 32;
 
 /// The keys of one kind of mapping.
 #[derive(Debug)]
 pub struct MappingShape {
-    /// What it is called in a message, such as "a pool".
+    /// Its name in messages, such as "a pool".
     pub name: &'static str,
     /// Its keys.
     pub keys: &'static [ConfigKey],
 }
 
-/// A key, and what comes of it.
+/// A key of a mapping, and how we support it.
 #[derive(Debug)]
 pub struct ConfigKey {
-    /// As it is written.
+    /// Its name in the file.
     pub name: &'static str,
-    /// What comes of it.
+    /// How we support it.
     pub fate: KeySupport,
 }
 
-/// What comes of a key that may be there.
+/// How we support a known key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeySupport {
-    /// It is acted on.
+    /// It has an effect.
     Used,
-    /// It is accepted, for the file's sake, and changes nothing; the text says what happens instead.
+    /// It is accepted because RunsOn has it, and has no effect; the text says what happens instead.
     Ignored(&'static str),
-    /// It is acted on, and this is how it is written now.
+    /// It has an effect, and its name is now this.
     Renamed(&'static str),
 }
 
-/// A key that is acted on.
+/// A key with an effect.
 pub(super) const fn used(name: &'static str) -> ConfigKey {
     ConfigKey { name, fate: KeySupport::Used }
 }
 
-/// A key that is accepted and changes nothing.
+/// A key that is accepted and has no effect.
 pub(super) const fn ignored(name: &'static str, why: &'static str) -> ConfigKey {
     ConfigKey { name, fate: KeySupport::Ignored(why) }
 }
@@ -77,12 +77,12 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// What stands under a key, if anything does.
+    /// The value of a key, unless it is absent or empty.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         self.entry(key).map(|entry| &entry.node)
     }
 
-    /// Whether a key is not there, and no slip of it either, which was told already.
+    /// Whether a key is absent, and no misspelling of it is there, which would be reported already.
     pub(super) fn lacks(&self, key: &str) -> bool {
         let slip = |entry: &MappingEntry| {
             !self.shape.has(&entry.key)
@@ -91,12 +91,12 @@ impl<'n> Fields<'n> {
         self.get(key).is_none() && !self.entries.iter().take(SLIPS_MAX).any(slip)
     }
 
-    /// Everything in it, in the order of the text.
+    /// All entries, in the order of the text.
     pub(super) fn entries(&self) -> &'n [MappingEntry] {
         self.entries
     }
 
-    /// The same kind of mapping with something else in it.
+    /// A mapping of the same shape with other entries.
     pub(super) fn holding<'m>(&self, entries: &'m [MappingEntry]) -> Fields<'m> {
         Fields { mark: self.mark, shape: self.shape, entries }
     }
@@ -106,7 +106,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// A value as it may be repeated in a message: short, in one line, in backticks.
+/// A value as messages quote it: short, on one line, in backticks.
 pub(crate) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
     // Quotes need no escape between backticks.
@@ -127,7 +127,7 @@ fn described(node: &Node) -> String {
     }
 }
 
-/// Says that a value is not of the form it must have.
+/// Adds the error that a value has the wrong type.
 pub(super) fn wrong<'f>(
     node: &Node,
     key: &str,
@@ -151,8 +151,8 @@ pub(super) fn entries<'n>(
     entries
 }
 
-/// A mapping of this shape; unknown keys are errors, and `others` are shapes a key may have strayed
-/// from.
+/// Reads a mapping of this shape. Unknown keys are errors; `others` are the shapes that a misplaced
+/// key may belong to.
 pub(super) fn mapping<'n>(
     node: &'n Node,
     shape: &'static MappingShape,
@@ -218,7 +218,7 @@ fn unknown(
     finding.instead = meant.or_else(strayed).or_else(|| Some(format!("known keys are {}", all())));
 }
 
-/// A scalar of any kind but nothing.
+/// Any scalar that is not empty.
 pub(super) fn scalar<'n>(
     node: &'n Node,
     key: &str,
@@ -234,7 +234,7 @@ pub(super) fn scalar<'n>(
     }
 }
 
-/// Text. An unquoted number or truth value is none: other readers of the file would change it.
+/// Text. Unquoted numbers and booleans are errors: other readers of the file would convert them.
 pub(super) fn text<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> Option<&'n str> {
     let scalar = scalar(node, key, "text", findings)?;
     if scalar.kind() != ScalarKind::Text {
@@ -249,7 +249,7 @@ pub(super) fn text<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> Op
     Some(&scalar.text)
 }
 
-/// One of some words.
+/// One of the given words.
 pub(super) fn choice<T: Copy>(
     node: &Node,
     key: &str,
@@ -270,7 +270,7 @@ pub(super) fn choice<T: Copy>(
     found
 }
 
-/// `true` or `false`, also as text, as labels have it.
+/// `true` or `false`, also in quotes, as labels write them.
 pub(super) fn boolean(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
     let must_be = "`true` or `false`";
     let scalar = scalar(node, key, must_be, findings)?;
@@ -336,7 +336,7 @@ pub(super) fn duration(node: &Node, key: &str, findings: &mut Findings) -> Optio
     read
 }
 
-/// The items of a list; a single scalar is a list of one, and one from the environment is split at
+/// The items of a list. A single scalar is a list of one; a value from the environment is split at
 /// its commas.
 pub(super) fn items<'n>(
     node: &'n Node,

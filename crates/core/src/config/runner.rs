@@ -1,7 +1,6 @@
 //! `runners:` of `runs-on.yml`: machine shapes by name.
 //!
-//! Not here: our own keys for a runner (`extension`), or what a machine must be to count as one
-//! (`class`).
+//! Not here: our own keys for a runner (`extension`), or which machines match a class (`class`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,36 +34,36 @@ pub const RUNNER: MappingShape = MappingShape {
         used("prerun"),
         ignored("id", "a runner is known by its name"),
         ignored("tags", "machines carry the stack's own tags"),
-        ignored("extras", "caches and file systems are the image's business"),
+        ignored("extras", "the image provides caches and file systems"),
         ignored("sticky", "no disk follows a job to its next machine"),
         ignored("disk", "use `volume`"),
         ignored("ssh", "no machine has an inbound path"),
         ignored("private", "the subnets of `bullpen.toml` decide"),
-        ignored("debug", "no machine is kept for looking at it"),
+        ignored("debug", "machines are not kept for debugging"),
         ignored("nested-virt", "choose a `family` that has it"),
-        ignored("retry", "whether a job is tried again is not up to its runner"),
+        ignored("retry", "a runner does not decide whether a job is retried"),
     ],
 };
 
 /// A range of memory, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRange {
-    /// The least, in MiB.
+    /// The minimum, in MiB.
     pub min_mib: u32,
-    /// The most, in MiB.
+    /// The maximum, in MiB.
     pub max_mib: u32,
 }
 
-/// When a machine may serve another owner.
+/// How often and how long a machine may be reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
-    /// Owners one machine may serve; the stack's limit if absent.
+    /// How many owners one machine may serve; the stack's limit if absent.
     pub max_uses: Option<u32>,
-    /// How old it may grow; the stack's limit if absent.
+    /// The oldest age at which it is still reused; the stack's limit if absent.
     pub max_age: Option<Duration>,
 }
 
-/// A machine shape as configured. What is absent was not said, and has its default elsewhere.
+/// An entry of `runners:`. Absent keys get their defaults elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunnerConfig {
     /// How many vCPUs.
@@ -73,30 +72,30 @@ pub struct RunnerConfig {
     pub ram: Option<MemoryRange>,
     /// Which machine types; any if empty.
     pub family: Vec<TypePattern>,
-    /// What it boots.
+    /// The name of its image.
     pub image: Option<ImageName>,
     /// Its disk.
     pub volume: Option<Volume>,
-    /// Whether spot is asked for.
+    /// Whether to use spot instances.
     pub spot: Option<Spot>,
     /// A script that runs once per machine.
     pub preinstall: Option<String>,
     /// A script that runs at each boot.
     pub prerun: Option<String>,
-    /// Whether and how often a machine serves again (`x-bullpen`).
+    /// Whether and how often a machine is reused (`x-bullpen`).
     pub reuse: Option<Reuse>,
-    /// Who may follow whom (`x-bullpen`).
+    /// The trust group, within which owners may reuse each other's machines (`x-bullpen`).
     pub trust: Option<TrustGroup>,
-    /// How machines are paid for, over what `spot` says (`x-bullpen`).
+    /// Spot or on demand; overrides `spot` (`x-bullpen`).
     pub usage: Option<Usage>,
-    /// How long an owner may keep one (`x-bullpen`).
+    /// How long an owner may keep a machine (`x-bullpen`).
     pub max_runtime: Option<Duration>,
-    /// The group that its runners join at GitHub (`x-bullpen`).
+    /// The runner group at GitHub (`x-bullpen`).
     pub group: Option<RunnerGroup>,
 }
 
 impl RunnerConfig {
-    /// The shape as a label would say it.
+    /// The runner's values in the form of a label.
     pub fn as_label(&self) -> LabelSpec {
         let milli = |count: u32| count.saturating_mul(1_000);
         let gib_milli =

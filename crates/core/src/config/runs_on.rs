@@ -1,4 +1,4 @@
-//! `runs-on.yml` as a whole: its top-level keys, and what its parts say of each other.
+//! `runs-on.yml` as a whole: its top-level keys, and checks across its parts.
 //!
 //! Not here: the parts (`runner`, `image`, `pool`, `extension`).
 
@@ -21,7 +21,7 @@ use crate::labels::class::Catalogue;
 use crate::labels::policy::Policy;
 use crate::spelling::nearest;
 
-/// The keys of the file. Others are warned of, and `x-*` is anyone's.
+/// The keys of the file. Unknown keys are warned about, except those that begin with `x-`.
 pub const FILE: MappingShape = MappingShape {
     name: "the file",
     keys: &[
@@ -52,8 +52,8 @@ pub const SHAPES: &[&MappingShape] = &[
     &label_policy::PLAIN_LABELS,
 ];
 
-/// Where a key may have strayed from, the likelier places first. Names such as `runners` are in
-/// several, so the file itself is not among them.
+/// The mappings that a misplaced key may belong to, the likelier first. The file itself is not in
+/// the list, because several mappings have keys such as `runners`.
 const STRAYS: &[&MappingShape] = &[
     &timetable::ENTRY,
     &timetable::MATCH,
@@ -66,7 +66,7 @@ const STRAYS: &[&MappingShape] = &[
     &extension::REUSE,
 ];
 
-/// What `runs-on.yml` says.
+/// The contents of `runs-on.yml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Machine shapes.
@@ -75,21 +75,21 @@ pub struct Config {
     pub images: BTreeMap<ImageName, ImageConfig>,
     /// Standby pools.
     pub pools: BTreeMap<PoolName, PoolConfig>,
-    /// Pools that are in the file and cannot be believed, of whatever stack. They are not
-    /// gone: their machines stay, and jobs that name one wait until the file is mended.
+    /// Pools with errors, of any stack. They still exist: their machines stay, and jobs that name
+    /// such a pool wait until the operator fixes the file.
     pub broken: BTreeSet<PoolName>,
     /// The pool of jobs that name none.
     pub default_pool: Option<PoolName>,
-    /// What becomes of a job that cannot be given a runner.
+    /// What the service does about a job for which no runner can ever be started.
     pub on_unfulfillable: OnUnfulfillable,
     /// What labels may ask for.
     pub labels: Policy,
-    /// Whose code may have machines that others used.
+    /// Which code may run on machines that another owner used before.
     pub code: CodeRules,
 }
 
 impl Config {
-    /// The runners and images by name, as a label may ask for them.
+    /// The runners and images that labels can name.
     pub fn catalogue(&self) -> Catalogue {
         let runners = self.runners.iter().map(|(name, runner)| (name.clone(), runner.as_label()));
         let images = self.images.iter();
@@ -116,8 +116,8 @@ impl Config {
         named
     }
 
-    /// This, with its broken pools as they were in what was configured before. One that was none then,
-    /// or whose runner no longer is one for a pool, stays broken.
+    /// Replaces broken pools by their versions from `before`. A pool stays broken if `before` does
+    /// not have it, or if its runner no longer exists or cannot be used for pools.
     #[must_use]
     pub fn keeping(mut self, before: &Self) -> Self {
         for name in std::mem::take(&mut self.broken) {
@@ -137,13 +137,13 @@ impl Config {
         self.runners.contains_key(runner) && self.boots(runner) != Some(Platform::Windows)
     }
 
-    /// What a runner boots, if it is known.
+    /// The platform of a runner's image, if known.
     fn boots(&self, runner: &ClassName) -> Option<Platform> {
         let image = self.runners.get(runner)?.image.as_ref()?;
         self.platform(image).map(|(platform, _)| platform)
     }
 
-    /// What machines of a runner run before they take jobs: its image's scripts, and its own.
+    /// The scripts that a runner's machines run before jobs: those of the image and its own.
     fn scripts(&self, runner: &RunnerConfig) -> Scripts {
         let image = runner.image.as_ref().and_then(|name| self.images.get(name));
         Scripts {
@@ -154,7 +154,7 @@ impl Config {
         }
     }
 
-    /// The scripts that machines fetch.
+    /// The scripts that machines download.
     pub fn fetched_scripts(&self) -> impl Iterator<Item = Download> {
         let of_runners = self.runners.values().flat_map(|one| [&one.preinstall, &one.prerun]);
         let of_images = self.images.values().flat_map(|one| [&one.preinstall, &one.prerun]);
@@ -162,7 +162,7 @@ impl Config {
         scripts.filter_map(|script| Download::named_by(script)?.ok())
     }
 
-    /// What an image runs, and on what, if it is known.
+    /// The platform and architecture of an image, if known.
     pub fn platform(&self, name: &ImageName) -> Option<(Platform, Architecture)> {
         match self.images.get(name) {
             Some(image) => Some((image.platform, image.architecture)),
@@ -174,13 +174,12 @@ impl Config {
     }
 }
 
-/// Reads `runs-on.yml`, and says everything there is to say about it alone.
+/// Reads and checks `runs-on.yml` without knowing the stacks.
 pub fn read(bytes: &[u8]) -> ConfigRead<Config> {
     read_beside(bytes, &[])
 }
 
-/// Reads `runs-on.yml`, and says everything there is to say about it beside the `bullpen.toml` of these
-/// stacks.
+/// Reads `runs-on.yml` and checks it against the `bullpen.toml` of these stacks too.
 pub fn read_beside(bytes: &[u8], stacks: &[Stack]) -> ConfigRead<Config> {
     let mut findings = Findings::default();
     let config = super::text_of(bytes, super::RUNS_ON_BYTES_MAX, &mut findings)
@@ -189,7 +188,7 @@ pub fn read_beside(bytes: &[u8], stacks: &[Stack]) -> ConfigRead<Config> {
     ConfigRead::new(config, findings)
 }
 
-/// No tree is an empty file, unless something was found.
+/// The parser gives no tree for an empty file; without findings, read it as an empty mapping.
 fn empty(findings: &mut Findings) -> Option<Node> {
     if findings.any() {
         return None;
@@ -236,12 +235,12 @@ fn file(root: &Node, stacks: &[Stack], findings: &mut Findings) -> Config {
     assemble(&parts, extension.unwrap_or_default(), findings)
 }
 
-/// What a configuration is put together from.
+/// The parts that a [`Config`] is assembled from.
 struct Parts<'a> {
     images: &'a [MappingEntry],
     runners: &'a [MappingEntry],
     pools: &'a [MappingEntry],
-    /// What is known of the stacks that it is for.
+    /// The known stacks that the file is for.
     stacks: &'a [Stack],
 }
 
@@ -308,7 +307,7 @@ fn assemble(parts: &Parts<'_>, extension: Extension, findings: &mut Findings) ->
     config
 }
 
-/// Whether the tree has a flaw that is not inside one pool.
+/// Whether the tree has an error outside of single pools.
 fn flawed_outside_pools(root: &Node) -> bool {
     let of_extension = |entry: &MappingEntry| match entry.key.as_str() {
         "pools" => entry.node.flawed,
@@ -322,8 +321,8 @@ fn flawed_outside_pools(root: &Node) -> bool {
     root.flawed || root.entries().iter().any(of_file)
 }
 
-/// What each runner that is named boots; also those that could not be read, so that their pools are
-/// not blamed.
+/// The platform of each named runner. Runners with errors are included, so that the pools that name
+/// them are not reported too.
 fn platforms<'n>(
     runners: &'n [MappingEntry],
     config: &Config,
@@ -332,7 +331,7 @@ fn platforms<'n>(
     runners.iter().map(|entry| (entry.key.as_str(), platform(entry))).collect()
 }
 
-/// Every IANA zone, from the data that is built in.
+/// Every IANA time zone of the bundled database.
 fn zones() -> BTreeSet<String> {
     let bundled = jiff::tz::TimeZoneDatabase::bundled();
     bundled.available().map(|name| name.as_str().to_owned()).collect()
@@ -351,13 +350,13 @@ fn top_level(top: &[MappingEntry], findings: &mut Findings) {
                 findings.warning(entry.mark, "empty-value", message);
             }
             Some(_) => {}
-            None => stranger(entry, findings),
+            None => unknown_top_level(entry, findings),
         }
     }
 }
 
-/// Other top-level keys are legal in RunsOn's file. Those that look like a slip are worth a word.
-fn stranger(entry: &MappingEntry, findings: &mut Findings) {
+/// Warns about an unknown top-level key, which is legal in RunsOn's file but may be a mistake.
+fn unknown_top_level(entry: &MappingEntry, findings: &mut Findings) {
     if entry.key.starts_with("x-") {
         if !nearest(&entry.key, ["x-bullpen"]).is_empty() {
             let message = format!("{} is not read", shown(&entry.key));
@@ -375,13 +374,13 @@ fn stranger(entry: &MappingEntry, findings: &mut Findings) {
         .or_else(|| Some("start its name with `x-` if it is yours".to_owned()));
 }
 
-/// Whether an entry is a name with a mapping. A key of the mapping in the name's place means that
-/// the name was left out.
+/// Whether an entry is a name with a mapping. If its key is a key of that mapping, the name is
+/// missing.
 fn is_named(entry: &MappingEntry, shape: &MappingShape, findings: &mut Findings) -> bool {
     let nameless = shape.has(&entry.key) && !matches!(entry.node.value, Value::Map(_));
     if nameless {
         let message =
-            format!("`{}` is a key of {}, and stands where its name should", entry.key, shape.name);
+            format!("`{}` is a key of {}, but stands where a name should", entry.key, shape.name);
         findings
             .error(entry.mark, "wrong-nesting", message)
             .instead("put the name on a line of its own above it, and indent the keys below");
@@ -389,7 +388,7 @@ fn is_named(entry: &MappingEntry, shape: &MappingShape, findings: &mut Findings)
     !nameless
 }
 
-/// A runner's queue must not be one of the service's own.
+/// A runner must not have the name of one of the service's own queues.
 fn check_free(entry: &MappingEntry, findings: &mut Findings) {
     if wake::QUEUES.contains(&&*entry.key) {
         let message = format!("a runner cannot be called `{}`: a queue of ours is", entry.key);
@@ -397,7 +396,7 @@ fn check_free(entry: &MappingEntry, findings: &mut Findings) {
     }
 }
 
-/// A name has to fit into a label.
+/// Labels must be able to name it.
 fn check_name(entry: &MappingEntry, noun: &str, findings: &mut Findings) {
     let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
     if entry.key.is_empty() || !entry.key.chars().all(legal) {

@@ -1,6 +1,6 @@
-//! Scripts of runners and images in `runs-on.yml`: their text, or where it is fetched from.
+//! Scripts of runners and images in `runs-on.yml`: their text, or the address of a download.
 //!
-//! Not here: what an address looks like ([`crate::download`]).
+//! Not here: the form of an address ([`crate::download`]).
 
 use super::finding::Findings;
 use super::read::{Fields, text};
@@ -32,7 +32,7 @@ mod tests {
              images:\n  i:\n    ami: ami-01234567\n    preinstall: https://h/setup#sha256={SUM}\n"
         );
         let read = runs_on::read(text.as_bytes());
-        let config = read.value().expect("it is a good configuration");
+        let config = read.value().expect("the file has no errors");
         let fetched: Vec<String> = config.fetched_scripts().map(|one| one.url).collect();
         assert_eq!(fetched, ["s3://b/run", "https://h/setup"]);
     }

@@ -1,10 +1,11 @@
-//! `bullpen.toml`: where machines live, what they may cost, and the numbers everything runs on.
+//! `bullpen.toml`: where machines are launched, the ceilings, GitHub, and the limits.
 //!
-//! Every key has a default or may be absent; [`DEFAULTS`] is the reference, and a test reads it. The
-//! environment has the last word: `BULLPEN_<SECTION>_<KEY>`, such as `BULLPEN_AWS_REGION`, replaces
-//! what the file says, with commas between the items of a list. Secrets are named, never written.
+//! Every key has a default or may be absent; [`DEFAULTS`] documents them all, and a test reads it.
+//! Environment variables override the file: `BULLPEN_<SECTION>_<KEY>`, such as
+//! `BULLPEN_AWS_REGION`, with commas between the items of a list. The file refers to secrets and
+//! never holds them.
 //!
-//! Not here: opening the file, looking at the environment or fetching a secret (`bullpen`).
+//! Not here: opening the file, reading the environment or fetching a secret (`bullpen`).
 
 mod instance;
 mod limits;
@@ -55,7 +56,7 @@ pub const FILE: MappingShape = MappingShape {
     ],
 };
 
-/// The sections whose keys are fixed, by name; these the environment can reach.
+/// The sections with fixed keys, which environment variables can override.
 pub const SECTIONS: &[(&str, &MappingShape)] = &[
     ("stack", &STACK),
     ("aws", &AWS),
@@ -67,7 +68,7 @@ pub const SECTIONS: &[(&str, &MappingShape)] = &[
     ("limits", &LIMITS),
 ];
 
-/// What precedes a section's name in the environment.
+/// The prefix of our environment variables.
 const PREFIX: &str = "BULLPEN_";
 
 /// What `bullpen.toml` and the environment say.
@@ -75,32 +76,32 @@ const PREFIX: &str = "BULLPEN_";
 pub struct Stack {
     /// Its name: in tags, queue names and runner names.
     pub name: String,
-    /// The environment it serves, as in `env=` of a label.
+    /// The environment it serves: the `env=` of a label.
     pub env: String,
-    /// Where machines live.
+    /// Where machines are launched.
     pub aws: Aws,
-    /// What they start with there.
+    /// The settings of each EC2 instance.
     pub instance: Instance,
-    /// The same when machines are processes of this host.
+    /// The settings for machines that are processes of this host.
     pub process_fleet: ProcessFleet,
-    /// Which AMI an image name stands for.
+    /// The AMI of each built-in image name.
     pub images: BTreeMap<ImageName, String>,
-    /// How many machines there may be.
+    /// The maximum numbers of machines.
     pub ceilings: Ceilings,
-    /// How GitHub is spoken to.
+    /// The address and credentials of GitHub.
     pub github: Github,
     /// Where the service listens.
     pub listeners: Listeners,
-    /// The numbers.
+    /// Timeouts and other limits.
     pub limits: Limits,
 }
 
-/// Where machines live. Nothing of it is needed by the embedded engine.
+/// Where machines are launched. The embedded engine needs none of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aws {
     /// The region.
     pub region: Option<String>,
-    /// The subnets, one override each.
+    /// The subnets; a launch has one override for each.
     pub subnets: Vec<String>,
     /// The security groups of every machine.
     pub security_groups: Vec<String>,
@@ -108,54 +109,54 @@ pub struct Aws {
     pub instance_profile: Option<String>,
 }
 
-/// What an EC2 instance starts with, whatever its class.
+/// The settings of an EC2 instance, the same for every class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Where the agent is fetched from, for images that do not have it.
+    /// Where instances download the agent, for images without one.
     pub agents: BTreeMap<Architecture, Download>,
-    /// Where the image has GitHub's runner.
+    /// The directory of GitHub's runner program in the image.
     pub runner_dir: String,
-    /// Where that is fetched from, for images that do not have it.
+    /// Where instances download the runner program, for images without one.
     pub runners: BTreeMap<Architecture, Download>,
     /// The user that jobs run as.
     pub user: String,
     /// Whether that user may become root.
     pub sudo: bool,
-    /// Whether it may use the image's container engine, which is another way to become root; as `sudo`
-    /// where nothing is said.
+    /// Whether it may use the image's container engine, which is another way to become root. The
+    /// default is the value of `sudo`.
     pub docker: bool,
-    /// Whether users other than root may read the machine's metadata, its credentials among them.
+    /// Whether users other than root may read the instance's metadata, including its credentials.
     pub metadata_open: bool,
-    /// How far metadata may travel: 1 is the machine itself, 2 its containers.
+    /// The hop limit of metadata: 1 is the instance itself, 2 its containers.
     pub metadata_hops: u8,
-    /// The most that a type may cost above the cheapest that would do, in percent.
+    /// The most that a type may cost above the cheapest matching type, in percent.
     pub price_protection: u32,
 }
 
-/// Machines as processes of one host. Nothing of it is needed on AWS.
+/// Machines as processes of one host. The AWS engine needs none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessFleet {
     /// How long a boot takes before the agent is started.
     pub boot_delay: Duration,
-    /// The most machines that may be up at once.
+    /// The most machines that may run at once.
     pub capacity: u32,
-    /// What cannot be had at all.
+    /// Offerings that always fail to launch.
     pub out_of: BTreeSet<Offering>,
-    /// How much jobs are to be kept from the service.
+    /// How strongly jobs are isolated from the service.
     pub isolation: IsolationMode,
-    /// The ids that machines' own users have, where the service is root.
+    /// The user ids for machines' own users, if the service runs as root.
     pub users: UserRange,
-    /// What jobs see of directories that are hidden from them.
+    /// Directories that jobs can see although their parents are hidden.
     pub visible: Vec<PathBuf>,
-    /// Whether jobs are held to their machine type's processors and memory, where there is a cgroup.
+    /// Whether jobs are limited to their machine type's processors and memory, where cgroups exist.
     pub limits: bool,
-    /// The most processes and threads of one machine, likewise.
+    /// The most processes and threads of one machine, where cgroups exist.
     pub processes_max: u32,
-    /// The cgroup to keep machines' own in; absent, the service's own if it was delegated.
+    /// The parent cgroup of the machines; by default the service's own, if it was delegated.
     pub cgroup: Option<PathBuf>,
 }
 
-/// The most machines, launches in flight included. What is absent has no ceiling of its own.
+/// The most machines, launches in flight included. An absent value means no ceiling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ceilings {
     /// Of the whole stack.
@@ -166,20 +167,20 @@ pub struct Ceilings {
     pub pools: BTreeMap<PoolName, u32>,
 }
 
-/// How GitHub is spoken to.
+/// The address and credentials of GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Github {
-    /// GitHub's address, or that of an Enterprise Server.
+    /// The address of GitHub or of an Enterprise Server.
     pub url: String,
-    /// As whom.
+    /// The service's credential.
     pub credential: Option<GithubCredential>,
-    /// More Apps that may do the same, by number, and where their keys are.
+    /// Further GitHub Apps by id, with the places of their keys.
     pub more_apps: BTreeMap<u64, SecretRef>,
-    /// What deliveries are signed with; two while one replaces the other.
+    /// The secrets that sign deliveries; two while the operator replaces one.
     pub webhook_secrets: Vec<SecretRef>,
 }
 
-/// As whom GitHub is spoken to.
+/// The credential that the service uses at GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GithubCredential {
     /// As a GitHub App.
@@ -200,14 +201,14 @@ pub struct Listeners {
     pub webhook: SocketAddr,
     /// Dashboard, metrics, health, API.
     pub admin: SocketAddr,
-    /// What the admin listener asks for; needed beyond loopback.
+    /// The token of the admin listener; required if it listens beyond loopback.
     pub admin_token: Option<SecretRef>,
-    /// Proxies that many clients come through: the limit for one address is not theirs.
+    /// Proxies in front of the listener: requests from them are not limited per address.
     pub proxies: Vec<Network>,
 }
 
-/// Reads `bullpen.toml`, with the variables of the environment laid over it. Variables that are not
-/// of this file are left alone.
+/// Reads `bullpen.toml` and overrides its values by environment variables. Variables for other
+/// programs are ignored.
 pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> ConfigRead<Stack> {
     let mut findings = Findings::default();
     let mut variables = Vec::new();
@@ -217,18 +218,19 @@ pub fn read(bytes: &[u8], environment: &BTreeMap<String, String>) -> ConfigRead<
             variables = overlay(&mut root, environment, &mut findings);
             file(&root, &mut findings)
         });
-    findings.name_the_placeless(|number| {
+    findings.name_variables(|number| {
         variables.get(usize::try_from(number).ok()?.checked_sub(1)?).cloned()
     });
     ConfigRead::new(stack.flatten(), findings)
 }
 
-/// The place of the n-th variable: no line, and its number for a column, until findings are named.
-fn placeless(number: usize) -> TextPosition {
+/// A position for the n-th variable: line 0, and its number as the column until
+/// [`Findings::name_variables`] names it.
+fn variable_position(number: usize) -> TextPosition {
     TextPosition { line: 0, column: u32::try_from(number).unwrap_or(u32::MAX) }
 }
 
-/// Lays variables over the tree; returns their names, in the order of their numbers.
+/// Writes the variables into the tree; returns their names, in the order of their numbers.
 fn overlay(
     root: &mut Node,
     environment: &BTreeMap<String, String>,
@@ -238,7 +240,7 @@ fn overlay(
     for (name, text) in environment {
         let Some((section, shape, key)) = addressed(name) else { continue };
         names.push(name.clone());
-        let mark = placeless(names.len());
+        let mark = variable_position(names.len());
         let Some(known) = shape.keys.iter().find(|known| spelling(known.name) == key) else {
             let known: Vec<String> = shape.keys.iter().map(|known| spelling(known.name)).collect();
             let message = format!("there is no such key in `[{section}]`");
@@ -253,12 +255,12 @@ fn overlay(
     names
 }
 
-/// How a section or key is spelt in the environment.
+/// The spelling of a section or key in environment variables.
 fn spelling(name: &str) -> String {
     name.replace('-', "_").to_uppercase()
 }
 
-/// Which section and key a variable is for, if it is for one.
+/// The section and key that a variable sets, if it is ours.
 fn addressed(name: &str) -> Option<(&'static str, &'static MappingShape, &str)> {
     let rest = name.strip_prefix(PREFIX)?;
     SECTIONS.iter().find_map(|(section, shape)| {

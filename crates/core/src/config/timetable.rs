@@ -1,7 +1,6 @@
-//! The `schedule` of a pool: its entries, their days and times.
+//! Reads the `schedule` of a pool: its entries with days and times.
 //!
-//! Not here: which target a schedule gives at an instant, and what a schedule as a whole gives cause
-//! to say (`schedule`).
+//! Not here: evaluating a schedule and checking it as a whole (`schedule`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +22,12 @@ pub const ENTRY: MappingShape = MappingShape {
 pub const MATCH: MappingShape =
     MappingShape { name: "`match`", keys: &[used("day"), used("time")] };
 
-/// How many machines an entry may ask for.
+/// A bound on the machines of one entry.
 pub(super) enum CountLimit {
-    /// As many as the pool's own `max`.
+    /// The pool's own `max`.
     Own(u32),
-    /// As many as a ceiling of the stack. A target above it is kept as far as the ceiling allows, so
-    /// that one can be lowered without a look at every pool.
+    /// A ceiling of the stack. A higher target is only a warning, so that the operator can lower a
+    /// ceiling without editing every pool.
     Ceiling(Ceiling),
 }
 
@@ -83,8 +82,8 @@ pub(super) fn read(
     schedule
 }
 
-/// What a schedule as a whole gives cause to say: overlaps, entries that are never reached, times
-/// without a target. `marks` are the places of its entries.
+/// Reports overlaps, entries that are never reached and times without a target. `marks` are the
+/// positions of the entries.
 fn schedule_findings(
     schedule: &Schedule,
     whole: TextPosition,
@@ -93,7 +92,7 @@ fn schedule_findings(
 ) {
     for found in schedule::lint(schedule) {
         let code = match found.kind {
-            // Both were told already, where the list was read.
+            // The reader of the list reported both already.
             ScheduleFindingKind::Empty | ScheduleFindingKind::SameName { .. } => continue,
             ScheduleFindingKind::TooMany => "too-many-entries",
             ScheduleFindingKind::Overlap { .. } => "overlap",

@@ -1,6 +1,6 @@
-//! TOML into the same tree with places that YAML is read into.
+//! Reads TOML into the tree that YAML is read into.
 //!
-//! Not here: what any key means (`stack`).
+//! Not here: the meaning of the keys (`stack`).
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
@@ -8,7 +8,7 @@ use ::toml::de::{DeTable, DeValue};
 use super::finding::{Findings, TextPosition};
 use super::node::{MappingEntry, Node, Style, Value};
 
-/// The tree of this text; nothing if it is no TOML, with every place where it is not.
+/// The tree of this text; `None` if the text is not TOML, with a finding for each syntax error.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let lines = Lines::of(text);
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     errors.is_empty().then(|| lines.table(TextPosition::START, table.get_ref()))
 }
 
-/// Where lines start, so that a byte's place is found without reading the text again.
+/// The starts of the lines, so that finding a position does not scan the text again.
 struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -39,7 +39,7 @@ impl<'t> Lines<'t> {
         TextPosition { line: count(line), column: count(column) }
     }
 
-    /// In the order of the text, which the parser does not keep.
+    /// Sorts the entries by position, because the parser does not keep the order of the text.
     fn table(&self, mark: TextPosition, table: &DeTable<'_>) -> Node {
         let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
             let mark = self.mark(key.span().start);

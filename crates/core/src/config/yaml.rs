@@ -1,11 +1,10 @@
-//! YAML into a tree with places: anchors, aliases and merge keys resolved, doubled keys found.
+//! Reads YAML into a tree: resolves anchors, aliases and merge keys, finds duplicate keys.
 //!
-//! Everything is bounded: the text, the depth, and the number of nodes after every alias has been
-//! expanded, so that a small file cannot become a large tree. One that breaks a bound, or is no
-//! YAML, gives no tree; everything else that is wrong is found, the value where it stands is marked as
-//! flawed, wherever an alias puts it, and the rest is read on.
+//! The text, the depth and the number of nodes after expanding aliases are bounded, so that a small
+//! file cannot become a large tree. A broken bound or a syntax error gives no tree. After any other
+//! error, the parser marks the value as flawed, wherever an alias copies it, and reads on.
 //!
-//! Not here: what any key means.
+//! Not here: the meaning of the keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +13,12 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 use super::finding::{Findings, TextPosition};
 use super::node::{MappingEntry, Node, Style, Value};
 
-/// How deep lists and mappings may stand in each other, aliases included. RunsOn's file needs six.
+/// How deep lists and mappings may be nested, aliases included. RunsOn's file needs six levels.
 const DEPTH_MAX: usize = 32;
-/// How many nodes a file may have, aliases expanded. A file with 500 pools has about 15 000.
+/// How many nodes a file may have, with aliases expanded. A file with 500 pools has about 15 000.
 const NODES_MAX: usize = 200_000;
 
-/// The tree of the one document in this text; nothing if there is none or it cannot be read.
+/// The tree of the only document in this text; `None` if there is no document or an error.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     let mut tree =
         Tree { findings, stack: Vec::new(), anchors: BTreeMap::new(), root: None, nodes: 0 };
@@ -57,10 +56,10 @@ fn mark(marker: Marker) -> TextPosition {
     }
 }
 
-/// The text is no YAML. A tab is the cause more often than the parser's words suggest.
+/// Reports a syntax error. A tab is a more common cause than the parser's message suggests.
 fn no_yaml(text: &str, error: &ScanError, findings: &mut Findings) {
     let at = mark(*error.marker());
-    // The parser notices on the line itself, one later, or at the end of the one before.
+    // The parser notices a tab on its line, one line later, or at the end of the line before.
     let around = [at.line, at.line.saturating_sub(1), at.line.saturating_add(1)];
     if let Some(tab) = around.into_iter().find_map(|line| tab_in_indentation(text, line)) {
         findings
@@ -86,13 +85,13 @@ fn tab_in_indentation(text: &str, line: u32) -> Option<TextPosition> {
     (!blank).then(|| TextPosition { line, column: u32::try_from(column).unwrap_or(u32::MAX) + 1 })
 }
 
-/// A bound was broken: there is no tree.
+/// A bound was exceeded: there is no tree.
 struct Broken;
 
 struct Tree<'f> {
     findings: &'f mut Findings,
     stack: Vec<Frame>,
-    /// Nodes that aliases may name. An anchor whose node is not complete is not in here.
+    /// Complete nodes by anchor. A node that is still being read is missing.
     anchors: BTreeMap<usize, Node>,
     root: Option<Node>,
     nodes: usize,
@@ -126,7 +125,7 @@ enum Pending {
         mark: TextPosition,
     },
     Merge,
-    /// A key that was refused; its value is read and forgotten.
+    /// A key with an error; its value is read and dropped.
     Refused,
 }
 
@@ -159,7 +158,7 @@ impl Tree<'_> {
         }
     }
 
-    /// A tag asks for a type that only its author's program has; YAML's own are harmless.
+    /// Rejects custom tags, which ask for types of another program. YAML's own tags are harmless.
     fn known(&mut self, tag: Option<&Tag>, at: TextPosition) -> bool {
         let Some(tag) = tag else { return true };
         let says_text = tag.handle == "!" && tag.suffix.is_empty();
@@ -219,7 +218,7 @@ impl Tree<'_> {
         self.complete(node, 0)
     }
 
-    /// A node is whole: it is remembered under its anchor and goes to where it belongs.
+    /// Stores a complete node under its anchor and adds it to its parent.
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Broken> {
         if anchor > 0 {
             self.spend(node.extent().nodes, node.mark)?;
@@ -236,8 +235,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// A mapping's own keys come before merged ones, and earlier merges before later ones. With it,
-    /// whether it is flawed.
+    /// Merges `<<` into a mapping: its own keys win over merged ones, earlier merges over later
+    /// ones. Also returns whether the result is flawed.
     fn merged(&mut self, mapping: Mapping) -> Result<(Value, bool), Broken> {
         let Mapping { mut entries, merges, mut flawed, .. } = mapping;
         if merges.is_empty() {
@@ -311,7 +310,7 @@ impl Mapping {
 mod tests {
     use super::*;
 
-    /// The tree without its places, as text.
+    /// The tree without positions, as text.
     fn flat(text: &str) -> Result<String, String> {
         fn show(node: &Node) -> String {
             match &node.value {

@@ -1,9 +1,9 @@
 //! Why a job waited: a timeline, a verdict that names what it waited for, and what comes next.
 //!
-//! [`explain`] looks at what is stored and decides nothing: facts from GitHub, the row's steps and
-//! setbacks, the record of its machine and what its agent said. Every part of the wait has a code
-//! that stays the same, and the parts add up to the wait to the millisecond; what is left when our
-//! own parts are accounted for is called `github`.
+//! [`explain`] reads stored data and decides nothing: GitHub's facts, the row's steps and setbacks,
+//! the record of the job's machine and its agent's report. Every part of the wait has a stable
+//! code, and the parts add up to the wait to the millisecond; time that no part of ours accounts
+//! for is called `github`.
 //!
 //! Not here: reading any of it (the `bullpen` command), or recording it (`job::transition`).
 
@@ -26,25 +26,25 @@ pub use parts::{PartCode, WaitPart};
 pub use text::span;
 pub use timeline::{By, TimelineEntry};
 
-/// The shape of the JSON; raised when a field changes its meaning.
+/// The version of the JSON; raised when a field changes its meaning.
 const VERSION: u32 = 1;
 
-/// What is stored of a job when somebody asks.
+/// The stored data about one job, and the time of the question.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainInput<'a> {
-    /// Its row.
+    /// The job's row.
     pub job: &'a Job,
-    /// When the row is looked at again, whatever else wakes somebody.
+    /// When the sweep looks at the row again, if nothing wakes a worker earlier.
     pub next_look: Option<Timestamp>,
-    /// When the row is forgotten.
+    /// When the row is deleted.
     pub forget_at: Timestamp,
-    /// The record of the machine that it has, if there is one.
+    /// The record of the job's machine, if it has one.
     pub record: Option<&'a Record>,
-    /// What that machine's agent said last.
+    /// The last report of that machine's agent.
     pub report: Option<&'a Report>,
-    /// Why what it said is no report.
+    /// Why that agent's report cannot be read.
     pub unreadable: Option<&'a UnreadableReport>,
-    /// Now.
+    /// The present time.
     pub now: Timestamp,
     /// The stack's numbers.
     pub limits: &'a Limits,
@@ -53,19 +53,19 @@ pub struct ExplainInput<'a> {
 /// Why a job waited, where it is, and what comes next. As JSON this is the documented shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// Which shape this is.
+    /// The version of the JSON.
     pub v: u32,
     /// The job's id.
     pub job: String,
-    /// Its name.
+    /// The job's name.
     pub name: String,
-    /// Whose it is.
+    /// The repository of its workflow.
     pub repository: String,
-    /// Of which attempt of which run.
+    /// Its run and attempt.
     pub run: String,
-    /// What it asks of a runner.
+    /// The labels it asks for.
     pub labels: Vec<String>,
-    /// What we do about it, in a word.
+    /// The state of its row, in a word.
     pub state: &'static str,
     /// The answer in one line.
     pub verdict: String,
@@ -75,7 +75,7 @@ pub struct Explanation {
     pub waits: bool,
     /// The code of what it waited for longest.
     pub blocker: Option<&'static str>,
-    /// What it waited for, longest first; together they are the wait.
+    /// The parts of the wait, longest first; they add up to the wait.
     pub parts: Vec<WaitPart>,
     /// What happened, oldest first.
     pub timeline: Vec<TimelineEntry>,
@@ -85,34 +85,34 @@ pub struct Explanation {
     pub next: NextStep,
     /// What would have made it faster, if anything would.
     pub helped: Option<String>,
-    /// The machine that it has, or that is being taken back from it.
+    /// Its machine, until the release is complete.
     pub machine: Option<ExplainedMachine>,
 }
 
 /// What happens next, and when at the latest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextStep {
-    /// What.
+    /// The next step, for people.
     pub what: String,
     /// When at the latest, if that is known.
     pub at: Option<Timestamp>,
 }
 
-/// A machine, in a few words.
+/// The job's machine, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedMachine {
-    /// Which one.
+    /// The machine's id.
     pub id: String,
-    /// What its record says of it.
+    /// The state in its record.
     pub state: &'static str,
-    /// Of which class.
+    /// The machine's class.
     pub class: String,
-    /// Of which type.
+    /// The machine's type.
     #[serde(rename = "type")]
     pub instance_type: String,
     /// How many owners it has served.
     pub uses: u32,
-    /// Why what it reported is no report, if it is none: then nothing of it is told here.
+    /// Why its report cannot be read, if it cannot; then the explanation uses nothing of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable_report: Option<String>,
 }
@@ -134,8 +134,8 @@ impl ExplainedMachine {
 pub fn explain(subject: &ExplainInput<'_>) -> Explanation {
     let job = subject.job;
     let about = &job.known.about;
-    let story = timeline::story(subject);
-    let wait = parts::wait(subject, &story);
+    let history = timeline::history(subject);
+    let wait = parts::wait(subject, &history);
     let parts = wait.as_ref().map(parts::Wait::parts).unwrap_or_default();
     let blocker = parts.first().map(|part| part.code.as_str());
     Explanation {
@@ -152,7 +152,7 @@ pub fn explain(subject: &ExplainInput<'_>) -> Explanation {
         blocker,
         helped: parts.first().and_then(|part| outlook::helped(job, part, &parts)),
         parts,
-        timeline: timeline::entries(&story),
+        timeline: timeline::entries(&history),
         now: outlook::now(subject),
         next: outlook::next(subject),
         machine: subject.record.map(|record| ExplainedMachine::of(record, subject.unreadable)),
@@ -160,7 +160,7 @@ pub fn explain(subject: &ExplainInput<'_>) -> Explanation {
 }
 
 impl ExplainInput<'_> {
-    /// The machine's record, as far as it is still this job's.
+    /// The machine's record, if the machine is still this job's.
     fn own_record(&self) -> Option<&Record> {
         let held = self.job.keeps()?;
         let same =
@@ -168,7 +168,7 @@ impl ExplainInput<'_> {
         self.record.filter(same)
     }
 
-    /// Since when its runner listens, by its record.
+    /// When its runner began to listen, by its record.
     fn listens_since(&self) -> Option<Timestamp> {
         match self.own_record()?.state {
             State::Running { since, .. } => Some(since),

@@ -11,10 +11,10 @@ use crate::instance::State;
 use crate::job::{End, EndTasks, Job, JobPhase, JobState, JobStep, Lane, OnlyUnused};
 use crate::time::Timestamp;
 
-/// Nobody needs advice about less than this.
+/// A shorter wait needs no advice.
 const WORTH_ADVICE: Duration = Duration::from_secs(1);
 
-/// Where it is now.
+/// Where the job is now.
 pub(super) fn now(subject: &ExplainInput<'_>) -> String {
     let job = subject.job;
     match &job.state {
@@ -42,7 +42,7 @@ pub(super) fn now(subject: &ExplainInput<'_>) -> String {
             format!("{what} on machine {machine} as runner {runner}")
         }
         JobState::Elsewhere => match job.known.runner() {
-            Some(runner) => format!("it runs on {runner}, which is no machine of this job's"),
+            Some(runner) => format!("it runs on {runner}, which is not this job's runner"),
             None => "it runs somewhere else".to_owned(),
         },
         JobState::Ended { end, .. } => format!("it is over: {}", end_words(end)),
@@ -114,7 +114,7 @@ fn owed(debts: &EndTasks) -> String {
     owed.join("; ")
 }
 
-/// What would have made it faster: less of what it waited for longest.
+/// The advice that would have shortened the longest part of the wait.
 pub(super) fn helped(job: &Job, longest: &WaitPart, parts: &[WaitPart]) -> Option<String> {
     if Duration::from_millis(longest.ms) < WORTH_ADVICE {
         return None;
@@ -139,7 +139,8 @@ pub(super) fn helped(job: &Job, longest: &WaitPart, parts: &[WaitPart]) -> Optio
     Some(text)
 }
 
-/// A machine had to be made or started: one that ran would have saved that.
+/// The advice if a machine had to be launched or started: a running machine would have saved that
+/// time.
 fn warm_machine(job: &Job, parts: &[WaitPart]) -> String {
     let is_saved = |code| matches!(code, PartCode::Launch | PartCode::WarmUp | PartCode::Start);
     let made = parts.iter().filter(|part| is_saved(part.code));
@@ -157,8 +158,8 @@ fn warm_machine(job: &Job, parts: &[WaitPart]) -> String {
         Some(Lane::Pool(pool)) => format!("a machine standing by in pool {pool} (`hot`)"),
         Some(Lane::Class(class)) if distrusted => {
             format!(
-                "an idle machine of its own trust group (`x-bullpen.runners.{class}.trust` says who \
-                 may follow whom)"
+                "an idle machine of its own trust group (`x-bullpen.runners.{class}.trust` says \
+                 which jobs share machines)"
             )
         }
         Some(Lane::Class(class)) if searched.is_some() => {
@@ -181,7 +182,7 @@ fn warm_machine(job: &Job, parts: &[WaitPart]) -> String {
     format!("{what}: about {saved} less")
 }
 
-/// What a job says to be offered machines that others used.
+/// The label with which a job may have machines that other jobs used.
 fn bound_label() -> String {
     "one label that names its run, such as `runs-on=${{ github.run_id }}/runner=NAME`: then it may \
      have a machine that another job used"

@@ -1,8 +1,8 @@
-//! What a wait consists of: every moment between being queued and beginning has one code.
+//! The parts of a wait: every moment between queueing and beginning has one code.
 //!
-//! A moment belongs to what it ended with: until a machine is warm, the wait is for its warm-up. An
-//! attempt that came to nothing is the fault of what it came to, from its beginning to the beginning
-//! of the next one.
+//! A moment belongs to the step that ends it: until a machine is warm, the wait is for its warm-up.
+//! A failed attempt is one part with its setback's code, from its beginning to the beginning of the
+//! next attempt.
 //!
 //! Not here: words for people (`text`).
 
@@ -20,15 +20,15 @@ use crate::time::Timestamp;
 /// One part of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitPart {
-    /// What was waited for.
+    /// The reason to wait.
     pub code: PartCode,
-    /// How long.
+    /// The length in milliseconds.
     pub ms: u64,
 }
 
-/// What was waited for.
+/// The reason to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "`phrase` says it")]
+#[expect(missing_docs, reason = "`phrase` explains each")]
 pub enum PartCode {
     Webhook,
     Configuration,
@@ -42,12 +42,12 @@ pub enum PartCode {
     Listen,
     Attempt,
     Github,
-    /// An attempt came to nothing; this is the setback's own code and phrase.
+    /// A failed attempt, with the setback's own code and phrase.
     Setback(&'static str, &'static str),
 }
 
 impl PartCode {
-    /// All that are not a setback's.
+    /// All codes but those of setbacks.
     pub const OWN: [Self; 12] = [
         Self::Webhook,
         Self::Configuration,
@@ -63,7 +63,7 @@ impl PartCode {
         Self::Github,
     ];
 
-    /// The code as it is written.
+    /// The code in JSON and tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
@@ -82,7 +82,7 @@ impl PartCode {
         }
     }
 
-    /// What was waited for, after "3 s".
+    /// The reason in words, to follow "3 s".
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::Webhook => "for GitHub's webhook",
@@ -116,7 +116,7 @@ impl PartCode {
                 Setback::MachineLost => "because its machine ended",
                 Setback::NeverRegistered => "because its runner never registered",
                 Setback::ListenerEnded => "because its runner stopped listening",
-                Setback::Outage { .. } => "for somebody who did not answer",
+                Setback::Outage { .. } => "for GitHub or a store that did not answer",
                 Setback::RateLimited => "for GitHub's point budget",
                 Setback::Forge { .. } => "because GitHub refused a runner",
             },
@@ -130,12 +130,12 @@ impl Serialize for PartCode {
     }
 }
 
-/// A wait.
+/// A job's wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     from: Timestamp,
     until: Timestamp,
-    /// Whether it is not over.
+    /// Whether the job still waits.
     pub(super) goes_on: bool,
     spent: BTreeMap<PartCode, Duration>,
 }
@@ -149,7 +149,7 @@ impl Wait {
         in_millis(self.lasted())
     }
 
-    /// What it consists of, longest first; of equals, what came first.
+    /// Its parts, longest first; equal parts in the order of their codes.
     pub(super) fn parts(&self) -> Vec<WaitPart> {
         let lasting = self.spent.iter().filter(|(_, spent)| !spent.is_zero());
         let mut parts: Vec<WaitPart> =
@@ -163,13 +163,13 @@ fn in_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The wait of a job, and what it consists of; none if it never wanted a runner.
-pub(super) fn wait(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> Option<Wait> {
+/// The wait of a job with its parts; none if the job never wanted a runner.
+pub(super) fn wait(subject: &ExplainInput<'_>, history: &[TimelineEvent]) -> Option<Wait> {
     subject.job.known.queued.as_ref()?;
-    let from = story.iter().find(|event| event.what == TimelineKind::Queued)?.at;
-    let (until, goes_on) = until(subject, story);
+    let from = history.iter().find(|event| event.what == TimelineKind::Queued)?.at;
+    let (until, goes_on) = until(subject, history);
     let until = until.max(from);
-    let marks: Vec<&TimelineEvent> = story.iter().filter(|event| is_mark(&event.what)).collect();
+    let marks: Vec<&TimelineEvent> = history.iter().filter(|event| is_mark(&event.what)).collect();
     let mut spent: BTreeMap<PartCode, Duration> = BTreeMap::new();
     let mut before = from;
     for (index, mark) in marks.iter().enumerate() {
@@ -181,10 +181,10 @@ pub(super) fn wait(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> Optio
     Some(Wait { from, until, goes_on, spent })
 }
 
-/// When the wait was over: it began, or it is over otherwise, or it goes on.
-fn until(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> (Timestamp, bool) {
+/// The end of the wait, and whether it goes on: the job began, or ended otherwise, or still waits.
+fn until(subject: &ExplainInput<'_>, history: &[TimelineEvent]) -> (Timestamp, bool) {
     let at = |is: fn(&TimelineKind) -> bool| {
-        story.iter().find(|event| is(&event.what)).map(|event| event.at)
+        history.iter().find(|event| is(&event.what)).map(|event| event.at)
     };
     let began = at(|what| matches!(what, TimelineKind::Began(_)));
     let over = at(|what| matches!(what, TimelineKind::Failed(_) | TimelineKind::Completed(_)));
@@ -193,16 +193,16 @@ fn until(subject: &ExplainInput<'_>, story: &[TimelineEvent]) -> (Timestamp, boo
         _ => None,
     });
     let waits = subject.job.known.phase() < JobPhase::Started && !subject.job.is_over();
-    // It has begun, and nobody said when: not long after its runner listened.
+    // If the job began at an unknown time, the wait ends when its runner listened.
     let is_ready = |event: &&TimelineEvent| {
         matches!(event.what, TimelineKind::Step(JobStep::Assigned { .. } | JobStep::Listens))
     };
-    let ready = story.iter().rfind(is_ready).map(|event| event.at);
+    let ready = history.iter().rfind(is_ready).map(|event| event.at);
     let ready = ready.filter(|_| subject.job.known.started.is_some());
     match began.or(ready).or(over) {
         Some(at) if !waits => (at, false),
-        // Nobody said anything.
-        None if !waits => (story.last().map_or(subject.now, |event| event.at), false),
+        // No time is known.
+        None if !waits => (history.last().map_or(subject.now, |event| event.at), false),
         _ => (subject.now, true),
     }
 }
@@ -239,7 +239,7 @@ const fn is_mark(what: &TimelineKind) -> bool {
     }
 }
 
-/// What the time before this mark was for.
+/// The code of the time before this mark.
 fn code_of(marks: &[&TimelineEvent], index: usize) -> PartCode {
     if matches!(marks[index].what, TimelineKind::Step(JobStep::Begun)) {
         return set_back_before(&marks[..index]).unwrap_or(PartCode::Worker);
@@ -255,7 +255,7 @@ fn code_of(marks: &[&TimelineEvent], index: usize) -> PartCode {
     }
 }
 
-/// What the attempt comes to that these marks go on with, if it comes to nothing.
+/// The setback that ends the attempt of the first mark, if the attempt fails.
 fn set_back_after(marks: &[&TimelineEvent]) -> Option<PartCode> {
     marks.iter().find_map(|mark| match &mark.what {
         TimelineKind::Step(JobStep::Begun) => Some(None),
@@ -264,7 +264,7 @@ fn set_back_after(marks: &[&TimelineEvent]) -> Option<PartCode> {
     })?
 }
 
-/// What the attempt came to that these marks end with.
+/// The setback that ended the attempt of the last mark, if the attempt failed.
 fn set_back_before(marks: &[&TimelineEvent]) -> Option<PartCode> {
     marks.iter().rev().find_map(|mark| match &mark.what {
         TimelineKind::Step(JobStep::Begun) => Some(None),
@@ -273,8 +273,8 @@ fn set_back_before(marks: &[&TimelineEvent]) -> Option<PartCode> {
     })?
 }
 
-/// What the time until a runner listens is for, by the machine that these marks took: one that was
-/// stopped has to start first, and that is nearly all of it.
+/// The code of the time until a runner listens. If these marks took a stopped machine, it has to
+/// start first, and the start takes nearly all of that time.
 fn listen_code(marks: &[&TimelineEvent]) -> PartCode {
     let took = marks.iter().rev().find_map(|mark| match &mark.what {
         TimelineKind::Step(JobStep::Begun) => Some(None),
@@ -304,7 +304,7 @@ const fn step_code(step: &JobStep) -> PartCode {
     }
 }
 
-/// What the time after the last mark is or was for.
+/// The code of the time after the last mark.
 fn last_code(subject: &ExplainInput<'_>, marks: &[&TimelineEvent]) -> PartCode {
     let job: &Job = subject.job;
     if job.known.phase() >= JobPhase::Started && job.known.started.is_some() {

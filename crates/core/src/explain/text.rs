@@ -1,6 +1,6 @@
 //! Words for people: the verdict in one line, and the whole answer as a page.
 //!
-//! Not here: what is said (`parts`, `outlook`).
+//! Not here: deciding the content (`parts`, `outlook`).
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::printable::one_line;
 
 /// How many parts the verdict names.
 const NAMED_MAX: usize = 3;
-/// Parts that are a smaller share of the wait than one in so many are not named.
+/// The verdict leaves out parts smaller than one in this many of the wait.
 const NAMED_SHARE: u64 = 20;
 
-/// A time as people say it.
+/// A duration for people.
 pub fn span(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.as_millis());
     match seconds {
@@ -88,7 +88,7 @@ fn why(parts: &[WaitPart]) -> String {
 }
 
 impl crate::job::JobKnowledge {
-    /// Whether a runner ever had it.
+    /// Whether a runner ever began the job.
     fn phase_begun(&self) -> bool {
         self.phase() >= JobPhase::Started && self.started.is_some()
     }
@@ -131,7 +131,7 @@ impl Explanation {
             let (id, why) = (one_line(&machine.id), one_line(why));
             let _ = write!(
                 page,
-                "\nreport: what {id} reports is unreadable, and counts as none: {why}"
+                "\nreport: the report of {id} is unreadable, and counts as none: {why}"
             );
         }
         if let Some(helped) = &self.helped {
@@ -141,7 +141,7 @@ impl Explanation {
     }
 }
 
-/// Date and time to the millisecond, all of one width.
+/// The date and time to the millisecond, always of the same width.
 fn clock(entry: &super::TimelineEntry) -> String {
     let text = entry.at.to_string();
     let text = text.trim_end_matches('Z');

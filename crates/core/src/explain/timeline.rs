@@ -1,9 +1,9 @@
-//! What happened to a job, in order: GitHub's words, our steps and setbacks, its agent's signals.
+//! The events of a job, in order: GitHub's facts, our steps and setbacks, its agent's signals.
 //!
-//! GitHub's times are whole seconds by another clock. Where that would put a cause after its effect,
-//! the effect's time is taken for both.
+//! GitHub's times are whole seconds by its own clock. Where that would put a cause after its
+//! effect, both get the effect's time.
 //!
-//! Not here: how long each took (`parts`).
+//! Not here: the parts of the wait (`parts`).
 
 use serde::Serialize;
 
@@ -14,13 +14,13 @@ use crate::job::{End, JobState, JobStep, MachineSource, Reason, SetbackAt};
 use crate::mailbox::SignalKind;
 use crate::time::Timestamp;
 
-/// Who did something.
+/// The actor of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// GitHub.
     Github,
-    /// We.
+    /// Bullpen.
     Bullpen,
     /// The machine's agent.
     Agent,
@@ -29,40 +29,40 @@ pub enum By {
 /// One line of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimelineEntry {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// How long after the entry before it.
+    /// How long after the entry before it, in milliseconds.
     pub took_ms: u64,
-    /// Who.
+    /// Which actor did it.
     pub by: By,
-    /// What, in a word that stays the same.
+    /// The event's stable code.
     pub code: &'static str,
-    /// What, for people.
+    /// The event in words, for people.
     pub what: String,
 }
 
-/// Something that happened.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TimelineKind {
     /// GitHub made the job and held it back.
     Created,
     /// GitHub queued it.
     Queued,
-    /// We did something.
+    /// A step of Bullpen.
     Step(JobStep),
-    /// An attempt came to nothing: for the first of so many times, or the last.
+    /// An attempt failed: the first or the last time of a repeated setback.
     Setback(SetbackAt),
     /// The agent read its assignment.
     Acknowledged,
     /// A runner began it.
     Began(Option<String>),
-    /// GitHub says it is over.
+    /// GitHub reports the job as completed.
     Completed(String),
-    /// We gave it up.
+    /// Bullpen gave the job up.
     Failed(Reason),
 }
 
-/// Something that happened, and when.
+/// An event with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TimelineEvent {
     pub(super) at: Timestamp,
@@ -70,19 +70,19 @@ pub(super) struct TimelineEvent {
 }
 
 #[cfg(test)]
-/// The codes of what GitHub and agents do; steps, setbacks and reasons have their own.
+/// The codes of GitHub's and the agent's events; steps, setbacks and reasons have their own.
 pub(super) const OTHER_CODES: [&str; 5] =
     ["created", "queued", "acknowledged", "began", "completed"];
 
-/// Everything that happened, oldest first.
-pub(super) fn story(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
+/// All events, oldest first.
+pub(super) fn history(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     let job = subject.job;
     let mut events = ours(subject);
     let first = events.first().map(|event| event.at);
     if let Some(queued) = &job.known.queued {
-        let said = queued.at.or(job.known.about.created_at);
-        // It was queued before we heard of it, whatever the clocks say.
-        let queued = said.map(|at| first.map_or(at, |first| at.min(first))).or(first);
+        let reported = queued.at.or(job.known.about.created_at);
+        // The job was queued before Bullpen heard of it, even if the clocks differ.
+        let queued = reported.map(|at| first.map_or(at, |first| at.min(first))).or(first);
         let queued = queued.map(|at| TimelineEvent { at, what: TimelineKind::Queued });
         let held_back = held_back(subject, queued.as_ref());
         events.splice(..0, held_back.into_iter().chain(queued));
@@ -102,7 +102,7 @@ pub(super) fn story(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     events
 }
 
-/// Puts something after everything that happened before it, or at the same time.
+/// Inserts an event after all events with an earlier or equal time.
 fn insert(events: &mut Vec<TimelineEvent>, at: Option<Timestamp>, what: TimelineKind) {
     if let Some(at) = at {
         let index = events.partition_point(|event| event.at <= at);
@@ -110,13 +110,15 @@ fn insert(events: &mut Vec<TimelineEvent>, at: Option<Timestamp>, what: Timeline
     }
 }
 
-/// GitHub made it some time before it wanted a runner: a gate, or a concurrency group.
+/// The creation, if GitHub held the job back before it wanted a runner: a gate or a concurrency
+/// group.
 fn held_back(subject: &ExplainInput<'_>, queued: Option<&TimelineEvent>) -> Option<TimelineEvent> {
     let created = subject.job.known.about.created_at?;
     (created < queued?.at).then_some(TimelineEvent { at: created, what: TimelineKind::Created })
 }
 
-/// A job cannot begin before its own runner listens; the tolerated skew says otherwise.
+/// Corrects a beginning before the job's own runner listened, if the tolerated clock skew explains
+/// it.
 fn not_before_its_runner(
     subject: &ExplainInput<'_>,
     events: &[TimelineEvent],
@@ -125,7 +127,7 @@ fn not_before_its_runner(
     let is_ready = |event: &&TimelineEvent| {
         matches!(&event.what, TimelineKind::Step(JobStep::Assigned { .. } | JobStep::Listens))
     };
-    // One that exchanged machines began on a runner that was not its own yet.
+    // A job that exchanged machines began on a runner that was not its own yet.
     let exchanged = |event: &TimelineEvent| {
         matches!(
             &event.what,
@@ -142,7 +144,7 @@ fn not_before_its_runner(
     }
 }
 
-/// Our own part, and the agent's.
+/// The events of Bullpen and of the agent.
 fn ours(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     let job = subject.job;
     let mut steps: Vec<TimelineEvent> = job
@@ -155,7 +157,7 @@ fn ours(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     {
         steps.push(TimelineEvent { at: not_before, what: TimelineKind::Step(JobStep::Heard) });
     }
-    // Some come with a later write than others that happened after them.
+    // A later write may add an earlier step.
     steps.sort_by_key(|step| step.at);
     let mut events = with_setbacks(steps, &job.setbacks);
     for signal in signals(subject) {
@@ -167,8 +169,8 @@ fn ours(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     events
 }
 
-/// A setback ends the attempt that was under way; of what has the same time only the next attempt
-/// comes after it.
+/// Merges the setbacks into the steps. A setback ends its attempt: of the steps at the same time
+/// only the beginning of the next attempt follows it.
 fn with_setbacks(steps: Vec<TimelineEvent>, setbacks: &[SetbackAt]) -> Vec<TimelineEvent> {
     let times = setbacks.iter().flat_map(|setback| {
         let event = |at| TimelineEvent { at, what: TimelineKind::Setback(setback.clone()) };
@@ -191,40 +193,40 @@ fn with_setbacks(steps: Vec<TimelineEvent>, setbacks: &[SetbackAt]) -> Vec<Timel
     events
 }
 
-/// What the agent said about this job, while its machine is still the job's.
+/// The agent's signals about this job, while the machine is still the job's.
 fn signals(subject: &ExplainInput<'_>) -> Vec<TimelineEvent> {
     let mut events = Vec::new();
     let Some(record) = subject.own_record() else { return events };
-    let said = |kind| {
+    let signal_of = |kind| {
         let signal = subject.report?.signal(kind, record.generation);
         signal.filter(|signal| is_plausible(subject, signal.at))
     };
-    if let Some(signal) = said(SignalKind::Acknowledged) {
+    if let Some(signal) = signal_of(SignalKind::Acknowledged) {
         events.push(TimelineEvent { at: signal.at, what: TimelineKind::Acknowledged });
     }
     let known = subject.job.steps.iter().any(|step| step.step == JobStep::Listens);
-    let registered = said(SignalKind::Registered).map(|signal| signal.at);
+    let registered = signal_of(SignalKind::Registered).map(|signal| signal.at);
     if let Some(at) = registered.or(subject.listens_since()).filter(|_| !known) {
         events.push(TimelineEvent { at, what: TimelineKind::Step(JobStep::Listens) });
     }
     events
 }
 
-/// Whether this can be when a machine's agent did something for the job, by clocks within the tolerated
-/// skew: a machine's own word is no reason to say that a job waited for years.
+/// Whether the agent can have acted for the job at this time, by clocks within the tolerated skew:
+/// a forged time must not show a wait of years.
 fn is_plausible(subject: &ExplainInput<'_>, at: Timestamp) -> bool {
     let skew = subject.limits.clock_skew;
     let begun = subject.job.steps.iter().map(|step| step.at).min();
     at <= subject.now.after(skew) && begun.is_none_or(|begun| at >= begun.before(skew))
 }
 
-/// The story as lines.
-pub(super) fn entries(story: &[TimelineEvent]) -> Vec<TimelineEntry> {
+/// The events as lines of the timeline.
+pub(super) fn entries(history: &[TimelineEvent]) -> Vec<TimelineEntry> {
     let mut before: Option<Timestamp> = None;
     let mut entries = Vec::new();
-    for (index, event) in story.iter().enumerate() {
-        // One that repeats is one line, at its end; the first time is only for the sums.
-        if is_told_later(story, index) {
+    for (index, event) in history.iter().enumerate() {
+        // A repeated setback is one line, at its last time; its first time only counts in the sums.
+        if is_shown_later(history, index) {
             continue;
         }
         let took = before.map_or(0, |before| millis(event.at, before));
@@ -240,8 +242,8 @@ pub(super) fn entries(story: &[TimelineEvent]) -> Vec<TimelineEntry> {
     entries
 }
 
-fn is_told_later(story: &[TimelineEvent], index: usize) -> bool {
-    let event = &story[index];
+fn is_shown_later(history: &[TimelineEvent], index: usize) -> bool {
+    let event = &history[index];
     matches!(&event.what, TimelineKind::Setback(setback) if event.at < setback.at)
 }
 
@@ -317,9 +319,11 @@ fn step_words(step: &JobStep) -> String {
         JobStep::Assigned { how, instance: None } => format!("has a machine, {}", how_words(*how)),
         JobStep::Listens => "its runner listened for jobs".to_owned(),
         JobStep::Exchanged { instance } => {
-            format!("GitHub mixed two runners up: exchanged machines, has {instance}")
+            format!("GitHub mixed two runners up: it exchanged machines, and has {instance}")
         }
-        JobStep::Adopted { instance } => format!("was found on machine {instance}, and given it"),
+        JobStep::Adopted { instance } => {
+            format!("was found on machine {instance}, and now owns it")
+        }
         JobStep::Told => "its author was told at the commit".to_owned(),
         JobStep::RunCancelled => "its run was cancelled".to_owned(),
         JobStep::Released => "its machine was taken back".to_owned(),
@@ -327,9 +331,9 @@ fn step_words(step: &JobStep) -> String {
     }
 }
 
-/// Why an idle machine was not for a job: codes of `pickup`, and words.
+/// Why an idle machine was not for a job: the codes of `pickup`, with words.
 pub(super) const UNFIT: [(&str, &str); 11] = [
-    ("built-otherwise", "built otherwise than it would be now"),
+    ("built-otherwise", "built from another image, script or runner"),
     ("expired", "about to end"),
     ("labels-not-bound", "used before, and its labels do not name its run"),
     ("memory-below-class", "with less memory than its class has now"),
@@ -337,8 +341,8 @@ pub(super) const UNFIT: [(&str, &str); 11] = [
     ("trust-differs", "of another trust group"),
     ("type-not-allowed", "of a type that it may not have"),
     ("untrusted-code", "used before, and its code is not trusted"),
-    ("usage-differs", "paid for otherwise"),
-    ("vcpu-outside-class", "with other vCPUs than its class has now"),
+    ("usage-differs", "spot where on-demand is wanted, or the reverse"),
+    ("vcpu-outside-class", "with more or fewer vCPUs than its class has now"),
     ("wrong-class", "of another class"),
 ];
 
@@ -356,7 +360,7 @@ const fn tier_words(tier: Tier) -> &'static str {
 
 const fn how_words(how: MachineSource) -> &'static str {
     match how {
-        MachineSource::Continued => "which an earlier attempt had got",
+        MachineSource::Continued => "kept from an earlier attempt",
         MachineSource::Picked => "from its pool",
         MachineSource::Reused => "used before",
         MachineSource::Created => "made for it",

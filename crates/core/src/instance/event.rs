@@ -1,4 +1,4 @@
-//! What can happen to an instance, in whose name, and why it may be refused.
+//! The events of an instance, the authority behind each, and the reasons to refuse them.
 //!
 //! Not here: what an event does ([`super::transition`]).
 
@@ -9,45 +9,45 @@ use crate::ids::{ClaimId, Generation, PoolName, StopOp, TrustGroup};
 use crate::mailbox::Unexposed;
 use crate::time::Timestamp;
 
-/// In whose name an instance is taken back or ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What entitles a writer to take back or end an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Authority {
-    /// Its owner, at the generation they own.
+    /// Its owner, at the generation it owns.
     Owner {
-        /// Who.
+        /// The owner.
         owner: Owner,
-        /// At which generation.
+        /// The generation that the writer read.
         generation: Generation,
     },
-    /// Whoever carries out a release, at the generation the release made.
+    /// The process that carries out a release, at the generation the release made.
     Release {
-        /// At which generation.
+        /// The generation that the writer read.
         generation: Generation,
     },
-    /// The state's own deadline, seen to have passed.
+    /// The state's own deadline has passed.
     Deadline {
-        /// Now.
+        /// The present time.
         at: Timestamp,
     },
     /// The pool it stands by in. Never over anything claimed, running or being released.
     Pool {
-        /// Which pool.
+        /// The pool's name.
         pool: PoolName,
     },
     /// An operator's explicit command.
     Operator,
-    /// The cloud: the machine is gone.
+    /// The cloud reports that the machine is gone.
     Cloud,
 }
 
 /// What a pool's machine becomes when its warm-up is complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AfterWarmUp {
     /// It stays running.
     Hot {
         /// When it expires.
         deadline: Timestamp,
-        /// Whether it may serve its class.
+        /// Whether it may serve other requests of its class.
         shared: bool,
     },
     /// It is stopped.
@@ -56,159 +56,159 @@ pub enum AfterWarmUp {
         op: StopOp,
         /// Until when that call may land.
         until: Timestamp,
-        /// When stopping must have worked.
+        /// When the machine must have stopped.
         deadline: Timestamp,
     },
 }
 
-/// Something that happened, or that somebody with authority wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something that happened to an instance, or that an authorised writer decides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InstanceEvent {
     /// A pool's machine reported that its warm-up is complete.
     WarmedUp {
-        /// Whose.
+        /// The pool's name.
         pool: PoolName,
-        /// Now.
+        /// The present time.
         at: Timestamp,
-        /// What it becomes.
+        /// The next step for the machine.
         into: AfterWarmUp,
     },
-    /// The cloud says that a machine recorded as stopped runs: a start call landed late.
+    /// The cloud reports that a machine recorded as stopped runs: a start call landed late.
     FoundRunning {
         /// The stop call that will be made.
         op: StopOp,
         /// Until when it may land.
         until: Timestamp,
-        /// When stopping must have worked.
+        /// When the machine must have stopped.
         deadline: Timestamp,
     },
-    /// The stop call will be made once more.
+    /// The writer will repeat the stop call.
     StopAgain {
         /// The new call.
         op: StopOp,
         /// Until when it may land.
         until: Timestamp,
     },
-    /// The cloud says stopped.
+    /// The cloud reports the machine as stopped.
     FoundStopped {
-        /// Now.
+        /// The present time.
         at: Timestamp,
-        /// How far the clock that wrote `until` may be behind the one that reads it.
+        /// How far the clock that wrote `until` may be behind the reader's clock.
         skew: Duration,
         /// When it expires.
         deadline: Timestamp,
-        /// Whether it may serve its class.
+        /// Whether it may serve other requests of its class.
         shared: bool,
     },
     /// A claim worker takes an idle instance.
     Claimed {
-        /// For whom.
+        /// The new owner.
         owner: Owner,
         /// The claim's nonce.
         claim: ClaimId,
-        /// Whose code will run.
+        /// The trust group whose code will run.
         trust: TrustGroup,
-        /// The generation the claimer saw.
+        /// The generation the worker saw.
         seen: Generation,
-        /// Now.
+        /// The present time.
         at: Timestamp,
-        /// How close to its deadline an idle machine is left alone.
+        /// How close to its deadline an idle machine can no longer be claimed.
         margin: Duration,
         /// When the claim lapses.
         lease: Timestamp,
     },
     /// A second worker of the same owner takes the claim over; the first is fenced.
     TakenOver {
-        /// Whose.
+        /// The owner.
         owner: Owner,
-        /// The generation it saw.
+        /// The generation the second worker saw.
         generation: Generation,
-        /// Its own nonce.
+        /// The second worker's nonce.
         claim: ClaimId,
         /// When the claim lapses.
         lease: Timestamp,
     },
-    /// A claim is kept alive.
+    /// A worker keeps its claim alive.
     Renewed {
         /// The claim's nonce.
         claim: ClaimId,
         /// Its generation.
         generation: Generation,
-        /// When it lapses now.
+        /// When the claim lapses from now on.
         lease: Timestamp,
     },
     /// The owner's runner listens for jobs.
     Registered {
-        /// Whose.
+        /// The owner.
         owner: Owner,
-        /// At which generation.
+        /// The generation that the writer read.
         generation: Generation,
         /// The claim's nonce; a created machine was never claimed.
         claim: Option<ClaimId>,
-        /// Now.
+        /// The present time.
         at: Timestamp,
         /// When it ends unless extended.
         deadline: Timestamp,
-        /// The end of every extension.
+        /// The latest time that an extension can reach.
         cap: Timestamp,
     },
     /// The agent reports a job: the deadline moves, never past the cap.
     Extended {
-        /// Whose.
+        /// The owner.
         owner: Owner,
-        /// At which generation.
+        /// The generation that the writer read.
         generation: Generation,
         /// The new deadline.
         deadline: Timestamp,
     },
-    /// GitHub gave this runner's job to another of ours; both records exchange owners.
+    /// GitHub gave this runner's job to another of our runners; both records exchange owners.
     Swapped {
-        /// Whose it was.
+        /// The former owner.
         from: Owner,
-        /// Whose it is.
+        /// The new owner.
         to: Owner,
-        /// Whose code ran there by mistake of nobody: if it is another group's, the machine is
+        /// The trust group of the other machine. If it differs from this machine's, this machine is
         /// never used again.
         trust: Option<TrustGroup>,
-        /// At which generation.
+        /// The generation that the writer read.
         generation: Generation,
     },
-    /// The machine is taken back.
+    /// A writer takes the machine back from its owner.
     Withdrawn {
-        /// In whose name.
+        /// What entitles the writer.
         authority: Authority,
         /// Whether the agent has reported `UD_OK`; a created machine that has not is ended instead.
         warm: bool,
-        /// Now.
+        /// The present time.
         at: Timestamp,
         /// When waiting for the agent ends.
         cap: Timestamp,
     },
-    /// Nobody listens any more.
+    /// No runner listens any more.
     Returned {
         /// The proof of that.
         proof: Unexposed,
-        /// Now.
+        /// The present time.
         at: Timestamp,
         /// When it expires.
         deadline: Timestamp,
-        /// Whether it may serve its class.
+        /// Whether it may serve other requests of its class.
         shared: bool,
     },
-    /// The machine is to end.
+    /// A writer decides that the machine ends.
     Condemned {
-        /// In whose name.
+        /// What entitles the writer.
         authority: Authority,
-        /// Why.
+        /// The reason for the end.
         why: EndReason,
-        /// Now.
+        /// The present time.
         at: Timestamp,
     },
     /// The cloud confirms that the machine is gone.
     Gone {
-        /// Now.
+        /// The present time.
         at: Timestamp,
-        /// When the tombstone may be forgotten.
+        /// When the tombstone may be deleted.
         forget_at: Timestamp,
     },
 }
@@ -235,10 +235,10 @@ impl InstanceEvent {
     }
 }
 
-/// Why an event does not move a state.
+/// Why a record refuses an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstanceRefusal {
-    /// The state knows no such event.
+    /// The state does not accept this event.
     #[error("{} does not accept {event}", state.as_str())]
     Illegal {
         /// The state.
@@ -246,21 +246,22 @@ pub enum InstanceRefusal {
         /// The event.
         event: &'static str,
     },
-    /// The writer's generation is not the record's: it has been fenced, or read something old.
+    /// The writer's generation is not the record's: another writer fenced it, or it read an old
+    /// record.
     #[error("the record is at generation {actual}, not {claimed}")]
     Fenced {
-        /// What the writer said.
+        /// The writer's generation.
         claimed: Generation,
-        /// What is true.
+        /// The record's generation.
         actual: Generation,
     },
-    /// Somebody else's.
+    /// The instance has another owner.
     #[error("the instance belongs to another owner")]
     NotTheOwner,
-    /// The same owner's, but another claim's.
+    /// The owner is the same, but the claim is another.
     #[error("another claim of the same owner holds the instance")]
     AnotherClaim,
-    /// Idle, but too close to its end to be claimed.
+    /// The idle instance is too close to its end to be claimed.
     #[error("the idle deadline {deadline} is too close to be claimed")]
     Expiring {
         /// Its end.
@@ -272,13 +273,13 @@ pub enum InstanceRefusal {
         /// When it comes.
         until: Timestamp,
     },
-    /// A created machine without `UD_OK` cannot be reused; it is to be ended.
+    /// A created machine without `UD_OK` cannot be reused; it must end.
     #[error("the machine has not completed its warm-up")]
     NotWarm,
     /// The proof is of another kind or generation than this state needs.
-    #[error("the proof that nobody listens does not fit")]
+    #[error("the proof that no runner listens does not fit")]
     UnfitProof,
-    /// This authority reaches no instance in this state.
+    /// This authority does not extend to instances in this state.
     #[error("{} is protected from this authority", state.as_str())]
     Protected {
         /// The state.

@@ -1,4 +1,4 @@
-//! What is known of a machine since its launch.
+//! The properties of a machine that its launch fixes.
 //!
 //! Not here: anything that changes ([`super::Record`]).
 
@@ -10,14 +10,14 @@ use crate::ids::{ClassName, InstanceType, IntentId, MailboxKey, PoolName, SpecHa
 use crate::ports::Machine;
 use crate::time::Timestamp;
 
-/// What is known of a machine since its launch and never changes.
+/// The properties of a machine that never change after its launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceFacts {
     /// The class it was launched as.
     pub class: ClassName,
     /// Its type, as launched.
     pub instance_type: InstanceType,
-    /// Its own vCPUs, never today's class definition.
+    /// Its own vCPUs, even if its class has changed since.
     pub vcpu: u32,
     /// Its own memory.
     pub memory_mib: u32,
@@ -27,7 +27,7 @@ pub struct InstanceFacts {
     pub usage: Usage,
     /// Its architecture.
     pub architecture: Architecture,
-    /// What it was built from.
+    /// The hash of the specification it was built from.
     pub spec_hash: SpecHash,
     /// The pool it was launched for, if any.
     pub pool: Option<PoolName>,
@@ -40,7 +40,7 @@ pub struct InstanceFacts {
 }
 
 impl InstanceFacts {
-    /// What the cloud must have of to start it.
+    /// The kind of capacity that the cloud needs to start it.
     pub fn offering(&self) -> Offering {
         Offering {
             usage: self.usage,
@@ -49,8 +49,8 @@ impl InstanceFacts {
         }
     }
 
-    /// The facts of a machine that was launched under an intent: the cloud's word for what it is,
-    /// the intent's for what it is for.
+    /// The facts of a machine launched under an intent: the cloud knows its properties, the intent
+    /// its purpose.
     pub fn of(machine: &Machine, intent: &Intent) -> Self {
         Self {
             class: intent.class.clone(),

@@ -1,11 +1,11 @@
 //! An instance's record, and the states it can be in.
 //!
-//! A state carries what is true in it: who owns the machine, until when, why it ends. There is no
-//! empty owner and no absent deadline. The only way from one state to the next is
-//! [`Record::on`], in [`transition`]; what an operator calls a standby status is derived in
-//! [`standby`] and never stored beside the state.
+//! A state carries its own data: the owner, the deadline, the reason for the end. There is no empty
+//! owner and no absent deadline. Only [`Record::on`], in [`transition`], moves an instance from one
+//! state to the next. [`standby`] derives the status that operators see; it is never stored.
 //!
-//! Not here: writing records (the `Ledger` port), or choosing what to do with one (`claim`, `pool`).
+//! Not here: writing records (the `Ledger` port), or deciding what happens to an instance (`claim`,
+//! `pool`).
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub mod transition;
 pub use event::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
 pub use facts::InstanceFacts;
 
-/// Who holds an instance.
+/// The holder of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
@@ -60,7 +60,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Whether somebody's code may have run on a machine that came to be idle so.
+    /// Whether an earlier owner's code may have run on an idle machine of this tier.
     pub const fn is_used(self) -> bool {
         match self {
             Self::Released => true,
@@ -85,102 +85,102 @@ pub enum EndReason {
     Dumped,
     /// The agent never acknowledged that its runner is removed.
     NotAcknowledged,
-    /// It served as often, or lived as long, as it may.
+    /// It reached its maximum number of uses or its maximum age.
     WornOut,
-    /// Its class, image or runner is no longer wanted as it is.
+    /// Its class, image or runner is no longer the configured one.
     Outdated,
     /// Code from outside its trust group may have run on it.
     Untrusted,
-    /// More machines than wanted.
+    /// There are more machines than wanted.
     Surplus,
     /// The cloud took it away, or it cannot be found.
     MachineGone,
-    /// An operator said so.
+    /// An operator asked for it.
     Operator,
 }
 
-/// What is true of an instance now.
+/// The state of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum State {
-    /// Launched for somebody, not yet of use.
+    /// Launched for an owner; not ready yet.
     Created {
-        /// For whom.
+        /// The owner it was launched for.
         owner: Owner,
-        /// When it must be of use.
+        /// When it must be ready.
         deadline: Timestamp,
     },
-    /// Nobody's; claimable until shortly before its deadline.
+    /// Without an owner; claimable until shortly before its deadline.
     Idle {
         /// How it came to be idle.
         tier: Tier,
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
-        /// When it ends if nobody claims it.
+        /// When it ends unless it is claimed.
         deadline: Timestamp,
         /// Whether it may serve requests of its class, or only its own pool.
         shared: bool,
     },
-    /// Somebody's; being prepared for them.
+    /// Claimed by an owner; being prepared for it.
     Claimed {
-        /// Whose.
+        /// The owner.
         owner: Owner,
-        /// Which claim of theirs.
+        /// The nonce of the owner's claim.
         claim: ClaimId,
-        /// What it was when it was claimed.
+        /// Its tier when it was claimed.
         tier: Tier,
-        /// Whose code ran before this claim, should it come back unexposed.
+        /// The trust group to restore if it comes back unexposed.
         trusted_before: Option<TrustGroup>,
         /// When the claim lapses unless renewed.
         lease: Timestamp,
     },
-    /// Somebody's; its runner listens or works.
+    /// Its owner's runner listens or runs a job.
     Running {
-        /// Whose.
+        /// The owner.
         owner: Owner,
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
         /// When it ends unless extended.
         deadline: Timestamp,
-        /// The end of every extension.
+        /// The latest time that an extension can reach.
         cap: Timestamp,
     },
-    /// Taken back from its owner; the agent has yet to confirm that nobody listens.
+    /// Taken back from its owner; not yet proven that no runner listens.
     Releasing {
-        /// Whose it was.
+        /// The former owner.
         owner: Owner,
-        /// What it was before.
+        /// The tier to restore if it comes back unexposed.
         tier: Tier,
-        /// Whose code ran before, should it come back unexposed.
+        /// The trust group to restore if it comes back unexposed.
         trusted_before: Option<TrustGroup>,
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
-        /// When waiting ends.
+        /// When waiting for the agent ends.
         cap: Timestamp,
     },
-    /// Being stopped; nobody may claim it until a late stop call can no longer land.
+    /// Being stopped; not claimable until a late stop call can no longer land.
     Stopping {
-        /// The stop call that is or was meant.
+        /// The latest stop call.
         op: StopOp,
         /// Until when that call may land.
         until: Timestamp,
-        /// When stopping must have worked.
+        /// When the machine must have stopped.
         deadline: Timestamp,
     },
-    /// To be terminated; the cloud is asked until it confirms.
+    /// To be terminated; the control plane asks the cloud until it confirms.
     Terminating {
-        /// Why.
+        /// The reason for the end.
         why: EndReason,
-        /// Since when.
+        /// When this state began.
         since: Timestamp,
     },
     /// Confirmed gone. A tombstone.
     Terminated {
-        /// Why.
+        /// The reason for the end.
         why: EndReason,
-        /// When that was confirmed.
+        /// When the cloud confirmed it.
         at: Timestamp,
-        /// When the tombstone may be forgotten.
+        /// When the tombstone may be deleted.
         forget_at: Timestamp,
     },
 }
@@ -188,7 +188,7 @@ pub enum State {
 /// The states' names, for tables, tags and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "they mirror the variants of `State`, which say it")]
+#[expect(missing_docs, reason = "they mirror the variants of `State`, which are documented")]
 pub enum StateName {
     Created,
     Idle,
@@ -201,7 +201,7 @@ pub enum StateName {
 }
 
 impl StateName {
-    /// All of them, in the order of a life.
+    /// All states, in the order of an instance's life.
     pub const ALL: [Self; 8] = [
         Self::Created,
         Self::Idle,
@@ -213,7 +213,7 @@ impl StateName {
         Self::Terminated,
     ];
 
-    /// As it is written in tables and tags.
+    /// The name in tables and tags.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -243,7 +243,7 @@ impl State {
         }
     }
 
-    /// When somebody must look at this state. Every state has such a time.
+    /// When the control plane must look at this state. Every state has such a time.
     pub const fn deadline(&self) -> Timestamp {
         match self {
             Self::Created { deadline, .. }
@@ -258,8 +258,8 @@ impl State {
         }
     }
 
-    /// When a sweep should look at this state: at its deadline, or at once where somebody has to
-    /// carry on until it is done.
+    /// When a sweep should look at this state: at its deadline, or at once if a release or a
+    /// termination is unfinished.
     pub const fn look_at(&self) -> Timestamp {
         match self {
             Self::Releasing { since, .. } | Self::Terminating { since, .. } => *since,
@@ -272,7 +272,7 @@ impl State {
         }
     }
 
-    /// Who may act on the machine now. A releasing machine has no owner any more.
+    /// The owner that may act on the machine now. A releasing machine has none.
     pub const fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Created { owner, .. }
@@ -286,8 +286,8 @@ impl State {
         }
     }
 
-    /// Under whose name the owner directory lists it: also while it is being taken back, so that
-    /// a second release finds what the first one left.
+    /// The owner under which the owner directory lists it: during a release still the former owner,
+    /// so that a second release finds the machines that the first has not finished.
     pub const fn listed_under(&self) -> Option<&Owner> {
         match self {
             Self::Releasing { owner, .. } => Some(owner),
@@ -307,14 +307,14 @@ impl State {
     }
 }
 
-/// One row of the ledger: the only truth about who owns what.
+/// One row of the ledger: the only truth about a machine's owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which machine.
+    /// The machine's id.
     pub id: InstanceId,
-    /// What never changes.
+    /// The properties that never change.
     pub facts: InstanceFacts,
-    /// What is true now.
+    /// Its present state.
     pub state: State,
     /// Raised by every change of owner.
     pub generation: Generation,
@@ -322,15 +322,15 @@ pub struct Record {
     pub revision: Revision,
     /// How many owners it has served.
     pub uses: u32,
-    /// Whose code may have run on it last; nobody's yet if absent.
+    /// The trust group whose code may have run on it last; absent if none can have run.
     pub trust: Option<TrustGroup>,
-    /// Whether code from outside that group may have run on it too. It is never used again.
+    /// Whether code of another group may have run on it too. Such a machine is never used again.
     #[serde(default)]
     pub tainted: bool,
 }
 
 impl Record {
-    /// A machine whose id just came back from a launch.
+    /// The first record of a machine that was just launched.
     pub fn born(
         id: InstanceId,
         facts: InstanceFacts,
@@ -350,9 +350,9 @@ impl Record {
         }
     }
 
-    /// Whether it has completed a warm-up, by what was done with it since and not by what it says.
+    /// Whether it has completed a warm-up, judged by its record and not by its agent's report.
     pub fn was_warm(&self) -> bool {
-        /// Born at one; whatever ends it before it is of use makes it two.
+        /// A record is born at one; ending it before it is ready makes two.
         const ENDED_UNUSED: Generation = Generation(2);
         match self.state {
             State::Created { .. } => false,
@@ -367,7 +367,7 @@ impl Record {
         }
     }
 
-    /// What the resource pool would say of this instance; nothing unless it is idle and shared.
+    /// The instance's advertisement for the resource pool; none unless it is idle and shared.
     pub fn advert(&self) -> Option<Advert> {
         let State::Idle { tier, deadline, shared: true, .. } = self.state else { return None };
         Some(Advert {

@@ -1,4 +1,4 @@
-//! RunsOn's pool statuses, derived from the one state machine and never stored beside it.
+//! RunsOn's pool statuses, derived from the instance's state and never stored.
 //!
 //! Not here: writing the tag that shows them to operators.
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EndReason, Record, State};
 
-/// What an operator sees of a pool's instance.
+/// The status of a pool's instance as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StandbyStatus {
@@ -23,11 +23,11 @@ pub enum StandbyStatus {
 }
 
 impl StandbyStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 5] =
         [Self::WarmingUp, Self::ReadyToStop, Self::Ready, Self::Detached, Self::Error];
 
-    /// As it is written in the tag.
+    /// The status in the tag.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WarmingUp => "warming-up",
@@ -39,7 +39,7 @@ impl StandbyStatus {
     }
 }
 
-/// The status of a pool's instance; none for one that no pool launched, or that ends for another reason.
+/// The status of a pool's instance; none if no pool launched it, or if it ends for another reason.
 pub fn standby_status(record: &Record) -> Option<StandbyStatus> {
     record.facts.pool.as_ref()?;
     match &record.state {

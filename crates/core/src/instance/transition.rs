@@ -1,9 +1,10 @@
 //! The one function that moves an instance from state to state.
 //!
-//! [`Record::on`] is total: every pair of state and event either moves or is a typed [`InstanceRefusal`].
-//! An event carries the *authority* of whoever writes it (owner and generation, a claim's nonce, a
-//! deadline that has passed, a proof that nobody listens) and the function checks it. That the
-//! record is still what the writer read is the ledger's part: it compares revisions.
+//! [`Record::on`] is total: every pair of state and event gives the next record or a typed
+//! [`InstanceRefusal`]. An event carries the *authority* of its writer (owner and generation, a
+//! claim's nonce, a deadline that has passed, a proof that no runner listens), and the function
+//! checks it. The ledger checks that the record has not changed since the writer read it: it
+//! compares revisions.
 //!
 //! Not here: deciding which event to write, or a machine's first record ([`Record::born`]).
 
@@ -15,7 +16,7 @@ use crate::sabotage;
 use crate::time::Timestamp;
 
 impl Record {
-    /// The record after `event`, or why there is none. The revision is left for the ledger to raise.
+    /// The record after `event`, or why the record refuses it. The ledger raises the revision.
     pub fn on(&self, event: &InstanceEvent) -> Result<Self, InstanceRefusal> {
         let mut next = self.clone();
         match event {
@@ -111,7 +112,7 @@ impl Record {
                 InstanceEvent::StopAgain { op: again, until: later },
             ) => {
                 *op = again.clone();
-                // An earlier call may still land until its own time.
+                // An earlier stop call may still land until its own `until`.
                 *until = (*until).max(*later);
             }
             (
@@ -219,7 +220,7 @@ impl Record {
                 State::Releasing { tier, trusted_before, .. },
                 InstanceEvent::Returned { proof, at, deadline, shared },
             ) => {
-                let (tier, trust) = self.fits(proof, *tier, trusted_before.as_ref())?;
+                let (tier, trust) = self.after_return(proof, *tier, trusted_before.as_ref())?;
                 self.trust = trust;
                 self.state = State::Idle { tier, since: *at, deadline: *deadline, shared: *shared };
             }
@@ -253,7 +254,7 @@ impl Record {
     ) -> Result<(), InstanceRefusal> {
         let (tier, trusted_before) = match &self.state {
             State::Claimed { tier, trusted_before, .. } => (*tier, trusted_before.clone()),
-            // Before `UD_OK` nothing of a machine can be relied on, not even that it will answer.
+            // Before `UD_OK` a machine may not even have an agent that will answer the withdrawal.
             State::Created { .. } if !warm => return Err(InstanceRefusal::NotWarm),
             _ => (Tier::Released, self.trust.clone()),
         };
@@ -265,8 +266,9 @@ impl Record {
         Ok(())
     }
 
-    /// What a returning instance becomes: unexposed ones are what they were; others were used.
-    fn fits(
+    /// The tier and trust group of a returning instance: as before if it was unexposed, else as
+    /// used.
+    fn after_return(
         &self,
         proof: &Unexposed,
         tier: Tier,
@@ -285,7 +287,7 @@ impl Record {
         }
     }
 
-    /// Whether this authority reaches the instance as it is. Invariant 4 is this function.
+    /// Whether this authority may take back or end the instance in its present state: invariant 4.
     fn permits(&self, authority: &Authority) -> Result<(), InstanceRefusal> {
         let protected = Err(InstanceRefusal::Protected { state: self.state.name() });
         match authority {

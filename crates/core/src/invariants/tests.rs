@@ -1,6 +1,6 @@
-//! Tests that the checks notice: each invariant is broken once, on purpose.
+//! Tests that the checks report a violation: each test breaks an invariant on purpose.
 //!
-//! Not here: that what the code does passes them (the random lives of `instance::transition`).
+//! Not here: that the transitions keep the invariants (`instance::transition`).
 
 use std::time::Duration;
 
@@ -143,8 +143,8 @@ fn intent(outstanding: u32, deadline: Timestamp) -> Intent {
     }
 }
 
-/// What is wrong with a world of these, this long after noon.
-fn wrong(
+/// The invariants that a stack of these breaks, this long after noon.
+fn broken_in_stack(
     seconds: u64,
     records: &[Record],
     machines: &[Machine],
@@ -153,33 +153,33 @@ fn wrong(
 ) -> Vec<Invariant> {
     let ceilings = [Ceiling { scope: Scope::Stack, max }];
     let (now, limits) = (at(seconds), &LIMITS);
-    let world = StackSnapshot { now, records, intents, machines, ceilings: &ceilings, limits };
-    on_world(&world).into_iter().map(|violation| violation.invariant).collect()
+    let stack = StackSnapshot { now, records, intents, machines, ceilings: &ceilings, limits };
+    on_world(&stack).into_iter().map(|violation| violation.invariant).collect()
 }
 
 #[test]
 fn a_machine_without_a_record_is_noticed_after_the_grace() {
-    let (machines, patience) = ([machine("i-9")], 10 * 60 + 30);
-    assert_eq!(wrong(patience, &[], &machines, &[], 9), []);
-    assert_eq!(wrong(patience + 1, &[], &machines, &[], 9), [Invariant::Conservation]);
+    let (machines, grace) = ([machine("i-9")], 10 * 60 + 30);
+    assert_eq!(broken_in_stack(grace, &[], &machines, &[], 9), []);
+    assert_eq!(broken_in_stack(grace + 1, &[], &machines, &[], 9), [Invariant::Conservation]);
     let live = [intent(1, at(9_000))];
-    assert_eq!(wrong(patience + 1, &[], &machines, &live, 9), [], "under a live intent");
+    assert_eq!(broken_in_stack(grace + 1, &[], &machines, &live, 9), [], "under a live intent");
     let gone = [Machine { state: MachineState::Gone, ..machine("i-9") }];
-    assert_eq!(wrong(patience + 1, &[], &gone, &[], 9), []);
+    assert_eq!(broken_in_stack(grace + 1, &[], &gone, &[], 9), []);
 }
 
 #[test]
 fn a_record_without_a_machine_is_noticed_after_its_deadline_and_the_grace() {
     let (records, late) = ([record(idle(Tier::Hot))], 420 + 10 * 60 + 30);
-    assert_eq!(wrong(late, &records, &[], &[], 9), []);
-    assert_eq!(wrong(late + 1, &records, &[], &[], 9), [Invariant::Conservation]);
-    assert_eq!(wrong(late + 1, &records, &[machine("i-1")], &[], 9), []);
+    assert_eq!(broken_in_stack(late, &records, &[], &[], 9), []);
+    assert_eq!(broken_in_stack(late + 1, &records, &[], &[], 9), [Invariant::Conservation]);
+    assert_eq!(broken_in_stack(late + 1, &records, &[machine("i-1")], &[], 9), []);
 }
 
 #[test]
 fn a_ceiling_counts_records_and_launches_in_flight() {
     let (records, machines) = ([record(idle(Tier::Hot))], [machine("i-1")]);
     let intents = [intent(2, at(9_000))];
-    assert_eq!(wrong(1, &records, &machines, &intents, 3), []);
-    assert_eq!(wrong(1, &records, &machines, &intents, 2), [Invariant::Ceilings]);
+    assert_eq!(broken_in_stack(1, &records, &machines, &intents, 3), []);
+    assert_eq!(broken_in_stack(1, &records, &machines, &intents, 2), [Invariant::Ceilings]);
 }

@@ -1,6 +1,6 @@
-//! Repositories that were heard of lately: GitHub is asked about their jobs even if no webhook comes.
+//! Recently active repositories: the sweep asks GitHub about their jobs even if no webhook comes.
 //!
-//! Each has a document of its own, so that replicas do not get in each other's way.
+//! Each repository has its own document, so that replicas do not conflict.
 //!
 //! Not here: storing them (`bullpen-engine`).
 
@@ -12,13 +12,13 @@ use crate::ids::{Repository, Revision};
 use crate::ports::Document;
 use crate::time::Timestamp;
 
-/// What the documents are listed under.
+/// The collection of the documents.
 pub const COLLECTION: &str = "active";
-/// How often one repository is written down, whoever hears of it: far less often than webhooks come.
+/// How often the replicas together write one repository's document: more seldom than webhooks come.
 pub const NOTED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long a repository is asked about after it was last heard of.
+/// How long the sweep asks about a repository after the last fact about its jobs.
 pub const ACTIVE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most repositories that are asked about: each costs calls at every asking.
+/// The most repositories that the sweep asks about: each costs calls at every sweep.
 pub const REPOSITORIES_MAX: usize = 100;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,41 +28,42 @@ enum Stored {
     V1 { at: Timestamp },
 }
 
-fn heard_at(document: &Document) -> Option<Timestamp> {
-    // What another version wrote is as good as not heard.
+fn active_at(document: &Document) -> Option<Timestamp> {
+    // A document of another version counts as absent.
     let Stored::V1 { at } = serde_json::from_str(&document.body).ok()?;
     Some(at)
 }
 
-/// The document that says that a repository was heard of; none if the stored one says so still.
+/// The document that says that a repository is active; none if the stored one is recent enough.
 pub fn note(
     stored: Option<&Document>,
     repository: &Repository,
     now: Timestamp,
 ) -> Option<Document> {
-    let heard = stored.and_then(heard_at);
-    if heard.is_some_and(|at| now.since(at) < NOTED_EVERY) {
+    let last = stored.and_then(active_at);
+    if last.is_some_and(|at| now.since(at) < NOTED_EVERY) {
         return None;
     }
     Some(Document {
         collection: COLLECTION.to_owned(),
         name: repository.to_string(),
         revision: Revision(0),
-        body: serde_json::to_string(&Stored::V1 { at: now }).expect("it has string keys only"),
+        body: serde_json::to_string(&Stored::V1 { at: now })
+            .expect("it has string keys only, so it serialises"),
         forget_at: Some(now.after(ACTIVE_FOR)),
     })
 }
 
-/// Whom to ask about: those heard of last, as many as may be asked about.
+/// The repositories to ask about: the most recently active ones, up to [`REPOSITORIES_MAX`].
 pub fn latest(stored: &[Document], now: Timestamp) -> Vec<Repository> {
-    let heard = |document: &Document| {
-        let at = heard_at(document).filter(|at| now.since(*at) < ACTIVE_FOR)?;
+    let active = |document: &Document| {
+        let at = active_at(document).filter(|at| now.since(*at) < ACTIVE_FOR)?;
         Some((at, Repository::new(document.name.as_str())))
     };
-    let mut heard: Vec<_> = stored.iter().filter_map(heard).collect();
-    heard.sort_by(|one, other| other.cmp(one));
-    heard.truncate(REPOSITORIES_MAX);
-    heard.into_iter().map(|(_, repository)| repository).collect()
+    let mut active: Vec<_> = stored.iter().filter_map(active).collect();
+    active.sort_by(|one, other| other.cmp(one));
+    active.truncate(REPOSITORIES_MAX);
+    active.into_iter().map(|(_, repository)| repository).collect()
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn a_repository_is_written_down_once_in_a_while() {
         let repository = Repository::new("acme/app");
-        let first = note(None, &repository, at(0)).expect("it was not heard of");
+        let first = note(None, &repository, at(0)).expect("no document is stored");
         assert_eq!(note(Some(&first), &repository, at(599)), None);
         assert!(note(Some(&first), &repository, at(600)).is_some());
         let newer = Document { body: r#"{"v":"2"}"#.to_owned(), ..first };
@@ -84,13 +85,13 @@ mod tests {
     fn those_heard_of_last_are_asked_about_and_not_too_many() {
         let noted = |number: u64| {
             let repository = Repository::new(format!("acme/{number}"));
-            note(None, &repository, at(number)).expect("it was not heard of")
+            note(None, &repository, at(number)).expect("no document is stored")
         };
         let all: Vec<Document> = (0..150).map(noted).collect();
         let asked = latest(&all, at(150));
         assert_eq!((asked.len(), asked[0].as_str()), (REPOSITORIES_MAX, "acme/149"));
         let later = at(49).after(ACTIVE_FOR);
-        assert_eq!(latest(&all[..50], later), [], "all of them are silent");
+        assert_eq!(latest(&all[..50], later), [], "none of them is active any more");
         assert_eq!(latest(&all[..51], later).len(), 1);
     }
 }

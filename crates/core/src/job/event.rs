@@ -1,4 +1,4 @@
-//! What can happen to a job besides what GitHub says, and why it may not.
+//! Events: what the service does about a job, and why a job may refuse one.
 //!
 //! Not here: what each event does (`transition`).
 
@@ -8,35 +8,35 @@ use super::{AfterJob, Job, JobMachine, JobState, JobStepAt, Lane, MachineSource,
 use crate::ids::{ClaimId, JobId};
 use crate::time::Timestamp;
 
-/// Something that we do about a job. Each carries the authority of whoever writes it: the worker's
-/// nonce, the machine it holds, a time that has passed.
+/// An action of the service on a job. Each event carries its writer's authority: the worker's
+/// nonce, the machine that the job has, or a time that has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// It is known where it is served.
+    /// Its route is known.
     Routed {
-        /// Where.
+        /// Where it is served.
         lane: Lane,
         /// Now.
         at: Timestamp,
     },
-    /// Its pool has nothing for it: it may be launched for.
+    /// Its pool has no machine for it: a worker may launch one.
     Overflowed,
-    /// A worker takes it on, or takes over from one whose lease has passed.
+    /// A worker takes it on, or takes over from a worker whose lease has passed.
     Begun {
         /// The worker's nonce.
         worker: ClaimId,
         /// Now.
         at: Timestamp,
-        /// Until when, unless it is renewed.
+        /// When the lease passes, unless the worker renews it.
         lease: Timestamp,
         /// How far another worker's clock may be off.
         skew: Duration,
     },
-    /// The worker is still on it.
+    /// The worker renews its lease.
     Renewed {
         /// The worker's nonce.
         worker: ClaimId,
-        /// Until when, unless it is renewed again.
+        /// When the lease passes, unless the worker renews it again.
         lease: Timestamp,
     },
     /// The worker has a machine for it.
@@ -45,14 +45,14 @@ pub enum JobEvent {
         worker: ClaimId,
         /// The machine.
         held: JobMachine,
-        /// How it was come by.
+        /// How the worker got it.
         how: MachineSource,
         /// Now.
         at: Timestamp,
-        /// What the worker did on the way.
+        /// The worker's steps since its last write.
         notes: Vec<JobStepAt>,
     },
-    /// The worker found nothing.
+    /// The worker's attempt failed.
     SetBack {
         /// The worker's nonce.
         worker: ClaimId,
@@ -62,12 +62,12 @@ pub enum JobEvent {
         at: Timestamp,
         /// When to try again.
         not_before: Timestamp,
-        /// What the worker did on the way.
+        /// The worker's steps since its last write.
         notes: Vec<JobStepAt>,
     },
-    /// The machine it has is of no use to it any more, before it ran there.
+    /// Its machine became useless to it before it ran there.
     Freed {
-        /// The machine, as it was read.
+        /// The machine in the row that the writer read.
         held: JobMachine,
         /// Why.
         setback: Setback,
@@ -76,41 +76,41 @@ pub enum JobEvent {
         /// When to try again.
         not_before: Timestamp,
     },
-    /// It runs on another machine of ours than the one it has; both jobs exchange.
+    /// GitHub gave it to the runner of another job of ours; the two exchange machines.
     Swapped {
-        /// What it has.
+        /// Its machine until now.
         from: JobMachine,
-        /// What it has from now on.
+        /// Its machine from now on.
         to: JobMachine,
         /// Now.
         at: Timestamp,
     },
-    /// It runs on a machine of ours, and has none.
+    /// It runs on a machine of ours and has none: it gets that machine.
     Adopted {
         /// The machine.
         held: JobMachine,
-        /// Until when a runner would have had to be there.
+        /// When it would have had to have a runner at the latest.
         deadline: Timestamp,
         /// Now.
         at: Timestamp,
     },
-    /// It is given up.
+    /// The service gives it up.
     Failed {
         /// Why.
         reason: Reason,
         /// Now.
         at: Timestamp,
-        /// When its run is cancelled at the latest; none if it is not to be.
+        /// The latest time to cancel its run; none to leave the run alone.
         cancel_by: Option<Timestamp>,
     },
-    /// Its repository is not one that this stack serves any more. Its author is told nothing.
+    /// This stack no longer serves its repository. The service does not tell its author.
     Dismissed {
         /// Why, for the operator.
         reason: Reason,
         /// Now.
         at: Timestamp,
     },
-    /// Its author was told.
+    /// The service told its author.
     Told {
         /// Now.
         at: Timestamp,
@@ -120,20 +120,20 @@ pub enum JobEvent {
         /// Now.
         at: Timestamp,
     },
-    /// It is decided what becomes of its machine.
+    /// The service decided what happens to its machine.
     Judged {
         /// The machine.
         held: JobMachine,
-        /// What becomes of it.
+        /// What happens to it.
         after: AfterJob,
     },
-    /// Its machine is released.
+    /// The service released its machine.
     Released {
         /// The machine.
         held: JobMachine,
         /// Now.
         at: Timestamp,
-        /// What its record said of it before.
+        /// Steps that the machine's record showed before its release.
         notes: Vec<JobStepAt>,
     },
 }
@@ -161,14 +161,14 @@ impl JobEvent {
     }
 }
 
-/// A state without what is true in it.
+/// The name of a [`JobState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobStateName {
     /// It wants no runner yet.
     Dormant,
     /// It wants one.
     Waiting,
-    /// Somebody works on it.
+    /// A worker looks for a machine for it.
     Assigning,
     /// It has a machine.
     Assigned,
@@ -215,7 +215,7 @@ impl Job {
 /// Why an event or a fact does not move a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefusal {
-    /// The state knows no such event.
+    /// The state does not accept the event.
     #[error("{} does not accept {event}", state.as_str())]
     Illegal {
         /// The state.
@@ -235,16 +235,16 @@ pub enum JobRefusal {
     /// It has another machine.
     #[error("the job has another machine")]
     AnotherMachine,
-    /// Nobody knows yet where it is served.
-    #[error("no configuration has said yet where the job is served")]
+    /// No configuration has routed it yet.
+    #[error("the job has no route yet")]
     Unrouted,
-    /// The time has not come.
+    /// It is too early.
     #[error("not before {until}")]
     TooEarly {
-        /// When it comes.
+        /// The earliest time.
         until: Timestamp,
     },
-    /// Its time is up.
+    /// Its deadline has passed.
     #[error("its deadline {deadline} has passed")]
     Overdue {
         /// Its deadline.

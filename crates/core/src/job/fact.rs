@@ -1,10 +1,10 @@
-//! What is known of a job: facts that only ever grow, merged in any order and however often.
+//! The facts known of a job. They only grow, and merge in any order and any number of times.
 //!
-//! A [`JobFact`] is what one source (a webhook, or GitHub when it is asked) said of a job, once.
-//! [`JobKnowledge`] is everything that was ever said: each field is joined by itself, by a rule that does
-//! not care for order or repetition. So a fact that comes late, twice, or again under the same
-//! delivery id after a crash changes nothing that it should not, and none has to be remembered as
-//! "seen".
+//! A [`JobFact`] is one report about a job, from a webhook or from an answer of GitHub's.
+//! [`JobKnowledge`] is the merge of all reports: each field has a join that ignores order and
+//! repetition. So a fact that comes late, twice, or again under the same delivery id after a crash
+//! changes nothing that it should not, and the service keeps no list of deliveries that it has
+//! seen.
 //!
 //! Not here: what we do about a job (`transition`), or GitHub's JSON (`bullpen-github`).
 
@@ -14,39 +14,39 @@ use super::origin::Provenance;
 use crate::ids::{JobId, Repository, RunAttempt, RunnerName};
 use crate::time::Timestamp;
 
-/// What one source said of one job, once.
+/// One report about one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFact {
     /// Which job.
     pub job: JobId,
-    /// What stays the same for all its life.
+    /// The job's details.
     pub about: JobDetails,
-    /// Where it stood.
+    /// The job's status at that time.
     pub said: ReportedStatus,
 }
 
-/// What stays the same for all of a job's life.
+/// The details of a job, which stay the same for all its life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JobDetails {
-    /// Of which repository.
+    /// Its repository.
     pub repository: Repository,
-    /// Of which attempt of which run.
+    /// The attempt of the workflow run that it belongs to.
     pub run: RunAttempt,
     /// Its name.
     pub name: String,
-    /// What it asks of a runner. GitHub leaves them out of some of the last words on a job.
+    /// The labels of its `runs-on`. GitHub leaves them out of some final reports.
     pub labels: Vec<String>,
-    /// Of which commit, to say something at.
+    /// Its commit, where its author reads about a failure.
     pub commit: String,
-    /// When it was created, by GitHub's clock. Old servers do not say.
+    /// When it was created, by GitHub's clock; old servers leave it out.
     pub created_at: Option<Timestamp>,
-    /// Where its code comes from, as far as GitHub said.
+    /// Where its code comes from, as far as GitHub reported it.
     #[serde(default, skip_serializing_if = "Provenance::is_unknown")]
     pub provenance: Provenance,
 }
 
-/// Where a job stood when somebody looked.
+/// A job's status in one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportedStatus {
     /// It exists and wants no runner yet: a gate or a concurrency group holds it back, or its
@@ -68,20 +68,20 @@ pub enum ReportedStatus {
     Completed {
         /// How it went.
         conclusion: Conclusion,
-        /// Who had it, if anybody did.
+        /// The runner that had it, if any.
         runner: Option<RunnerName>,
         /// When.
         at: Option<Timestamp>,
     },
 }
 
-/// How a job went, in GitHub's words.
+/// How a job ended, in GitHub's word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Conclusion(String);
 
 impl Conclusion {
-    /// GitHub's word.
+    /// From GitHub's word.
     pub fn new(word: &str) -> Self {
         Self(word.to_owned())
     }
@@ -91,13 +91,13 @@ impl Conclusion {
         &self.0
     }
 
-    /// Whether somebody stopped it.
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0 == "cancelled"
     }
 }
 
-/// Where a job stands, by everything that is known. It only ever moves down this list.
+/// How far a job is, by all known facts. It only ever moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobPhase {
     /// It wants no runner yet.
@@ -110,50 +110,50 @@ pub enum JobPhase {
     Completed,
 }
 
-/// Everything that was ever said of a job.
+/// All that GitHub has reported about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JobKnowledge {
-    /// What stays the same.
+    /// Its details.
     pub about: JobDetails,
-    /// That it was queued.
+    /// Set once it was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<GithubTime>,
-    /// That it started.
+    /// Set once it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<JobStart>,
-    /// That it is over.
+    /// Set once it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Completed>,
 }
 
-/// That something happened, and when, by GitHub's clock.
+/// That something happened, with the time by GitHub's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GithubTime {
-    /// When, if it was said.
+    /// The time, if GitHub reported it.
     pub at: Option<Timestamp>,
 }
 
-/// That a job started.
+/// A job's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStart {
-    /// On which runner, if it was said.
+    /// The runner, if GitHub reported it.
     pub runner: Option<RunnerName>,
-    /// When, if it was said.
+    /// The time, if GitHub reported it.
     pub at: Option<Timestamp>,
 }
 
-/// That a job is over.
+/// A job's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
     /// How it went.
     pub conclusion: Conclusion,
-    /// When, if it was said.
+    /// The time, if GitHub reported it.
     pub at: Option<Timestamp>,
 }
 
 impl JobKnowledge {
-    /// What one fact says.
+    /// The knowledge from one fact.
     pub fn of(fact: &JobFact) -> Self {
         let mut known =
             Self { about: fact.about.clone(), queued: None, started: None, completed: None };
@@ -164,7 +164,7 @@ impl JobKnowledge {
                 known.started = Some(JobStart { runner: runner.clone(), at: *at });
             }
             ReportedStatus::Completed { conclusion, runner, at } => {
-                // Who had it is a fact about its start, which may be the fact that was lost.
+                // The runner belongs to the job's start, and that fact may have been lost.
                 known.started =
                     runner.clone().map(|runner| JobStart { runner: Some(runner), at: None });
                 known.completed = Some(Completed { conclusion: conclusion.clone(), at: *at });
@@ -173,7 +173,7 @@ impl JobKnowledge {
         known
     }
 
-    /// What both say together: commutative, associative and idempotent, as each field is.
+    /// Merges both: commutative, associative and idempotent, because each field's join is.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl JobKnowledge {
         }
     }
 
-    /// Where the job stands.
+    /// How far the job is.
     pub const fn phase(&self) -> JobPhase {
         if self.completed.is_some() {
             JobPhase::Completed
@@ -217,8 +217,8 @@ impl JobKnowledge {
 }
 
 impl JobDetails {
-    /// They are equal unless GitHub left something out, or a repository was renamed meanwhile; then
-    /// any rule will do that does not depend on the order.
+    /// Both are equal unless GitHub left a field out or the repository was renamed. Then any rule
+    /// works that ignores the order.
     fn join(self, other: Self) -> Self {
         Self {
             repository: self.repository.max(other.repository),

@@ -1,10 +1,10 @@
-//! Whose job is next: weighted turns among repositories, with a cap on how much one has under way.
+//! Which repository's job is next: weighted turns, with a cap on each repository's jobs under way.
 //!
-//! Every repository that waits earns its weight at each turn, and who has earned most is served and
-//! pays for it. So a burst of one repository delays another by at most its own share, however long
-//! the burst's line is, and turns are spread instead of coming in runs. A cap that nobody else needs is
-//! not held: what would stand idle serves whoever has least under way, up to a bound that leaves room
-//! for whoever comes next.
+//! At each turn every waiting repository earns its weight, and the repository that has earned most
+//! gets the turn and pays for it. So a burst of one repository delays another by at most its own
+//! share, no matter how long the burst is, and turns are spread. If no other repository needs the
+//! capacity, a repository may exceed its cap, up to a bound that leaves capacity for the next
+//! repository.
 //!
 //! Not here: which rows wait (the `Ledger` port).
 
@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::Repository;
 use crate::sabotage;
 
-/// How much each repository is served.
+/// The share of each repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Of those that are not named.
+    /// The weight of a repository that `weights` does not name.
     pub weight_default: u32,
-    /// Of those that are.
+    /// The weights of single repositories.
     pub weights: BTreeMap<Repository, u32>,
     /// The most jobs of one repository that one process works on at once while others wait.
     pub cap: u32,
-    /// How many jobs one process works on before a cap holds although nobody else waits.
+    /// How many jobs one process works on before the cap holds even if no other repository waits.
     pub busy: u32,
 }
 
@@ -38,10 +38,10 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Enough for a burst to be served at the speed that machines come, and few enough that the
-    /// calls it costs leave room for others.
+    /// Enough to serve a burst as fast as machines come, and few enough that its calls leave
+    /// capacity for other repositories.
     pub const CAP_DEFAULT: u32 = 32;
-    /// A burst of five hundred is begun in two waves; the workers have room for more than that.
+    /// Starts a burst of five hundred jobs in two waves; the workers have capacity for more.
     pub const BUSY_DEFAULT: u32 = 256;
 
     /// A repository without weight would never be served.
@@ -50,7 +50,7 @@ impl Shares {
     }
 }
 
-/// What each repository has earned and not been served for, and what it has under way.
+/// The unspent earnings of each repository, and how many of its jobs are under way.
 #[derive(Clone, Debug, Default)]
 pub struct FairQueue {
     earned: BTreeMap<Repository, i64>,
@@ -58,13 +58,15 @@ pub struct FairQueue {
 }
 
 impl FairQueue {
-    /// Whose turn it is among those that wait; none if all of them have as much under way as they
-    /// may, and the process is busy. Whoever gets a turn must [`FairQueue::end`] it.
+    /// The waiting repository whose turn it is; none if all of them are at their cap and the
+    /// process is busy. The caller must [`FairQueue::end`] each turn.
     pub fn begin(&mut self, waiting: &BTreeSet<Repository>, shares: &Shares) -> Option<Repository> {
-        // Who waits for nothing earns nothing: an old claim must not become a burst.
+        // A repository that does not wait loses its earnings: they must not become a burst later.
         self.earned.retain(|repository, _| waiting.contains(repository));
-        let in_line: Vec<&Repository> =
-            waiting.iter().filter(|repository| self.has(repository) < shares.cap).collect();
+        let in_line: Vec<&Repository> = waiting
+            .iter()
+            .filter(|repository| self.under_way_for(repository) < shares.cap)
+            .collect();
         if in_line.is_empty() {
             return self.begin_beyond(waiting, shares);
         }
@@ -75,7 +77,8 @@ impl FairQueue {
             total += weight;
         }
         let earned = |repository: &Repository| self.earned.get(repository).copied().unwrap_or(0);
-        // The first in the alphabet of those who have earned most, so that it is always the same.
+        // Of several that have earned most the first in the alphabet, so that it is always the
+        // same.
         let next = in_line
             .into_iter()
             .rev()
@@ -88,7 +91,7 @@ impl FairQueue {
         Some(next)
     }
 
-    /// A turn beyond every cap, for whoever has least under way.
+    /// A turn beyond every cap, for the repository with the fewest jobs under way.
     fn begin_beyond(
         &mut self,
         waiting: &BTreeSet<Repository>,
@@ -97,16 +100,16 @@ impl FairQueue {
         if self.under_way.values().sum::<u32>() >= shares.busy {
             return None;
         }
-        let next = waiting.iter().min_by_key(|repository| self.has(repository))?.clone();
+        let next = waiting.iter().min_by_key(|repository| self.under_way_for(repository))?.clone();
         *self.under_way.entry(next.clone()).or_default() += 1;
         Some(next)
     }
 
-    fn has(&self, repository: &Repository) -> u32 {
+    fn under_way_for(&self, repository: &Repository) -> u32 {
         self.under_way.get(repository).copied().unwrap_or(0)
     }
 
-    /// A turn is over.
+    /// Ends a turn.
     pub fn end(&mut self, repository: &Repository) {
         if let Some(count) = self.under_way.get_mut(repository) {
             *count -= 1;
@@ -125,7 +128,7 @@ mod tests {
         Repository::new(format!("acme/{name}"))
     }
 
-    /// Serves lines of these lengths, one at a time, and returns whose turn each was.
+    /// Serves lines of these lengths one job at a time, and returns the repository of each turn.
     fn served(lines: &[(&str, usize)], shares: &Shares) -> Vec<Repository> {
         let mut left: BTreeMap<Repository, usize> =
             lines.iter().map(|(name, count)| (repository(name), *count)).collect();
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_burst_starves_nobody() {
+    fn one_burst_starves_no_repository() {
         let order = served(&[("burst", 500), ("calm", 3), ("zeal", 3)], &Shares::default());
         assert_eq!(order.len(), 506);
         for quiet in ["calm", "zeal"] {
@@ -188,7 +191,7 @@ mod tests {
         let mut turns = FairQueue::default();
         let shares = Shares { cap: 2, busy: 2, ..Shares::default() };
         let waiting = BTreeSet::from([repository("one")]);
-        let first = turns.begin(&waiting, &shares).expect("it may");
+        let first = turns.begin(&waiting, &shares).expect("it is below its cap");
         assert!(turns.begin(&waiting, &shares).is_some());
         assert_eq!(turns.begin(&waiting, &shares), None);
         turns.end(&first);
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_needs_is_used_and_a_newcomer_has_its_cap() {
+    fn unneeded_capacity_is_used_and_a_newcomer_has_its_cap() {
         let mut turns = FairQueue::default();
         let shares = Shares { cap: 2, busy: 5, ..Shares::default() };
         let burst = BTreeSet::from([repository("burst")]);

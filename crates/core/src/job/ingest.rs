@@ -1,7 +1,7 @@
-//! What a fact makes of what is stored: the decision between a webhook and a job's row, and the same
-//! one for what GitHub answers when it is asked.
+//! The decision from a fact and the stored row to the next row, for webhooks and for GitHub's
+//! answers alike.
 //!
-//! Not here: storing it. A writer that loses the race reads again and asks again.
+//! Not here: storing the row. A writer that loses the race reads again and decides again.
 
 use super::placement::{Placement, place};
 use super::{Job, JobEvent, JobFact, JobRefusal, JobState, Lane};
@@ -13,17 +13,17 @@ use crate::time::Timestamp;
 /// What to do about a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IngestOutcome {
-    /// Nothing: the job is none of ours.
+    /// Nothing: this stack does not serve the job.
     NotOurs(NotOurs),
-    /// Nothing: the row says it already.
+    /// Nothing: the row holds the fact already.
     Unchanged,
-    /// Store this over what was read.
+    /// Store this over the row that was read.
     Store(Job),
 }
 
-/// Decides about a fact, by the row that was read, if there was one. `again` is the request, over by
-/// now, whose label the job carries; `cancels` says whether the run of a job that cannot be served is
-/// cancelled in the end.
+/// Decides about a fact, by the row that was read, if there was one. `again` is the request, over
+/// by now, whose label the job carries. `cancels` says whether the service finally cancels the run
+/// of a job that it cannot serve.
 pub fn ingest(
     stored: Option<&Job>,
     fact: &JobFact,
@@ -33,7 +33,7 @@ pub fn ingest(
     limits: &Limits,
     cancels: bool,
 ) -> Result<IngestOutcome, JobRefusal> {
-    // Whatever is stored, and whatever request the label belongs to: it is not ours to learn.
+    // Neither a stored row nor a request's label makes a fact from outside the scope ours.
     if !routing.scope.serves(&fact.about.repository) {
         return Ok(IngestOutcome::NotOurs(NotOurs::Outside));
     }
@@ -41,11 +41,12 @@ pub fn ingest(
         Some(job) => job.learn(fact, now, limits)?,
         None => Job::first(fact, now, limits),
     };
-    // GitHub leaves the labels out of some last words. They are kept: a late first word has to find
-    // that the job is over. Any other job without labels asks for a group of runners, and is nobody's.
-    let are_last_words = job.known.about.labels.is_empty() && job.is_over();
-    // What is a row of ours stays one, whatever the configuration is now.
-    let is_strange = !are_last_words && (stored.is_none() || wants_a_lane(&job));
+    // GitHub leaves the labels out of some final reports. Such a report is stored, so that a late
+    // first report finds that the job is over. Any other job without labels asks for a runner
+    // group, and is not ours.
+    let is_final_report = job.known.about.labels.is_empty() && job.is_over();
+    // A row that has been ours stays ours under any configuration.
+    let may_be_foreign = !is_final_report && (stored.is_none() || is_unrouted(&job));
     let placed = match again {
         Some(request) => {
             Placement::Event(JobEvent::Routed { lane: Lane::Request(request.clone()), at: now })
@@ -53,14 +54,14 @@ pub fn ingest(
         None => placed(&job, routing, now, limits, cancels),
     };
     let next = match placed {
-        Placement::NotOurs(why) if is_strange => return Ok(IngestOutcome::NotOurs(why)),
+        Placement::NotOurs(why) if may_be_foreign => return Ok(IngestOutcome::NotOurs(why)),
         placed => follow(job, &placed)?,
     };
     Ok(if stored == Some(&next) { IngestOutcome::Unchanged } else { IngestOutcome::Store(next) })
 }
 
-/// A stored job where its route puts it now: in a lane, or failed. One that does not wait, or that is
-/// not ours any more, stays as it is.
+/// Routes a stored job again: it gets a lane, or fails. A job that does not wait, or is not ours
+/// any more, stays as it is.
 pub fn reroute(
     job: Job,
     routing: &Routing<'_>,
@@ -84,7 +85,7 @@ fn placed(
     place(&route(&about.labels, &about.repository, &about.run, routing), now, cancel_by)
 }
 
-/// Nobody is refused before they ask.
+/// Places only a waiting job: a job that wants no runner yet must not fail.
 fn follow(job: Job, placed: &Placement) -> Result<Job, JobRefusal> {
     match placed {
         Placement::Event(event) if waits(&job) => job.on(event),
@@ -96,6 +97,6 @@ const fn waits(job: &Job) -> bool {
     matches!(job.state, JobState::Waiting { .. })
 }
 
-const fn wants_a_lane(job: &Job) -> bool {
+const fn is_unrouted(job: &Job) -> bool {
     job.lane.is_none() && waits(job)
 }

@@ -1,9 +1,9 @@
-//! A job of the service: what is known of it, what we do about it, and how it ends.
+//! A job of the service: the facts that are known of it, the state of our work on it, and its end.
 //!
-//! What GitHub says are *facts* and only grow ([`fact`]); what we do is a *life* with states. The
-//! row that is stored holds both, and its state follows from the facts: whatever order they come in,
-//! the same facts leave the same row. [`Job::learn`] takes a fact, [`Job::on`] is the only other way
-//! to move ([`transition`]).
+//! GitHub reports *facts*, and they only grow ([`fact`]); our own work on a job has a *state*. The
+//! stored row holds both, and the state follows from the facts: the same facts leave the same row
+//! in any order. [`Job::learn`] takes a fact, and [`Job::on`] takes an event; nothing else moves a
+//! job ([`transition`]).
 //!
 //! Not here: storing rows (the `Ledger` port), labels and pools (`route`), GitHub's JSON.
 
@@ -54,32 +54,32 @@ pub use wake::{DeadLetter, UnreadableWake, Wake};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Job {
-    /// GitHub's id; another for every attempt of its run.
+    /// GitHub's id, which differs for every attempt of its run.
     pub id: JobId,
-    /// What GitHub said.
+    /// The facts that GitHub reported.
     pub known: JobKnowledge,
-    /// Where it is served; none until a configuration was read.
+    /// Where it is served; none until the service has read a configuration.
     pub lane: Option<Lane>,
-    /// Whether its pool had nothing for it, so that it may be launched for.
+    /// Whether its pool had no machine for it, so that a worker may launch one.
     #[serde(default)]
     pub overflowed: bool,
     /// How many attempts have failed.
     pub attempts: u32,
-    /// How many names its runners have used up. GitHub may be giving a job to a runner that was let
-    /// go of, so that no other may be called like it.
+    /// How many runner names it has used up. GitHub may still give a job to a runner that this job
+    /// gave up, so no later runner may have that name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub names: u32,
-    /// Machines that it had and let go of before it ran there, the last ones last. After an exchange
-    /// the runner on one is named after another job, and whoever takes it back has to know.
+    /// Machines that it gave up before it ran there, newest last. After an exchange the runner on
+    /// such a machine has another job's name, and the release of the machine needs that name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub let_go: Vec<JobMachine>,
     /// The last setbacks, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
-    /// What was done about it, oldest first, for whoever asks why it took as long as it did.
+    /// What the service did about it, oldest first: `explain` shows how long each step took.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<JobStepAt>,
-    /// What the service does about it.
+    /// The state of our work on it.
     #[serde(rename = "life")]
     pub state: JobState,
 }
@@ -94,7 +94,7 @@ pub enum Lane {
     Class(ClassName),
     /// By a new machine of a class that has no name.
     Anonymous,
-    /// By a machine as this request had them, which is over.
+    /// By a machine like those of this request, which is over.
     Request(RequestId),
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Lane {
     }
 }
 
-/// The lane of rows that wait for a configuration.
+/// The lane name of rows that wait for a configuration.
 pub const UNROUTED: &str = "unrouted";
 
 /// A machine that a job has, and the runner on it.
@@ -118,30 +118,30 @@ pub const UNROUTED: &str = "unrouted";
 pub struct JobMachine {
     /// Which machine.
     pub instance: InstanceId,
-    /// Since which change of owner.
+    /// The machine's generation since the job got it.
     pub generation: Generation,
-    /// What its runner is called at GitHub.
+    /// The runner's name at GitHub.
     pub runner: RunnerName,
 }
 
-/// What we do about a job.
+/// The state of our work on a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum JobState {
-    /// Nothing: it wants no runner yet.
+    /// It wants no runner yet.
     Dormant,
-    /// It wants a runner, and nobody works on it.
+    /// It wants a runner, and no worker has it.
     Waiting {
-        /// When it must have a runner, or a failure that its author can see.
+        /// When it must have a runner, or a failure that its author can see, at the latest.
         deadline: Timestamp,
-        /// Not before this: a failed attempt is not repeated at once.
+        /// The earliest time of the next attempt: a worker does not repeat a failure at once.
         not_before: Timestamp,
     },
-    /// Somebody works on it.
+    /// A worker looks for a machine for it.
     Assigning {
-        /// Whose nonce this is.
+        /// The worker's nonce.
         worker: ClaimId,
-        /// Until when, unless it is renewed.
+        /// When the worker's lease passes, unless the worker renews it.
         lease: Timestamp,
         /// As for [`JobState::Waiting`].
         deadline: Timestamp,
@@ -153,7 +153,7 @@ pub enum JobState {
         /// As for [`JobState::Waiting`].
         deadline: Timestamp,
     },
-    /// It runs, and not on a machine that it has.
+    /// It runs, but not on a machine that it has.
     Elsewhere,
     /// It is over.
     Ended {
@@ -161,7 +161,7 @@ pub enum JobState {
         end: End,
         /// When.
         at: Timestamp,
-        /// What is still to be done about it.
+        /// The tasks that remain.
         debts: EndTasks,
     },
 }
@@ -170,35 +170,35 @@ pub enum JobState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// It ran, well or badly, or was skipped.
+    /// It ran, successfully or not, or was skipped.
     Completed(Conclusion),
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
-    /// We gave it up.
+    /// The service gave it up.
     Failed(Reason),
 }
 
-/// What is still to be done about a job that is over. A row with debts is looked at until it has
-/// none, so that a crash between the end and its consequences loses neither.
+/// The tasks that remain after a job's end. The sweep looks at the row until no task remains, so
+/// that a crash after the end loses none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EndTasks {
-    /// Its author must be told.
+    /// Tell its author why it failed.
     #[serde(default)]
     pub tell: bool,
-    /// Its run must be cancelled, once its other jobs are over or at this time.
+    /// Cancel its run once the run's other jobs are over, at this time at the latest.
     #[serde(default)]
     pub cancel_by: Option<Timestamp>,
-    /// This machine must be released.
+    /// Release this machine.
     #[serde(default)]
     pub release: Option<JobMachine>,
-    /// What becomes of it then, once that is decided.
+    /// What happens to the released machine, once that is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<AfterJob>,
 }
 
 impl EndTasks {
-    /// Whether nothing is left to do.
+    /// Whether no task remains.
     pub const fn is_settled(&self) -> bool {
         !self.tell && self.cancel_by.is_none() && self.release.is_none()
     }
@@ -210,7 +210,7 @@ impl Job {
         matches!(self.state, JobState::Ended { .. })
     }
 
-    /// Whose job it is.
+    /// The repository of its workflow.
     pub const fn repository(&self) -> &Repository {
         &self.known.about.repository
     }
@@ -227,7 +227,7 @@ impl Job {
         }
     }
 
-    /// The machine that is its own, also if releasing it is all that is left to do.
+    /// The machine that it has, or that it still has to release after its end.
     pub const fn keeps(&self) -> Option<&JobMachine> {
         match &self.state {
             JobState::Ended { debts, .. } => debts.release.as_ref(),
@@ -239,8 +239,9 @@ impl Job {
         }
     }
 
-    /// What a runner of this job on this machine may be called at GitHub. While the job is being
-    /// served its latest name is left out, unless it is this machine's: it may be another's.
+    /// The names that a runner of this job on this machine may have at GitHub. Until the job is
+    /// over its latest name is left out, unless it has this machine: another machine's runner may
+    /// have that name.
     pub fn runners_on(&self, stack: &str, instance: &InstanceId) -> Vec<RunnerName> {
         if let Some(held) = self.keeps().filter(|held| held.instance == *instance) {
             return vec![held.runner.clone()];
@@ -252,14 +253,15 @@ impl Job {
         (0..names).map(|name| runner_name(stack, &self.id, name)).collect()
     }
 
-    /// Whether it ran to its end on this runner: GitHub removes it then, and gives it no other job.
+    /// Whether it ran to its end on this runner: GitHub then removes the runner and gives it no
+    /// other job.
     pub fn is_done_on(&self, runner: &RunnerName) -> bool {
         self.known.completed.is_some() && self.known.runner() == Some(runner)
     }
 
-    /// The runner that GitHub gave it to, if that is not the one it has. Whoever has that one, if it
-    /// is ours, is to exchange with it, also when it is over already: what it would release is a
-    /// machine that the other may be running on.
+    /// The runner that GitHub gave it to, if that is not the runner it has. If another job of ours
+    /// has that runner, the two exchange machines, even after this job's end: otherwise this job
+    /// would release a machine on which the other job may be running.
     pub fn taken_by_another(&self) -> Option<&RunnerName> {
         let runner = self.known.runner()?;
         match self.keeps() {
@@ -268,13 +270,13 @@ impl Job {
         }
     }
 
-    /// Whether a worker took it on since then, and was not set back.
+    /// Whether a worker took it on since `then` and has met no setback.
     pub fn is_begun_since(&self, then: Timestamp) -> bool {
         let Some(JobStepAt { at, step: JobStep::Begun }) = self.steps.last() else { return false };
         *at >= then && self.setbacks.last().is_none_or(|setback| setback.at < *at)
     }
 
-    /// Why it is to be given up now: its time is up, and nobody has a machine for it.
+    /// Why to give it up now: its deadline has passed, and it has no machine.
     pub fn overdue(&self, now: Timestamp) -> Option<Reason> {
         let deadline = match &self.state {
             JobState::Waiting { deadline, .. } | JobState::Assigning { deadline, .. } => *deadline,
@@ -291,18 +293,19 @@ impl Job {
     }
 }
 
-/// The name of a job's runner at GitHub. A lost race uses it again, so that nothing is left over
-/// under another; once an agent was told it, it is used up ([`Job::names`]).
+/// The name of a job's runner at GitHub. The attempt after a lost race uses the same name, so that
+/// no runner stays registered under another. A name that an agent has got is used up
+/// ([`Job::names`]).
 pub fn runner_name(stack: &str, job: &JobId, names: u32) -> RunnerName {
     RunnerName::new(format!("{stack}-{job}-{names}"))
 }
 
-/// The request that a job's machines are launched under.
+/// The request under which a job's machines are launched.
 pub fn request_id(job: &JobId) -> RequestId {
     RequestId::new(format!("job-{job}"))
 }
 
-/// The job that a runner of this name was minted for, if it is one of this stack's jobs.
+/// The job whose runner got this name, if it is a job of this stack.
 pub fn minted_for(stack: &str, runner: &RunnerName) -> Option<JobId> {
     let rest = runner.as_str().strip_prefix(stack)?.strip_prefix('-')?;
     let (job, names) = rest.rsplit_once('-')?;

@@ -1,11 +1,11 @@
 //! Whose code a job runs, and whether the job may have a machine that another job used before.
 //!
-//! [`Provenance`] is what GitHub said of a job's run and repository. It only grows: of two answers the
-//! less trusted one stays. [`used_machines`] decides; an answer that is missing is asked for, and a
-//! question that GitHub does not answer counts against the job.
+//! [`Provenance`] is GitHub's answer about a job's run and repository. It only grows: of two
+//! answers the less trusted one stays. [`used_machines`] decides. If an answer is missing, the
+//! worker asks GitHub, and if GitHub does not answer, the job gets no used machine.
 //!
-//! Not here: asking (`bullpen-engine`), GitHub's JSON (`bullpen-github`), reading the operator's rules
-//! (`config`), what becomes of the machine afterwards (`returning`).
+//! Not here: asking (`bullpen-engine`), GitHub's JSON (`bullpen-github`), reading the operator's
+//! rules (`config`), what happens to the machine afterwards (`returning`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin in a word, for logs.
+    /// The origin as one word, for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -47,13 +47,13 @@ impl Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Visibility {
-    /// Those whom its owner lets in: GitHub's `private` and `internal`.
+    /// Only people with access: GitHub's `private` and `internal`.
     Private,
-    /// Everybody.
+    /// All people.
     Public,
 }
 
-/// What GitHub said of where the code of a job comes from. What is absent was not said.
+/// Where the code of a job comes from. An absent field is an answer that GitHub has not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Provenance {
@@ -66,13 +66,13 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Whether GitHub has said nothing.
+    /// Whether GitHub has given no answer.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
     pub(super) const fn is_unknown(&self) -> bool {
         self.origin.is_none() && self.visibility.is_none()
     }
 
-    /// What both answers say together, whichever came first.
+    /// Both answers merged, in any order.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {
@@ -82,22 +82,22 @@ impl Provenance {
     }
 }
 
-/// What GitHub said of one attempt of a run.
+/// GitHub's answer about one attempt of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFact {
-    /// Of which repository.
+    /// Its repository.
     pub repository: Repository,
     /// Which attempt of which run.
     pub run: RunAttempt,
-    /// What it said.
+    /// Where its code comes from.
     pub provenance: Provenance,
 }
 
-/// Where used machines are offered to jobs whose labels a job of another run may carry too.
+/// Where a job may have a used machine although a job of another run may carry the same labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedLabels {
-    /// In private and internal repositories whose runners no other repository has: no fork can queue a
-    /// job there.
+    /// In private and internal repositories with runners of their own: no fork can queue a job
+    /// there.
     #[default]
     Private,
     /// In every repository: the operator knows that no untrusted job can be queued.
@@ -106,22 +106,22 @@ pub enum SharedLabels {
     Never,
 }
 
-/// The operator's rules about code that is not trusted. Forks and Dependabot never are.
+/// The operator's rules about untrusted code. Forks and Dependabot are never trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeRules {
-    /// Whether pull requests from the repository's own branches are not trusted either.
+    /// Whether pull requests from the repository's own branches are untrusted too.
     pub distrusts_pull_requests: bool,
-    /// Whether runners are registered for every repository of their owner, so that a fork of a public
-    /// one can take the runner of a private one.
+    /// Whether runners are registered for every repository of their owner, so that a fork of a
+    /// public repository can take the runner of a private one.
     pub runners_are_the_owners: bool,
-    /// Where used machines are offered under shared labels.
+    /// Where jobs under shared labels may have used machines.
     pub shared_labels: SharedLabels,
-    /// The same for some repositories. Names in lower case.
+    /// The same for single repositories. Names in lower case.
     pub repositories: BTreeMap<Repository, SharedLabels>,
 }
 
 impl CodeRules {
-    /// Whether machines that such code ran on may serve others, and the reverse.
+    /// Whether a machine that ran such code may serve other jobs, and the reverse.
     pub const fn trusts(&self, origin: Origin) -> bool {
         match origin {
             Origin::Own => true,
@@ -130,14 +130,14 @@ impl CodeRules {
         }
     }
 
-    /// Whether used machines are offered under shared labels; none if that depends on what GitHub has
-    /// not said.
+    /// Whether the job may have a used machine under shared labels; none if that depends on an
+    /// answer that GitHub has not given.
     fn offers_under_shared_labels(&self, about: &JobDetails) -> Option<bool> {
         let key = Repository::new(about.repository.as_str().to_lowercase());
         match self.repositories.get(&key).copied().unwrap_or(self.shared_labels) {
             SharedLabels::Always => Some(true),
             SharedLabels::Never => Some(false),
-            // Branches of a private repository queue pull requests.
+            // A branch of a private repository can queue a pull request's job.
             SharedLabels::Private if self.distrusts_pull_requests => Some(false),
             SharedLabels::Private if self.runners_are_the_owners => Some(false),
             SharedLabels::Private => {
@@ -147,20 +147,20 @@ impl CodeRules {
     }
 }
 
-/// Why a job gets only machines that no other job used.
+/// Why a job gets only unused machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnlyUnused {
-    /// It runs code that is not trusted.
+    /// It runs untrusted code.
     UntrustedCode,
-    /// GitHub did not say whose code it runs.
+    /// GitHub did not report whose code it runs.
     OriginUnknown,
-    /// GitHub may give its runner to a job of another run, whoever's code that is.
+    /// GitHub may give its runner to a job of another run, with code of any origin.
     LabelsNotBound,
 }
 
 impl OnlyUnused {
-    /// The reason code, as it is counted and explained.
+    /// The reason's code, for metrics and `explain`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UntrustedCode => "untrusted-code",
@@ -183,12 +183,12 @@ pub enum UsedMachines {
     Offered,
     /// It may not.
     Withheld(OnlyUnused),
-    /// GitHub has to be asked first.
+    /// The worker must ask GitHub first.
     Ask,
 }
 
 impl UsedMachines {
-    /// Why only unused machines will do, as far as that is certain.
+    /// Why the job gets only unused machines, if that is certain.
     pub const fn withheld(self) -> Option<OnlyUnused> {
         match self {
             Self::Withheld(why) => Some(why),
@@ -196,7 +196,7 @@ impl UsedMachines {
         }
     }
 
-    /// The decision after GitHub was asked, whether it answered or not.
+    /// The decision after the worker asked GitHub, with or without an answer.
     #[must_use]
     pub fn after_asking(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What its route makes of a job: a lane, a visible failure, patience, or nothing of ours.
+//! What a route does to a job: it gives a lane, fails the job visibly, or leaves it alone.
 //!
 //! Not here: the route itself (`route`).
 
@@ -7,19 +7,19 @@ use crate::labels::class::ClassRef;
 use crate::route::{NotOurs, Route};
 use crate::time::Timestamp;
 
-/// What becomes of a job by its labels.
+/// What a route does to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// This happens to it.
+    /// The job takes this event.
     Event(JobEvent),
-    /// It waits until a configuration was read.
+    /// The job waits until the service has read a configuration.
     Waits,
-    /// It is none of ours: no row is made for it.
+    /// This stack does not serve the job: it gets no row.
     NotOurs(NotOurs),
 }
 
-/// What a route makes of a job. A failure is told at once, and its run is cancelled by `cancel_by`
-/// at the latest, if that is wanted.
+/// The placement for a route. If it is a failure, the service tells the author at once and cancels
+/// the run by `cancel_by` at the latest, if that is set.
 pub fn place(route: &Route, at: Timestamp, cancel_by: Option<Timestamp>) -> Placement {
     let routed = |lane| Placement::Event(JobEvent::Routed { lane, at });
     let failed = |reason| Placement::Event(JobEvent::Failed { reason, at, cancel_by });

@@ -1,7 +1,7 @@
-//! Why an attempt to serve a job came to nothing, and why a job is given up.
+//! Why an attempt to serve a job failed, and why the service gives a job up.
 //!
-//! Both are stored. An operator reads them whole; a job's author reads at the commit what strangers may,
-//! with what to do.
+//! Rows store both. An operator reads the whole text; a job's author reads at the commit a text for
+//! the public, with advice.
 //!
 //! Not here: deciding which it is (`transition::after_setback`).
 
@@ -13,45 +13,45 @@ use crate::ids::PoolName;
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// Why one attempt came to nothing.
+/// Why one attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "what")]
 pub enum Setback {
-    /// Somebody else was faster; nothing is wrong.
+    /// Another process was faster; nothing is wrong.
     RaceLost,
-    /// Its pool had nothing for it; from now on it may be launched for.
+    /// Its pool had no machine for it; from now on a worker may launch one.
     PoolEmpty,
     /// GitHub gave its runner to another job of ours.
     RunnerTaken,
-    /// Its worker died and its lease passed.
+    /// Its worker died, and the worker's lease passed.
     WorkerLost,
-    /// Nothing idle, and the cloud has no such machine now.
+    /// No idle machine fits, and the cloud has no such machine now.
     NoCapacity,
     /// A ceiling of the stack is reached.
     Ceiling,
-    /// A machine could not be launched.
+    /// The launch of a machine failed.
     LaunchFailed {
-        /// What was said.
+        /// The error's text.
         said: String,
     },
-    /// A stopped machine was of no use to it: it was not started, or never came up.
+    /// A stopped machine did not start, or never came up.
     NotStarted,
     /// The machine ended before its runner had a job.
     MachineLost,
     /// The runner never registered.
     NeverRegistered,
-    /// The runner stopped listening, and no job had come to it.
+    /// The runner stopped listening before a job came to it.
     ListenerEnded,
-    /// GitHub, or a store, did not answer. It passes by itself, and says nothing about the job.
+    /// GitHub or a store did not answer. This passes by itself and is not due to the job.
     Outage {
-        /// What was said.
+        /// The error's text.
         said: String,
     },
-    /// GitHub's limits leave no room for a runner's credential now.
+    /// GitHub's rate limit allows no credential for a runner now.
     RateLimited,
-    /// GitHub did not give what was asked for.
+    /// GitHub refused a credential for a runner.
     Forge {
-        /// What was said.
+        /// The error's text.
         said: String,
     },
 }
@@ -77,9 +77,9 @@ impl Setback {
         }
     }
 
-    /// Whether it counts as one of the attempts a job has. Races, ceilings and outages pass by
-    /// themselves, and only the deadline ends them. What stands by saves time, and must not cost an
-    /// attempt: a job that it is of no use to can still be launched for.
+    /// Whether it counts as one of a job's attempts. Races, ceilings and outages pass by
+    /// themselves, and only the deadline ends them. A standby machine saves time, so its failure
+    /// must not cost an attempt: a worker can still launch a machine for the job.
     pub fn counts(&self) -> bool {
         match self {
             _ if sabotage!("setbacks-never-count") => false,
@@ -104,14 +104,14 @@ impl Setback {
 }
 
 impl Setback {
-    /// In words that a stranger may read: nothing of what a machine, a script or a store said.
+    /// The text for the public: it quotes no machine, no script and no store.
     pub const fn in_public(&self) -> &'static str {
         match self {
             Self::RaceLost => "another job was faster",
-            Self::PoolEmpty => "its pool had nothing for it: it may have a new machine",
+            Self::PoolEmpty => "its pool had no machine for it: it may have a new one",
             Self::RunnerTaken => "GitHub gave its runner to another job",
             Self::WorkerLost => "the worker that had it went away",
-            Self::NoCapacity => "no machine of its class could be had",
+            Self::NoCapacity => "the cloud had no machine of its class",
             Self::Ceiling => "as many machines run as are allowed",
             Self::LaunchFailed { .. } => "a machine could not be launched",
             Self::NotStarted => "a stopped machine could not be started for it",
@@ -119,13 +119,13 @@ impl Setback {
             Self::NeverRegistered => "its runner never registered at GitHub",
             Self::ListenerEnded => "its runner stopped listening before the job began",
             Self::Outage { .. } => "GitHub or the service's store did not answer",
-            Self::RateLimited => "GitHub's limits left no room for its runner",
+            Self::RateLimited => "GitHub's rate limit allowed no runner for it",
             Self::Forge { .. } => "GitHub refused a runner for it",
         }
     }
 
-    /// What was said, which may name what only an operator may read.
-    const fn said(&self) -> Option<&String> {
+    /// The error's text, which may contain details that only an operator may read.
+    const fn error_text(&self) -> Option<&String> {
         match self {
             Self::LaunchFailed { said } | Self::Outage { said } | Self::Forge { said } => {
                 Some(said)
@@ -139,40 +139,40 @@ impl Setback {
 impl fmt::Display for Setback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.in_public())?;
-        self.said().map_or(Ok(()), |said| write!(f, ": {said}"))
+        self.error_text().map_or(Ok(()), |said| write!(f, ": {said}"))
     }
 }
 
-/// A setback, and when.
+/// A setback with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SetbackAt {
-    /// When, the last time.
+    /// The last time it happened.
     pub at: Timestamp,
-    /// What.
+    /// The setback.
     pub setback: Setback,
-    /// How often in a row.
+    /// How many times in a row it happened.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub times: u32,
-    /// When for the first time, if it was more than once.
+    /// The first time it happened, if it was more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
 impl SetbackAt {
-    /// One that happened once.
+    /// A setback that happened once.
     pub const fn once(at: Timestamp, setback: Setback) -> Self {
         Self { at, setback, times: 1, since: None }
     }
 
-    /// It happened again.
+    /// Records that it happened again.
     pub(super) fn again(&mut self, at: Timestamp) {
         self.since = Some(self.began());
         self.at = at;
         self.times = self.times.saturating_add(1);
     }
 
-    /// When it happened for the first time.
+    /// The first time it happened.
     pub fn began(&self) -> Timestamp {
         self.since.unwrap_or(self.at)
     }
@@ -187,15 +187,15 @@ const fn is_once(times: &u32) -> bool {
     *times == 1
 }
 
-/// Why a job is given up.
+/// Why the service gives a job up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "reason")]
 pub enum Reason {
-    /// It names a pool that there is not.
+    /// It names a pool that does not exist.
     UnknownPool {
         /// The pool.
         pool: PoolName,
-        /// Those it resembles.
+        /// Pools with similar names.
         suggestions: Vec<String>,
     },
     /// Its labels cannot be read, or ask for more than they may.
@@ -203,21 +203,21 @@ pub enum Reason {
         /// Each reason, for its author.
         why: Vec<String>,
     },
-    /// It was tried as often as it may be.
+    /// All its attempts failed.
     OutOfAttempts {
-        /// How often.
+        /// How many there were.
         attempts: u32,
         /// What happened the last time.
         last: Setback,
     },
-    /// Its time is up.
+    /// Its deadline has passed.
     DeadlinePassed {
         /// What happened the last time, if anything did.
         last: Option<Setback>,
     },
     /// GitHub does not know it any more.
     Vanished,
-    /// An operator said so.
+    /// An operator gave it up.
     Operator,
 }
 
@@ -251,13 +251,13 @@ impl Reason {
 }
 
 impl Reason {
-    /// In words that a stranger may read: the check of a public repository is public. What the
-    /// author wrote, and what is configured for it, but nothing that a machine or a store said.
+    /// The text for the public, because the check of a public repository is public. It quotes the
+    /// author's labels and the configuration, but no machine and no store.
     pub fn in_public(&self) -> String {
-        self.told(|setback| setback.in_public().to_owned())
+        self.text_with(|setback| setback.in_public().to_owned())
     }
 
-    fn told(&self, last: impl Fn(&Setback) -> String) -> String {
+    fn text_with(&self, last: impl Fn(&Setback) -> String) -> String {
         match self {
             Self::UnknownPool { pool, suggestions } if suggestions.is_empty() => {
                 format!("there is no pool `{pool}`")
@@ -282,7 +282,7 @@ impl Reason {
 /// For operators and logs: a job's author reads [`Reason::in_public`].
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(ToString::to_string))
+        f.write_str(&self.text_with(ToString::to_string))
     }
 }
 

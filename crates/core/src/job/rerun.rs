@@ -1,7 +1,7 @@
-//! Jobs that are run again after their request is over: each gets one runner as the request had them.
+//! Re-run jobs whose request is over: each gets one runner like those of the request.
 //!
-//! Re-running the failed jobs of a run does not re-run the job that provisioned for them, so they ask
-//! for the label of a request whose runners are gone.
+//! Re-running the failed jobs of a run does not re-run the job that provisioned for them, so they
+//! ask for the label of a request whose runners are gone.
 //!
 //! Not here: looking the request up (`bullpen-engine`).
 
@@ -11,10 +11,10 @@ use crate::request::Request;
 use crate::request::entry::{RequestEntry, RequestStage, split};
 use crate::time::Timestamp;
 
-/// What a request is to a job that carries its label.
+/// How a request relates to a job that carries its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestRelation {
-    /// Nothing: a stranger's label.
+    /// Not at all: the job may not use the label.
     None,
     /// Its runners serve the job.
     Live,
@@ -22,8 +22,8 @@ pub enum RequestRelation {
     Over,
 }
 
-/// What this request is to the job. A label is text that anybody can write, so that only a job of
-/// the request's own run and repository has a claim, and only with the whole label and no other.
+/// How this request relates to the job. Every workflow can write every label, so only a job of the
+/// request's own run and repository relates to it, and only with the whole label and no other.
 pub fn relation(entry: &RequestEntry, fact: &JobFact) -> RequestRelation {
     let about = &fact.about;
     let run = split(&entry.request.id).and_then(|(run, _)| run.at_github());
@@ -43,7 +43,7 @@ pub fn relation(entry: &RequestEntry, fact: &JobFact) -> RequestRelation {
     }
 }
 
-/// One runner as the request had them, for the job.
+/// A request for one runner for the job, like those of the request that is over.
 pub fn one_runner_request(
     entry: &RequestEntry,
     job: &Job,
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             relation(&entry(RequestStage::Finished), &guessed),
             RequestRelation::None,
-            "it lacks the bits"
+            "the label lacks its random part"
         );
         let mut greedy = of("77.2", "acme/app");
         greedy.about.labels.push("prod-deploy".to_owned());
@@ -135,9 +135,9 @@ mod tests {
         assert_eq!(
             relation(&old, &guessed),
             RequestRelation::Over,
-            "a request that was begun without bits"
+            "a request without a random part in its label"
         );
-        let nobodys = RequestEntry { repository: None, ..entry(RequestStage::Finished) };
-        assert_eq!(relation(&nobodys, &of("77.2", "acme/app")), RequestRelation::None);
+        let without_repository = RequestEntry { repository: None, ..entry(RequestStage::Finished) };
+        assert_eq!(relation(&without_repository, &of("77.2", "acme/app")), RequestRelation::None);
     }
 }

@@ -1,11 +1,11 @@
-//! What becomes of a machine after its job: it ends, or it serves others of its trust group.
+//! What happens to a machine after its job: it ends, or it serves other jobs of its trust group.
 //!
-//! That is decided once, by whoever works off the end of the job. A machine that is to serve on has
-//! it in its job's row before it is returned, so that anybody can return it; about a machine of which
-//! the row says nothing, nothing is assumed but that it ends.
+//! The process that works off the job's end decides this once. If the machine is to serve on, the
+//! process writes that to the job's row before it returns the machine, so that every replica can
+//! return it. A machine about which the row says nothing ends.
 //!
-//! Not here: the handshake before that (`bullpen-engine`), or how old and worn a machine of any owner
-//! may become (`limits`).
+//! Not here: the handshake before that (`bullpen-engine`), or the largest age and number of uses of
+//! any machine (`limits`).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,18 +16,18 @@ use crate::instance::{EndReason, Record};
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// What becomes of a machine that a job had for itself.
+/// What happens to a machine after its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterJob {
-    /// It serves others of its trust group.
+    /// It serves other jobs of its trust group.
     Pool,
     /// It ends.
     End(EndReason),
 }
 
-/// Why a machine ends with its job, whatever code ran in it; none if the code decides. `reuse` is
-/// what its class says about serving more than once.
+/// Why a machine ends with its job no matter whose code ran on it; none if the code decides.
+/// `reuse` is the rule of its class about serving more than once.
 pub fn ends_anyway(
     job: &Job,
     held: &JobMachine,
@@ -42,12 +42,12 @@ pub fn ends_anyway(
     {
         return Some(EndReason::WornOut);
     }
-    // Its own job ran elsewhere, so nobody knows who ran here.
+    // Its own job ran elsewhere, so the job that ran here is unknown.
     let elsewhere = job.known.runner().is_some_and(|runner| *runner != held.runner);
     elsewhere.then_some(EndReason::Untrusted)
 }
 
-/// What becomes of a machine whose code decides. Code of which nobody said whose it is ends it.
+/// What happens to a machine by the origin of the code that ran on it. An unknown origin ends it.
 pub fn after_job(origin: Option<Origin>, rules: &CodeRules) -> AfterJob {
     match origin {
         Some(Origin::Fork) if sabotage!("forks-are-trusted") => AfterJob::Pool,
@@ -57,8 +57,8 @@ pub fn after_job(origin: Option<Origin>, rules: &CodeRules) -> AfterJob {
 }
 
 impl Job {
-    /// What becomes of a machine that is being taken back from this job; none while that is yet to
-    /// be decided. `ran` says whether a job was seen on it.
+    /// What happens to a machine that is being released from this job; none while that is
+    /// undecided. `ran` says whether the agent saw a job on it.
     pub fn says_of(&self, instance: &InstanceId, ran: bool) -> Option<AfterJob> {
         let JobState::Ended { debts: EndTasks { release: Some(held), after, .. }, .. } =
             &self.state

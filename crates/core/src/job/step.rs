@@ -1,10 +1,10 @@
-//! What was done about a job and when: the parts of its wait that are ours.
+//! Steps: what the service did about a job, and when.
 //!
-//! A row is written where something is decided, and every such write brings its steps along; what a
-//! worker did in between comes with its next write. So no step costs a write of its own, and only a
-//! worker that dies takes some with it.
+//! A process that writes a decision to a row writes its steps with it; a worker's steps in between
+//! come with its next write. So no step costs a write of its own, and only a worker that dies loses
+//! some.
 //!
-//! Not here: what went wrong on the way (`reason`), GitHub's part (`fact`), or telling it (`explain`).
+//! Not here: failures on the way (`reason`), GitHub's part (`fact`), or explaining it (`explain`).
 
 use std::collections::BTreeMap;
 
@@ -15,51 +15,51 @@ use crate::ids::InstanceId;
 use crate::instance::Tier;
 use crate::time::Timestamp;
 
-/// How many steps a row remembers: a dozen for a job that all goes well with, and some attempts more.
+/// How many steps a row keeps: a dozen for a job without setbacks, and some more attempts.
 pub const STEPS_KEPT_MAX: usize = 32;
-/// How many of the first ones are never forgotten: they say where the job was sent, and when.
+/// How many of the first steps a row always keeps: they show where the job was sent, and when.
 pub const STEPS_FIRST_KEPT: usize = 4;
 
-/// One thing that was done.
+/// One thing that the service did about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "step")]
 pub enum JobStep {
-    /// We learned that it wants a runner.
+    /// The service learned that it wants a runner.
     Heard,
-    /// It was sent there.
+    /// The service sent it to a lane.
     Routed {
-        /// Where.
+        /// Which one.
         lane: Lane,
     },
     /// A worker took it on.
     Begun,
-    /// GitHub was asked for a credential for its runner.
+    /// The worker asked GitHub for a credential for its runner.
     Asked,
     /// GitHub gave a credential for its runner.
     Minted,
-    /// No idle machine was found that it may have.
+    /// The worker found no idle machine that it may have.
     NothingIdle {
-        /// How many were there and not for it, by reason (`pickup`).
+        /// How many idle machines did not fit, by reason (`pickup`).
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         unfit: BTreeMap<String, u32>,
     },
-    /// An idle machine was taken for it.
+    /// The worker claimed an idle machine for it.
     Claimed {
         /// Which one.
         instance: InstanceId,
-        /// How it had come to be idle.
+        /// The machine's tier.
         tier: Tier,
     },
-    /// A machine was launched for it.
+    /// The worker launched a machine for it.
     Launched {
         /// Which one.
         instance: InstanceId,
     },
-    /// The new machine was warm.
+    /// The new machine completed its warm-up.
     Warm,
     /// It had a machine.
     Assigned {
-        /// How that was come by.
+        /// How the worker got it.
         how: MachineSource,
         /// Which one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,23 +67,23 @@ pub enum JobStep {
     },
     /// Its runner listened for jobs.
     Listens,
-    /// It exchanged machines with the job that had the runner GitHub gave it to.
+    /// It exchanged machines with the job whose runner GitHub gave it to.
     Exchanged {
-        /// What it had from then on.
+        /// Its machine from then on.
         instance: InstanceId,
     },
-    /// It ran on a machine of ours, had none, and was given that one.
+    /// It ran on a machine of ours and had none: it got that machine.
     Adopted {
         /// Which one.
         instance: InstanceId,
     },
-    /// Its author was told why there is no runner.
+    /// The service told its author why there is no runner.
     Told,
     /// Its run was cancelled.
     RunCancelled,
-    /// Its machine was taken back.
+    /// The service released its machine.
     Released,
-    /// A newer version did something that this one has no word for.
+    /// A step of a newer version, which this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -114,7 +114,7 @@ impl JobStep {
 }
 
 impl JobStep {
-    /// Whether it is part of one attempt, and of no interest once another has come to the same.
+    /// Whether it belongs to one attempt, and is of no interest once the next has failed alike.
     const fn is_of_an_attempt(&self) -> bool {
         match self {
             Self::Begun
@@ -138,11 +138,11 @@ impl JobStep {
     }
 }
 
-/// How a job's machine was come by.
+/// How a job got its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineSource {
-    /// It was the job's already: an earlier worker had taken it.
+    /// The job had it already: an earlier worker had claimed it.
     Continued,
     /// It stood by in the job's pool.
     Picked,
@@ -152,18 +152,18 @@ pub enum MachineSource {
     Created,
 }
 
-/// A step, and when.
+/// A step with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JobStepAt {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What.
+    /// The step.
     #[serde(rename = "what")]
     pub step: JobStep,
 }
 
-/// Adds a step; if there are too many, the oldest but the first few is forgotten.
+/// Adds a step; if there are too many, drops the oldest after the first few.
 pub(super) fn remember(steps: &mut Vec<JobStepAt>, step: JobStepAt) {
     steps.push(step);
     while steps.len() > STEPS_KEPT_MAX {
@@ -171,7 +171,7 @@ pub(super) fn remember(steps: &mut Vec<JobStepAt>, step: JobStepAt) {
     }
 }
 
-/// Forgets the last attempt, which began after `since`.
+/// Drops the steps of the last attempt, which began after `since`.
 pub(super) fn forget_attempt(steps: &mut Vec<JobStepAt>, since: Timestamp) {
     while steps.last().is_some_and(|last| last.at > since && last.step.is_of_an_attempt()) {
         steps.pop();

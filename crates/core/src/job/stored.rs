@@ -1,4 +1,4 @@
-//! A job as the ledger keeps it: the versioned document, and what it is listed by.
+//! A job as the ledger stores it: the versioned document, and the values that list its row.
 //!
 //! Not here: writing it (the `Ledger` port).
 
@@ -14,16 +14,16 @@ use crate::ports::{JobRow, WaitingAt};
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// How often a row is looked at whose job runs on a machine of ours: the machine says more, and
-/// sooner.
+/// How often the sweep looks at a job that runs on a machine of ours: the machine's agent reports
+/// more, and sooner.
 pub const RUNNING_LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
-/// How often a row is looked at of which only GitHub knows more: held back by a gate, or running
-/// elsewhere. Each look is a call, and there may be hundreds for days.
+/// How often the sweep looks at a job that a gate holds back or that runs elsewhere: only GitHub
+/// knows more about it. Each look is a call, and hundreds of such jobs may last for days.
 pub const FOREIGN_LOOK_AGAIN: Duration = Duration::from_secs(15 * 60);
-/// How often a row is looked at that is over and has debts.
+/// How often the sweep looks at a job that is over and has tasks left.
 pub const ENDED_LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// A job that was queued longer ago than this is looked up before anything is launched for it: the
-/// fact may be a redelivery of something that is long over.
+/// If a job was queued longer ago than this, the worker asks GitHub about it before a launch: the
+/// fact may be a late redelivery about a job that is over.
 pub const QUEUED_BELIEVED_FOR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,19 +34,19 @@ enum Stored {
 }
 
 impl Job {
-    /// The document.
+    /// The stored document.
     pub fn encode(&self) -> String {
         serde_json::to_string(&Stored::V1(self.clone()))
             .expect("a job has string keys only, so it serialises")
     }
 
-    /// From the document.
+    /// Reads the stored document.
     pub fn decode(text: &str) -> Result<Self, serde_json::Error> {
         let Stored::V1(job) = serde_json::from_str(text)?;
         Ok(job)
     }
 
-    /// The row to be stored over `seen`, with everything it is listed by.
+    /// The row to store over `seen`, with the values that list it.
     pub fn row(&self, seen: Option<Revision>, now: Timestamp, limits: &Limits) -> JobRow {
         JobRow {
             job: self.id.clone(),
@@ -67,8 +67,8 @@ impl Job {
         })
     }
 
-    /// When somebody should look at it again, whatever else wakes them; none if it is over and done
-    /// with.
+    /// When the sweep looks at it again, if no message wakes a worker before; none if it is over
+    /// and no task remains.
     pub fn next_look(&self, now: Timestamp, limits: &Limits) -> Option<Timestamp> {
         let soon = now.after(limits.row_look_again);
         match &self.state {
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// A row that is not over is written at every look, and so never forgotten.
+    /// When the row expires. A job that is not over is written at every look, so it never does.
     fn forget_at(&self, now: Timestamp, limits: &Limits) -> Timestamp {
         match &self.state {
             JobState::Ended { at, debts, .. } if debts.is_settled() => at.after(limits.job_row_ttl),
@@ -96,9 +96,9 @@ impl Job {
         }
     }
 
-    /// Whether GitHub has to be asked before anything is launched for it.
+    /// Whether the worker must ask GitHub about it before a launch.
     pub fn must_be_checked(&self, now: Timestamp) -> bool {
-        // A request's own jobs carry its label too, and may have been announced before it was over.
+        // The request's own jobs carry its label too, and one may be queued since before its end.
         let of_a_request = matches!(self.lane, Some(Lane::Request(_)));
         let queued = self.known.queued_at();
         of_a_request || queued.is_some_and(|at| now.since(at) > QUEUED_BELIEVED_FOR)

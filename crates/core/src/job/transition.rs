@@ -1,8 +1,8 @@
 //! The two functions that move a job: [`Job::learn`] takes a fact and refuses none about its job;
-//! [`Job::on`] takes an event and either moves or says why not.
+//! [`Job::on`] takes an event and either moves the job or says why not.
 //!
-//! Facts win over plans: a job that runs, or is over, wants no runner, whoever is working on it.
-//! That the row is still what the writer read is the ledger's part: it compares revisions.
+//! Facts win over plans: a job that runs or is over wants no runner, even while a worker looks for
+//! one. The ledger compares revisions, so that a writer changes only the row that it read.
 //!
 //! Not here: deciding which event to write, except what follows a setback ([`Job::after_setback`]).
 
@@ -20,14 +20,14 @@ use crate::limits::Limits;
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// How many setbacks a row remembers.
+/// How many setbacks a row keeps.
 pub const SETBACKS_KEPT_MAX: usize = 8;
 
-/// How many machines that a job let go of are remembered: more than it has attempts. Each is gone, or
-/// idle, long before the next but seven.
+/// How many machines that a job gave up its row keeps: more than it has attempts. A machine is gone
+/// or idle long before the job has given up eight more.
 const LET_GO_KEPT_MAX: usize = 8;
 
-/// Code that ran outside the scope is nobody's that this stack trusts.
+/// The stack does not trust code from a repository outside its scope.
 const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
 
 /// What follows a setback.
@@ -35,15 +35,15 @@ const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
 pub enum AfterSetback {
     /// Another attempt, not before this.
     Again {
-        /// When.
+        /// The time.
         not_before: Timestamp,
     },
-    /// No other.
+    /// No further attempt.
     GiveUp(Reason),
 }
 
 impl Job {
-    /// A job of which this is the first fact.
+    /// A new job, from its first fact.
     pub fn first(fact: &JobFact, now: Timestamp, limits: &Limits) -> Self {
         let job = Self {
             id: fact.job.clone(),
@@ -60,7 +60,7 @@ impl Job {
         job.settled(now, limits)
     }
 
-    /// The job after another fact about it, which may be old, or known already.
+    /// The job after another fact about it. The fact may be old, or known already.
     pub fn learn(
         &self,
         fact: &JobFact,
@@ -75,7 +75,7 @@ impl Job {
         Ok(next.settled(now, limits))
     }
 
-    /// The life that the facts allow.
+    /// The job with the state that its facts allow.
     fn settled(mut self, now: Timestamp, limits: &Limits) -> Self {
         self.state = match (self.known.phase(), self.state) {
             (JobPhase::Completed, JobState::Ended { end, at, debts }) => {
@@ -100,7 +100,7 @@ impl Job {
         self
     }
 
-    /// The job after `event`, or why there is none.
+    /// The job after `event`, or why it refuses the event.
     pub fn on(&self, event: &JobEvent) -> Result<Self, JobRefusal> {
         let mut next = self.clone();
         match event {
@@ -162,7 +162,7 @@ impl Job {
                 JobEvent::Begun { worker: by, at, lease: until, skew },
             ) => {
                 if worker == by {
-                    // It landed before, and its answer was lost.
+                    // The same write landed before, and its answer was lost.
                     *lease = (*lease).max(*until);
                     return Ok(());
                 }
@@ -192,7 +192,7 @@ impl Job {
                 let instance = Some(held.instance.clone());
                 self.note(*at, JobStep::Assigned { how: *how, instance });
             }
-            // It landed before, and its answer was lost.
+            // The same write landed before, and its answer was lost.
             (JobState::Assigned { held: has, .. }, JobEvent::Assigned { held, .. })
                 if has == held => {}
             (
@@ -235,7 +235,7 @@ impl Job {
                 let Some(owed) = &mut debts.release else { return Err(self.illegal(event)) };
                 same_machine(owed, from)?;
                 *owed = to.clone();
-                // What was decided was decided about the other one.
+                // The decision was about the other machine.
                 debts.after = None;
                 self.note(*at, JobStep::Exchanged { instance: to.instance.clone() });
             }
@@ -290,12 +290,12 @@ impl Job {
             (JobState::Ended { debts, .. }, JobEvent::Judged { held, after }) => {
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
-                    // Whoever decided first may have acted on it.
+                    // The first decision stands: its writer may have acted on it.
                     debts.after = debts.after.or(Some(*after));
                 }
             }
             (JobState::Ended { debts, .. }, JobEvent::Released { held, at, notes }) => {
-                // Released twice is released.
+                // A second release changes nothing.
                 if let Some(owed) = &debts.release {
                     same_machine(owed, held)?;
                     debts.release = None;
@@ -313,8 +313,8 @@ impl Job {
             self.attempts = self.attempts.saturating_add(1);
         }
         match self.setbacks.last_mut() {
-            // What passes by itself may come a hundred times: it is one entry, and what was tried
-            // in between says nothing new.
+            // A setback that passes by itself may repeat a hundred times: it stays one entry, and
+            // the repeated attempts leave no steps.
             Some(last) if !setback.counts() && last.setback == setback => {
                 step::forget_attempt(&mut self.steps, last.at);
                 last.again(at);
@@ -335,7 +335,7 @@ impl Job {
         }
     }
 
-    /// A job that nothing was done about yet waits since we learned that it wants a runner.
+    /// Until the first step, `not_before` is when the service learned that it wants a runner.
     fn note_heard(&mut self) {
         if let JobState::Waiting { not_before, .. } = self.state
             && self.steps.is_empty()
@@ -344,7 +344,7 @@ impl Job {
         }
     }
 
-    /// What follows this setback: another attempt, later each time that it counts, or the end.
+    /// What follows this setback: another attempt, after a longer wait if it counts, or the end.
     /// `jitter` is below [`Job::backoff`] in milliseconds.
     pub fn after_setback(
         &self,
@@ -360,12 +360,13 @@ impl Job {
         if !setback.counts() {
             return AfterSetback::Again { not_before: now };
         }
-        // Half of it is certain, so that a storm spreads and still abates.
+        // Half of the wait is random, so that attempts spread; half is fixed, so that they get
+        // rarer.
         let wait = self.backoff(limits) / 2 + jitter.min(self.backoff(limits)) / 2;
         AfterSetback::Again { not_before: now.after(wait) }
     }
 
-    /// How long to wait after the next setback that counts, at most.
+    /// The longest wait after the next setback that counts.
     pub fn backoff(&self, limits: &Limits) -> Duration {
         // More doublings than this outlast every deadline.
         limits.launch_backoff.saturating_mul(1 << self.attempts.min(16))

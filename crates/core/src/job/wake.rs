@@ -1,4 +1,4 @@
-//! The message that wakes a worker. It says where to look, never what is there.
+//! The message that wakes a worker. It names a row to look at, and holds nothing of the row.
 //!
 //! Not here: queues (the `Queues` port).
 
@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, QueueName};
 
-/// After the stack's name: the queue of jobs that a pool serves.
+/// Follows the stack's name: the queue of jobs that a pool serves.
 pub const POOL_QUEUE: &str = "jobs";
-/// After the stack's name: the queue of jobs that may be launched for.
+/// Follows the stack's name: the queue of jobs for which a worker may launch a machine.
 pub const LAUNCH_QUEUE: &str = "launches.fifo";
-/// After the stack's name: the queue of messages that nobody can do anything about.
+/// Follows the stack's name: the queue of messages that no worker can act on.
 pub const DEAD_LETTERS: &str = "dead-letters";
-/// All of them. The queue of a class is called after the class, so no class is called like these.
+/// All of them. A class's queue has the class's name there, so no class may have one of these
+/// names.
 pub const QUEUES: [&str; 3] = [POOL_QUEUE, LAUNCH_QUEUE, DEAD_LETTERS];
 
-/// Somebody should look at a job's row, and at whoever waits beside it.
+/// Asks a worker to look at a job's row, and at the other jobs of its lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// The job whose row changed.
     pub job: JobId,
-    /// The lane it waits in, where it waits.
+    /// The lane it waits in, if it waits.
     pub lane: Option<String>,
 }
 
@@ -54,33 +55,33 @@ impl Wake {
     }
 }
 
-/// A message that nobody can do anything about, for people to look at.
+/// A message that no worker can act on, stored for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DeadLetter<'a> {
-    /// Where it was.
+    /// The queue that it was in.
     pub queue: &'a QueueName,
-    /// Why nobody can.
+    /// Why no worker can act on it.
     pub reason: &'a str,
     /// How often it was received.
     pub receives: u32,
-    /// What it said.
+    /// Its text.
     pub body: &'a str,
 }
 
 impl DeadLetter<'_> {
-    /// The text that is kept.
+    /// The text that is stored.
     pub fn encode(&self) -> String {
         serde_json::to_string(self).expect("a dead letter has string keys only, so it serialises")
     }
 }
 
-/// Why a message wakes nobody.
+/// Why a message wakes no worker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableWake {
-    /// Another version of the program wrote it, and will read it.
+    /// Another version of the program wrote it, and can read it.
     #[error("its version is {0}")]
     AnotherVersion(String),
-    /// Nobody will ever read it.
+    /// No version can read it.
     #[error("it cannot be read: {0}")]
     Garbage(String),
 }

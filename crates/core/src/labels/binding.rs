@@ -1,17 +1,17 @@
-//! Whether GitHub can give the runner of a job to jobs of its own run only.
+//! Whether a job's labels bind its runner to the job's own workflow run.
 //!
-//! GitHub gives a job to every runner that has all labels of the job. A runner has the labels of the
-//! job it was made for, so a job that carries any part of them fits. Labels are bound to a run if each
-//! of them names the run's id: `runs-on=<run id>/…` or `runs-on=<run id>-<suffix>/…`.
+//! GitHub may give a job to any runner that has all labels of the job. A runner has the labels of
+//! the job it was started for, so any job that carries a subset of them fits. Labels are bound to a
+//! run if each of them names the run's id: `runs-on=<run id>/…` or `runs-on=<run id>-<suffix>/…`.
 //!
-//! Not here: refusing a job that names the id of another run (`route`).
+//! Not here: refusing a job whose label names another run (`route`).
 
 use crate::ids::RunAttempt;
 
 const HEADS: [&str; 2] = ["runs-on=", "bullpen="];
 const SEPARATORS: [char; 2] = ['/', ','];
 
-/// Whether each of these labels, and there is at least one, names the run that their job is of.
+/// Whether there are labels and each of them names the job's own run.
 pub fn is_bound_to_run(labels: &[String], run: &RunAttempt) -> bool {
     let run = run.as_str();
     let id = run.rsplit_once('.').map_or(run, |(id, _)| id);
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// A job that carries the unbound one alone fits the same runner.
+    /// Another run's job that carries only the unbound label fits the same runner.
     #[test]
     fn one_label_that_is_not_bound_is_enough() {
         assert!(is_bound(&["runs-on=77/runner=large", "runs-on=77-x"]));

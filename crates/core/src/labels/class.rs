@@ -1,12 +1,11 @@
-//! From what a label asks for to a runner class: a named one if it is one, else an anonymous one.
+//! Resolves a label's settings to a runner class: a named class if one matches, else an anonymous
+//! one.
 //!
-//! An *anonymous* class has no queue and no reuse: its machines are started cold and serve one
-//! owner. RunsOn's built-in runner names, such as `2cpu-linux-x64`, are anonymous classes, unless the
-//! configuration names a runner so. A request that asks for exactly what a named class is, is
-//! served as that class. Equal means everything that shapes a machine; where one says something and
-//! the other leaves it to the stack they are not equal, which costs a cold start and never hands
-//! out the wrong machine. How a machine is paid for and when a job is tried again are the request's,
-//! not the class's.
+//! Machines of an *anonymous* class are always launched new and serve one owner; the class has no
+//! queue. RunsOn's built-in runner names, such as `2cpu-linux-x64`, are anonymous classes unless
+//! the configuration has a runner of that name. Settings match a named class only if all settings
+//! that shape a machine are equal; a setting that only one of the two has is a difference. That may
+//! cost a launch but never gives a job the wrong machine. `spot` and `retry` belong to the request.
 //!
 //! Not here: reading runners from a configuration (`config`), or images' ids.
 
@@ -20,25 +19,26 @@ use crate::ids::{ClassName, ImageName};
 use crate::spec_hash::digest_hex;
 use crate::spelling;
 
-/// vCPUs of a machine of which nothing was said.
+/// The vCPUs of a machine if the label does not say.
 pub const CPU_DEFAULT: u32 = 2;
 
-/// What a configuration names.
+/// The runners and images that the configuration names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
-    /// Its runners and resource classes, each as a label would say it.
+    /// Runners and resource classes, each in the form of a label's settings.
     pub runners: BTreeMap<ClassName, LabelSpec>,
-    /// Its images, with their architecture.
+    /// Images, with their architecture.
     pub images: BTreeMap<String, Architecture>,
-    /// What machines of its runners run before they take jobs, where that is said.
+    /// The scripts that machines of a runner execute before they take jobs, for runners that have
+    /// some.
     pub scripts: BTreeMap<ClassName, Scripts>,
-    /// What machines boot from whose image is one of these.
+    /// The boot source of each image.
     pub bases: BTreeMap<String, BootSource>,
 }
 
 impl Catalogue {
-    /// Classes that only have a size. Memory is kept in thousandths of a GiB: multiples of 128 MiB
-    /// stay what they are, others lose less than 2 MiB.
+    /// A catalogue of classes that have only a size. Memory is kept in thousandths of a GiB:
+    /// multiples of 128 MiB stay exact, other amounts lose less than 2 MiB.
     pub fn of_classes(classes: &[RunnerClass]) -> Self {
         let runners = classes.iter().map(|class| {
             let vcpu = VcpuRange {
@@ -59,12 +59,12 @@ impl Catalogue {
     }
 }
 
-/// A class, and whether it has a queue.
+/// A class, and whether the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClassRef {
-    /// One that the configuration names.
+    /// A class that the configuration names.
     Named(RunnerClass),
-    /// One of nobody's, made for this request.
+    /// A class made for this request alone.
     Anonymous(RunnerClass),
 }
 
@@ -77,32 +77,32 @@ impl ClassRef {
     }
 }
 
-/// What was asked for, completed.
+/// A class with the complete settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The class.
     pub class: ClassRef,
-    /// What the label says over what its runner says.
+    /// The label's settings, completed by those of the runner that it names.
     pub spec: LabelSpec,
 }
 
-/// Why there is no such class.
+/// Why a label's settings have no class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// A runner that nobody named.
+    /// No configured or built-in runner has this name.
     #[error("there is no runner {name:?}{}", spelling::hint(.suggestions))]
     UnknownRunner {
         /// The name.
         name: String,
-        /// Those it resembles.
+        /// Similar names.
         suggestions: Vec<String>,
     },
-    /// An image that nobody named.
+    /// No configured or built-in image has this name.
     #[error("there is no image {name:?}{}", spelling::hint(.suggestions))]
     UnknownImage {
         /// The name.
         name: String,
-        /// Those it resembles.
+        /// Similar names.
         suggestions: Vec<String>,
     },
     /// A runner of one architecture with an image of another.
@@ -117,7 +117,7 @@ pub enum ResolveError {
     },
 }
 
-/// The class that a label asks for.
+/// Resolves the class that a label asks for.
 pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, ResolveError> {
     let named = match &spec.runner {
         None => None,
@@ -128,7 +128,7 @@ pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, Reso
     };
     let full = named.as_ref().map_or_else(|| spec.clone(), |(_, base)| spec.over(base));
     let shape = Shape::of(&full, catalogue)?;
-    // A runner that is named and not modified is itself, even if another one equals it.
+    // A named runner that the label does not modify wins over other runners with equal settings.
     let own = named.as_ref().and_then(|&(name, ref base)| Some((name?, base)));
     for (name, runner) in own.into_iter().chain(&catalogue.runners) {
         if Shape::of(runner, catalogue).as_ref() == Ok(&shape) {
@@ -142,7 +142,7 @@ pub fn resolve(spec: &LabelSpec, catalogue: &Catalogue) -> Result<Resolved, Reso
     Ok(Resolved { class: ClassRef::Anonymous(class), spec: full })
 }
 
-/// What a machine boots from. An image's id says more than its name.
+/// The boot source of a machine. The `ami` of a label wins over its image's.
 fn base(spec: &LabelSpec, catalogue: &Catalogue) -> BootSource {
     let named = spec.image.as_ref().map(|name| {
         let known = catalogue.bases.get(name).cloned().unwrap_or_default();
@@ -156,7 +156,7 @@ fn base(spec: &LabelSpec, catalogue: &Catalogue) -> BootSource {
     base
 }
 
-/// What a built-in runner's name says: `2cpu-linux-x64`.
+/// The settings that a built-in runner's name stands for, such as `2cpu-linux-x64`.
 pub fn builtin(name: &ClassName) -> Option<LabelSpec> {
     let (count, rest) = name.as_str().split_once("cpu-linux-")?;
     let architecture = Architecture::parse(rest)?;
@@ -182,14 +182,14 @@ fn unknown_runner(name: &ClassName, catalogue: &Catalogue) -> ResolveError {
     }
 }
 
-/// Everything that shapes a machine, in one comparable form.
+/// All settings that shape a machine, in one comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shape {
     vcpu: VcpuRange,
     memory_mib_min: u32,
     memory_mib_max: Option<u32>,
     architecture: Architecture,
-    /// The rest, as pairs in their fixed order.
+    /// The other settings, as pairs in their fixed order.
     rest: Vec<(super::LabelKey, String)>,
 }
 
@@ -216,7 +216,8 @@ impl Shape {
         })
     }
 
-    /// A class of this shape, without scripts, which belong to names, and without what it boots from.
+    /// A class of this shape, without a boot source and without scripts, which belong to named
+    /// classes.
     fn class(&self, name: ClassName) -> RunnerClass {
         RunnerClass {
             name,
@@ -228,7 +229,7 @@ impl Shape {
         }
     }
 
-    /// Equal shapes have equal names. No configured name has a `~`.
+    /// A name for an anonymous class. Equal shapes have equal names; no configured name has a `~`.
     fn name(&self) -> ClassName {
         use std::fmt::Write as _;
         let Self { vcpu, memory_mib_min, memory_mib_max, architecture, rest } = self;
@@ -245,11 +246,11 @@ impl Shape {
 fn vcpu(spec: &LabelSpec) -> VcpuRange {
     let exact = |pattern: &crate::request::TypePattern| !pattern.as_str().contains('*');
     match spec.cpu {
-        // A fraction is a share of a machine, and machines are whole.
+        // A fraction asks for a part of a machine; the job gets the whole machine.
         Some(cpu) => {
             VcpuRange { min: cpu.min_milli.div_ceil(1_000), max: cpu.max_milli.div_ceil(1_000) }
         }
-        // Whole types have as many as they have; the default would contradict most of them.
+        // Complete types fix their vCPUs themselves; the default would contradict most of them.
         None if !spec.families.is_empty() && spec.families.iter().all(exact) => {
             VcpuRange { min: 1, max: AMOUNT_MAX }
         }

@@ -1,6 +1,6 @@
-//! What is wrong with, or worth saying about, a job's labels.
+//! Findings about a job's labels: errors, warnings and notes.
 //!
-//! Not here: what is wrong with a value alone (`value`), or with what it asks for (`policy`).
+//! Not here: errors in a single value (`value`), or limits on a label's amounts (`policy`).
 
 use std::fmt;
 
@@ -8,18 +8,19 @@ use super::value::{ValueError, short};
 use crate::severity::Severity;
 use crate::spelling;
 
-/// More than this is not said: the first few are enough to act on, and strangers write the labels.
+/// More findings than this are dropped: untrusted authors write labels, and the first few findings
+/// are enough to act on.
 const FINDINGS_MAX: usize = 64;
 
-/// What is said about one job, as it is collected.
+/// Collects the findings about one job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LabelFindings(pub(super) Vec<LabelFinding>);
 
 impl LabelFindings {
-    pub(super) fn say(&mut self, label: &str, key: Option<&str>, problem: Problem) {
+    pub(super) fn add(&mut self, label: &str, key: Option<&str>, problem: Problem) {
         let is_error = |problem: &Problem| problem.severity() == Severity::Error;
-        let first = is_error(&problem) && !self.0.iter().any(|said| is_error(&said.problem));
-        // A crowd of notes must not push out the error that refuses the job.
+        let first = is_error(&problem) && !self.0.iter().any(|found| is_error(&found.problem));
+        // Many notes must not push out the error that refuses the job.
         if self.0.len() < FINDINGS_MAX || first {
             let label = label.chars().take(80).collect();
             self.0.push(LabelFinding { label, key: key.map(short), problem });
@@ -27,27 +28,27 @@ impl LabelFindings {
     }
 }
 
-/// One thing to say.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelFinding {
-    /// The label it is in, shortened.
+    /// The label, shortened.
     pub label: String,
-    /// The key it is about, as it was written, shortened.
+    /// The key as written in the label, shortened.
     pub key: Option<String>,
-    /// What it is.
+    /// The problem with it.
     pub problem: Problem,
 }
 
-/// The kinds of things to say.
+/// The kinds of findings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// A key that there is not.
+    /// A key that does not exist.
     #[error("there is no such key{}", spelling::hint(.suggestions))]
     UnknownKey {
-        /// Those it resembles.
+        /// Similar keys.
         suggestions: Vec<&'static str>,
     },
-    /// A part of a packed label that is no pair.
+    /// A part of a packed label that is not `key=value`.
     #[error("{part:?} is not a pair; write it as key=value")]
     NotAPair {
         /// The part, shortened.
@@ -59,36 +60,36 @@ pub enum Problem {
     /// A key with two values.
     #[error("it is given twice, as {first:?} and as {second:?}")]
     Twice {
-        /// What came first, shortened.
+        /// The first value, shortened.
         first: String,
-        /// What came then, shortened.
+        /// The second value, shortened.
         second: String,
     },
-    /// A value that is none.
+    /// An invalid value.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// A label longer than can be read.
+    /// A label longer than the maximum.
     #[error("the label is longer than {} bytes", super::LABEL_BYTES_MAX)]
     TooLong,
-    /// More labels than can be read.
+    /// More labels than the maximum.
     #[error("the job has more than {} labels", super::LABELS_MAX)]
     TooManyLabels,
-    /// More pairs than can be read.
+    /// More pairs than the maximum.
     #[error("the labels have more than {} pairs", super::PAIRS_MAX)]
     TooManyPairs,
-    /// Another product's fleets.
+    /// The key `fleet`, which belongs to another product.
     #[error("fleets belong to another product; name a pool instead, as pool=NAME")]
     NoFleets,
-    /// A key that does nothing any more.
+    /// A key that has no effect any more.
     #[error("it is deprecated and does nothing; write volume=80gb instead")]
     Deprecated,
-    /// A pool decides everything.
+    /// A key beside `pool`, which decides everything.
     #[error("it is ignored: the pool decides")]
     PoolDecides,
-    /// A label of the job that asks for nothing; whether a runner may have it is `ownership`'s to say.
-    #[error("it says nothing to us")]
+    /// A label that asks for nothing; `ownership` decides whether a runner may have it.
+    #[error("it asks for nothing")]
     NotForUs,
-    /// A label that one request's runners have.
+    /// A label of a request's own runners.
     #[error("it belongs to a request, whose runners alone take the job")]
     OfARequest,
 }

@@ -1,6 +1,6 @@
-//! The keys a label may have.
+//! The keys of labels.
 //!
-//! Not here: what their values look like (`value`).
+//! Not here: the form of their values (`value`).
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use crate::spelling;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// A key, one of a closed set.
+        /// A key of a label; the set is closed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum LabelKey {
             $($(#[$doc])* $name),+
         }
 
         impl LabelKey {
-            /// All of them.
+            /// All keys.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// As it is written.
+            /// The key as a label writes it.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text),+
@@ -39,9 +39,9 @@ keys! {
     Family = "family",
     /// A named image.
     Image = "image",
-    /// An image by the cloud's id.
+    /// An image by its AMI id.
     Ami = "ami",
-    /// How the machine is paid for.
+    /// Whether, and how, to use spot capacity.
     Spot = "spot",
     /// The machine's volume.
     Volume = "volume",
@@ -55,7 +55,7 @@ keys! {
     Retry = "retry",
     /// Additions such as caches.
     Extras = "extras",
-    /// Whether people may log in.
+    /// Whether people may log in by SSH.
     Ssh = "ssh",
     /// Whether the machine has no public address.
     Private = "private",
@@ -63,9 +63,9 @@ keys! {
     Debug = "debug",
     /// Whether the machine can run virtual machines.
     NestedVirt = "nested-virt",
-    /// Which stack.
+    /// The stack that the job is for.
     Env = "env",
-    /// Which region's stack.
+    /// The region of the stack that the job is for.
     Region = "region",
     /// A free marker.
     Tag = "tag",
@@ -80,17 +80,17 @@ keys! {
 }
 
 impl LabelKey {
-    /// The key of this name; case does not matter, as it does not to GitHub.
+    /// The key of this name; case does not matter, because GitHub ignores it in labels.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|key| key.as_str().eq_ignore_ascii_case(text))
     }
 
-    /// The keys that this resembles.
+    /// Keys with similar names.
     pub fn suggestions(text: &str) -> Vec<&'static str> {
         spelling::nearest(text, Self::ALL.iter().map(|key| key.as_str()))
     }
 
-    /// Whether it only tells labels, or stacks, apart and asks for nothing.
+    /// Whether the key only distinguishes labels or stacks and asks for nothing.
     pub const fn asks_for_nothing(self) -> bool {
         matches!(self, Self::Env | Self::Region | Self::Tag | Self::RunId | Self::Comment)
     }

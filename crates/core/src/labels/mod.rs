@@ -1,16 +1,14 @@
-//! Labels: what a job asks for, in RunsOn's grammar.
+//! Labels: the settings that a job asks for, in RunsOn's grammar.
 //!
-//! A job speaks to us if one of its labels has a *head* (`runs-on` or `bullpen`, with an optional
-//! `=id`), or is `dependabot`. Everything else is pairs: `cpu=4`, `family=c7a+m7a`, `pool=small`. With
-//! `pool=` the pool decides, and every other key but `env` and `region` is ignored, whatever it says.
-//! A label `warm-<request>` is nobody's to claim: only that request's own runners have it.
+//! A job is for us if one of its labels has a *head* (`runs-on` or `bullpen`, with an optional
+//! `=id`), or is `dependabot`; the rest are pairs such as `cpu=4` or `family=c7a+m7a`. With `pool=`
+//! the pool decides, and every other key but `env` and `region` is ignored. Only the runners of a
+//! request have its label `warm-<request>`. Untrusted authors write labels, so their number, length
+//! and lists are bounded, messages show them shortened and escaped, and an unknown key is an error:
+//! ignoring `cpus=32` would silently give a small machine.
 //!
-//! Labels are written by strangers. Their number, length and lists are bounded, a key that there is
-//! not is an error rather than ignored (`cpus=32` would silently be a small machine), and what is
-//! shown of them is shortened and escaped.
-//!
-//! Not here: where a job goes (`route`), what an operator allows ([`policy`]), or which labels a runner
-//! may have ([`ownership`]).
+//! Not here: where a job goes (`route`), what the operator allows ([`policy`]), or which labels a
+//! runner may have ([`ownership`]).
 
 mod binding;
 pub mod class;
@@ -40,64 +38,64 @@ use split::{LabelPair, Split};
 use value::{AmountRange, Extra, Retry, Spot, ValueError, short};
 use volume::{StickyVolume, Volume};
 
-/// More labels than this are not read: a runner cannot be registered with more.
+/// Labels beyond this number are not read: GitHub registers no runner with more.
 pub const LABELS_MAX: usize = 100;
-/// Longer labels are not read, in bytes; the longest sensible one is about half of it.
+/// Longer labels, in bytes, are not read; the longest sensible label is about half as long.
 pub const LABEL_BYTES_MAX: usize = 256;
-/// More pairs than this, over all labels, are not read; there are not half as many keys.
+/// Pairs beyond this number, over all labels, are not read; there are fewer than half as many keys.
 pub const PAIRS_MAX: usize = 64;
 const _: () = assert!(PAIRS_MAX > 2 * LabelKey::ALL.len());
 
-/// What a job's labels say.
+/// The result of reading a job's labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Whether they speak to us. `dependabot` does only if there is a pool of that name.
+    /// Whether the job is for us. The label `dependabot` counts only if a pool has that name.
     pub ours: bool,
-    /// Whether one of them has a head, so that they speak to us whatever pools there are.
+    /// Whether one label has a head, so that the job is for us regardless of the pools.
     pub has_head: bool,
-    /// What they ask for; empty if they do not.
+    /// The settings they ask for; empty if the job is not for us.
     pub spec: LabelSpec,
-    /// What is wrong with them, or worth saying.
+    /// Errors, warnings and notes about them.
     pub findings: Vec<LabelFinding>,
 }
 
 impl Parsed {
-    /// What makes them unusable.
+    /// The findings that make them unusable.
     pub fn errors(&self) -> impl Iterator<Item = &LabelFinding> {
         self.findings.iter().filter(|finding| finding.severity() == Severity::Error)
     }
 }
 
-/// What a label asks for, or a named runner is: everything that was said, and nothing that was not.
+/// The settings of a label or a named runner, without defaults: an absent setting was not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSpec {
-    /// The id of the head, which only keeps one job's labels from another's.
+    /// The id of the head, which only distinguishes the labels of one job from those of another.
     pub id: Option<String>,
     /// Whether `dependabot` is among the labels.
     pub dependabot: bool,
-    /// Which keys were given and are heeded.
+    /// The keys that were given and not ignored.
     pub given: BTreeSet<LabelKey>,
-    /// The pool that is to serve the job.
+    /// The pool that must serve the job.
     pub pool: Option<PoolName>,
-    /// Which stack is meant.
+    /// The stack that the job is for.
     pub env: Option<String>,
-    /// Which region is meant.
+    /// The region of that stack.
     pub region: Option<String>,
-    /// The named runner that the rest modifies.
+    /// The named runner that the other settings modify.
     pub runner: Option<ClassName>,
     /// vCPUs.
     pub cpu: Option<AmountRange>,
     /// Memory in GiB.
     pub ram: Option<AmountRange>,
-    /// Which machine types will do; any, if empty.
+    /// The machine types it accepts; any, if empty.
     pub families: Vec<TypePattern>,
-    /// Not a key: known of classes and of runners whose name says it.
+    /// The architecture; not a key, but known for classes and for runners whose name has it.
     pub architecture: Option<Architecture>,
     /// A named image.
     pub image: Option<String>,
-    /// An image by its id.
+    /// An image by its AMI id.
     pub ami: Option<String>,
-    /// How the machine is paid for.
+    /// Whether, and how, to use spot capacity.
     pub spot: Option<Spot>,
     /// The machine's volume.
     pub volume: Option<Volume>,
@@ -107,7 +105,7 @@ pub struct LabelSpec {
     pub retry: Option<Retry>,
     /// Additions.
     pub extras: BTreeSet<Extra>,
-    /// Whether people may log in.
+    /// Whether people may log in by SSH.
     pub ssh: Option<bool>,
     /// Whether the machine has no public address.
     pub private: Option<bool>,
@@ -117,12 +115,12 @@ pub struct LabelSpec {
     pub nested_virt: Option<bool>,
 }
 
-/// The request whose label a job carries: only that request's runners have it.
+/// The request whose label a job carries; only that request's runners have it.
 pub fn request_of<S: AsRef<str>>(labels: &[S]) -> Option<RequestId> {
     labels.iter().find_map(|label| split::request_of(label.as_ref())).map(RequestId::new)
 }
 
-/// Reads a job's labels. Never fails: what cannot be read is among the findings.
+/// Reads a job's labels. Never fails: it reports unreadable labels as findings.
 pub fn parse<S: AsRef<str>>(labels: &[S]) -> Parsed {
     let split = split::split(labels.iter().map(AsRef::as_ref));
     let Split { has_head, id, dependabot, of_a_request, pairs, mut findings, .. } = split;
@@ -144,13 +142,13 @@ fn fill(spec: &mut LabelSpec, pairs: &[LabelPair<'_>], findings: &mut LabelFindi
         if pool_decides && !matches!(known, Some(LabelKey::Pool | LabelKey::Env | LabelKey::Region))
         {
             if !known.is_some_and(LabelKey::asks_for_nothing) {
-                findings.say(label, Some(key), Problem::PoolDecides);
+                findings.add(label, Some(key), Problem::PoolDecides);
             }
             continue;
         }
         let Some(known) = known else {
             let suggestions = LabelKey::suggestions(key);
-            findings.say(label, Some(key), Problem::UnknownKey { suggestions });
+            findings.add(label, Some(key), Problem::UnknownKey { suggestions });
             continue;
         };
         let first = *seen.entry(known).or_insert(value);
@@ -163,7 +161,7 @@ fn fill(spec: &mut LabelSpec, pairs: &[LabelPair<'_>], findings: &mut LabelFindi
             spec.set(known, value)
         };
         if let Err(problem) = result {
-            findings.say(label, Some(key), problem);
+            findings.add(label, Some(key), problem);
         }
     }
 }
@@ -175,7 +173,7 @@ impl LabelKey {
 }
 
 impl LabelSpec {
-    /// Takes one value, written as in a label.
+    /// Sets one value, written as in a label.
     pub fn set(&mut self, key: LabelKey, value: &str) -> Result<(), Problem> {
         self.read(key, value).map_err(Problem::Value)?;
         match key {
@@ -215,7 +213,7 @@ impl LabelSpec {
         Ok(())
     }
 
-    /// This, and what a named runner says where this says nothing.
+    /// These settings, completed by those of a named runner.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let pick = |own: Option<bool>, base: Option<bool>| own.or(base);
@@ -233,7 +231,7 @@ impl LabelSpec {
             families: if self.families.is_empty() { &base.families } else { &self.families }
                 .clone(),
             architecture: self.architecture.or(base.architecture),
-            // One replaces the other: both together would be two images.
+            // A label's image replaces the runner's `ami` too: both together would be two images.
             image: if own_image { &self.image } else { &base.image }.clone(),
             ami: if own_image { &self.ami } else { &base.ami }.clone(),
             spot: self.spot.or(base.spot),
@@ -248,12 +246,12 @@ impl LabelSpec {
         }
     }
 
-    /// Whether it says anything about a machine, or names one.
+    /// Whether it has a setting of a machine, or names a runner.
     pub fn asks_for_a_machine(&self) -> bool {
         self.given.iter().any(|key| !key.asks_for_nothing() && *key != LabelKey::Pool)
     }
 
-    /// Whether the key is given, and only to say that what it stands for is not wanted.
+    /// Whether the key is given with the value `false`, to decline a feature.
     pub fn declines(&self, key: LabelKey) -> bool {
         let value = match key {
             LabelKey::Ssh => self.ssh,
@@ -264,7 +262,8 @@ impl LabelSpec {
         value == Some(false)
     }
 
-    /// What it says about a machine, as pairs in one fixed order; without head, pool, env, region.
+    /// The settings of the machine, as pairs in one fixed order; without head, pool, env and
+    /// region.
     pub fn pairs(&self) -> Vec<(LabelKey, String)> {
         let text = |value: &Option<String>| value.clone();
         let flag = |value: Option<bool>| value.map(|flag| flag.to_string());
@@ -294,7 +293,7 @@ impl LabelSpec {
         .collect()
     }
 
-    /// The whole as one packed label, in the plainest spelling. It reads back as this.
+    /// All settings as one packed label, in the plainest spelling. [`parse`] reads them back.
     pub fn packed(&self, head: &str) -> String {
         let mut label = head.to_owned();
         let named = [

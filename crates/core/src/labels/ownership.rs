@@ -1,12 +1,12 @@
 //! Ownership: the labels that a runner of this stack may be registered with.
 //!
-//! GitHub gives a job to any runner that has all of its labels. So a runner has all labels of the job
-//! it is made for and no more, and one label that the stack does not own refuses the whole job.
-//! *Owned* are labels with a head and the job's own run id, labels with a head and no id that mean this
-//! stack by themselves, `dependabot` where that pool exists, and what the operator lists as
-//! [`super::policy::PlainLabels`].
+//! GitHub gives a job to any runner that has all of its labels. So a runner gets exactly the labels
+//! of the job that it is made for, and a single label that the stack does not own refuses the whole
+//! job. The stack *owns* labels with a head and the id of the job's run, labels with a head and no
+//! id that name this stack by themselves, `dependabot` if it has that pool, and the operator's
+//! lists ([`super::policy::PlainLabels`]).
 //!
-//! Not here: what a label asks for (`policy`), or where the job goes (`route`).
+//! Not here: limits on a label's settings (`policy`), or where the job goes (`route`).
 
 #[cfg(test)]
 mod tests;
@@ -19,23 +19,23 @@ use crate::ids::{Repository, RunAttempt};
 use crate::route::ENV_DEFAULT;
 use crate::sabotage;
 
-/// The job whose labels are judged, and what its stack has.
+/// The job whose labels are judged, and its stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
-    /// The repository of the job.
+    /// The job's repository.
     pub repository: &'a Repository,
-    /// The run of the job.
+    /// The job's run.
     pub run: &'a RunAttempt,
     /// The stack's name.
     pub env: &'a str,
-    /// Whether the stack has a pool for dependabot.
+    /// Whether the stack has a pool for Dependabot.
     pub has_dependabot_pool: bool,
 }
 
-/// Why a runner may not have a label. The text is for the job's author, and tells nothing else.
+/// Why a runner may not have a label. The text is for the job's author, so it reveals nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOwned {
-    /// The label is of another run, or its id is no run's.
+    /// The label has the id of another run, or an id that is no run's.
     #[error(
         "label {label:?} has the id of another run; write runs-on=${{{{ github.run_id }}}}/… or runs-on/…"
     )]
@@ -43,7 +43,7 @@ pub enum NotOwned {
         /// The label, shortened.
         label: String,
     },
-    /// The label alone would mean another stack, so that a job of that stack may ask for it.
+    /// The label alone would mean another stack, so a job of that stack may carry it.
     #[error(
         "label {label:?} alone means stack {ENV_DEFAULT}; write env= into each label without a run's id"
     )]
@@ -51,7 +51,7 @@ pub enum NotOwned {
         /// The label, shortened.
         label: String,
     },
-    /// A pair that stands alone as a label.
+    /// The label is a pair alone, without a head.
     #[error(
         "label {label:?} stands alone; write it into one label, as in runs-on=${{{{ github.run_id }}}}/{label}"
     )]
@@ -59,7 +59,7 @@ pub enum NotOwned {
         /// The label, shortened.
         label: String,
     },
-    /// A label that the operator has not listed.
+    /// The operator does not list the label.
     #[error(
         "label {label:?} may not be given to a runner for this repository; leave it out of `runs-on`"
     )]
@@ -69,7 +69,7 @@ pub enum NotOwned {
     },
 }
 
-/// The labels that a runner for this job may not have; none if the stack owns all of them.
+/// The labels that a runner for this job may not have; empty if the stack owns all of them.
 pub fn not_owned<S: AsRef<str>>(
     labels: &[S],
     claimant: &Claimant<'_>,
@@ -91,15 +91,15 @@ fn judge(label: &str, claimant: &Claimant<'_>, policy: &Policy) -> Option<NotOwn
         Form::Dependabot if claimant.has_dependabot_pool => return None,
         Form::Other if sabotage!("unlisted-labels-are-owned") => return None,
         Form::Other if is_pair(label) => NotOwned::Pair { label: shown() },
-        // A request's label is owned by that request's runners alone.
+        // Only the request's own runners may have its label.
         Form::Dependabot | Form::OfARequest | Form::Other => NotOwned::NotListed { label: shown() },
     };
     let lists = policy.plain_for(claimant.repository, claimant.env).any(|plain| plain.has(label));
     (!lists).then_some(refusal)
 }
 
-/// A label without an id may be written by every job of its stack, and of no other: one label that
-/// names `env=dev` must not bring along one that means production.
+/// Any job of a stack may carry that stack's labels without an id, so each such label must name
+/// this stack: a label with `env=dev` must not bring along a label that means production.
 fn judge_without_id(label: &str, claimant: &Claimant<'_>) -> Option<NotOwned> {
     let value_of = |key: LabelKey| {
         let pairs = split(std::iter::once(label)).pairs;
@@ -109,14 +109,14 @@ fn judge_without_id(label: &str, claimant: &Claimant<'_>) -> Option<NotOwned> {
     if is_other_stack {
         return Some(NotOwned::OtherStack { label: short(label) });
     }
-    // A marker with digits alone is how older workflows write their run's id.
+    // Older workflows write their run's id as a marker with digits alone.
     let names_other_run = value_of(LabelKey::RunId).is_some_and(|id| {
         id.bytes().all(|byte| byte.is_ascii_digit()) && id != claimant.run.run_id()
     });
     names_other_run.then(|| NotOwned::OtherRun { label: short(label) })
 }
 
-/// Whether this id is the run's own, alone or with a suffix: `42` and `42-docker` of run 42.
+/// Whether this is the id of the run, alone or with a suffix: `42` and `42-docker` for run 42.
 pub fn is_of_run(id: &str, run: &RunAttempt) -> bool {
     let run = run.run_id();
     let suffix = id.strip_prefix(run);

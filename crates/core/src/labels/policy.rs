@@ -1,11 +1,12 @@
-//! The policy: which keys strangers may use, how much they may ask for, and which other labels count.
+//! The policy: which keys labels may use, how much they may ask for, and the operator's other
+//! labels.
 //!
-//! A rule that the operator does not set has a default that costs neither trust nor much money. Rules
-//! for one repository replace those for all, rule by rule. Only what a label says itself is judged: a
-//! runner that the operator defined is the operator's own word, a built-in one is not. Keys that only
-//! tell labels or stacks apart ask for nothing and are always allowed; so is `runner`.
+//! A rule that the operator does not set has a safe and cheap default. Rules for one repository
+//! replace those for all, rule by rule. The policy judges the label's own settings and those of
+//! built-in runners; it does not judge runners that the operator configured. It always allows
+//! `runner`, and keys that only distinguish labels or stacks.
 //!
-//! Not here: bounds that hold for everyone (`value`), or whose label it is (`ownership`).
+//! Not here: bounds without exception (`value`), or which labels a runner may have (`ownership`).
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,8 @@ use crate::ids::{ClassName, PoolName, Repository, RunnerGroup};
 use crate::request::{TypePattern, glob};
 use crate::sabotage;
 
-/// Keys that a label may use where the operator says nothing. Not among them: `ami` (an image of a
-/// stranger's boots with the stack's role and network), `ssh` and `debug` (a door, and a machine that
+/// The keys that a label may use unless the operator sets others. Not among them: `ami` (an unknown
+/// image would boot with the stack's role and network), `ssh` (a login), `debug` (a machine that
 /// stays), `sticky` (a volume that outlives its job), `nested-virt` (whole metal machines).
 pub const KEYS_DEFAULT: &[LabelKey] = &[
     LabelKey::Cpu,
@@ -36,54 +37,55 @@ pub const KEYS_DEFAULT: &[LabelKey] = &[
     LabelKey::Pool,
     LabelKey::Fleet,
 ];
-/// The largest of RunsOn's usual runners.
+/// In vCPUs: the largest of RunsOn's usual runners.
 pub const CPU_MAX_DEFAULT: u32 = 64;
-/// In GiB: four for each of the most vCPUs.
+/// In GiB: four for each vCPU of the maximum.
 pub const RAM_MAX_DEFAULT: u32 = 256;
-/// In GB: some ten times an image with everything in it.
+/// In GB: about ten times a full image.
 pub const VOLUME_GB_MAX_DEFAULT: u32 = 500;
-/// In MiB a second: all that a `gp3` volume gives.
+/// In MiB a second: the maximum of a `gp3` volume.
 pub const VOLUME_MIBPS_MAX_DEFAULT: u32 = 1_000;
-/// All that a `gp3` volume gives.
+/// In operations a second: the maximum of a `gp3` volume.
 pub const VOLUME_IOPS_MAX_DEFAULT: u32 = 16_000;
-/// Burstable, compute, general and memory machines; no accelerators and no giants. Metal hosts of these
-/// families need more ([`Family`]).
+/// Burstable, compute, general and memory types; no accelerators and no giants. Metal hosts of
+/// these families need another rule ([`Family`]).
 pub const FAMILIES_DEFAULT: &[&str] = &["a", "c", "m", "r", "t"];
-/// What the size of a metal host has in its name.
+/// The part of a size's name that marks a metal host.
 const METAL: &str = "metal";
 
-/// Rules, each of which may be absent.
+/// The rules of a policy; an absent rule has a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The keys that may be used.
     pub allow: Option<BTreeSet<LabelKey>>,
     /// The machine families that `family` may name.
     pub families: Option<Vec<Family>>,
-    /// The most vCPUs, in thousandths.
+    /// The maximum of vCPUs, in thousandths.
     pub cpu_milli_max: Option<u32>,
-    /// The most memory, in thousandths of a GiB.
+    /// The maximum of memory, in thousandths of a GiB.
     pub ram_milli_max: Option<u32>,
-    /// The largest volume, in GB; one that outlives the machine counts alone.
+    /// The maximum size of a volume, in GB; applies to `volume` and to `sticky` each.
     pub volume_gb_max: Option<u32>,
-    /// The most throughput of a volume, in MiB a second.
+    /// The maximum throughput of a volume, in MiB a second.
     pub volume_mibps_max: Option<u32>,
-    /// The most operations of a volume a second.
+    /// The maximum operations of a volume a second.
     pub volume_iops_max: Option<u32>,
 }
 
-/// Machine families by how their names begin: `c` covers `c7a` and `c*` but not `cat1`, `c7` covers
-/// `c7a.large`, `*` covers everything. A metal host costs as much as its family's largest machine, so that
-/// only a family that names it, such as `c7g.metal`, or the key `nested-virt` opens it.
+/// Machine families by the beginning of their names: `c` covers `c7a` and `c*` but not `cat1`, `c7`
+/// covers `c7a.large`, `*` covers everything. A metal host costs as much as its family's largest
+/// machine, so only a family that names it, such as `c7g.metal`, or the key `nested-virt` allows
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family(String);
 
 impl Family {
-    /// Families whose names begin so.
+    /// The families whose names begin with `text`.
     pub fn new(text: &str) -> Self {
         Self(text.to_lowercase())
     }
 
-    /// As it is written.
+    /// The beginning of the names, as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -101,12 +103,13 @@ impl Family {
     }
 }
 
-/// Labels without a head that jobs may carry, because the operator lists them.
+/// A list of labels without a head that the operator lets jobs carry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainLabels {
-    /// The labels, with `*` for any run of characters, in lower case.
+    /// The labels, in lower case; `*` stands for any characters.
     pub labels: Vec<String>,
-    /// What serves jobs that have these labels and no others; none if they only stand beside ours.
+    /// The pool or runner that serves jobs with these labels alone; `None` if the labels are
+    /// allowed only beside ours.
     pub serves: Option<ServedBy>,
     /// The repositories whose jobs may carry them, in lower case; every repository if absent.
     pub repositories: Option<BTreeSet<Repository>>,
@@ -114,7 +117,7 @@ pub struct PlainLabels {
     pub env: String,
 }
 
-/// What serves the jobs of plain labels.
+/// The pool or runner that serves the jobs of plain labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServedBy {
     /// A standby pool.
@@ -124,33 +127,33 @@ pub enum ServedBy {
 }
 
 impl PlainLabels {
-    /// Whether this label is among them.
+    /// Whether the list contains this label.
     pub fn has(&self, label: &str) -> bool {
         let label = label.trim().to_lowercase();
         self.labels.iter().any(|pattern| glob(pattern.as_bytes(), label.as_bytes()))
     }
 }
 
-/// What an operator allows.
+/// The operator's rules for labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// For everyone.
+    /// The rules for all repositories.
     pub all: Rules,
-    /// For some repositories, in place of what is set for everyone. Names in lower case.
+    /// Rules of single repositories, which replace those for all. Names in lower case.
     pub repositories: BTreeMap<Repository, Rules>,
-    /// Labels without a head.
+    /// The lists of labels without a head.
     pub plain: Vec<PlainLabels>,
     /// The runner groups that runners join at GitHub.
     pub groups: Groups,
 }
 
-/// Runner groups by name. A repository's own comes before that of its pool or class, and what is set
-/// for everyone comes last.
+/// Runner groups by name. A repository's group wins over that of its pool or class, and the group
+/// for all repositories comes last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// For everyone.
+    /// The group for all repositories.
     pub all: Option<RunnerGroup>,
-    /// For some repositories. Names in lower case.
+    /// The groups of single repositories. Names in lower case.
     pub repositories: BTreeMap<Repository, RunnerGroup>,
 }
 
@@ -167,71 +170,71 @@ impl Groups {
     }
 }
 
-/// GitHub does not tell names apart by case.
+/// Folds the case, because GitHub ignores the case of names.
 fn folded(repository: &Repository) -> Repository {
     Repository::new(repository.as_str().to_lowercase())
 }
 
-/// Why a job's labels are refused. The text is for the job's author.
+/// Why the policy refuses a job's labels. The text is for the job's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRefusal {
-    /// A key that may not be used.
+    /// The label may not use this key.
     #[error("the key {key} may not be used by {repository}{}", instead(*.key))]
     LabelKey {
-        /// Which.
+        /// The key.
         key: LabelKey,
-        /// By which repository.
+        /// The job's repository.
         repository: Repository,
     },
-    /// A machine family that may not be asked for.
+    /// The label may not ask for this machine family.
     #[error("family: {family} may not be asked for by {repository}; allowed are {allowed}")]
     Family {
-        /// Which, as it was read.
+        /// The family or type in the label.
         family: String,
-        /// The families that may be.
+        /// The allowed families.
         allowed: String,
-        /// By which repository.
+        /// The job's repository.
         repository: Repository,
     },
-    /// A type with more vCPUs than may be asked for.
+    /// The label names a type with more vCPUs than allowed.
     #[error(
         "family: {family} has {vcpus} vCPUs, more than {repository} may ask for; the most is {most}"
     )]
     Size {
-        /// Which, as it was read.
+        /// The family or type in the label.
         family: String,
-        /// How many it has, by its size.
+        /// The type's vCPUs, by its size.
         vcpus: u32,
         /// The maximum.
         most: String,
-        /// By which repository.
+        /// The job's repository.
         repository: Repository,
     },
-    /// A metal host, which its family alone does not open.
+    /// The label asks for a metal host, which its family's rule alone does not allow.
     #[error(
         "family: {family} is a metal host, which {repository} may not ask for; ask for another size"
     )]
     Metal {
-        /// Which, as it was read.
+        /// The family or type in the label.
         family: String,
-        /// By which repository.
+        /// The job's repository.
         repository: Repository,
     },
-    /// More than may be asked for.
+    /// The label asks for more than allowed.
     #[error("{key}: {asked} is more than {repository} may ask for; the most is {most}")]
     TooMuch {
-        /// Of what.
+        /// The key.
         key: LabelKey,
-        /// How much.
+        /// The amount that the label asks for.
         asked: String,
         /// The maximum.
         most: String,
-        /// Which repository asked.
+        /// The job's repository.
         repository: Repository,
     },
 }
 
-/// What an author can write in place of a key.
+/// What an author can write instead of a key.
 const fn instead(key: LabelKey) -> &'static str {
     match key {
         LabelKey::Ami => "; name an image instead, as image=NAME",
@@ -241,7 +244,7 @@ const fn instead(key: LabelKey) -> &'static str {
 }
 
 impl Policy {
-    /// The rules for one repository; its name's case does not matter, as it does not to GitHub.
+    /// The rules for one repository, defaults included; the case of its name does not matter.
     pub fn rules(&self, repository: &Repository) -> Rules {
         let key = folded(repository);
         let unset = Rules::default();
@@ -271,7 +274,7 @@ impl Policy {
         }
     }
 
-    /// The lists of plain labels that hold for this repository in this stack.
+    /// The lists of plain labels that apply to this repository in this stack.
     pub fn plain_for<'p>(
         &'p self,
         repository: &Repository,
@@ -284,8 +287,8 @@ impl Policy {
         })
     }
 
-    /// Everything that is refused; nothing if the labels are allowed. `cpu` is what they ask for in
-    /// vCPUs, by a key or by a built-in runner's name.
+    /// All refusals; empty if the labels are allowed. `cpu` is the vCPUs that they ask for, by a
+    /// key or by a built-in runner's name.
     pub fn refusals(
         &self,
         repository: &Repository,
@@ -337,8 +340,7 @@ fn refused_families(
     })
 }
 
-/// A type that is named as a whole, and has more vCPUs than may be asked for: nothing with fewer
-/// would be that type.
+/// Refuses a complete type with more vCPUs than allowed: no machine of the type has fewer.
 fn refused_size(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Option<PolicyRefusal> {
     let most = rules.cpu_milli_max?;
     let large = |pattern: &&TypePattern| {
@@ -353,8 +355,8 @@ fn refused_size(rules: &Rules, spec: &LabelSpec, repository: &Repository) -> Opt
     })
 }
 
-/// How many vCPUs a type has by its size: 2 if large, 4 if xlarge, four times N if Nxlarge. None if it
-/// names no size, or one that says nothing of it. Some types of old generations have a few more.
+/// The vCPUs of a type by its size: 2 if large, 4 if xlarge, four times N if Nxlarge. `None` if it
+/// names no size, or a size that has no number. Some types of old generations have a few more.
 fn vcpus(pattern: &TypePattern) -> Option<u32> {
     let (_, size) = pattern.as_str().split_once('.')?;
     let size = size.strip_prefix("metal-").unwrap_or(size);
@@ -383,7 +385,7 @@ fn refused_metal(
     })
 }
 
-/// What is asked for and what may be, in thousandths.
+/// The amounts asked for and their maxima, in thousandths.
 fn amounts(
     spec: &LabelSpec,
     cpu: Option<AmountRange>,

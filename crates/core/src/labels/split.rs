@@ -1,11 +1,11 @@
-//! From a job's labels to pairs of key and value, whichever of the forms they are written in.
+//! Splits a job's labels, in any of their forms, into pairs of key and value.
 //!
-//! A *head* is `runs-on` or `bullpen`, alone or with `=id`. A label that begins with one is *packed*:
-//! pairs follow, each after `/` or `,`. In an *array* the head is one label and pairs are others. The
-//! first version's `runs-on-key=value` is both at once; there `-` before a known key begins the
+//! A *head* is `runs-on` or `bullpen`, alone or with `=id`. A label that begins with a head is
+//! *packed*: pairs follow, each after `/` or `,`. In an *array* the head is one label and the pairs
+//! are others. The *legacy* form is `runs-on-key=value`; there `-` before a known key begins the
 //! next pair.
 //!
-//! Not here: what the pairs mean.
+//! Not here: the meaning of the pairs.
 
 use super::finding::{LabelFindings, Problem};
 use super::key::LabelKey;
@@ -15,14 +15,15 @@ use super::{LABEL_BYTES_MAX, LABELS_MAX, PAIRS_MAX};
 const HEADS: [&str; 2] = ["runs-on", "bullpen"];
 const LEGACY: &str = "runs-on-";
 const SEPARATORS: [char; 2] = ['/', ','];
-/// What `provision` prints begins so; nobody but the request's own runners may take such a job.
+/// The beginning of the labels that `provision` prints; only the request's runners may take such a
+/// job.
 const OF_A_REQUEST: &str = "warm-";
 
-/// How many hexadecimal digits end such a label, after a dot: 128 bits that no stranger can guess.
+/// How many hexadecimal digits end such a label, after a dot: 128 bits that cannot be guessed.
 const DIGITS: usize = 32;
 
-/// The request whose runners alone may take a job with this label. Requests that were begun before
-/// labels had digits are found too.
+/// The only request whose runners may take a job with this label. Also reads labels of older
+/// versions, which have no digits.
 pub(super) fn request_of(label: &str) -> Option<&str> {
     let rest = after(label, OF_A_REQUEST)?;
     let is_bits = |end: &str| end.len() == DIGITS && end.bytes().all(|b| b.is_ascii_hexdigit());
@@ -33,7 +34,7 @@ pub(super) fn request_of(label: &str) -> Option<&str> {
     Some(id).filter(|id| !id.is_empty())
 }
 
-/// A key and a value, and where they stand.
+/// A key and a value, and the label that has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LabelPair<'a> {
     pub(super) label: &'a str,
@@ -41,7 +42,7 @@ pub(super) struct LabelPair<'a> {
     pub(super) value: &'a str,
 }
 
-/// Labels, taken apart.
+/// The parts of a job's labels.
 #[derive(Debug, Default)]
 pub(super) struct Split<'a> {
     pub(super) has_head: bool,
@@ -52,7 +53,7 @@ pub(super) struct Split<'a> {
     pub(super) findings: LabelFindings,
 }
 
-/// What one label is.
+/// The form of one label.
 pub(super) enum Form<'a> {
     Packed { id: Option<&'a str>, rest: &'a str },
     Legacy { rest: &'a str },
@@ -80,7 +81,7 @@ pub(super) fn form(label: &str) -> Form<'_> {
     }
 }
 
-/// What follows this beginning; case does not matter, as it does not to GitHub.
+/// The rest after this beginning; case does not matter, because GitHub ignores it in labels.
 fn after<'a>(label: &'a str, beginning: &str) -> Option<&'a str> {
     let (head, tail) = label.split_at_checked(beginning.len())?;
     head.eq_ignore_ascii_case(beginning).then_some(tail)
@@ -91,7 +92,7 @@ pub(super) fn split<'a>(labels: impl Iterator<Item = &'a str>) -> Split<'a> {
     let mut others = Vec::new();
     for (index, label) in labels.enumerate() {
         if index == LABELS_MAX {
-            split.say(label, None, Problem::TooManyLabels);
+            split.add(label, None, Problem::TooManyLabels);
             break;
         }
         split.take(label.trim(), &mut others);
@@ -102,7 +103,7 @@ pub(super) fn split<'a>(labels: impl Iterator<Item = &'a str>) -> Split<'a> {
         }
     }
     if let Some(LabelPair { label, key, .. }) = split.pairs.get(PAIRS_MAX).copied() {
-        split.say(label, Some(key), Problem::TooManyPairs);
+        split.add(label, Some(key), Problem::TooManyPairs);
         split.pairs.truncate(PAIRS_MAX);
     }
     split
@@ -113,7 +114,7 @@ impl<'a> Split<'a> {
         let form = form(label);
         self.has_head |= matches!(form, Form::Packed { .. } | Form::Legacy { .. });
         if label.len() > LABEL_BYTES_MAX && !matches!(form, Form::OfARequest | Form::Other) {
-            return self.say(label, None, Problem::TooLong);
+            return self.add(label, None, Problem::TooLong);
         }
         match form {
             Form::Packed { id, rest } => {
@@ -128,7 +129,7 @@ impl<'a> Split<'a> {
             Form::Dependabot => self.dependabot = true,
             Form::OfARequest => {
                 self.of_a_request = true;
-                self.say(label, None, Problem::OfARequest);
+                self.add(label, None, Problem::OfARequest);
             }
             Form::Other => others.push(label),
         }
@@ -137,9 +138,9 @@ impl<'a> Split<'a> {
     /// A label without a head, in a job that has one elsewhere.
     fn other(&mut self, label: &'a str) {
         if !label.contains('=') {
-            self.say(label, None, Problem::NotForUs);
+            self.add(label, None, Problem::NotForUs);
         } else if label.len() > LABEL_BYTES_MAX {
-            self.say(label, None, Problem::TooLong);
+            self.add(label, None, Problem::TooLong);
         } else {
             self.packed(label, label);
         }
@@ -155,25 +156,25 @@ impl<'a> Split<'a> {
             return;
         }
         match part.split_once('=') {
-            None => self.say(label, None, Problem::NotAPair { part: short(part) }),
-            // One more than is read, to tell that there are more.
+            None => self.add(label, None, Problem::NotAPair { part: short(part) }),
+            // Keeps one pair more than the maximum, to detect that there are more.
             Some(_) if self.pairs.len() > PAIRS_MAX => {}
             Some((key, value)) => self.pairs.push(LabelPair { label, key, value }),
         }
     }
 
-    fn say(&mut self, label: &str, key: Option<&str>, problem: Problem) {
-        self.findings.say(label, key, problem);
+    fn add(&mut self, label: &str, key: Option<&str>, problem: Problem) {
+        self.findings.add(label, key, problem);
     }
 }
 
-/// `cpu=4-ram=8` in two: at each `-` that a known key and `=` follow.
+/// Splits `cpu=4-ram=8` at each `-` that a known key and `=` follow.
 fn legacy(part: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
     for (at, _) in part.match_indices('-') {
         let next = part[at + 1..].split_once('=').map(|(key, _)| key);
-        // A key with `-` in it begins where its first part does, not its second.
+        // A key that contains `-` begins at its first part, not at its second.
         let within = at > start && part[start..at].contains('=');
         if within && next.is_some_and(|key| LabelKey::parse(key).is_some()) {
             parts.push(&part[start..at]);

@@ -1,6 +1,6 @@
-//! Labels by example: every form, every value, every refusal, as plain text.
+//! Tests of labels by example: every form, every value, every refusal, as plain text.
 //!
-//! Not here: labels nobody wrote (the fuzz tests), or where a job goes (`route`).
+//! Not here: random labels (the fuzz tests), or where a job goes (`route`).
 
 use super::class::{Catalogue, ClassRef, resolve};
 use super::policy::{Policy, Rules};
@@ -9,8 +9,8 @@ use crate::class::{RunnerClass, Scripts};
 use crate::config::runs_on;
 use crate::ids::Repository;
 
-/// What was read, in one line, and a line for each finding.
-fn told(labels: &[&str]) -> String {
+/// The settings in one line, and a line for each finding.
+fn described(labels: &[&str]) -> String {
     let parsed = parse(labels);
     let mut text = if parsed.ours { parsed.spec.packed("ours") } else { "not ours".to_owned() };
     if parsed.spec.dependabot {
@@ -27,7 +27,7 @@ fn told(labels: &[&str]) -> String {
 
 fn check(cases: &[(&[&str], &str)]) {
     for (labels, expected) in cases {
-        assert_eq!(told(labels), *expected, "{labels:?}");
+        assert_eq!(described(labels), *expected, "{labels:?}");
     }
 }
 
@@ -122,14 +122,14 @@ fn every_value_is_read() {
         ("debug=true/nested-virt=true", "debug=true/nested-virt=true"),
         ("env=dev/region=eu-west-1", "env=dev/region=eu-west-1"),
     ] {
-        let told = told(&[&format!("runs-on/{label}")]);
-        assert_eq!(told, format!("ours/{expected}"), "{label}");
-        // What is written reads back as the same.
-        assert_eq!(super::tests::told(&[&format!("runs-on/{expected}")]), told, "{label}");
+        let text = described(&[&format!("runs-on/{label}")]);
+        assert_eq!(text, format!("ours/{expected}"), "{label}");
+        // The written form reads back to the same settings.
+        assert_eq!(described(&[&format!("runs-on/{expected}")]), text, "{label}");
     }
 }
 
-/// A pair, and what is said about it.
+/// A wrong pair, and the finding about it.
 const WRONG: &[(&str, &str)] = &[
     ("cpus=4", "cpus: there is no such key; did you mean \"cpu\"?"),
     ("colour=red", "colour: there is no such key"),
@@ -188,8 +188,8 @@ const WRONG: &[(&str, &str)] = &[
         "volume=80gb:",
         "volume: \"\" is not a part of a volume; write it as 80gb:gp3:125mibps:3000iops",
     ),
-    ("volume=80gb:90gb", "volume: \"90gb\" says a second time what the volume's size is"),
-    ("volume=gp3:io2", "volume: \"io2\" says a second time what the volume's type is"),
+    ("volume=80gb:90gb", "volume: \"90gb\" gives the volume's size a second time"),
+    ("volume=gp3:io2", "volume: \"io2\" gives the volume's type a second time"),
     ("volume=99999gb", "volume: \"99999gb\" is more than there is; the most is 65536"),
     ("volume=9999999iops", "volume: \"9999999iops\" is more than there is; the most is 1000000"),
     ("sticky=cache", "sticky: a volume that is kept needs a size such as 40gb"),
@@ -211,7 +211,7 @@ fn what_is_wrong_is_named() {
     }
     check(&[(
         &["runs-on", "disk=large", "self-hosted"],
-        "ours\nnote: label \"self-hosted\": it says nothing to us\n\
+        "ours\nnote: label \"self-hosted\": it asks for nothing\n\
          warning: label \"disk=large\": disk: it is deprecated and does nothing; write volume=80gb instead",
     )]);
 }
@@ -236,8 +236,8 @@ fn there_is_a_bound_on_everything() {
         parsed.errors().map(ToString::to_string).collect()
     };
     let long = format!("runs-on/comment={}", "x".repeat(300));
-    let says = format!("label {:?}: the label is longer than 256 bytes", &long[..80]);
-    assert_eq!(errors(&[long]), [says]);
+    let expected = format!("label {:?}: the label is longer than 256 bytes", &long[..80]);
+    assert_eq!(errors(&[long]), [expected]);
     let other = format!("comment={}", "x".repeat(300));
     assert_eq!(errors(&["runs-on".to_owned(), other]).len(), 1);
     let many: Vec<String> = (0..200).map(|n| format!("runs-on={n}")).collect();
@@ -251,7 +251,7 @@ fn there_is_a_bound_on_everything() {
     assert!(errors(&[list])[0].ends_with("cpu: the list has more than 32 items"));
     let notes = (0..90).map(|n| format!("word{n}"));
     let crowd: Vec<String> = ["runs-on/cpu=x".to_owned()].into_iter().chain(notes).collect();
-    assert_eq!(errors(&crowd).len(), 1, "the error is not pushed out");
+    assert_eq!(errors(&crowd).len(), 1, "the notes do not push out the error");
 }
 
 fn catalogue() -> Catalogue {
@@ -378,8 +378,8 @@ fn the_policy_refuses_by_name() {
     assert_eq!(refused("acme/big", "runs-on/ram=65").len(), 1);
 }
 
-/// A class's scripts are its image's and its own, each in its place; whoever is served as the class
-/// has them, and an anonymous class has none.
+/// A named class has the scripts of its image and its own, in separate fields, also for a label
+/// that resolves to the class without naming it. An anonymous class has none.
 #[test]
 fn a_named_class_has_the_scripts_of_its_image_and_of_itself() {
     let file = "images:\n  ours:\n    platform: linux\n    arch: x64\n    ami: ami-0123456789abcdef0\n    \
@@ -398,7 +398,7 @@ fn a_named_class_has_the_scripts_of_its_image_and_of_itself() {
         prerun: text("each"),
     };
     assert_eq!(scripts("runs-on/runner=both"), both);
-    assert_eq!(scripts("runs-on/cpu=2/image=ours"), both, "it is the same class");
+    assert_eq!(scripts("runs-on/cpu=2/image=ours"), both, "the label resolves to the same class");
     for none in ["runs-on/runner=plain", "runs-on/runner=both/cpu=8", "runs-on/cpu=16"] {
         assert!(scripts(none).is_empty(), "{none}");
     }

@@ -1,10 +1,9 @@
 //! The values of labels: names, yes or no, amounts, families, and words of closed sets.
 //!
-//! Each reads one text and either is a value or says why it is none; a runner's configuration is
-//! written in the same forms. Each writes itself in one fixed order, so that equal values are equal
-//! texts.
+//! A parser reads one text and returns a value or the reason why it is invalid; a runner's
+//! configuration uses the same forms. Equal values are written as equal texts.
 //!
-//! Not here: volumes (`volume`), or how much of it is allowed (`policy`).
+//! Not here: volumes (`volume`), or the policy's limits (`policy`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,23 +11,23 @@ use std::fmt;
 use crate::request::TypePattern;
 use crate::spelling;
 
-/// Beyond any machine there is, in vCPUs and in GiB; what is asked for above it is a slip.
+/// More vCPUs or GiB than any machine has; a larger amount is a mistake.
 pub const AMOUNT_MAX: u32 = 65_536;
-/// More items than this in one list are refused: nobody means that many.
+/// A list with more items than this is refused; no sensible list is as long.
 pub const LIST_ITEMS_MAX: usize = 32;
 
-/// Text that is no value of its key.
+/// A text that is not a valid value of its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Not an amount.
     #[error("{0:?} is not an amount above 0 such as 4, 0.5 or 4+16")]
     Amount(String),
-    /// Larger than anything there is.
+    /// Larger than any machine or volume.
     #[error("{asked:?} is more than there is; the most is {most}")]
     TooLarge {
-        /// What was asked for.
+        /// The amount in the label.
         asked: String,
-        /// The bound.
+        /// The maximum.
         most: u32,
     },
     /// A list that is too long.
@@ -40,20 +39,20 @@ pub enum ValueError {
     /// Not a part of a volume.
     #[error("{0:?} is not a part of a volume; write it as 80gb:gp3:125mibps:3000iops")]
     VolumePart(String),
-    /// Two sizes, say.
-    #[error("{0:?} says a second time what the volume's {1} is")]
+    /// A part of a volume that is given twice, such as two sizes.
+    #[error("{0:?} gives the volume's {1} a second time")]
     VolumeTwice(String, &'static str),
-    /// A volume without what it needs.
+    /// A sticky volume without a size.
     #[error("a volume that is kept needs a size such as 40gb")]
     NoSize,
     /// Not one of a closed set of words.
     #[error("{text:?} is not one of {}{}", .known.join(", "), spelling::hint(.suggestions))]
     Word {
-        /// What was read instead.
+        /// The text.
         text: String,
-        /// The words there are.
+        /// The words of the set.
         known: Vec<&'static str>,
-        /// Those it resembles.
+        /// Similar words.
         suggestions: Vec<&'static str>,
     },
     /// Not a name.
@@ -71,34 +70,34 @@ impl ValueError {
     }
 }
 
-/// What is shown of a stranger's text.
+/// The part of an untrusted text that messages show.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// The items of a `+` list; empty ones are kept, to be refused by who reads them.
+/// The items of a `+` list, empty items included; the caller refuses those.
 fn items(text: &str) -> Result<Vec<&str>, ValueError> {
     let items: Vec<&str> = text.split('+').take(LIST_ITEMS_MAX + 1).collect();
     if items.len() > LIST_ITEMS_MAX { Err(ValueError::TooMany) } else { Ok(items) }
 }
 
-/// From the least to the most, in thousandths.
+/// A range of amounts, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AmountRange {
-    /// The least.
+    /// The minimum.
     pub min_milli: u32,
-    /// The most; the same if one amount is asked for.
+    /// The maximum; equal to the minimum for a single amount.
     pub max_milli: u32,
 }
 
 impl AmountRange {
-    /// Exactly this many.
+    /// Exactly this amount.
     pub const fn exactly(whole: u32) -> Self {
         let milli = whole.saturating_mul(1_000);
         Self { min_milli: milli, max_milli: milli }
     }
 
-    /// Reads `4`, `0.5`, or a list of which the lowest and the highest count.
+    /// Reads `4`, `0.5`, or a list, of which the lowest and the highest amount are the bounds.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let amounts = items(text)?.into_iter().map(milli).collect::<Result<Vec<_>, _>>()?;
         let bounds = amounts.iter().min().zip(amounts.iter().max());
@@ -145,8 +144,8 @@ fn write_milli(f: &mut fmt::Formatter<'_>, milli: u32) -> fmt::Result {
     write!(f, "{whole}.{}", format!("{rest:03}").trim_end_matches('0'))
 }
 
-/// Reads a list of families. `c7` means every type that starts so, as in `c7*`; a type with its
-/// size, and what has a `*` already, stay as they are.
+/// Reads a list of families. `c7` means every type that begins so, as in `c7*`; an item with a size
+/// or a `*` stays as it is.
 pub fn parse_families(text: &str) -> Result<Vec<TypePattern>, ValueError> {
     let mut families = Vec::new();
     for item in items(text)? {
@@ -165,7 +164,7 @@ pub fn parse_families(text: &str) -> Result<Vec<TypePattern>, ValueError> {
     Ok(families)
 }
 
-/// A closed set of words, each with the ways to write it; the first is how it is written back.
+/// Defines a closed set of words, each with its spellings; it is written in the first spelling.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $first:literal $(| $other:literal)*),+ $(,)? }) => {
         $(#[$meta])*
@@ -177,14 +176,14 @@ macro_rules! words {
         impl $name {
             const WORDS: &[&'static str] = &[$($first $(, $other)*),+];
 
-            /// As it is written; where there are several ways, in the plainest.
+            /// The word, in its first spelling.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $first),+
                 }
             }
 
-            /// Which of its words this is, if one.
+            /// The word with this spelling, if it is in the set.
             pub fn find(text: &str) -> Option<Self> {
                 match text {
                     $($first $(| $other)* => Some(Self::$variant),)+
@@ -192,7 +191,7 @@ macro_rules! words {
                 }
             }
 
-            /// Reads one of its words.
+            /// Reads a word of the set.
             pub fn parse(text: &str) -> Result<Self, ValueError> {
                 Self::find(text).ok_or_else(|| ValueError::word(text, Self::WORDS))
             }
@@ -203,23 +202,23 @@ macro_rules! words {
 pub(super) use words;
 
 words! {
-    /// Whether to bid for cheap capacity that may be taken away, and how it is chosen.
+    /// Whether to use spot capacity, and how EC2 chooses it.
     Spot {
         /// On-demand only.
         Never = "false" | "never",
-        /// Cheap and likely to stay; what plain `true` means.
+        /// Cheap and likely to stay; plain `true` means this.
         PriceCapacityOptimized = "price-capacity-optimized" | "true" | "pco",
         /// The cheapest.
         LowestPrice = "lowest-price" | "lp",
-        /// The likeliest to stay.
+        /// The least likely to be interrupted.
         CapacityOptimized = "capacity-optimized" | "co",
     }
 }
 
 words! {
-    /// When a job that lost its machine is tried again.
+    /// Whether a job that lost its machine is tried again.
     Retry {
-        /// When spot capacity was taken away.
+        /// If EC2 interrupted the spot instance.
         WhenInterrupted = "when-interrupted",
         /// Never.
         Never = "false",
@@ -229,7 +228,7 @@ words! {
 words! {
     /// An addition to a machine.
     Extra {
-        /// A cache in the cloud's object store.
+        /// A cache in S3.
         S3Cache = "s3-cache",
         /// A shared file system.
         Efs = "efs",
@@ -254,7 +253,7 @@ pub fn parse_name(text: &str) -> Result<String, ValueError> {
     if fits { Ok(text.to_owned()) } else { Err(ValueError::Name(short(text))) }
 }
 
-/// Reads an image's id.
+/// Reads an AMI's id.
 pub fn parse_ami(text: &str) -> Result<String, ValueError> {
     let digits = text.strip_prefix("ami-").unwrap_or("");
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);

@@ -1,6 +1,6 @@
-//! Volumes: a machine's own, and those that outlive it.
+//! Volumes: a machine's own, and volumes that outlive it.
 //!
-//! Not here: the other values (`value`), or how large one may be (`policy`).
+//! Not here: the other values (`value`), or the policy's limits (`policy`).
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::value::{ValueError, parse_name, short, words};
 
-/// The largest volume there is, in GB.
+/// The size of the largest EBS volume, in GB.
 pub const VOLUME_GB_MAX: u32 = 65_536;
-/// Beyond what any volume does, in MiB or operations a second.
+/// More MiB or operations a second than any volume does.
 pub const VOLUME_RATE_MAX: u32 = 1_000_000;
 
 words! {
@@ -24,16 +24,16 @@ words! {
         Io1 = "io1",
         /// Provisioned, second generation.
         Io2 = "io2",
-        /// Throughput on disks that turn.
+        /// Throughput-optimised, on hard disks.
         St1 = "st1",
-        /// Cold.
+        /// Cold, on hard disks.
         Sc1 = "sc1",
-        /// The oldest.
+        /// Magnetic, the oldest generation.
         Standard = "standard",
     }
 }
 
-/// A volume; what is not said is for the stack to decide.
+/// A volume; the stack decides about absent settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Volume {
@@ -47,7 +47,7 @@ pub struct Volume {
     pub iops: Option<u32>,
 }
 
-/// Stored as it is written.
+/// Stored in the form of a label.
 impl TryFrom<String> for Volume {
     type Error = ValueError;
 
@@ -128,11 +128,11 @@ impl fmt::Display for Volume {
 /// A volume that outlives the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StickyVolume {
-    /// Which of several.
+    /// Its name, to tell several apart.
     pub name: Option<String>,
-    /// What it is; its size is always said.
+    /// Its settings; the size is always present.
     pub volume: Volume,
-    /// Whether its blocks are read only when they are asked for.
+    /// Whether its blocks are loaded only when they are first read.
     pub lazy_init: bool,
 }
 
@@ -144,7 +144,7 @@ impl StickyVolume {
             if part == "lazy-init" && !sticky.lazy_init {
                 sticky.lazy_init = true;
             } else if let Err(error) = sticky.volume.take(part) {
-                // Only what stands first and is no part of a volume can be the name.
+                // Only the first part can be the name, and only if it is no part of a volume.
                 let named = index == 0 && matches!(error, ValueError::VolumePart(_));
                 sticky.name = Some(if named { parse_name(part)? } else { return Err(error) });
             }

@@ -1,8 +1,8 @@
-//! What an agent does about its inbox: the pure half of its life.
+//! How an agent reacts to its inbox: the pure half of its life.
 //!
-//! [`ActedOn`] is what the agent remembers having done; [`react`] compares it with the inbox. The
-//! agent's process does what the [`Reaction`] says and then remembers it. A restarted agent finds
-//! its predecessor's listener, if one lives, before it reacts to anything.
+//! [`ActedOn`] records the orders that the agent has carried out; [`react`] compares it with the
+//! inbox. The agent's process carries out the [`Reaction`] and then records it. A restarted agent
+//! looks for its predecessor's listener before it reacts to anything.
 //!
 //! Not here: warm-up, running a listener, cleaning, or reading the mailbox (`bullpen-agent`).
 
@@ -10,7 +10,7 @@ use super::{Assignment, Inbox, Order, OrderRank, Withdrawal, WithdrawalMode};
 use crate::ids::Generation;
 use crate::time::Timestamp;
 
-/// What an agent has acted on since it started.
+/// The orders that an agent has acted on since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ActedOn {
     /// The order it acted on last.
@@ -19,26 +19,26 @@ pub struct ActedOn {
     pub listener: Option<Assignment>,
 }
 
-/// What to do next.
+/// What the agent does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing new.
+    /// The inbox has no new order.
     Wait,
-    /// Acknowledge, then start a listener. One that belongs to an earlier owner is removed first.
+    /// Acknowledge, then start a listener; remove an earlier owner's listener first.
     Start(Assignment),
     /// Acknowledge; the running listener serves this generation too.
     Adopt(Assignment),
-    /// An assignment too late to be registered: start nothing.
+    /// The assignment is too late to register: start nothing.
     TooLate(Assignment),
     /// Start nothing new; the registered listener goes on until GitHub or a stop ends it.
     Drain(Withdrawal),
-    /// The listener is to end, and a job runs on it: let the job end first, then look again.
+    /// The listener must end, but a job runs on it: let the job end first, then look again.
     AwaitJob(Withdrawal),
     /// End the listener if there is one, clean, acknowledge this generation as removed.
     Remove(Withdrawal),
 }
 
-/// Compares what was done with what is wanted. `busy` says whether a job runs on the listener now.
+/// Compares the orders acted on with the inbox. `busy` says whether a job runs on the listener now.
 pub fn react(acted: &ActedOn, inbox: Option<&Inbox>, busy: bool, now: Timestamp) -> Reaction {
     let Some(inbox) = inbox else { return Reaction::Wait };
     if acted.rank.is_some_and(|rank| rank >= inbox.order.rank()) {
@@ -52,15 +52,15 @@ pub fn react(acted: &ActedOn, inbox: Option<&Inbox>, busy: bool, now: Timestamp)
             Reaction::TooLate(assignment.clone())
         }
         Order::Assigned(assignment) => Reaction::Start(assignment.clone()),
-        // A listener that GitHub may be giving a job to right now is left alone; without one there
-        // is nothing to wait for, so the removal can be acknowledged at once.
+        // GitHub may be giving a job to the listener right now, so a drain leaves it alone. Without
+        // a listener there is nothing to wait for: the agent can acknowledge the removal at once.
         Order::Withdrawn(order)
             if order.mode == WithdrawalMode::Drain && acted.listener.is_some() =>
         {
             Reaction::Drain(order.clone())
         }
-        // GitHub's word that no job can start may be missing (it did not answer) or overtaken (it
-        // gave the job first). The agent is the one who sees the job; a hard cap ends the machine.
+        // GitHub may not have confirmed that no job can start, or may have given the job before.
+        // Only the agent sees the job; the hard cap ends the machine.
         Order::Withdrawn(order)
             if acted.listener.is_some() && busy && !crate::sabotage!("agent-stops-under-a-job") =>
         {
@@ -75,8 +75,8 @@ pub fn react(acted: &ActedOn, inbox: Option<&Inbox>, busy: bool, now: Timestamp)
     }
 }
 
-/// The listener that runs already is the one that is wanted: a restarted agent finds it at the same
-/// generation (its credential may be gone from the inbox by then), or a second worker of the same
+/// Whether the running listener already serves this assignment: a restarted agent finds it at the
+/// same generation (the inbox may have lost its credential by then), or a second worker of the same
 /// owner took the claim over with the same credential.
 fn adopts(acted: &ActedOn, assignment: &Assignment) -> bool {
     acted.listener.as_ref().is_some_and(|current| {

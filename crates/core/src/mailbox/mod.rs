@@ -1,11 +1,11 @@
 //! The two records between the control plane and one agent, and the rules that fence them.
 //!
-//! The *inbox* is written by the control plane and read by the agent; the *report* the other way
-//! round. An agent sees nothing else, so fencing has to reach it here: [`Inbox::accept`] takes an
-//! order only if it is newer than the stored one, and `assigned` remembers the last generation that
-//! was ever handed out, so that *exposure* is read and not guessed ([`prove_unexposed`]).
+//! The control plane writes the *inbox* and the agent reads it; the *report* goes the other way. An
+//! agent sees nothing else, so the inbox must fence it: [`Inbox::accept`] takes an order only if it
+//! is newer than the stored one, and `assigned` keeps the last assigned generation, so that
+//! [`prove_unexposed`] reads *exposure* instead of guessing it.
 //!
-//! Orders are ranked by generation, then assignment < drain < stop. [`agent`] has the other side.
+//! Orders rank by generation, then assignment < drain < stop. [`agent`] has the agent's side.
 //!
 //! Not here: storing records (the `Mailbox` port), or the text they are stored as ([`wire`]).
 
@@ -32,12 +32,12 @@ pub use reading::{RawReport, ReportRead, UnreadableReport, shown};
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps the text.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The one way to the value; the caller puts it where no log can see it.
+    /// The only way to the value; the caller keeps it out of every log.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What lets a runner appear at GitHub.
+/// The credential with which a runner registers at GitHub.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
@@ -59,40 +59,40 @@ pub enum Credential {
     RegistrationToken(Secret),
 }
 
-/// "This machine is yours to register for this owner."
+/// The order to register a runner for an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
-    /// At which generation.
+    /// The generation it was written at.
     pub generation: Generation,
-    /// For whom.
+    /// The new owner.
     pub owner: Owner,
-    /// Under which name.
+    /// The runner's name.
     pub runner: RunnerName,
-    /// With which label.
+    /// The runner's label.
     pub label: String,
-    /// With what; removed once the listener listens.
+    /// The runner's credential; removed once the listener listens.
     pub credential: Option<Credential>,
-    /// When an unregistered listener must be given up. A JIT configuration needs none.
+    /// When the agent gives up an unregistered listener. A JIT configuration needs no such time.
     pub register_by: Option<Timestamp>,
-    /// When the machine must end, whatever happens.
+    /// When the machine must end in any case.
     pub hard_cap: Timestamp,
-    /// When this was written, by the control plane's clock: what the machine's own clock is
-    /// measured against. Older control planes do not say.
+    /// When the control plane wrote this; the agent measures its own clock against it. Older
+    /// control planes do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
-    /// The run whose jobs alone may run there. Older control planes do not say.
+    /// The only run whose jobs may run there. Older control planes do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_run: Option<OwnRun>,
-    /// Whether a runner that registers by token serves one job only. Older agents do not look.
+    /// Whether a runner that registers by token serves one job only. Older agents ignore it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
-    /// The group that a runner which registers by token joins; GitHub's default group if absent. A JIT
-    /// configuration has its own. Older agents do not look.
+    /// The group that a runner which registers by token joins; GitHub's default group if absent. A
+    /// JIT configuration has its own. Older agents ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<RunnerGroup>,
 }
 
-/// How far a withdrawal goes.
+/// What a withdrawal asks of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WithdrawalMode {
@@ -102,14 +102,14 @@ pub enum WithdrawalMode {
     Stop,
 }
 
-/// "This machine is nobody's any more."
+/// The order that ends an owner's use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Withdrawal {
-    /// At which generation.
+    /// The generation it was written at.
     pub generation: Generation,
-    /// How far.
+    /// What the agent must do.
     pub mode: WithdrawalMode,
-    /// When this was written; the wait for the acknowledgement of a stop counts from here.
+    /// When the control plane wrote this; the wait for a stop's acknowledgement starts here.
     pub at: Timestamp,
     /// When an idle agent ends itself.
     pub idle_deadline: Timestamp,
@@ -117,17 +117,17 @@ pub struct Withdrawal {
     pub removal_token: Option<Secret>,
 }
 
-/// The latest word to an agent.
+/// An order to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Take this owner's jobs.
+    /// Take jobs for this owner.
     Assigned(Assignment),
-    /// Take nobody's.
+    /// Take no jobs.
     Withdrawn(Withdrawal),
 }
 
-/// Where an order stands among all orders to one agent.
+/// The rank of an order among all orders to one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderRank {
     /// First by generation.
@@ -137,7 +137,7 @@ pub struct OrderRank {
 }
 
 impl Order {
-    /// When it was written, by the control plane's clock, where it says.
+    /// When the control plane wrote it; none if an older control plane did not say.
     pub const fn issued_at(&self) -> Option<Timestamp> {
         match self {
             Self::Assigned(assignment) => assignment.issued_at,
@@ -168,11 +168,11 @@ pub struct Inbox {
     pub order: Order,
 }
 
-/// An order that something newer has overtaken.
+/// A refusal of an order: the mailbox already holds a newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mailbox already holds an order of generation {}", stored.generation)]
 pub struct Overtaken {
-    /// What is stored.
+    /// The rank of the stored order.
     pub stored: OrderRank,
 }
 
@@ -206,7 +206,7 @@ impl Inbox {
     }
 }
 
-/// What an agent does at the moment.
+/// What an agent is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentPhase {
@@ -224,28 +224,28 @@ pub enum AgentPhase {
     Cleaning,
 }
 
-/// A sign of life.
+/// An agent's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beat {
     /// Counts up, across restarts of the agent within one boot.
     pub seq: u64,
     /// By the machine's own clock.
     pub at: Timestamp,
-    /// What it does.
+    /// What the agent is doing.
     pub phase: AgentPhase,
-    /// Which boot this is.
+    /// The id of the machine's boot.
     pub boot: String,
 }
 
 impl Beat {
-    /// Whether this one came after `other`. A new boot counts from the beginning again, and there
-    /// is only ever one boot alive.
+    /// Whether this beat came after `other`. A new boot starts counting again, and only one boot is
+    /// alive at a time.
     pub fn follows(&self, other: &Self) -> bool {
         self.boot != other.boot || self.seq > other.seq
     }
 }
 
-/// The kinds of signal. Their text is what the seeds' scripts called them.
+/// The kinds of signal. Their texts are the names that the earliest scripts used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SignalKind {
     /// The warm-up is complete.
@@ -269,7 +269,7 @@ pub enum SignalKind {
     /// The listener ended by itself.
     #[serde(rename = "UD_LISTENER_ENDED")]
     ListenerEnded,
-    /// Nobody listens any more, and the machine is clean.
+    /// No runner listens any more, and the machine is clean.
     #[serde(rename = "UD_REMOVE_REG_OK")]
     Removed,
     /// The cloud will take the machine away.
@@ -277,29 +277,29 @@ pub enum SignalKind {
     Interrupted,
 }
 
-/// How the detail of a failed registration begins when its cause is not the machine's: GitHub is
+/// The first word of a failed registration's detail if the cause is not the machine: GitHub is
 /// down, refuses the credential, or limits the rate.
 pub const SYSTEMIC: &str = "systemic:";
 
 /// One signal: the latest of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signal {
-    /// The generation it speaks of.
+    /// The generation it is about.
     pub generation: Generation,
-    /// The owner it speaks of.
+    /// The owner it is about.
     pub owner: Option<Owner>,
     /// By the machine's own clock.
     pub at: Timestamp,
-    /// What else there is to say: a reason, the tail of an output, a runner's id.
+    /// More about it: a reason, the tail of an output, a runner's id.
     pub detail: String,
-    /// Which run the job is of, with [`SignalKind::JobStarted`]. Older agents do not say.
+    /// With [`SignalKind::JobStarted`]: the run that the job belongs to. Older agents do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<RanJob>,
 }
 
 impl Signal {
-    /// When it happened, by a machine's word that puts nothing off: of a time to come it happened as
-    /// early as it can have.
+    /// When it happened, by the machine's clock. A machine must not put anything off with a forged
+    /// time, so a future time counts as `earliest`.
     pub fn happened(&self, earliest: Timestamp, now: Timestamp, skew: Duration) -> Timestamp {
         if self.at > now.after(skew) { earliest } else { self.at }
     }
@@ -315,22 +315,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// The signal of this kind, if it speaks of this generation.
+    /// The signal of this kind, if it is about this generation.
     pub fn signal(&self, kind: SignalKind, generation: Generation) -> Option<&Signal> {
         self.signals.get(&kind).filter(|signal| {
             signal.generation == generation || crate::sabotage!("signals-of-any-generation")
         })
     }
 
-    /// Whether the machine is known to be alive now. A beat from the future is no evidence by its
-    /// time; one that advanced since `watched` was seen always is.
+    /// Whether the machine is known to be alive now. The time of a beat from the future proves
+    /// nothing; a beat that follows `watched` always proves it.
     pub fn is_fresh(&self, now: Timestamp, stale: Duration, watched: Option<&Beat>) -> bool {
         self.beat.as_ref().is_some_and(|beat| {
             now.distance(beat.at) <= stale || watched.is_some_and(|seen| beat.follows(seen))
         })
     }
 
-    /// The job that was started at this generation, where the agent says which run it is of.
+    /// The job that started at this generation, if the agent named its run.
     pub fn ran(&self, generation: Generation) -> Option<&RanJob> {
         self.signal(SignalKind::JobStarted, generation)?.ran.as_ref()
     }
@@ -341,10 +341,10 @@ impl Report {
     }
 }
 
-/// How it is known that nobody listens on a machine.
+/// How a release knows that no runner listens on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemovalProof {
-    /// Nothing was assigned since the last acknowledged removal.
+    /// The machine was not assigned since the last acknowledged removal.
     NeverAssigned,
     /// The agent acknowledged this withdrawal.
     Acknowledged,
@@ -352,7 +352,7 @@ pub enum RemovalProof {
     MachineStopped,
 }
 
-/// Proof that nobody listens on a machine. Only [`prove_unexposed`] can make one.
+/// Proof that no runner listens on a machine. Only [`prove_unexposed`] can make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unexposed {
     generation: Generation,
@@ -382,10 +382,10 @@ pub enum Exposed {
     /// Until the withdrawal is stored, an assignment may still be in flight and land.
     #[error("the withdrawal of generation {generation} is not stored")]
     NotWithdrawn {
-        /// Which one.
+        /// The generation of the withdrawal.
         generation: Generation,
     },
-    /// Something was assigned, and its removal was never acknowledged.
+    /// The machine was assigned, and the agent never acknowledged the removal.
     #[error("generation {assigned} was assigned and only {removed} is acknowledged as removed")]
     Unacknowledged {
         /// The last assignment.
@@ -395,8 +395,9 @@ pub enum Exposed {
     },
 }
 
-/// Judges exposure for a release at `generation`, from what was read *after* the withdrawal was
-/// stored. `machine_stopped` may be true only for the stopped tier, when the cloud says stopped.
+/// Decides for a release at `generation` whether the machine is unexposed. The caller must read
+/// inbox and report *after* it stored the withdrawal. `machine_stopped` may be true only for the
+/// stopped tier, when the cloud reports the machine as stopped.
 pub fn prove_unexposed(
     inbox: Option<&Inbox>,
     report: Option<&Report>,
@@ -413,15 +414,15 @@ pub fn prove_unexposed(
     }
     let assigned = inbox.map_or(Generation(0), |inbox| inbox.assigned);
     let removed = report.map_or(Generation(0), Report::removed);
-    // Nobody was ever told to remove a later one: whoever says so did not read its orders.
+    // No order ever asked the agent to remove a later generation, so such a report is forged.
     let is_forged = removed > generation && !crate::sabotage!("future-generations-acknowledge");
     let removed = if is_forged { Generation(0) } else { removed };
-    // Whoever was assigned this generation can have written that it is removed. Nobody listens, and the
-    // machine counts as used: what ran there, and for whom, is not the machine's to deny.
-    let is_its_own_word = assigned == removed
+    // The job of the assigned generation may itself have reported its removal. Then no runner
+    // listens, but the machine counts as used: it cannot deny that it was assigned.
+    let is_self_reported = assigned == removed
         && assigned > Generation(0)
         && !crate::sabotage!("removals-deny-assignments");
-    let is_acknowledged = removed >= generation || is_its_own_word;
+    let is_acknowledged = removed >= generation || is_self_reported;
     let removal = if is_acknowledged || crate::sabotage!("idle-before-acknowledgement") {
         RemovalProof::Acknowledged
     } else if assigned <= removed {

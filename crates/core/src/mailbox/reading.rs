@@ -1,11 +1,11 @@
-//! Reading a report that anybody with root on its machine may have written.
+//! Reading a report that any program with root on its machine may have written.
 //!
-//! A store hands over what it holds as text ([`RawReport`]); [`RawReport::read`] makes a [`Report`] of
-//! it, or says in a bounded, escaped line why it cannot ([`UnreadableReport`]). Each machine has an answer of
-//! its own ([`ReportRead`]): what one machine wrote never hides another's report.
-//! [`Report::believed`] drops what a readable report cannot know.
+//! A store hands over the text it holds ([`RawReport`]); [`RawReport::read`] makes a [`Report`] of
+//! it, or says in a bounded, escaped line why it cannot ([`UnreadableReport`]). Each machine has
+//! its own result ([`ReportRead`]), so one machine's text never hides another's report.
+//! [`Report::believed`] drops the signals that the machine cannot know.
 //!
-//! Not here: reading the stores (the adapters), or what a report is evidence of (`mailbox`, `claim`).
+//! Not here: reading the stores (the adapters), or what a report proves (`mailbox`, `claim`).
 
 use std::fmt;
 
@@ -20,19 +20,19 @@ use crate::limits::{
 use crate::request::stranger::RanJob;
 use crate::sabotage;
 
-/// What was found where one agent reports.
+/// The result of reading one agent's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportRead {
     /// The agent has reported nothing.
     Absent,
-    /// Something that is no report. It counts as none, for this machine alone.
+    /// The stored text is no report. It counts as none, for this machine alone.
     Unreadable(UnreadableReport),
     /// A report.
     Read(Report),
 }
 
 impl ReportRead {
-    /// The report, if there is one that can be read.
+    /// The report, if it exists and can be read.
     pub fn report(self) -> Option<Report> {
         match self {
             Self::Read(report) => Some(report),
@@ -50,12 +50,12 @@ impl From<Result<Report, UnreadableReport>> for ReportRead {
     }
 }
 
-/// Why a report cannot be read: one short line without control characters, whatever was stored.
+/// Why a report cannot be read: one short line without control characters, for any stored text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableReport(String);
 
 impl UnreadableReport {
-    /// For this reason, as much of it as fits a line.
+    /// Takes as much of the reason as fits a line.
     pub fn because(why: impl fmt::Display) -> Self {
         Self(shown(&why.to_string(), UNREADABLE_CHARS_MAX))
     }
@@ -67,8 +67,8 @@ impl fmt::Display for UnreadableReport {
     }
 }
 
-/// A machine's own words as they may be shown: at most so many characters, and none that moves a
-/// cursor, changes a colour or reverses the direction of reading.
+/// Text from a machine, made safe to show: at most `chars_max` characters, and no character that
+/// moves a cursor, changes a colour or reverses the direction of reading.
 pub fn shown(text: &str, chars_max: usize) -> String {
     let escaped = text.chars().flat_map(|c| {
         let plain = c == ' ' || !(c.is_control() || c.is_whitespace() || is_invisible(c));
@@ -100,17 +100,17 @@ const fn is_invisible(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A report as a store holds it: each part a text, of whatever length and content.
+/// A report as a store holds it: each part is a text of any length and content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawReport<'a> {
     /// The beat.
     pub beat: Option<&'a str>,
-    /// The kind of each signal, and the signal.
+    /// Each signal's kind and body.
     pub signals: Vec<(&'a str, &'a str)>,
 }
 
 impl RawReport<'_> {
-    /// The report, if every part of it is one that an agent of ours could have written.
+    /// The report, if our agent could have written every part of it.
     pub fn read(&self) -> Result<Report, UnreadableReport> {
         if self.signals.len() > REPORT_SIGNALS_MAX {
             return Err(UnreadableReport::because(format_args!(
@@ -136,13 +136,13 @@ impl RawReport<'_> {
 
 fn read_beat(text: &str) -> Result<Beat, UnreadableReport> {
     let beat: Beat = part("its beat", text)?;
-    within("the name of its boot", &beat.boot, REPORT_BOOT_BYTES_MAX)?;
+    within("its boot id", &beat.boot, REPORT_BOOT_BYTES_MAX)?;
     Ok(beat)
 }
 
 fn read_signal(name: &str, body: &str) -> Result<(SignalKind, Signal), UnreadableReport> {
     let kind = serde_json::from_value(name.into())
-        .map_err(|_| UnreadableReport::because(format_args!("it knows no signal {name:?}")))?;
+        .map_err(|_| UnreadableReport::because(format_args!("there is no signal {name:?}")))?;
     let signal: Signal = part(name, body)?;
     within("a signal's detail", &signal.detail, SIGNAL_DETAIL_BYTES_MAX)?;
     if let Some(RanJob { repository, job, event, run: _, attempt: _ }) = &signal.ran {
@@ -174,9 +174,10 @@ fn within(what: &str, text: &str, bytes_max: usize) -> Result<(), UnreadableRepo
 }
 
 impl Report {
-    /// What this report can know, by its machine's record. A signal of a generation that the ledger
-    /// has not reached says nothing. Before a job can have changed hands, neither does one that names
-    /// another owner; one that names none is an older agent's, or of the machine itself.
+    /// The report without the signals that its machine cannot know, by its record. The ledger has
+    /// not reached a later generation, so its signals are dropped. Before a job can have changed
+    /// machines, a signal that names another owner is dropped too. A signal without an owner comes
+    /// from an older agent, or is about the machine itself.
     #[must_use]
     pub fn believed(mut self, record: &Record) -> Self {
         let owner = match &record.state {

@@ -1,8 +1,8 @@
-//! How mailbox records are written where a store keeps them as text.
+//! The text form of mailbox records, for stores that keep text.
 //!
-//! Every record carries its version. A reader that meets a newer one says so and touches nothing.
+//! Every record carries its version. A reader refuses a newer version and changes nothing.
 //!
-//! Not here: stores that keep attributes apart (each signal of a report is one); they use the types.
+//! Not here: stores that keep each signal of a report as an attribute; they use the types.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use super::{Inbox, Report};
 use crate::limits::MAILBOX_BYTES_MAX;
 
-/// The version that is written.
+/// The version that this program writes.
 pub const VERSION: u32 = 1;
 
 /// A record that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// Longer than any record of ours.
+    /// The record is longer than any of ours.
     #[error("the mailbox record has {bytes} bytes; at most {MAILBOX_BYTES_MAX} are read")]
     TooLong {
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
-    /// Not the expected JSON; the source names line and column.
+    /// The record is not the expected JSON; the source names line and column.
     #[error("the mailbox record is not readable")]
     Malformed(#[source] serde_json::Error),
-    /// Written by a newer version.
+    /// A newer version wrote the record.
     #[error("the mailbox record has version {found}; this program reads up to {VERSION}")]
     Newer {
-        /// Which one.
+        /// Its version.
         found: u32,
     },
 }

@@ -42,7 +42,7 @@ fn other_type(id: &str, generation: u64) -> Advert {
 fn what_the_request_wants_is_passed_on() {
     assert_eq!(verdict(&advert("i-1", 5)), AdvertVerdict::PassOn);
     let unused = with(|advert| advert.trust = None);
-    assert_eq!(verdict(&unused), AdvertVerdict::PassOn, "what nobody used serves anyone");
+    assert_eq!(verdict(&unused), AdvertVerdict::PassOn, "an unused machine serves any group");
     let larger = with(|advert| advert.memory_mib = 8_192);
     assert_eq!(verdict(&larger), AdvertVerdict::PassOn, "memory has no upper end");
 }
@@ -61,7 +61,7 @@ fn a_used_machine_is_put_back_by_a_job_that_may_not_have_one() {
 }
 
 #[test]
-fn what_nobody_can_use_is_discarded_with_its_reason() {
+fn an_unusable_machine_is_discarded_with_its_reason() {
     let margin = LIMITS.not_claimable_before_deadline;
     for (advert, why) in [
         (with(|a| a.class = ClassName::new("xlarge")), DiscardWhy::WrongClass),
@@ -78,7 +78,7 @@ fn what_nobody_can_use_is_discarded_with_its_reason() {
 }
 
 #[test]
-fn what_suits_somebody_else_is_put_back_with_its_reason() {
+fn a_machine_for_another_request_is_put_back_with_its_reason() {
     for (advert, why) in [
         (with(|a| a.usage = Usage::Spot), RequeueWhy::UsageDiffers),
         (with(|a| a.instance_type = InstanceType::new("m5.large")), RequeueWhy::TypeNotAllowed),
@@ -158,7 +158,7 @@ fn a_message_of_an_unknown_version_is_put_back_verbatim() {
     let newer = r#" {"v": 2, "id": ["changed", "entirely"],  "cpu": "two"} "#;
     let judged = scan(&mut QueueScan::default(), &[newer]);
     assert_eq!(judged.requeue, [(newer.to_owned(), RequeueWhy::UnknownVersion)]);
-    assert_eq!(judged.exhausted, None, "once is no lap");
+    assert_eq!(judged.exhausted, None, "one sighting is no lap");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn one_id_seen_more_often_than_allowed_ends_the_scan_and_still_goes_back() {
 }
 
 #[test]
-fn sightings_count_whatever_the_verdicts_were() {
+fn sightings_count_for_every_verdict() {
     let (mut memory, body) = (QueueScan::default(), text(&advert("i-1", 5)));
     for _ in 0..LIMITS.sightings_max {
         assert_eq!(scan(&mut memory, &[&body]).exhausted, None);

@@ -1,7 +1,7 @@
-//! What a plan says: actions in their order, and notes. Its JSON is read by scripts and kept between
-//! passes: names in it stay.
+//! A plan's parts: ordered actions, and notes. Scripts read its JSON, and the service stores parts
+//! of it, so the names in it stay.
 //!
-//! Not here: carrying one out (the engine), or deciding on it (`plan`).
+//! Not here: carrying an action out (the engine), or deciding on it (`plan`).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ use crate::instance::EndReason;
 pub enum Cause {
     /// It cannot be used: its warm-up failed, or the cloud took or takes it away.
     Error,
-    /// It was not ready in time, or its time is over.
+    /// It was not ready in time, or its deadline has passed.
     Dangling,
-    /// It is built otherwise than would be built now.
+    /// It has another specification than the wanted one.
     Outdated,
-    /// There are more than wanted, or its replacement is ready.
+    /// The pool has more than it wants, or the machine's replacement is ready.
     Excess,
 }
 
@@ -36,7 +36,7 @@ impl Cause {
     }
 }
 
-/// A machine to end, and what its record is to say.
+/// A machine to end, with the reason for its record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MachineEnding {
     /// Which machine.
@@ -53,7 +53,7 @@ pub enum StopWhy {
     WarmedUp,
     /// Its record says stopped and the cloud says running.
     FoundRunning,
-    /// The last stop call did not do it and can no longer land.
+    /// The last stop call did not stop it and can no longer land.
     Again,
 }
 
@@ -68,32 +68,32 @@ impl StopWhy {
     }
 }
 
-/// Something to do. It names everything: nothing is left to decide. Everything of one kind is one
-/// action, to be sent in as few calls as the cloud allows.
+/// An action that leaves the engine nothing to decide. All changes of one kind are one action, so
+/// that the engine needs as few calls as the cloud allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "action", content = "of")]
 pub enum Action {
-    /// End these.
+    /// End these machines.
     Terminate {
-        /// Which step says so.
+        /// The step that ends them.
         cause: Cause,
         /// Which machines.
         endings: Vec<MachineEnding>,
     },
-    /// Their warm-up is complete and they stay running: idle from now on. Only the ledger changes.
+    /// Keep these warm machines running: they are idle from now on. Only the ledger changes.
     KeepHot(Vec<InstanceId>),
-    /// The cloud has stopped them: idle from now on. Only the ledger changes.
+    /// Keep these stopped machines: they are idle from now on. Only the ledger changes.
     KeepStopped(Vec<InstanceId>),
     /// Stop these, each under a new operation.
     Stop(Vec<(InstanceId, StopWhy)>),
-    /// Launch this many in one call. What is to be stopped later is launched like what stays hot: which
-    /// of the machines becomes which is decided when they are warm.
+    /// Launch this many in one call. All are launched alike: a later plan decides which of them
+    /// stay hot and which are stopped, when they are warm.
     Create {
         /// How they are paid for.
         usage: Usage,
-        /// How many of them for the hot ones.
+        /// How many of them for hot places.
         hot: u32,
-        /// How many of them for the stopped ones.
+        /// How many of them for stopped places.
         stopped: u32,
     },
 }
@@ -110,10 +110,10 @@ impl Action {
     }
 }
 
-/// What to do for one pool now, and why no more.
+/// What to do for one pool now, and why not more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// In the order in which they are to be done.
+    /// The actions, in the order in which the engine carries them out.
     pub actions: Vec<Action>,
     /// What the pool waits on.
     pub notes: Vec<Note>,
@@ -149,7 +149,7 @@ impl Plan {
     }
 }
 
-/// As many as a launch can ask for.
+/// The count as a launch stores it, at most the largest number that it can store.
 pub(super) fn count(machines: usize) -> u32 {
     u32::try_from(machines).unwrap_or(u32::MAX)
 }

@@ -1,7 +1,8 @@
-//! What a pool's machines are built from, and what its configuration promises: everything about a pool
-//! that does not depend on the time.
+//! A pool as configured: the specification of its machines and the machines that it promises, which
+//! is everything about a pool that does not depend on the time.
 //!
-//! Not here: reading a configuration (`config`), how many machines are wanted now ([`DesiredPool`]).
+//! Not here: reading a configuration (`config`), how many machines are wanted now
+//! ([`DesiredPool`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,12 +23,12 @@ use crate::schedule::{UnknownZone, Zone, target_at};
 use crate::spec_hash::{HashedRunner, MachineSpec, PoolSpec, spec_hash};
 use crate::time::Timestamp;
 
-/// What every machine of a stack is built from, whatever its class.
+/// What every machine of a stack is built from, in every class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackBase {
     /// The image of a runner that names none.
     pub image: String,
-    /// What image names stand for in the cloud's own terms, where that is said.
+    /// The cloud's ids of named images, if configured.
     pub images: BTreeMap<ImageName, String>,
     /// The version of GitHub's runner.
     pub runner_version: String,
@@ -35,43 +36,44 @@ pub struct StackBase {
     pub pre_runner: Option<String>,
 }
 
-/// One pool, ready to be kept.
+/// One pool whose configuration is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blueprint {
     /// Which pool.
     pub name: PoolName,
-    /// What its configuration says.
+    /// Its configuration.
     pub config: PoolConfig,
     /// The shape of its machines.
     pub class: RunnerClass,
-    /// Which machine types will do.
+    /// Which machine types fit.
     pub allowed_types: Vec<TypePattern>,
-    /// What its machines are built from.
+    /// The specification of its machines.
     pub spec_hash: SpecHash,
     zone: Zone,
 }
 
-/// Why a pool that is in the file and cannot be believed is not kept.
-const BROKEN: &str = "what the configuration says of it is broken";
+/// Why the planner leaves a pool alone whose part of the file cannot be read.
+const BROKEN: &str = "its configuration is invalid";
 
 /// All pools of one stack, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blueprints {
-    /// Those that can be kept.
+    /// The pools with a valid configuration.
     pub pools: BTreeMap<PoolName, Blueprint>,
-    /// Those that cannot, and why. They are left as they are.
+    /// The other pools, and why. The planner leaves them as they are.
     pub unbuildable: BTreeMap<PoolName, String>,
 }
 
 impl Blueprints {
-    /// The pools of this environment; those of others are nothing to this stack.
-    pub fn of(env: &str, config: &Config, foundation: &StackBase) -> Self {
+    /// The pools of this environment; this stack ignores the others.
+    pub fn of(env: &str, config: &Config, base: &StackBase) -> Self {
         let catalogue = config.catalogue();
-        // Nobody knows of which environment these are; to leave another's alone costs nothing.
+        // The environment of these is unknown; leaving another environment's pool alone costs
+        // nothing.
         let broken = config.broken.iter().map(|name| (name.clone(), BROKEN.to_owned()));
         let mut all = Self { unbuildable: broken.collect(), ..Self::default() };
         for (name, pool) in config.pools.iter().filter(|(_, pool)| pool.env == env) {
-            match Blueprint::of((name, pool), config, &catalogue, foundation) {
+            match Blueprint::of((name, pool), config, &catalogue, base) {
                 Ok(blueprint) => drop(all.pools.insert(name.clone(), blueprint)),
                 Err(why) => drop(all.unbuildable.insert(name.clone(), why.to_string())),
             }
@@ -80,24 +82,24 @@ impl Blueprints {
     }
 }
 
-/// Why a pool cannot be kept.
+/// Why a pool has no blueprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unbuildable {
-    /// Its runner is none.
+    /// Its runner cannot be resolved.
     #[error(transparent)]
     Runner(#[from] ResolveError),
-    /// Its zone is none.
+    /// Its time zone does not exist.
     #[error(transparent)]
     Zone(#[from] UnknownZone),
 }
 
 impl Blueprint {
-    /// Of a configured pool.
+    /// The blueprint of a configured pool.
     pub fn of(
         (name, pool): (&PoolName, &PoolConfig),
         config: &Config,
         catalogue: &Catalogue,
-        foundation: &StackBase,
+        base: &StackBase,
     ) -> Result<Self, Unbuildable> {
         let asked = LabelSpec { runner: Some(pool.runner.clone()), ..LabelSpec::default() };
         let resolved = resolve(&asked, catalogue)?;
@@ -108,25 +110,25 @@ impl Blueprint {
         Ok(Self {
             name: name.clone(),
             zone: Zone::parse(&pool.schedule.zone)?,
-            spec_hash: hash(pool, &runner, &class, config, foundation),
+            spec_hash: hash(pool, &runner, &class, config, base),
             allowed_types: if any { vec![TypePattern::new("*")] } else { families },
             class,
             config: pool.clone(),
         })
     }
 
-    /// How its hot machines are paid for: on demand, whatever its runner says, unless the pool itself
-    /// says otherwise. Stopped ones are always on-demand.
+    /// How its hot machines are paid for: on demand, unless the pool itself asks for spot; its
+    /// runner's setting does not count. Stopped ones are always on-demand.
     pub const fn hot_usage(&self) -> Usage {
         if self.config.spot { Usage::Spot } else { Usage::OnDemand }
     }
 
-    /// When one of its hot machines is due to be replaced.
+    /// The age at which its hot machines are due to be replaced.
     pub fn hot_lifetime(&self, limits: &Limits) -> Duration {
         self.config.hot_lifetime.unwrap_or(limits.hot_lifetime)
     }
 
-    /// The ceilings that a launch for it counts under: those of the stack that concern it, and its own.
+    /// The ceilings that a launch for it counts under: the stack's that concern it, and its own.
     pub fn ceilings(&self, stack: &[Ceiling]) -> Vec<Ceiling> {
         if sabotage!("pools-ignore-ceilings") {
             return Vec::new();
@@ -137,7 +139,7 @@ impl Blueprint {
         stack.iter().filter(concerns).cloned().chain(own).collect()
     }
 
-    /// What is wanted of it now.
+    /// What is desired of it now.
     pub fn desired(
         &self,
         mode: PoolMode,
@@ -159,18 +161,18 @@ impl Blueprint {
     }
 }
 
-/// How a machine is paid for makes it no other machine, so `spot` is not in it.
+/// The spec hash. `spot` is not in it, because the usage does not change the machine.
 fn hash(
     pool: &PoolConfig,
     runner: &RunnerConfig,
     class: &RunnerClass,
     config: &Config,
-    foundation: &StackBase,
+    base: &StackBase,
 ) -> SpecHash {
     let image = runner.image.as_ref().and_then(|image| config.images.get(image));
     let scripts = |of_image: Option<&String>, of_runner: Option<&String>| {
-        let said: Vec<&str> = of_image.into_iter().chain(of_runner).map(String::as_str).collect();
-        (!said.is_empty()).then(|| said.join("\0"))
+        let both: Vec<&str> = of_image.into_iter().chain(of_runner).map(String::as_str).collect();
+        (!both.is_empty()).then(|| both.join("\0"))
     };
     let preinstall = image.and_then(|image| image.preinstall.as_ref());
     let prerun = image.and_then(|image| image.prerun.as_ref());
@@ -188,13 +190,13 @@ fn hash(
         families: runner.family.iter().cloned().map(String::from).collect(),
         volume: runner.volume.as_ref().map(ToString::to_string),
         preinstall: scripts(preinstall, runner.preinstall.as_ref()),
-        prerun: scripts(prerun.as_ref(), foundation.pre_runner.as_ref()),
+        prerun: scripts(prerun.as_ref(), base.pre_runner.as_ref()),
         ..HashedRunner::default()
     };
     spec_hash(&MachineSpec {
         runner: shape,
-        image: resolved_image(runner.image.as_ref(), config, foundation),
-        runner_version: foundation.runner_version.clone(),
+        image: resolved_image(runner.image.as_ref(), config, base),
+        runner_version: base.runner_version.clone(),
         pool: Some(PoolSpec {
             runner: pool.runner.to_string(),
             env: pool.env.clone(),
@@ -203,10 +205,10 @@ fn hash(
     })
 }
 
-/// The image in the cloud's own terms, as far as they are known without asking it.
-fn resolved_image(name: Option<&ImageName>, config: &Config, foundation: &StackBase) -> String {
-    let Some(name) = name else { return foundation.image.clone() };
-    if let Some(known) = foundation.images.get(name) {
+/// The cloud's id of the image, if it is known without a call to the cloud.
+fn resolved_image(name: Option<&ImageName>, config: &Config, base: &StackBase) -> String {
+    let Some(name) = name else { return base.image.clone() };
+    if let Some(known) = base.images.get(name) {
         return known.clone();
     }
     match config.images.get(name) {

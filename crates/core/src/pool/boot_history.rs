@@ -1,10 +1,10 @@
-//! Whether what would be launched boots at all.
+//! Whether machines of the wanted specification boot at all.
 //!
-//! Boots that failed since the last one that succeeded are *in a row*. From the third on the
-//! specification is in *quarantine*: nothing of it is launched for a while that doubles with each
-//! launch that failed, and then one machine at a time, until one boots.
+//! Boots that failed since the last success are *in a row*. From the third on the specification is
+//! in *quarantine*: the plan launches nothing for a while that doubles with each failed launch, and
+//! then one machine at a time, until one boots.
 //!
-//! Not here: what a plan makes of it (`rollout`).
+//! Not here: how a plan uses it (`rollout`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::instance::{EndReason, State};
 use crate::limits::{BOOT_FAILURES_MAX, QUARANTINE, QUARANTINE_MAX};
 use crate::time::Timestamp;
 
-/// How boots of the wanted specification went lately.
+/// How the last boots of the wanted specification went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BootHistory {
     /// The last one succeeded, or there was none.
@@ -38,7 +38,7 @@ pub(super) enum BootHistory {
 }
 
 impl BootHistory {
-    /// How they went, what this very observation shows included.
+    /// The history, with the failures of this observation.
     pub(super) fn of(
         observed: &ObservedPool,
         sorted: &SortedMachines<'_>,
@@ -46,8 +46,8 @@ impl BootHistory {
         now: Timestamp,
     ) -> Self {
         let mut failures: BTreeMap<InstanceId, (Timestamp, IntentId)> = BTreeMap::new();
-        let seen = sorted.each.iter().filter_map(|(instance, standing)| {
-            let failed = match (standing, &instance.record.state) {
+        let seen = sorted.each.iter().filter_map(|(instance, role)| {
+            let failed = match (role, &instance.record.state) {
                 (PoolRole::Ending, _) => instance.ends_unbooted(),
                 (PoolRole::Error(why) | PoolRole::Dangling(why), State::Created { .. })
                     if *why == EndReason::FailedWarmUp =>
@@ -68,7 +68,7 @@ impl BootHistory {
                 *known = first.min(known.clone());
             }
         }
-        // A machine that has just warmed up is a success that nobody has written down yet.
+        // A machine that has just warmed up is a success that the journal does not hold yet.
         let sound = sorted.warming.iter().any(|warming| warming.warm_up == WarmUp::Complete);
         if sound { Self::Sound } else { Self::judge(&failures) }
     }
@@ -87,7 +87,7 @@ impl BootHistory {
     }
 }
 
-/// How long nothing is launched after so many launches that failed.
+/// How long the plan launches nothing after this many failed launches.
 fn backoff(launches: usize) -> Duration {
     let doublings = u32::try_from(launches.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);

@@ -1,6 +1,7 @@
-//! How much room the ceilings leave.
+//! How much capacity the ceilings leave.
 //!
-//! Not here: keeping a ceiling when several launch at once (the `Ledger` port's reservation).
+//! Not here: keeping a ceiling when several replicas launch at once (the `Ledger` port's
+//! reservation).
 
 use super::action::count;
 use super::desired::{Allowance, DesiredPool};
@@ -15,7 +16,7 @@ pub(super) struct PoolCapacity {
 }
 
 impl PoolCapacity {
-    /// The ledger's count may be older than what was observed, or newer: whichever is more counts.
+    /// The ledger's count may be older or newer than the observation: the larger of the two counts.
     pub(super) fn of(
         observed: &ObservedPool,
         sorted: &SortedMachines<'_>,

@@ -1,6 +1,6 @@
-//! What is wanted of one pool at one instant.
+//! What is desired of one pool at one instant.
 //!
-//! Not here: reading it from a file (`config`), or asking a schedule (`schedule`).
+//! Not here: reading it from a file (`config`), or evaluating a schedule (`schedule`).
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::ids::{PoolName, SpecHash};
 use crate::limits::{Limits, ROLLING_ABOVE};
 use crate::schedule::Target;
 
-/// What is to be done with a pool.
+/// What to do with a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
     /// It keeps its target.
     Kept,
-    /// An operator said to leave it as it is.
+    /// An operator ordered to leave it as it is.
     Paused,
-    /// An operator said to empty it.
+    /// An operator ordered to empty it.
     Draining,
     /// It is no longer in the configuration.
     Removed,
@@ -27,24 +27,24 @@ pub enum PoolMode {
 /// A ceiling, and how much of it is used, launches in flight included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Of what, and how many.
+    /// The ceiling.
     pub ceiling: Ceiling,
-    /// How many there are, by the ledger's count.
+    /// How many machines count under it, by the ledger's count.
     pub used: u32,
 }
 
-/// What is wanted of one pool now.
+/// What is desired of one pool now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredPool {
     /// Which pool.
     pub pool: PoolName,
-    /// What is to be done with it.
+    /// What to do with it.
     pub mode: PoolMode,
-    /// What its schedule says for now.
+    /// The schedule's target now.
     pub target: Target,
-    /// What its machines are to be built from.
+    /// The wanted specification of its machines.
     pub spec_hash: SpecHash,
-    /// How machines that were built otherwise are replaced; by the target's size if absent.
+    /// How outdated machines are replaced; by the target's size if absent.
     pub rollout: Option<Rollout>,
     /// How its hot machines are paid for. Stopped ones are always on-demand.
     pub hot_usage: Usage,
@@ -57,7 +57,7 @@ pub struct DesiredPool {
 }
 
 impl DesiredPool {
-    /// Of a pool that nothing is configured of: it is to have no machines.
+    /// For a pool without a configuration: it is to have no machines.
     pub fn nothing(pool: PoolName, mode: PoolMode, limits: &Limits) -> Self {
         Self {
             pool,
@@ -82,7 +82,7 @@ impl DesiredPool {
 
     /// How many hot and stopped machines to aim at. A target above the pool's own ceiling cannot be
     /// reached, and hot ones come first under it. Ceilings that are shared with others do not lower
-    /// the aim: they may have room again in the next moment.
+    /// the aim: they may have capacity again in the next moment.
     pub(super) fn aim(&self) -> (usize, usize) {
         if self.empties() {
             return (0, 0);
@@ -94,7 +94,7 @@ impl DesiredPool {
         (hot as usize, self.target.stopped.min(max - hot) as usize)
     }
 
-    /// How machines that were built otherwise are replaced.
+    /// How outdated machines are replaced.
     pub(super) fn rollout(&self) -> Rollout {
         let size = self.target.hot.saturating_add(self.target.stopped);
         let by_size = if size > ROLLING_ABOVE { Rollout::Rolling } else { Rollout::Immediate };

@@ -1,11 +1,11 @@
-//! A pool's journal: what must be remembered of a pool from one plan to the next, whoever makes it.
+//! A pool's journal: what every replica must know of a pool from one plan to the next.
 //!
-//! It names every launch before it is reserved, so that whoever comes next counts it and carries it
-//! on; which boots failed, and when one last succeeded; what an operator ordered; and, for people,
-//! what was done lately and what the pool waits on. One is kept per pool, and it is written only when
-//! something in it is different.
+//! It holds every launch before the ledger reserves it, so that the next planner counts it and
+//! carries it on; the boots that failed, and the last success; an operator's order; and, for
+//! people, the last actions and notes. There is one per pool, and the planner writes it only if
+//! something in it changes.
 //!
-//! Not here: storing it (the engine), or how it is decided on (`plan`).
+//! Not here: storing it (the engine), or planning by it (`plan`).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,14 +20,14 @@ use crate::sabotage;
 use crate::schedule::Target;
 use crate::time::Timestamp;
 
-/// Where journals are stored, each under its pool's name.
+/// The collection of the journals, each under its pool's name.
 pub const COLLECTION: &str = "pools";
-/// How many boots that failed are remembered. More say nothing new: the quarantine has its longest.
+/// How many failed boots a journal keeps: with so many the quarantine is at its longest.
 const FAILURES_MAX: usize = 64;
-/// How many deeds are remembered.
-const DEEDS_MAX: usize = 12;
+/// How many actions a journal keeps.
+const ACTIONS_MAX: usize = 12;
 
-/// What an operator ordered; it holds until another order does.
+/// An operator's order; it holds until the next order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorOrder {
@@ -46,56 +46,57 @@ pub struct Booted {
     pub at: Timestamp,
 }
 
-/// Something that was done, and why.
+/// An action that the engine carried out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionTaken {
     /// When.
     pub at: Timestamp,
-    /// What: one word.
+    /// The action as one word.
     pub act: String,
-    /// Why: one word.
+    /// The reason as one word.
     pub why: String,
-    /// To how many machines it was to be done.
+    /// How many machines the plan named.
     pub planned: u32,
-    /// To how many it was done.
+    /// For how many of them it was done.
     pub done: u32,
-    /// What was in the way of the others.
+    /// Why it was not done for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
 
-/// What is remembered of one pool.
+/// The journal of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Journal {
-    /// The lease that it was written under last; nobody writes under an older one.
+    /// The lease that it was written under last; a replica with an older one must not write it.
     pub token: FencingToken,
-    /// What an operator ordered.
+    /// The operator's order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OperatorOrder>,
     /// The number of the launch that was begun last.
     pub launches: u64,
-    /// Launches of which something may be outstanding.
+    /// Launches that may still bring machines.
     pub open: Vec<Intent>,
     /// Boots of the wanted specification that failed since the last success.
     pub failures: Vec<BootFailure>,
     /// The last boot that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub booted: Option<Booted>,
-    /// Until when the cloud is known to have nothing to launch.
+    /// Until when the cloud is known to have no capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_until: Option<Timestamp>,
-    /// What its schedule said when it was last planned.
+    /// The schedule's target in the last plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
-    /// What it waited on when it was last planned.
+    /// The notes of the last plan.
     pub notes: Vec<Note>,
-    /// What was done lately, the oldest first.
+    /// The last actions, the oldest first.
     pub deeds: Vec<ActionTaken>,
 }
 
 impl Journal {
-    /// What is to be done with the pool. A pause is an order to do nothing, to a removed pool too.
+    /// What to do with the pool. A pause means that the planner does nothing, not even to a
+    /// removed pool.
     pub const fn mode(&self, is_configured: bool) -> PoolMode {
         match self.order {
             Some(OperatorOrder::Pause) => PoolMode::Paused,
@@ -110,14 +111,14 @@ impl Journal {
         self.booted.as_ref().filter(|booted| booted.spec_hash == *wanted).map(|booted| booted.at)
     }
 
-    /// The number of the next launch. It follows the time, in seconds, so that a pool that was removed,
-    /// forgotten and added again makes no launch under a name that was used before.
+    /// The number of the next launch. It is at least the time in seconds, so that a pool that was
+    /// removed, forgotten and added again never uses a launch's name twice.
     pub fn next_launch(&self, now: Timestamp) -> u64 {
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
         (self.launches + 1).max(seconds)
     }
 
-    /// With the launch of this number begun.
+    /// Adds the launch of this number.
     #[must_use]
     pub fn with_launch(mut self, number: u64, intent: Intent) -> Self {
         self.launches = number;
@@ -125,14 +126,14 @@ impl Journal {
         self
     }
 
-    /// With only those launches open of which something may be outstanding.
+    /// Keeps only the launches that may still bring machines.
     #[must_use]
     pub fn with_open(mut self, is_open: impl Fn(&IntentId) -> bool) -> Self {
         self.open.retain(|intent| is_open(&intent.id));
         self
     }
 
-    /// With what a plan saw, and waits on.
+    /// Adds what a plan saw, and its notes.
     #[must_use]
     pub fn after(
         mut self,
@@ -168,22 +169,22 @@ impl Journal {
         self
     }
 
-    /// With these deeds done.
+    /// Adds these actions.
     #[must_use]
     pub fn with_deeds(mut self, deeds: impl IntoIterator<Item = ActionTaken>) -> Self {
         self.deeds.extend(deeds);
-        let too_many = self.deeds.len().saturating_sub(DEEDS_MAX);
+        let too_many = self.deeds.len().saturating_sub(ACTIONS_MAX);
         self.deeds.drain(..too_many);
         self
     }
 }
 
-/// What a launch of a pool is called.
+/// The id of a pool's launch.
 pub fn launch_id(pool: &PoolName, number: u64) -> IntentId {
     IntentId::new(format!("pool.{pool}.{number}"))
 }
 
-/// The boots that failed, by what was seen: those that end for it, and those that this plan ends.
+/// The failed boots: machines that already end because of it, and machines that this plan ends.
 fn failed(seen: &ObservedPool, plan: &Plan, now: Timestamp) -> Vec<BootFailure> {
     let ends_now = |id: &InstanceId| {
         plan.actions.iter().any(|action| match action {

@@ -1,8 +1,8 @@
-//! How long a hot machine lives: its pool's lifetime, a little more or less by its own id, so that
-//! machines that were launched together are not replaced together. By its id and not by chance: every
-//! process that asks gets the same answer.
+//! How long a hot machine lives: its pool's lifetime, varied a little by the machine's id, so that
+//! machines that were launched together are not replaced together. The id decides and not chance,
+//! so that every process gets the same answer.
 //!
-//! Not here: what becomes of one whose time has come (`supply`, `standing`).
+//! Not here: what happens to a machine at the end of its lifetime (`role`, `supply`).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::ids::InstanceId;
 use crate::limits::{LIFETIME_SPREAD_PERMILLE, Limits};
 use crate::time::Timestamp;
 
-/// This machine's share of the pool's lifetime.
+/// This machine's lifetime, from its pool's.
 pub fn lifetime(id: &InstanceId, base: Duration) -> Duration {
     let share = spread(id.as_str()) % (2 * LIFETIME_SPREAD_PERMILLE + 1);
     let permille = 1_000 - LIFETIME_SPREAD_PERMILLE + share;
@@ -18,8 +18,8 @@ pub fn lifetime(id: &InstanceId, base: Duration) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// FNV-1a, and a last mixing because ids differ in their last characters: even enough, and cheap
-/// enough to ask of every machine in every plan.
+/// FNV-1a, then one mixing step because ids differ in their last characters. Even enough, and cheap
+/// enough for every machine in every plan.
 fn spread(text: &str) -> u64 {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -28,7 +28,7 @@ fn spread(text: &str) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// When a machine that is hot since then ends, replaced or not: what its record's deadline is to be.
+/// The deadline in the record of a machine that is hot since then: it ends then, replaced or not.
 pub fn hot_deadline(
     id: &InstanceId,
     since: Timestamp,

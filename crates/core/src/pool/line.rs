@@ -1,8 +1,8 @@
-//! Jobs that look for a machine of one pool together: whoever looks first looks for all of them, and
-//! nobody is sent where another one was sent before.
+//! Jobs that look for a machine of one pool together: the first job that looks, looks for all of
+//! them, and no job is sent to a machine that another job was sent to.
 //!
-//! A stopped machine of a kind that the cloud was just short of is passed over: it would be refused
-//! as well.
+//! The line skips a stopped machine of a kind that the cloud was just short of: the cloud would
+//! refuse to start it as well.
 //!
 //! Not here: the order of machines and jobs ([`pick`]), or listing the pool.
 
@@ -15,36 +15,36 @@ use crate::instance::{Record, State, Tier};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// An idle machine as it was seen.
+/// An idle machine as the look saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleMachine {
     /// Which machine.
     pub id: InstanceId,
-    /// At which generation: whoever claims it claims it as it was seen.
+    /// Its generation then: the worker claims the machine at this generation only.
     pub generation: Generation,
-    /// What it is; one that is stopped has to be started.
+    /// Its tier: the worker must start a stopped machine.
     pub tier: Tier,
 }
 
-/// What a look brought for one job.
+/// The result of a look for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineResult {
     /// This machine.
     Machine(IdleMachine),
-    /// There is none for it.
+    /// No machine.
     Nothing {
-        /// How many machines it was kept from because others used them.
+        /// How many machines it may not have because they are used.
         withheld: usize,
     },
 }
 
-/// Jobs of one pool, and what was found for them.
+/// Jobs of one pool, and the results for them.
 #[derive(Clone, Debug, Default)]
 pub struct PoolLine {
-    /// Whoever is looked for when somebody looks first, in their order.
+    /// The jobs that the next look is for, in their order.
     waiting: Vec<WaitingJob>,
     found: BTreeMap<WaitingJob, LineResult>,
-    /// Where somebody was sent: it was lost, or is about to be claimed.
+    /// Machines that jobs were sent to: each is lost, or about to be claimed.
     given: BTreeSet<InstanceId>,
 }
 
@@ -54,13 +54,13 @@ impl PoolLine {
         self.waiting.push(seeker);
     }
 
-    /// What was found for this job, once. Without an answer somebody has to look: nobody has yet, or
-    /// what was found was lost.
+    /// Takes the result for this job. If there is none, the caller must look: there was no look for
+    /// the job yet, or its machine was lost.
     pub fn take(&mut self, seeker: &WaitingJob) -> Option<LineResult> {
         self.found.remove(seeker)
     }
 
-    /// Looks at the pool for this job, and for everybody who has not been looked for.
+    /// Looks at the pool for this job, and for every job that waits for a look.
     pub fn look(
         &mut self,
         seeker: &WaitingJob,
@@ -73,7 +73,7 @@ impl PoolLine {
         if !seekers.contains(seeker) {
             seekers.push(seeker.clone());
         }
-        records.retain(|record| !self.is_passed_over(record, short));
+        records.retain(|record| !self.is_skipped(record, short));
         for PickedMachine { job, record, tier } in pick(&records, &seekers, limits, now) {
             self.given.insert(record.id.clone());
             let (id, generation) = (record.id.clone(), record.generation);
@@ -89,12 +89,12 @@ impl PoolLine {
         }
     }
 
-    /// The job that was sent to this machine may not have it: it is there for the others again.
+    /// Offers this machine to other jobs again: the job that was sent to it may not have it.
     pub fn put_back(&mut self, id: &InstanceId) {
         self.given.remove(id);
     }
 
-    fn is_passed_over(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {
+    fn is_skipped(&self, record: &Record, short: &BTreeSet<Offering>) -> bool {
         let is_stopped = matches!(record.state, State::Idle { tier: Tier::Stopped, .. });
         self.given.contains(&record.id) || is_stopped && short.contains(&record.facts.offering())
     }

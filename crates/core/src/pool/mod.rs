@@ -1,21 +1,13 @@
-//! Standby pools: what to do next so that a pool keeps its promise, and whom a job gets.
+//! Standby pools: what to do next so that a pool has the machines that it promises, and which
+//! machine each job gets.
 //!
-//! [`plan`] takes what was *observed* of one pool and what is *desired* of it, and answers with
-//! ordered *actions* and *notes*: what it waits on, and why it goes no further now. It is asked again
-//! and again; each plan is made of the whole, never of what changed. [`pick`] maps jobs to a pool's
-//! idle machines.
+//! [`plan`] compares what was *observed* of one pool with what is *desired*, and returns ordered
+//! actions and notes. The planner makes each plan from the whole pool, never from what changed.
+//! [`pick`] maps jobs to idle machines. A [`Blueprint`] is a pool as configured, a [`Journal`] its
+//! memory between plans. `PoolRole` defines the words for its machines.
 //!
-//! The words: a machine is *protected* if anybody but the pool has a say in it, and then it is never
-//! touched. It is *ready* if it can be picked, *coming* if it will be (launching, warming up, being
-//! stopped), *expiring* if it is ready and due to be replaced, *old* if it is ready and built
-//! otherwise than would be built now. Ready and coming are *supply*; expiring and old ones stand in
-//! for supply that is still coming.
-//!
-//! A [`Blueprint`] is a pool as configured, a [`Journal`] what is remembered of it between plans.
-//!
-//! Not here: observing and doing (the engine's `pools`), which target a
-//! schedule gives (`schedule`), what counts as drift (`spec_hash`), or keeping ceilings when several
-//! launch at once (the `Ledger` port's reservation).
+//! Not here: observing and carrying out (the engine's `pools`), schedules (`schedule`), drift
+//! (`spec_hash`), or keeping ceilings when several replicas launch at once (the `Ledger` port).
 
 mod action;
 mod blueprint;

@@ -1,4 +1,4 @@
-//! What a pool waits on, in words that a person understands and codes that stay.
+//! Notes: what a pool waits on, as texts for people and as codes that stay.
 //!
 //! Not here: showing them.
 
@@ -17,54 +17,54 @@ pub enum Note {
     Paused,
     /// An operator empties the pool.
     Draining {
-        /// Machines that somebody still uses.
+        /// Machines that are still in use.
         in_use: usize,
     },
     /// The pool is no longer configured.
     Removed {
-        /// Machines that somebody still uses.
+        /// Machines that are still in use.
         in_use: usize,
     },
     /// No entry of the schedule applies now.
     NoEntry,
-    /// A ceiling is in the way.
+    /// A ceiling allows no more machines.
     Ceiling {
-        /// Of what.
+        /// The ceiling's scope.
         scope: Scope,
         /// How many it allows.
         max: u32,
-        /// How many there are.
+        /// How many count under it.
         used: u32,
         /// How many more are wanted.
         short: usize,
     },
-    /// The cloud has nothing to launch.
+    /// The cloud has no capacity.
     NoCapacity {
         /// How many more are wanted.
         short: usize,
-        /// When it is asked again.
+        /// When the planner asks the cloud again.
         until: Timestamp,
     },
     /// The wanted specification does not boot.
     Quarantined {
         /// How many boots failed in a row.
         failed: usize,
-        /// When it is tried again.
+        /// When the planner tries it again.
         until: Timestamp,
     },
-    /// One machine is tried of a specification that did not boot.
+    /// The planner tries one machine of a specification that did not boot.
     Probing {
         /// How many boots failed in a row.
         failed: usize,
     },
-    /// Replacing waits because a boot failed.
+    /// The rollout waits because a boot failed.
     RolloutPaused {
         /// How many boots failed in a row.
         failed: usize,
         /// How many old machines stay meanwhile.
         old: usize,
     },
-    /// Replacing goes on.
+    /// The rollout goes on.
     RollingOut {
         /// How many old machines are left.
         old: usize,
@@ -89,14 +89,14 @@ pub enum Note {
         /// How many.
         count: usize,
     },
-    /// Machines are stopped, and a stop call may still be under way to them.
+    /// Machines are stopped, but a late stop call may still land.
     Fenced {
         /// How many.
         count: usize,
-        /// When the last of them is safe.
+        /// When no stop call can land any more.
         until: Timestamp,
     },
-    /// The cloud does not list machines that it should.
+    /// The cloud does not list machines that it should list.
     Unseen {
         /// How many.
         count: usize,
@@ -104,7 +104,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// Whether what is waited for comes by itself and soon, so that it is worth looking often.
+    /// Whether the wait ends by itself and soon, so that it is worth looking often.
     pub const fn is_passing(&self) -> bool {
         match self {
             Self::Launching { .. }

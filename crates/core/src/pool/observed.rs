@@ -1,6 +1,6 @@
-//! What was seen of one pool.
+//! One pool as it was observed: its machines, launches and boots.
 //!
-//! Not here: seeing it (the engine), or what it means (`standing`).
+//! Not here: observing it (the engine), or the role of each machine (`role`).
 
 use std::cmp::Reverse;
 
@@ -26,7 +26,7 @@ pub enum WarmUp {
 }
 
 impl WarmUp {
-    /// By what an agent has reported, if anything.
+    /// From the agent's report, if there is one.
     pub fn of(report: Option<&Report>) -> Self {
         let has = |kind| report.is_some_and(|report| report.signals.contains_key(&kind));
         if has(SignalKind::WarmUpFailed) {
@@ -39,30 +39,31 @@ impl WarmUp {
     }
 }
 
-/// One machine of a pool: its record, and what others say of it.
+/// One machine of a pool: its record, and what the cloud and its agent report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolMachine {
-    /// What the ledger says.
+    /// The ledger's record.
     pub record: Record,
-    /// What the cloud says; nothing if it did not list the machine, which proves nothing.
+    /// The cloud's state; none if the cloud did not list the machine, which proves nothing.
     pub machine: Option<MachineState>,
-    /// What the agent says.
+    /// How far the warm-up is, by the agent's report.
     pub warm_up: WarmUp,
     /// Whether a job is known to have started on it.
     pub job_started: bool,
-    /// Whether the cloud has announced to take it away.
+    /// Whether the cloud has announced that it will take the machine away.
     pub interrupted: bool,
 }
 
 impl PoolMachine {
-    /// Whether its agent said that it does not come up, and not because it is taken away.
+    /// Whether its agent reported a failed warm-up, without an interruption as the cause.
     pub(super) fn failed_to_boot(&self) -> bool {
         self.warm_up == WarmUp::Failed && !self.interrupted
     }
 
-    /// Since when it ends because it did not boot, whoever ends it. A machine whose warm-up failed ends
-    /// itself, and somebody who only saw that it is gone may have been first. Of a machine that was
-    /// warm once, its job may have written that: it says nothing about the pool's next boot.
+    /// Since when it ends because it did not boot. The reason may also be `MachineGone`: a machine
+    /// whose warm-up failed ends itself, and another process may only have seen that it is gone. If
+    /// the machine was warm once, its job may have written that report, which says nothing about
+    /// the pool's next boot.
     pub(super) fn ends_unbooted(&self) -> Option<Timestamp> {
         match &self.record.state {
             State::Terminating { why: EndReason::FailedWarmUp, since } => Some(*since),
@@ -74,10 +75,11 @@ impl PoolMachine {
         }
     }
 
-    /// Of two sightings of one machine the later, and of two at once always the same one.
+    /// Orders observations of one machine: the later is greater, and of two at once always the
+    /// same.
     fn freshness(&self) -> impl Ord + use<> {
-        let said = (self.job_started, self.interrupted, self.warm_up, self.machine);
-        (self.record.revision, said)
+        let reported = (self.job_started, self.interrupted, self.warm_up, self.machine);
+        (self.record.revision, reported)
     }
 }
 
@@ -94,24 +96,24 @@ pub struct BootFailure {
     pub at: Timestamp,
 }
 
-/// Everything that was seen of one pool. The launches must have been read before the records: a
-/// machine that moves from one to the other in between is then counted twice, and never not at all.
+/// Everything that was observed of one pool. The engine must read the launches before the records:
+/// a machine that moves from one to the other in between is then counted twice, and never missed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedPool {
     /// Its machines, in every live state.
     pub instances: Vec<PoolMachine>,
-    /// Launches of which something is outstanding.
+    /// Launches that may still bring machines.
     pub launches: Vec<Intent>,
-    /// Boots that failed lately, those of other specifications too.
+    /// The last failed boots, those of other specifications too.
     pub failures: Vec<BootFailure>,
     /// When a machine of the wanted specification last completed its warm-up.
     pub booted: Option<Timestamp>,
-    /// Until when the cloud is known to have nothing to launch.
+    /// Until when the cloud is known to have no capacity.
     pub short_until: Option<Timestamp>,
 }
 
 impl ObservedPool {
-    /// Each machine once, in the order of their ids: a listing may show one twice.
+    /// Each machine once, in the order of ids: a listing may show a machine twice.
     pub(super) fn each(&self) -> Vec<&PoolMachine> {
         let mut each: Vec<_> = self.instances.iter().collect();
         each.sort_by(|one, other| {
@@ -122,7 +124,7 @@ impl ObservedPool {
         each
     }
 
-    /// Each launch once, as it was written last.
+    /// Each launch once, in its last version.
     pub(super) fn each_launch(&self) -> Vec<&Intent> {
         let mut each: Vec<_> = self.launches.iter().collect();
         each.sort_by_key(|launch| (&launch.id, Reverse((launch.revision, launch.outstanding))));

@@ -1,12 +1,12 @@
-//! Whom each job gets of a pool's idle machines: released before hot before stopped, and of those
-//! whoever has been ready longest.
+//! Which idle machine of a pool each job gets: released before hot before stopped, and of a tier
+//! the machine that has been ready longest.
 //!
-//! A machine that somebody's code has run on serves only that trust group, and of that group only jobs
-//! that may have a used machine (`job::origin`). What it was built from is not asked: how long old
-//! machines stand by is the rollout's to decide, and while they stand they serve.
+//! A used machine serves only its trust group, and of that group only jobs that may have a used
+//! machine (`job::origin`). The spec hash does not matter here: the rollout decides how long old
+//! machines stand by, and until then they serve jobs.
 //!
-//! Not here: claiming (`claim`; two who pick at once may pick the same), starting, or which jobs come
-//! first (`job::fair`).
+//! Not here: claiming (`claim`; two workers that pick at once may pick the same machine), starting,
+//! or which jobs come first (`job::fair`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ use crate::time::Timestamp;
 pub struct WaitingJob {
     /// Which job.
     pub job: JobId,
-    /// Whose code it runs.
+    /// The trust group of its code.
     pub trust: TrustGroup,
-    /// Why it gets only machines that nobody used, if it does.
+    /// Why it gets only unused machines, if it does.
     pub only_unused: Option<OnlyUnused>,
 }
 
@@ -35,14 +35,14 @@ pub struct PickedMachine<'r> {
     pub job: JobId,
     /// Which machine.
     pub record: &'r Record,
-    /// What it is; one that is stopped has to be started.
+    /// Its tier: the worker must start a stopped machine.
     pub tier: Tier,
 }
 
 /// A machine's place in the line: its tier, since when it is ready, and its id.
 type Place<'r> = (Tier, Timestamp, &'r InstanceId);
 
-/// Maps jobs, in their order, to idle machines. Jobs that are absent from the answer found none.
+/// Maps jobs, in their order, to idle machines. A job that is absent from the answer found none.
 pub fn pick<'r>(
     records: &'r [Record],
     jobs: &[WaitingJob],
@@ -63,7 +63,7 @@ pub fn pick<'r>(
     picked
 }
 
-/// How many machines a job would have found, had it not been kept from those that others used.
+/// How many used machines fit the job, if it may have only unused ones.
 pub(super) fn withheld(
     records: &[Record],
     seeker: &WaitingJob,
@@ -76,10 +76,10 @@ pub(super) fn withheld(
     used.filter_map(|kind| line.get(kind)).map(Vec::len).sum()
 }
 
-/// Whether a machine is used, and by whom last.
+/// Whether a machine is used, and the trust group that used it.
 type Kind<'r> = (bool, Option<&'r TrustGroup>);
 
-/// Idle machines by whose code has run on them, the first in line at the end.
+/// Idle machines by the trust group that used them, the first in line at the end.
 fn in_line<'r>(
     records: &'r [Record],
     limits: &Limits,

@@ -1,11 +1,11 @@
-//! The plan: the seven steps in their order.
+//! The plan: seven steps in order.
 //!
-//! 1 sort the machines, the safety filter first; 2 end what is in error; 3 end what dangles; 4 end
-//! what is outdated, as far as the rollout goes; 5 stop what is ready to be stopped; 6 create what is
-//! missing; 7 end what is too much.
+//! 1 sort the machines, the safety filter first; 2 end machines in error; 3 end dangling machines;
+//! 4 end outdated machines, as far as the rollout goes; 5 settle warm and stopped machines; 6
+//! create missing machines; 7 end excess machines.
 //!
-//! Not here: what a machine is to its pool (`standing`), how far a rollout goes (`rollout`), or what is
-//! said of waiting (`waiting`).
+//! Not here: the role of a machine (`role`), how far a rollout goes (`rollout`), or the notes
+//! (`waiting`).
 
 use super::boot_history::BootHistory;
 use super::capacity::PoolCapacity;
@@ -21,8 +21,8 @@ use crate::class::Usage;
 use crate::instance::EndReason;
 use crate::time::Timestamp;
 
-/// Decides what to do for one pool now. Total and pure: the same facts, in whatever order, give the
-/// same plan.
+/// Decides what to do for one pool now. Total and pure: the same facts in any order give the same
+/// plan.
 pub fn plan(observed: &ObservedPool, desired: &DesiredPool, now: Timestamp) -> Plan {
     if desired.mode == PoolMode::Paused {
         return Plan { actions: Vec::new(), notes: vec![Note::Paused] };
@@ -31,34 +31,40 @@ pub fn plan(observed: &ObservedPool, desired: &DesiredPool, now: Timestamp) -> P
     let allotted = Allotment::of(observed, &sorted, desired, now);
     let boots = BootHistory::of(observed, &sorted, desired, now);
     let short_until = observed.short_until.filter(|until| now < *until);
-    let mut terms = terms(boots, &sorted, &allotted, desired, now);
+    let mut limits = rollout_limits(boots, &sorted, &allotted, desired, now);
     if short_until.is_some() {
-        terms.launches = 0;
+        limits.launches = 0;
     }
-    let room = PoolCapacity::of(observed, &sorted, desired);
+    let capacity = PoolCapacity::of(observed, &sorted, desired);
     let (aim_hot, aim_stopped) = desired.aim();
-    let mut hot = RolloutShare::of(&sorted.hot, aim_hot, allotted.hot, terms);
-    let mut stopped = RolloutShare::of(&sorted.stopped, aim_stopped, allotted.stopped, terms);
-    terms.launches = terms.launches.min(surge_left([hot, stopped]));
-    let launches = room.left.min(terms.launches);
+    let mut hot = RolloutShare::of(&sorted.hot, aim_hot, allotted.hot, limits);
+    let mut stopped = RolloutShare::of(&sorted.stopped, aim_stopped, allotted.stopped, limits);
+    limits.launches = limits.launches.min(surge_left([hot, stopped]));
+    let launches = capacity.left.min(limits.launches);
     let create_hot = hot.wanted().min(launches);
     let create_stopped = stopped.wanted().min(launches - create_hot);
     let excess = excess(&sorted, &allotted, [hot, stopped], desired);
     let going = hot.old_going() + stopped.old_going() + sorted.going() + excess.len();
-    if room.left == 0 && !terms.held && going == 0 {
-        hot.make_room();
-        stopped.make_room();
+    if capacity.left == 0 && !limits.held && going == 0 {
+        hot.free_capacity();
+        stopped.free_capacity();
     }
 
     let mut plan = Plan::default();
-    let notes =
-        Notes { sorted: &sorted, allotted: &allotted, terms, boots, room: &room, short_until };
+    let notes = Notes {
+        sorted: &sorted,
+        allotted: &allotted,
+        limits,
+        boots,
+        capacity: &capacity,
+        short_until,
+    };
     plan.notes = notes.of([hot, stopped], create_hot + create_stopped, desired, now);
     plan.terminate(Cause::Error, sorted.errors);
     plan.terminate(Cause::Dangling, sorted.dangling);
     let mut outdated = sorted.useless;
-    for (stock, share) in [(&sorted.hot, hot), (&sorted.stopped, stopped)] {
-        outdated.extend(oldest(&stock.old, share.old_going(), EndReason::Outdated));
+    for (machines, share) in [(&sorted.hot, hot), (&sorted.stopped, stopped)] {
+        outdated.extend(oldest(&machines.old, share.old_going(), EndReason::Outdated));
     }
     plan.terminate(Cause::Outdated, outdated);
     settle(allotted, &mut plan);
@@ -67,7 +73,7 @@ pub fn plan(observed: &ObservedPool, desired: &DesiredPool, now: Timestamp) -> P
     plan
 }
 
-fn terms(
+fn rollout_limits(
     boots: BootHistory,
     sorted: &SortedMachines<'_>,
     allotted: &Allotment<'_>,
@@ -78,14 +84,14 @@ fn terms(
     RolloutLimits::of(boots, desired, any_old, sorted.warming.len() + allotted.launching, now)
 }
 
-/// What is warm becomes what it is to be, and what is stopped is kept so.
+/// Decides on warm and stopped machines: keep hot, stop, or keep stopped.
 fn settle(allotted: Allotment<'_>, plan: &mut Plan) {
     let mut stops: Vec<_> =
         allotted.to_stop.into_iter().map(|id| (id, StopWhy::WarmedUp)).collect();
     let mut kept = Vec::new();
-    for (instance, turn) in allotted.turning {
+    for (instance, step) in allotted.stopping {
         let id = instance.record.id.clone();
-        match turn {
+        match step {
             StopStep::Stop(why) => stops.push((id, why)),
             StopStep::Keep => kept.push(id),
             StopStep::Wait | StopStep::Fenced(_) => {}
@@ -96,7 +102,7 @@ fn settle(allotted: Allotment<'_>, plan: &mut Plan) {
     plan.keep(Action::KeepStopped, kept);
 }
 
-/// One launch for everything that is paid for alike.
+/// Adds one launch for each usage.
 fn create(hot_usage: Usage, hot: usize, stopped: usize, plan: &mut Plan) {
     match hot_usage {
         Usage::OnDemand => plan.create(Usage::OnDemand, hot, stopped),
@@ -107,7 +113,7 @@ fn create(hot_usage: Usage, hot: usize, stopped: usize, plan: &mut Plan) {
     }
 }
 
-/// The oldest of these; lists are from the oldest to the youngest.
+/// The ends of the oldest machines of a list, which is from the oldest to the youngest.
 fn oldest<'o>(
     instances: &'o [&'o PoolMachine],
     count: usize,
@@ -116,8 +122,9 @@ fn oldest<'o>(
     instances.iter().take(count).map(move |instance| ending(instance, why))
 }
 
-/// What is too much: ready machines beyond the aim, expiring ones whose replacement is ready, and
-/// whatever is coming for nothing. An emptied pool keeps nothing that it may touch.
+/// The ends of excess machines: ready machines beyond the aim, expiring machines whose replacement
+/// is ready, and coming machines that the pool does not want. A pool that empties ends released
+/// ones too.
 fn excess(
     sorted: &SortedMachines<'_>,
     allotted: &Allotment<'_>,
@@ -129,12 +136,12 @@ fn excess(
         PoolMode::Kept | PoolMode::Paused | PoolMode::Removed => EndReason::Surplus,
     };
     let mut excess = Vec::new();
-    for (stock, share) in [&sorted.hot, &sorted.stopped].into_iter().zip(shares) {
-        let ReadyMachines { ready, expiring, .. } = stock;
+    for (machines, share) in [&sorted.hot, &sorted.stopped].into_iter().zip(shares) {
+        let ReadyMachines { ready, expiring, .. } = machines;
         excess.extend(oldest(ready, share.excess(), why));
         excess.extend(oldest(expiring, expiring.len() - share.expiring_kept, why));
     }
-    let coming = allotted.surplus.iter().chain(&allotted.turning_surplus);
+    let coming = allotted.surplus.iter().chain(&allotted.stopping_surplus);
     excess.extend(coming.map(|instance| ending(instance, why)));
     if desired.empties() {
         excess.extend(sorted.released.iter().map(|instance| ending(instance, why)));

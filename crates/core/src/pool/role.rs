@@ -1,6 +1,6 @@
-//! The first step: what each machine is to its pool. The safety filter is the first thing asked.
+//! The first step of a plan: the role of each machine in its pool, with the safety filter first.
 //!
-//! Not here: how many of each are wanted (`supply`).
+//! Not here: how many machines of each role the pool wants (`supply`).
 
 use super::desired::DesiredPool;
 use super::observed::{PoolMachine, WarmUp};
@@ -12,18 +12,24 @@ use crate::sabotage;
 use crate::spec_hash::drifted;
 use crate::time::Timestamp;
 
-/// What one machine is to its pool.
+/// The role of one machine in its pool.
+///
+/// A machine is *protected* if a job, a request or another pool has a say in it: no plan touches
+/// it. It is *ready* if a job can pick it, *coming* if it will be ready (launching, warming up,
+/// being stopped), *expiring* if it is ready and due to be replaced, and *old* if it is ready and
+/// has another specification than the wanted one. Ready and coming machines are *supply*; expiring
+/// and old machines stand in for supply that is still coming.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PoolRole {
-    /// A tombstone: nothing, and under no ceiling.
+    /// A tombstone: no machine, and under no ceiling.
     Over,
-    /// On its way out. It is still under every ceiling, and no supply.
+    /// It terminates. It counts under every ceiling, and is no supply.
     Ending,
-    /// Somebody else has a say in it. Never touched.
+    /// A job, a request or another pool has a say in it. Never touched.
     Protected,
     /// To end because it cannot be used.
     Error(EndReason),
-    /// To end because it was not ready in time, or its time is over.
+    /// To end because it was not ready in time, or its deadline has passed.
     Dangling(EndReason),
     /// Being prepared, or prepared and not yet hot or stopped.
     Warming,
@@ -38,7 +44,7 @@ pub(super) enum PoolRole {
         /// Whether it is due to be replaced.
         expiring: bool,
     },
-    /// Used before and idle. A gift on top of the target, with a deadline of its own.
+    /// Used before and idle. It counts beyond the target and has a deadline of its own.
     Released,
 }
 
@@ -51,21 +57,21 @@ pub(super) enum StandbyKind {
     Stopped,
 }
 
-/// What is to be done with a machine on its way to stopped.
+/// The next step for a machine on its way to stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// The cloud has to do something.
+    /// Wait for the cloud.
     Wait,
-    /// It is stopped, and a late stop call may still land until then.
+    /// Wait until then: it is stopped, but a late stop call may still land.
     Fenced(Timestamp),
-    /// It is to be stopped.
+    /// Stop it.
     Stop(StopWhy),
-    /// It is stopped and can be kept.
+    /// Keep it: it is stopped.
     Keep,
 }
 
-/// Whether anybody but the pool has a say in the machine: its job has started, it is detached, or
-/// its owner is another.
+/// Whether a job, a request or another pool has a say in the machine: its job has started, it is
+/// detached, or it has another owner.
 fn protected(instance: &PoolMachine, desired: &DesiredPool) -> bool {
     let record = &instance.record;
     let ours = record.facts.pool.as_ref() == Some(&desired.pool);
@@ -83,8 +89,8 @@ fn protected(instance: &PoolMachine, desired: &DesiredPool) -> bool {
     instance.job_started || !ours || !free
 }
 
-/// What a machine is to its pool.
-pub(super) fn standing(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> PoolRole {
+/// The role of a machine in its pool.
+pub(super) fn role(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> PoolRole {
     match &instance.record.state {
         State::Terminated { .. } => return PoolRole::Over,
         State::Terminating { .. } => return PoolRole::Ending,
@@ -96,15 +102,16 @@ pub(super) fn standing(instance: &PoolMachine, desired: &DesiredPool, now: Times
         }
         _ => {}
     }
-    lost(instance).map_or_else(|| unlost(instance, desired, now), PoolRole::Error)
+    unusable(instance).map_or_else(|| usable_role(instance, desired, now), PoolRole::Error)
 }
 
-/// Why nobody can use the machine, whatever its state.
-fn lost(instance: &PoolMachine) -> Option<EndReason> {
+/// Why the machine cannot be used in any state.
+fn unusable(instance: &PoolMachine) -> Option<EndReason> {
     let is_new = matches!(instance.record.state, State::Created { .. });
     let is_gone = instance.machine == Some(MachineState::Gone);
-    // One that nobody takes away and that is gone before it was ready has ended itself, whether or not it
-    // could say why: a specification that never boots must not be launched for ever.
+    // An on-demand machine that is gone before it was ready, without a notice of interruption, has
+    // ended itself, even if its agent could not report why: a specification that never boots must
+    // not be launched for ever.
     let ended_itself =
         is_gone && !instance.interrupted && instance.record.facts.usage == Usage::OnDemand;
     if is_new && (instance.failed_to_boot() || ended_itself) {
@@ -118,7 +125,7 @@ fn lost(instance: &PoolMachine) -> Option<EndReason> {
     }
 }
 
-fn unlost(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> PoolRole {
+fn usable_role(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> PoolRole {
     match &instance.record.state {
         State::Created { deadline, .. } => warming(instance, *deadline, now),
         State::Idle { tier: Tier::Hot, since, deadline, .. } => {
@@ -142,7 +149,7 @@ fn unlost(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> Pool
             }
             PoolRole::Stopping(stopping(instance, *until, desired, now))
         }
-        // Only the safety filter keeps these out; without it they would be taken for idle ones.
+        // The safety filter catches these; without it (a planted bug) they look idle.
         State::Claimed { .. } | State::Running { .. } | State::Releasing { .. } => {
             PoolRole::Ready { kind: StandbyKind::Hot, since: Timestamp::EPOCH, expiring: false }
         }
@@ -150,12 +157,12 @@ fn unlost(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> Pool
     }
 }
 
-/// Whether a deadline has passed, whatever the clock of whoever wrote it showed.
+/// Whether a deadline has passed on every clock, also on its writer's.
 fn is_over(deadline: Timestamp, desired: &DesiredPool, now: Timestamp) -> bool {
     deadline.after(desired.limits.clock_skew) <= now
 }
 
-/// Whether a machine that has to run does not.
+/// Whether a machine that must run is down.
 fn is_down(instance: &PoolMachine) -> bool {
     matches!(instance.machine, Some(MachineState::Stopping | MachineState::Stopped))
 }
@@ -177,7 +184,7 @@ fn hot(
     now: Timestamp,
 ) -> PoolRole {
     let due = since.after(lifetime(&instance.record.id, desired.hot_lifetime));
-    // The lifetime may have been configured anew since the deadline was written.
+    // The configured lifetime may have changed since the deadline was written.
     let end = due.after(desired.limits.hot_hard_end).min(deadline);
     if is_down(instance) {
         PoolRole::Error(EndReason::FailedChecks)
@@ -203,7 +210,7 @@ fn stopped(
         return PoolRole::Dangling(EndReason::DeadlinePassed);
     }
     match instance.machine {
-        // A start call that landed late, or somebody else's.
+        // A start call landed late, or another program started it.
         Some(MachineState::Running) => PoolRole::Stopping(StopStep::Stop(StopWhy::FoundRunning)),
         Some(MachineState::Pending | MachineState::Stopping) => PoolRole::Stopping(StopStep::Wait),
         Some(MachineState::Stopped | MachineState::Gone) | None => {
@@ -228,13 +235,13 @@ fn stopping(
     }
 }
 
-/// Whether the machine is built otherwise than would be built now.
+/// Whether the machine has another specification than the wanted one.
 pub(super) fn outdated(instance: &PoolMachine, desired: &DesiredPool) -> bool {
     let (seen, want) = (&instance.record.facts.spec_hash, &desired.spec_hash);
     seen != want && (drifted(seen, want) || sabotage!("hashes-across-versions"))
 }
 
-/// This machine's end, with what its record is to say.
+/// This machine's end, with the reason for its record.
 pub(super) fn ending(instance: &PoolMachine, why: EndReason) -> MachineEnding {
     MachineEnding { id: instance.record.id.clone(), why }
 }

@@ -1,11 +1,11 @@
-//! How far replacing goes in one plan: who stands in, how many launches are good now, and how many
-//! ready machines may be missing meanwhile.
+//! How far a rollout goes in one plan: which old machines stay, how many launches are allowed, and
+//! how many ready machines may be missing meanwhile.
 //!
-//! Rolling prefers a *surge*: a few more machines than the aim until the old ones can go. Where a
-//! ceiling leaves no room for it, a few old ones go first, and never so many that more than that are
-//! missing.
+//! Rolling prefers a *surge*: a few more machines than the aim until the old ones can go. If a
+//! ceiling leaves no capacity for a surge, a few old machines go first, so that at most those few
+//! are missing.
 //!
-//! Not here: which machines are old (`standing`).
+//! Not here: which machines are old (`role`).
 
 use super::boot_history::BootHistory;
 use super::desired::DesiredPool;
@@ -14,14 +14,14 @@ use crate::config::pool::Rollout;
 use crate::limits::ROLLING_PARTS;
 use crate::time::Timestamp;
 
-/// What is good for the whole pool now.
+/// The limits of one plan for the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RolloutLimits {
     /// Whether old machines are replaced a few at a time.
     pub(super) rolling: bool,
-    /// Whether old machines stay because what would replace them may not boot.
+    /// Whether old machines stay because their replacements may not boot.
     pub(super) held: bool,
-    /// How many machines may be launched, whatever is missing.
+    /// How many machines may be launched, even if more are missing.
     pub(super) launches: usize,
 }
 
@@ -46,30 +46,30 @@ impl RolloutLimits {
     }
 }
 
-/// One kind's numbers in one plan.
+/// The numbers of one standby kind in one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RolloutShare {
     aim: usize,
     ready: usize,
     coming: usize,
     old: usize,
-    /// How many expiring machines stand in for what is not ready.
+    /// How many expiring machines stand in for missing ready ones.
     pub(super) expiring_kept: usize,
-    /// How many old machines do.
+    /// How many old machines stand in for missing ready ones.
     pub(super) old_kept: usize,
 }
 
 impl RolloutShare {
     pub(super) fn of(
-        stock: &ReadyMachines<'_>,
+        machines: &ReadyMachines<'_>,
         aim: usize,
         coming: usize,
-        terms: RolloutLimits,
+        limits: RolloutLimits,
     ) -> Self {
-        let (ready, old) = (stock.ready.len(), stock.old.len());
+        let (ready, old) = (machines.ready.len(), machines.old.len());
         let open = aim.saturating_sub(ready);
-        let expiring_kept = stock.expiring.len().min(open);
-        let stand_in = terms.rolling || terms.held;
+        let expiring_kept = machines.expiring.len().min(open);
+        let stand_in = limits.rolling || limits.held;
         let old_kept = if stand_in { old.min(open - expiring_kept) } else { 0 };
         Self { aim, ready, coming, old, expiring_kept, old_kept }
     }
@@ -88,8 +88,8 @@ impl RolloutShare {
         self.missing().min(most.saturating_sub(self.ready + self.coming + self.old_kept))
     }
 
-    /// Lets a few old machines go before anything replaces them, if they are what takes the room.
-    pub(super) fn make_room(&mut self) {
+    /// Lets a few old machines end before the launch of their replacements, if no capacity is left.
+    pub(super) fn free_capacity(&mut self) {
         if self.old_kept == 0 || self.coming > 0 || self.wanted() == 0 {
             return;
         }
@@ -98,7 +98,7 @@ impl RolloutShare {
         self.old_kept = self.old_kept.min(least.saturating_sub(others));
     }
 
-    /// How many ready machines are more than wanted.
+    /// How many ready machines there are beyond the aim.
     pub(super) fn excess(self) -> usize {
         self.ready.saturating_sub(self.aim)
     }
@@ -114,8 +114,9 @@ impl RolloutShare {
     }
 }
 
-/// How many more may stand beside old machines of both kinds. What warms up may become either, and
-/// counts as hot first: by itself each kind would launch for what the other is given.
+/// How many more machines may stand beside old machines of both kinds. A warming machine may become
+/// either kind and counts as hot first, so each kind alone would launch for a place that the other
+/// has.
 pub(super) fn surge_left(shares: [RolloutShare; 2]) -> usize {
     if shares.iter().any(|share| share.old_kept == 0) {
         return usize::MAX;

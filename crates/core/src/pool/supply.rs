@@ -1,13 +1,13 @@
-//! Machines by what they are to their pool, and whom each of them will be.
+//! A pool's machines by role, and whether each coming machine will be hot or stopped.
 //!
-//! A machine that warms up is nobody's yet: it becomes hot or stopped when it is ready, by what is
-//! missing then. Only a spot machine can become nothing but hot.
+//! A machine that warms up has no kind yet: when it is warm, it becomes hot or stopped by what the
+//! pool lacks then. A spot machine can only become hot.
 //!
-//! Not here: what a single machine is (`standing`), or what is done about it (`plan`).
+//! Not here: the role of a single machine (`role`), or what is done about it (`plan`).
 
 use super::desired::DesiredPool;
 use super::observed::{ObservedPool, PoolMachine};
-use super::role::{PoolRole, StandbyKind, StopStep, ending, outdated, standing};
+use super::role::{PoolRole, StandbyKind, StopStep, ending, outdated, role};
 use super::{MachineEnding, WarmUp};
 use crate::class::Usage;
 use crate::creation::Intent;
@@ -25,19 +25,19 @@ pub(super) struct ReadyMachines<'o> {
     pub(super) old: Vec<&'o PoolMachine>,
 }
 
-/// All machines of a pool, sorted by what they are to it.
+/// All machines of a pool, sorted by role.
 #[derive(Debug, Default)]
 pub(super) struct SortedMachines<'o> {
     pub(super) each: Vec<(&'o PoolMachine, PoolRole)>,
     pub(super) protected: usize,
     pub(super) ending: usize,
-    /// Machines that the cloud should list by now, and did not.
+    /// Machines that the cloud should list by now, but does not.
     pub(super) unseen: usize,
     pub(super) errors: Vec<MachineEnding>,
     pub(super) dangling: Vec<MachineEnding>,
-    /// Built otherwise than would be built now, and of no use to anybody at present.
+    /// Machines that are not ready and have another specification than the wanted one.
     pub(super) useless: Vec<MachineEnding>,
-    /// From the one nearest to ready to the furthest.
+    /// From the machine nearest to ready to the furthest.
     pub(super) warming: Vec<&'o PoolMachine>,
     /// From the oldest to the youngest.
     pub(super) stopping: Vec<(&'o PoolMachine, StopStep)>,
@@ -51,25 +51,25 @@ impl<'o> SortedMachines<'o> {
         let mut sorted = Self::default();
         let mut ready = Vec::new();
         for instance in observed.each() {
-            let standing = standing(instance, desired, now);
-            if let PoolRole::Ready { kind, since, expiring } = standing {
+            let role = role(instance, desired, now);
+            if let PoolRole::Ready { kind, since, expiring } = role {
                 ready.push((since, &instance.record.id, kind, expiring, instance));
             } else {
-                sorted.put(instance, &standing, outdated(instance, desired));
+                sorted.put(instance, &role, outdated(instance, desired));
             }
-            sorted.unseen += usize::from(unseen(instance, &standing, desired, now));
-            sorted.each.push((instance, standing));
+            sorted.unseen += usize::from(unseen(instance, &role, desired, now));
+            sorted.each.push((instance, role));
         }
         ready.sort_by_key(|(since, id, ..)| (*since, *id));
         for (_, _, kind, expiring, instance) in ready {
-            let stock = match kind {
+            let machines = match kind {
                 StandbyKind::Hot => &mut sorted.hot,
                 StandbyKind::Stopped => &mut sorted.stopped,
             };
             match (outdated(instance, desired), expiring) {
-                (true, _) => stock.old.push(instance),
-                (false, true) => stock.expiring.push(instance),
-                (false, false) => stock.ready.push(instance),
+                (true, _) => machines.old.push(instance),
+                (false, true) => machines.expiring.push(instance),
+                (false, false) => machines.ready.push(instance),
             }
         }
         let age =
@@ -79,14 +79,14 @@ impl<'o> SortedMachines<'o> {
         sorted
     }
 
-    /// How many machines end already, or will whatever else is decided: their room will come.
+    /// How many machines end already, or will in any case: their capacity will become free.
     pub(super) fn going(&self) -> usize {
         self.ending + self.errors.len() + self.dangling.len() + self.useless.len()
     }
 
-    /// Puts a machine that cannot be picked where it belongs.
-    fn put(&mut self, instance: &'o PoolMachine, standing: &PoolRole, outdated: bool) {
-        match standing {
+    /// Adds a machine that is not ready to the list of its role.
+    fn put(&mut self, instance: &'o PoolMachine, role: &PoolRole, outdated: bool) {
+        match role {
             PoolRole::Over | PoolRole::Ready { .. } => {}
             PoolRole::Ending => self.ending += 1,
             PoolRole::Protected => self.protected += 1,
@@ -96,22 +96,18 @@ impl<'o> SortedMachines<'o> {
                 self.useless.push(ending(instance, EndReason::Outdated));
             }
             PoolRole::Warming => self.warming.push(instance),
-            PoolRole::Stopping(turn) => self.stopping.push((instance, *turn)),
+            PoolRole::Stopping(step) => self.stopping.push((instance, *step)),
             PoolRole::Released => self.released.push(instance),
         }
     }
 }
 
-/// Whether the cloud should list the machine by now, and did not. It still counts as supply: that a
-/// listing lags must not launch anything. Reconciling ends it if it is really gone.
-fn unseen(
-    instance: &PoolMachine,
-    standing: &PoolRole,
-    desired: &DesiredPool,
-    now: Timestamp,
-) -> bool {
+/// Whether the cloud should list the machine by now, but does not. It still counts as supply: a
+/// listing that lags must not cause a launch. The reconcile sweep ends the machine if it is really
+/// gone.
+fn unseen(instance: &PoolMachine, role: &PoolRole, desired: &DesiredPool, now: Timestamp) -> bool {
     let age = now.since(instance.record.facts.launched_at);
-    let of_use = match standing {
+    let is_of_use = match role {
         PoolRole::Over | PoolRole::Ending | PoolRole::Protected => false,
         PoolRole::Error(_)
         | PoolRole::Dangling(_)
@@ -120,34 +116,34 @@ fn unseen(
         | PoolRole::Ready { .. }
         | PoolRole::Released => true,
     };
-    instance.machine.is_none() && of_use && age >= desired.limits.reconcile_grace
+    instance.machine.is_none() && is_of_use && age >= desired.limits.reconcile_grace
 }
 
-/// Who becomes what, and how much of each kind is coming.
+/// Which coming machine becomes which kind, and how many of each kind are coming.
 #[derive(Debug, Default)]
 pub(super) struct Allotment<'o> {
     /// Warm, and to stay running.
     pub(super) keep_hot: Vec<InstanceId>,
     /// Warm, and to be stopped.
     pub(super) to_stop: Vec<InstanceId>,
-    /// Warming up for nothing.
+    /// Warming up, and not wanted.
     pub(super) surplus: Vec<&'o PoolMachine>,
     /// On their way to stopped, and wanted.
-    pub(super) turning: Vec<(&'o PoolMachine, StopStep)>,
-    /// On their way to stopped for nothing.
-    pub(super) turning_surplus: Vec<&'o PoolMachine>,
+    pub(super) stopping: Vec<(&'o PoolMachine, StopStep)>,
+    /// On their way to stopped, and not wanted.
+    pub(super) stopping_surplus: Vec<&'o PoolMachine>,
     /// Machines that are warming up, or are warm and still undecided.
     pub(super) warming: usize,
     /// Machines that are being launched.
     pub(super) launching: usize,
-    /// How many of them will be hot.
+    /// How many coming machines will be hot.
     pub(super) hot: usize,
-    /// How many of them, and of those on their way to stopped, will be stopped.
+    /// How many coming machines will be stopped, including those on their way to stopped.
     pub(super) stopped: usize,
 }
 
 impl<'o> Allotment<'o> {
-    /// Gives every machine that is coming a place in the aim, as far as there are places.
+    /// Gives every coming machine a place in the aim, as long as there are places.
     pub(super) fn of(
         observed: &ObservedPool,
         sorted: &SortedMachines<'o>,
@@ -155,18 +151,18 @@ impl<'o> Allotment<'o> {
         now: Timestamp,
     ) -> Self {
         let (hot, stopped) = desired.aim();
-        let mut open = Open {
+        let mut open = OpenPlaces {
             hot: hot.saturating_sub(sorted.hot.ready.len()),
             stopped: stopped.saturating_sub(sorted.stopped.ready.len()),
             hot_usage: desired.hot_usage,
         };
         let mut allotted = Self::default();
-        allotted.turn(sorted, &mut open);
+        allotted.allot_stopping(sorted, &mut open);
         let (spot, on_demand): (Vec<_>, Vec<_>) =
             sorted.warming.iter().partition(|one| one.record.facts.usage == Usage::Spot);
-        // Spot first: a machine that could be either must not take its only place.
+        // Spot first: a spot machine can only become hot, so no other must take that place.
         for instance in spot.into_iter().chain(on_demand) {
-            allotted.settle(instance, &mut open);
+            allotted.allot_warming(instance, &mut open);
         }
         for usage in [Usage::Spot, Usage::OnDemand] {
             let launching = launching(observed, desired, usage, now);
@@ -178,20 +174,20 @@ impl<'o> Allotment<'o> {
         allotted
     }
 
-    fn turn(&mut self, sorted: &SortedMachines<'o>, open: &mut Open) {
+    fn allot_stopping(&mut self, sorted: &SortedMachines<'o>, open: &mut OpenPlaces) {
         let surplus = sorted.stopping.len().saturating_sub(open.stopped);
         if sabotage!("stopping-is-gone") {
-            self.turning.clone_from(&sorted.stopping);
+            self.stopping.clone_from(&sorted.stopping);
             return;
         }
         let (surplus, wanted) = sorted.stopping.split_at(surplus);
-        self.turning_surplus = surplus.iter().map(|(instance, _)| *instance).collect();
-        self.turning = wanted.to_vec();
+        self.stopping_surplus = surplus.iter().map(|(instance, _)| *instance).collect();
+        self.stopping = wanted.to_vec();
         self.stopped += wanted.len();
         open.stopped -= wanted.len();
     }
 
-    fn settle(&mut self, instance: &'o PoolMachine, open: &mut Open) {
+    fn allot_warming(&mut self, instance: &'o PoolMachine, open: &mut OpenPlaces) {
         let places = open.take(instance.record.facts.usage, 1);
         self.hot += places.hot;
         self.stopped += places.stopped;
@@ -207,23 +203,23 @@ impl<'o> Allotment<'o> {
     }
 }
 
-/// Places that were taken.
+/// Places that machines take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Places {
     hot: usize,
     stopped: usize,
 }
 
-/// Places in the aim that nothing ready fills.
-struct Open {
+/// Places in the aim that no ready machine fills.
+struct OpenPlaces {
     hot: usize,
     stopped: usize,
     hot_usage: Usage,
 }
 
-impl Open {
-    /// Places for so many machines that are paid for like this: among the hot ones first, which serve
-    /// a job soonest, unless those are to be spot and these are not.
+impl OpenPlaces {
+    /// Takes places for machines of this usage: hot places first, because hot machines serve a job
+    /// soonest, unless hot machines are to be spot and these are not.
     fn take(&mut self, usage: Usage, machines: usize) -> Places {
         let order: &[StandbyKind] = match (usage, self.hot_usage) {
             (Usage::Spot, _) => &[StandbyKind::Hot],
@@ -244,8 +240,8 @@ impl Open {
     }
 }
 
-/// How many machines are being launched that this pool will want. What is outstanding past its
-/// deadline is given up, and comes no more.
+/// How many machines are being launched that this pool will want. The service gives a launch up at
+/// its deadline, so no machine comes of it afterwards.
 fn launching(
     observed: &ObservedPool,
     desired: &DesiredPool,

@@ -1,6 +1,6 @@
-//! What a plan waits on: the notes beside its actions.
+//! The notes of a plan: what it waits on.
 //!
-//! Not here: their words (`note`).
+//! Not here: their texts (`note`).
 
 use super::boot_history::BootHistory;
 use super::capacity::PoolCapacity;
@@ -11,13 +11,13 @@ use super::rollout::{RolloutLimits, RolloutShare};
 use super::supply::{Allotment, SortedMachines};
 use crate::time::Timestamp;
 
-/// What the notes are made of.
+/// The inputs of the notes.
 pub(super) struct Notes<'a> {
     pub(super) sorted: &'a SortedMachines<'a>,
     pub(super) allotted: &'a Allotment<'a>,
-    pub(super) terms: RolloutLimits,
+    pub(super) limits: RolloutLimits,
     pub(super) boots: BootHistory,
-    pub(super) room: &'a PoolCapacity,
+    pub(super) capacity: &'a PoolCapacity,
     pub(super) short_until: Option<Timestamp>,
 }
 
@@ -46,16 +46,17 @@ impl Notes<'_> {
         notes
     }
 
-    /// What a ceiling keeps from being launched, and what the pool's own keeps from being aimed at.
+    /// How many launches a ceiling prevents, and how much of the target the pool's own one
+    /// excludes.
     fn ceiling(
         &self,
         shares: [RolloutShare; 2],
         created: usize,
         desired: &DesiredPool,
     ) -> Option<Note> {
-        let (scope, max, used) = self.room.nearest.clone()?;
+        let (scope, max, used) = self.capacity.nearest.clone()?;
         let wanted: usize = shares.iter().map(|share| share.wanted()).sum();
-        let launches = wanted.min(self.terms.launches);
+        let launches = wanted.min(self.limits.launches);
         let (hot, stopped) = desired.aim();
         let target = desired.target.hot as usize + desired.target.stopped as usize;
         let out_of_reach = if desired.empties() { 0 } else { target - hot - stopped };
@@ -82,7 +83,7 @@ impl Notes<'_> {
                 Some(Note::Quarantined { failed, until })
             }
             BootHistory::Quarantined { failed, .. } => Some(Note::Probing { failed }),
-            BootHistory::Failing { failed } if self.terms.held => {
+            BootHistory::Failing { failed } if self.limits.held => {
                 Some(Note::RolloutPaused { failed, old })
             }
             BootHistory::Failing { .. } | BootHistory::Sound => {
@@ -91,12 +92,12 @@ impl Notes<'_> {
         }
     }
 
-    /// What is under way, and what nobody knows.
+    /// Machines that are under way, and machines that the cloud does not list.
     fn waits(&self, shares: [RolloutShare; 2]) -> Vec<Note> {
-        let turns = self.allotted.turning.iter().map(|(_, turn)| *turn);
+        let steps = self.allotted.stopping.iter().map(|(_, step)| *step);
         let (mut stopping, mut fenced, mut until) = (0, 0, Timestamp::EPOCH);
-        for turn in turns {
-            match turn {
+        for step in steps {
+            match step {
                 StopStep::Wait => stopping += 1,
                 StopStep::Fenced(fence) => (fenced, until) = (fenced + 1, until.max(fence)),
                 StopStep::Stop(_) | StopStep::Keep => {}

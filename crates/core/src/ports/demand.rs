@@ -1,4 +1,6 @@
-//! Where jobs come from: webhooks first, scale sets later.
+//! The port to the source of jobs: GitHub's webhooks today, scale sets later.
+//!
+//! Not here: the state of a job (`job`).
 
 use std::future::Future;
 
@@ -6,14 +8,14 @@ use super::Fault;
 use crate::ids::{JobId, Repository};
 use crate::time::Timestamp;
 
-/// A job that wants a runner, as its source announced it.
+/// A job that waits for a runner, as its source announced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Which job.
+    /// The job's id.
     pub job: JobId,
-    /// Of which repository.
+    /// The job's repository.
     pub repository: Repository,
-    /// What it asks for.
+    /// The labels in the job's `runs-on`.
     pub labels: Vec<String>,
     /// When it was queued, by GitHub's clock.
     pub queued_at: Timestamp,
@@ -21,11 +23,12 @@ pub struct Demand {
 
 /// A stream of demands.
 ///
-/// Contract: a demand is handed out again until it is settled; settling one twice is harmless.
-/// Weak arm: demands may be doubled, late and out of order, and may be lost at the source.
+/// Contract: the source hands out a demand again until the service settles it; settling a demand
+/// twice is harmless. Weak arm: demands may be doubled, late and out of order, and the source may
+/// lose some.
 pub trait DemandSource: Send + Sync {
-    /// The demands that are not settled, at most `max`; none if there are none right now.
+    /// At most `max` demands that are not settled; an empty list if there are none now.
     fn demands(&self, max: usize) -> impl Future<Output = Result<Vec<Demand>, Fault>> + Send;
-    /// These demands are durable with us; the source may forget them.
+    /// Tells the source that the service has stored these demands, so that it may forget them.
     fn settle(&self, jobs: &[JobId]) -> impl Future<Output = Result<(), Fault>> + Send;
 }

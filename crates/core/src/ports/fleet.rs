@@ -1,4 +1,6 @@
-//! Machines.
+//! The port to machines (EC2, or processes on one machine).
+//!
+//! Not here: which machines to launch or end (the engine decides).
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use crate::parameters::LaunchSite;
 use crate::rates::Rates;
 use crate::time::Timestamp;
 
-/// What the cloud says of a machine.
+/// The state of a machine, as the cloud reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MachineState {
     /// Booting or starting.
@@ -31,27 +33,28 @@ pub enum MachineState {
     Gone,
 }
 
-/// What a machine is tagged with after its launch, for people who look at the cloud. Nothing is
-/// decided by it, but for one thing: a machine on which a job has started never stands by again.
+/// The tags that the service adds to a machine after its launch, for people who look at the cloud.
+/// The service decides one thing by them: a machine on which a job has started never stands by
+/// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags {
-    /// What its pool says of it.
+    /// The machine's standby status in its pool.
     pub standby: Option<StandbyStatus>,
     /// Whether a job has ever started on it.
     pub job_started: bool,
 }
 
-/// One of them.
+/// One tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// What its pool says of it; replaces what was said before.
+    /// The machine's standby status in its pool; replaces the earlier status.
     Standby(StandbyStatus),
-    /// A job has started on it; never taken back.
+    /// A job has started on the machine; never removed.
     JobStarted,
 }
 
 impl Tags {
-    /// Adds this one.
+    /// Adds a tag.
     pub const fn put(&mut self, tag: Tag) {
         match tag {
             Tag::Standby(status) => self.standby = Some(status),
@@ -60,109 +63,111 @@ impl Tags {
     }
 }
 
-/// A machine as the cloud describes it, with the tags we gave it.
+/// A machine as the cloud describes it, with this stack's tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Its id.
     pub id: InstanceId,
-    /// What it does.
+    /// Its state.
     pub state: MachineState,
-    /// The intent it was launched under (a tag).
+    /// The launch intent (a tag).
     pub intent: IntentId,
-    /// The class it was launched as (a tag).
+    /// The runner class at launch (a tag).
     pub class: ClassName,
-    /// The pool it was launched for (a tag).
+    /// The pool that launched it, if any (a tag).
     pub pool: Option<PoolName>,
     /// Its type.
     pub instance_type: InstanceType,
     /// Its vCPUs.
     pub vcpu: u32,
-    /// Its memory.
+    /// Its memory in MiB.
     pub memory_mib: u32,
     /// Its architecture.
     pub architecture: Architecture,
     /// Its zone.
     pub zone: Zone,
-    /// How it is paid for.
+    /// Spot or on-demand.
     pub usage: Usage,
     /// When it was launched.
     pub launched_at: Timestamp,
     /// Where its mailbox is.
     pub mailbox: MailboxKey,
-    /// What it was tagged with since.
+    /// The tags that it got after its launch.
     pub tags: Tags,
 }
 
-/// What a launch brought: possibly fewer than asked for, possibly none, never more.
+/// The result of a launch: the number of machines asked for, or fewer, or none; never more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
     /// The machines.
     pub machines: Vec<Machine>,
-    /// What the cloud was short of on the way.
+    /// The offerings for which the cloud had no capacity.
     pub shortages: Vec<Offering>,
-    /// Why it brought less, in the cloud's words and with what to do; for people.
+    /// Why the cloud launched fewer machines, in its words, and the remedy; for people.
     pub said: Option<String>,
 }
 
-/// How one machine's start went.
+/// The result of starting one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartOutcome {
     /// It is starting, or runs already.
     Starting,
-    /// The cloud has no room for it now.
+    /// The cloud has no capacity for it now.
     NoCapacity,
-    /// It cannot be started.
+    /// The cloud cannot start it.
     Failed(Fault),
 }
 
-/// One stop call, under the operation that the machine's record names.
+/// One stop call, with the nonce that the machine's record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopOrder {
-    /// Which machine.
+    /// The machine's id.
     pub id: InstanceId,
     /// The nonce of this call.
     pub op: StopOp,
-    /// When the call must no longer land: the machine may have an owner by then.
+    /// The call must not land after this time: the machine may have an owner by then.
     pub until: Timestamp,
 }
 
 /// The cloud's machines that carry this stack's tag, and no others.
 ///
-/// Contract: `launch` is idempotent on `request.intent`: the same request again gives the same
-/// machines, and launches none anew. `start`, `terminate` and `tag` succeed if there is nothing to do.
-/// `stop` is sent at most once per call and never retried behind the caller's back. A fleet that can
-/// tell the time carries no order out past its `until`, and answers [`Fault::Denied`] for it; one
-/// that remembers operations carries each out once.
+/// Contract: `launch` is idempotent on `request.intent`: the same request again returns the same
+/// machines and launches no more. `start`, `terminate` and `tag` succeed if there is nothing to do.
+/// The adapter sends `stop` at most once per call and never retries it. A fleet that has a clock
+/// refuses an order past its `until` with [`Fault::Denied`]; a fleet that remembers operations
+/// executes each once.
 ///
-/// Weak arm: a machine may be missing from `list` and `describe` for a while after its launch
-/// returned; states lag; a call whose answer was lost may land, and may land late.
+/// Weak arm: `list` and `describe` may miss a machine for a while after its launch returned; states
+/// lag; a call whose answer was lost may land, and may land late.
 pub trait Fleet: Send + Sync {
-    /// How often it can be asked, by everybody together.
+    /// The rates that the cloud allows all callers of the account together.
     fn rates(&self) -> Rates {
         Rates::unlimited()
     }
-    /// Launches up to `request.count` machines. [`Fault::Unavailable`] leaves open whether it did.
+    /// Launches up to `request.count` machines. After [`Fault::Unavailable`] it may have launched
+    /// some.
     fn launch(
         &self,
         request: &LaunchRequest,
     ) -> impl Future<Output = Result<Launched, Fault>> + Send;
-    /// Starts stopped machines, at most [`crate::limits::IDS_PER_CALL_MAX`]; one answer for each.
+    /// Starts at most [`crate::limits::IDS_PER_CALL_MAX`] stopped machines; one answer for each.
     fn start(
         &self,
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<(InstanceId, StartOutcome)>, Fault>> + Send;
-    /// Stops machines, each under the operation its record names. A fault may leave some stopped.
+    /// Stops machines. A fault may leave some stopped.
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Ends machines. Ids that are unknown or gone are no error.
+    /// Terminates machines. Ids that are unknown or gone are no error.
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Tags machines, at most [`crate::limits::IDS_PER_CALL_MAX`]. Ids that are unknown or gone are no
-    /// error. A machine keeps its tags while it is stopped. A fault may leave some tagged.
+    /// Tags at most [`crate::limits::IDS_PER_CALL_MAX`] machines. Ids that are unknown or gone are
+    /// no error. A machine keeps its tags while it is stopped. A fault may leave some tagged.
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Every machine with our tag, all pages, whether remembered or not.
+    /// Every machine with this stack's tag, all pages, whether the ledger has a record of it or
+    /// not.
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
-    /// What must be known before anything can be launched, asked from the cloud; nothing where
-    /// nothing must be. `born` is kept in it. An answer that is not what is `kept` was asked for just
-    /// now.
+    /// Asks the cloud for the launch site that `launch` needs; `None` for a fleet that needs none.
+    /// The site contains `born`. If the answer differs from `kept`, the fleet has just asked for
+    /// it.
     fn learn(
         &self,
         born: &str,
@@ -171,12 +176,13 @@ pub trait Fleet: Send + Sync {
         let _ = (born, kept);
         async { Ok(None) }
     }
-    /// How long a machine may be there before `list` shows it.
+    /// How long after its launch a machine may be missing from `list`.
     fn shows_within(&self) -> Duration {
         Duration::ZERO
     }
-    /// Makes what launches of these classes need besides, and removes what none needs any more; says
-    /// what was done, or what would be.
+    /// Creates the cloud resources that launches of these classes need, and removes those that no
+    /// class needs any more. Returns a line for people about each change. Unless `really` is set,
+    /// it changes nothing and returns the changes that it would make.
     fn prepare(
         &self,
         classes: &[RunnerClass],
@@ -185,11 +191,11 @@ pub trait Fleet: Send + Sync {
         let _ = (classes, really);
         async { Ok(Vec::new()) }
     }
-    /// Removes everything that was prepared; says what.
+    /// Removes everything that `prepare` created; returns a line for people about each removal.
     fn dismantle(&self) -> impl Future<Output = Result<Vec<String>, Fault>> + Send {
         async { Ok(Vec::new()) }
     }
-    /// These machines; one that is absent from the answer is gone, or not visible yet.
+    /// These machines. A machine missing from the answer is gone, or not visible yet.
     fn describe(
         &self,
         ids: &[InstanceId],

@@ -1,4 +1,6 @@
-//! GitHub, as far as runners are concerned.
+//! The port to GitHub, for runners and runs.
+//!
+//! Not here: jobs (`job_forge`).
 
 use std::future::Future;
 
@@ -8,14 +10,14 @@ use crate::ids::{Repository, RunAttempt, RunnerGroup, RunnerName};
 use crate::mailbox::{Credential, Secret};
 use crate::time::Timestamp;
 
-/// The runner that a credential is wanted for.
+/// The runner for which a credential is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerSpec {
-    /// Its name. Asking for a JIT configuration again under the same name replaces the first.
+    /// Its name. A second JIT configuration under the same name replaces the first.
     pub name: RunnerName,
     /// Its labels.
     pub labels: Vec<String>,
-    /// The group it joins; the forge's own default if absent.
+    /// The runner group it joins; the forge's default if absent.
     pub group: Option<RunnerGroup>,
     /// Whether it serves one job only.
     pub ephemeral: bool,
@@ -32,22 +34,22 @@ pub struct Runner {
     pub busy: bool,
 }
 
-/// What any runner of the scope can register and remove itself with.
+/// The tokens by which any runner of the scope can register and remove itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerTokens {
-    /// Registers.
+    /// Registers a runner.
     pub registration: Secret,
-    /// Removes.
+    /// Removes a runner.
     pub removal: Secret,
-    /// When the first of the two ends.
+    /// When the first of the two expires.
     pub expires_at: Timestamp,
 }
 
 /// The forge that runs jobs.
 ///
-/// Contract: `delete` never interrupts a job: a busy runner is left as it is and reported as such.
-/// Weak arm: listings lag; a runner may take a job between any two calls; everything may be down,
-/// throttled or refused for minutes. Such a fault is systemic: it says nothing about a machine.
+/// Contract: `delete` never interrupts a job: it leaves a busy runner alone and reports it as busy.
+/// Weak arm: listings lag; a runner may take a job between any two calls; GitHub may be down,
+/// throttle or refuse for minutes. Such a fault is systemic: no machine is its cause.
 pub trait Forge: Send + Sync {
     /// A credential for one runner.
     fn credential(
@@ -58,9 +60,9 @@ pub trait Forge: Send + Sync {
     fn delete(&self, runner: &RunnerName) -> impl Future<Output = Deletion> + Send;
     /// All runners whose name begins with the stack's prefix, all pages.
     fn runners(&self) -> impl Future<Output = Result<Vec<Runner>, Fault>> + Send;
-    /// Tokens to be kept for those who have no credential of their own.
+    /// Tokens for the service to keep, for runners that have no credential of their own.
     fn tokens(&self) -> impl Future<Output = Result<RunnerTokens, Fault>> + Send;
-    /// Whether code of a fork runs in this run.
+    /// Whether this run executes code of a fork.
     fn is_from_fork(
         &self,
         repository: &Repository,

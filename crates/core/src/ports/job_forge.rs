@@ -1,4 +1,6 @@
-//! GitHub, as far as jobs and their authors are concerned.
+//! The port to GitHub, for jobs, their authors and webhooks.
+//!
+//! Not here: runners (`forge`).
 
 use std::future::Future;
 
@@ -7,55 +9,55 @@ use crate::ids::{JobId, Repository, RunAttempt};
 use crate::job::{JobFact, Provenance, Reason};
 use crate::time::Timestamp;
 
-/// What is said to the author of a job that cannot be served.
+/// The message to the author of a job that the service cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Which job. Saying it again about the same job says it once.
+    /// The job's id. Repeating a notice for a job has no effect.
     pub job: JobId,
     /// The job's name.
     pub name: String,
-    /// Where.
+    /// The job's repository.
     pub repository: Repository,
-    /// At which commit.
+    /// The commit that the run is for.
     pub commit: String,
-    /// Why.
+    /// Why the service cannot serve it.
     pub reason: Reason,
 }
 
-/// A file of a repository.
+/// The result of reading a file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRead {
-    /// This is what it says now.
+    /// Its present text.
     Read {
         /// The text.
         text: String,
-        /// What to show the next time.
+        /// The tag to send with the next read.
         tag: Option<String>,
     },
-    /// It is as it was when the tag was given.
+    /// It has not changed since the tag was issued.
     Unchanged,
-    /// There is no such file, or no such repository, or we may not see it.
+    /// There is no such file or repository, or the service may not see it.
     Absent,
 }
 
-/// A webhook that GitHub says did not arrive.
+/// A webhook that GitHub reports as not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostDelivery {
-    /// GitHub's id of the attempt.
+    /// GitHub's id of the delivery attempt.
     pub id: u64,
-    /// Which event; the same for every attempt to deliver it.
+    /// The event's id; the same for every attempt to deliver it.
     pub guid: String,
-    /// When it was tried.
+    /// When GitHub made the attempt.
     pub at: Timestamp,
 }
 
-/// The forge, for the service: what jobs are there, and a word to their authors.
+/// The forge, for the service: lists jobs and sends notices to their authors.
 ///
-/// Contract: what is asked is answered as facts, which are merged like those of webhooks. `tell`,
-/// `cancel` and `redeliver` may be repeated. Weak arm: everything may lag, and may be down,
-/// throttled or refused for minutes.
+/// Contract: answers about jobs are facts, which the service merges like those of webhooks. `tell`,
+/// `cancel` and `redeliver` may be repeated. Weak arm: answers may lag, and GitHub may be down,
+/// throttle or refuse for minutes.
 pub trait JobForge: Send + Sync {
-    /// One job as it is now; [`Fault::NotFound`] if GitHub does not know it (any more).
+    /// One job's present state; [`Fault::NotFound`] if GitHub does not know the job (any more).
     fn job(
         &self,
         repository: &Repository,
@@ -67,38 +69,38 @@ pub trait JobForge: Send + Sync {
         repository: &Repository,
         run: &RunAttempt,
     ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
-    /// All jobs of a repository that want a runner now, announced or not.
+    /// All jobs of a repository that wait for a runner now, with or without a webhook.
     fn queued_jobs(
         &self,
         repository: &Repository,
     ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
-    /// Where the code of this run comes from, by one call. An answer says both parts.
+    /// The origin of this run's code, by one call. The answer has both parts.
     fn provenance(
         &self,
         repository: &Repository,
         run: &RunAttempt,
     ) -> impl Future<Output = Result<Provenance, Fault>> + Send;
-    /// Says at the commit why a job was not served.
+    /// Reports at the commit why the service cannot serve a job.
     fn tell(&self, notice: &Notice) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Cancels a run. Succeeds if it is over already, or a later attempt of it has begun.
+    /// Cancels a run. Succeeds if the run is over already, or a later attempt of it has begun.
     fn cancel(
         &self,
         repository: &Repository,
         run: &RunAttempt,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// A file on the default branch; `seen` is the tag of what is known already.
+    /// A file on the default branch; `seen` is the tag of the last read.
     fn file(
         &self,
         repository: &Repository,
         path: &str,
         seen: Option<&str>,
     ) -> impl Future<Output = Result<FileRead, Fault>> + Send;
-    /// Webhooks since `since` that never arrived, by any attempt. Those that GitHub never tried are
-    /// not among them; [`JobForge::queued_jobs`] finds their jobs.
+    /// Webhooks since `since` that no attempt delivered. Webhooks that GitHub never tried to
+    /// deliver are missing; [`JobForge::queued_jobs`] finds their jobs.
     fn lost_deliveries(
         &self,
         since: Timestamp,
     ) -> impl Future<Output = Result<Vec<LostDelivery>, Fault>> + Send;
-    /// Has a webhook sent again.
+    /// Asks GitHub to send a webhook again.
     fn redeliver(&self, delivery: &LostDelivery) -> impl Future<Output = Result<(), Fault>> + Send;
 }

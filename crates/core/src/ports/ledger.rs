@@ -1,4 +1,6 @@
-//! The ledger: who owns what.
+//! The ledger, a strongly consistent store: which owner has which machine, and the jobs' rows.
+//!
+//! Not here: the states of a record (`instance`) or of a job (`job`).
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,54 +16,54 @@ use crate::lease::Lease;
 use crate::message::Advert;
 use crate::time::Timestamp;
 
-/// The hot path's write: idle → claimed in one step, on what a message or directory said, without
-/// reading the record first.
+/// The hot path's write: idle → claimed in one step, by the generation in a message or directory
+/// entry, without reading the record first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimWrite {
-    /// Which instance.
+    /// The instance to claim.
     pub id: InstanceId,
-    /// The generation that was seen.
+    /// The generation in the message or directory entry.
     pub seen: Generation,
-    /// For whom.
+    /// The new owner.
     pub owner: Owner,
     /// The claim's nonce.
     pub claim: ClaimId,
-    /// Whose code will run.
+    /// The trust group of the code that will run.
     pub trust: TrustGroup,
-    /// Now.
+    /// The present time.
     pub at: Timestamp,
-    /// How close to its deadline an idle machine is left alone.
+    /// An idle machine closer to its deadline than this is not claimed.
     pub margin: Duration,
-    /// When the claim lapses.
+    /// When the claim expires.
     pub lease: Timestamp,
 }
 
-/// What became of a reservation.
+/// The result of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserved {
-    /// The intent is stored, and its machines are counted.
+    /// The ledger stored the intent and counted its machines.
     Granted,
-    /// An intent of this id exists already; this is it, and nothing was counted.
+    /// An intent of this id exists already: this one. The ledger counted nothing.
     Known(Intent),
-    /// A ceiling would be broken; nothing was stored.
+    /// A ceiling would be exceeded; the ledger stored nothing.
     Short(CeilingReached),
 }
 
-/// What became of one machine's first record.
+/// The result of storing a machine's first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is stored, and its reservation has moved from the intent to the record.
+    /// The ledger stored it and moved its reservation from the intent to the record.
     Stored(Record),
-    /// It was recorded before; this is what is stored now.
+    /// The machine has a record already: this one, as it is now.
     Known(Record),
-    /// Its intent has nothing outstanding any more: the machine is nobody's and must end.
+    /// Its intent has nothing outstanding any more: the machine has no owner and must end.
     Refused,
 }
 
-/// A job's row: a document of the jobs' own making, with what the ledger needs to list it by.
+/// A job's row: a document of the `job` module, with the fields by which the ledger lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRow {
-    /// Which job.
+    /// The job's id.
     pub job: JobId,
     /// Raised by every write; the ledger sets it.
     pub revision: Revision,
@@ -69,87 +71,89 @@ pub struct JobRow {
     pub body: String,
     /// Where it is listed while it waits for a runner.
     pub waiting: Option<WaitingAt>,
-    /// When somebody should look at it again.
+    /// When the service must examine the row again.
     pub next_look: Option<Timestamp>,
-    /// When it may be forgotten.
+    /// When the ledger may delete it.
     pub forget_at: Timestamp,
 }
 
-/// Where a row waits: a lane (a pool or a class) and, inside it, its repository.
+/// Where a row waits: in a lane (a pool or a class), under its repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitingAt {
     /// `pool/<name>` or `class/<name>`.
     pub lane: String,
-    /// Whose job it is.
+    /// The job's repository.
     pub repository: Repository,
 }
 
-/// A document of the engine's own making that belongs to no machine and no job: a request, the
-/// stack's parameters, tokens that are kept.
+/// A document of the engine that belongs to no machine and no job: a request, the stack's
+/// parameters, stored runner tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What it is listed under, such as one run attempt.
+    /// The collection that lists it, such as one run attempt.
     pub collection: String,
-    /// Which one in its collection.
+    /// Its name, unique in its collection.
     pub name: String,
     /// Raised by every write; the ledger sets it.
     pub revision: Revision,
     /// The document, opaque here.
     pub body: String,
-    /// When it may be forgotten.
+    /// When the ledger may delete it, if ever.
     pub forget_at: Option<Timestamp>,
 }
 
 /// One page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The page's entries.
     pub items: Vec<T>,
-    /// Where the next one begins; none after the last.
+    /// The token of the next page; `None` on the last.
     pub next: Option<String>,
 }
 
 /// Two running records that exchange owners, with the rows of both jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
-    /// Both records as they were read; each names the owner it has now.
+    /// Both records as the caller read them, each with its present owner.
     pub records: [Record; 2],
-    /// Both rows as they are to be stored, each at the revision it was read at.
+    /// Both rows to store, each with the revision at which the caller read it.
     pub rows: [RowSwap; 2],
 }
 
 /// One row's part in a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSwap {
-    /// The revision it was read at.
+    /// The revision at which the caller read the row.
     pub seen: Revision,
-    /// What is to be stored.
+    /// The row to store.
     pub row: JobRow,
 }
 
 /// The ledger.
 ///
 /// Contract:
-/// - Every write is atomic and conditional, and answers [`Written`]. An `Err` means that it
-///   certainly did not land; [`Written::Unknown`] means that it may have.
-/// - Reads by key (`read`, `intent`, `used`, `lease`, `row`, `document`) and the directories (`owned_by`,
-///   `idle_in`, `standing_by`, `waiting_repositories`, `waiting`, `documents`) are strongly
-///   consistent: they see every write that was answered before.
-/// - Directories never miss. They may list too much: an entry whose record has moved on, shown as
-///   it is now (`owned_by`, `standing_by`) or as it was advertised (`idle_in`). Callers judge what
-///   they get, and the conditional write decides.
-/// - `reserve` and `record` answer what they found inside [`Written::Won`]; they are never lost.
+/// - Every write is atomic and conditional, and answers [`Written`]. After an `Err` it certainly
+///   did not land; after [`Written::Unknown`] it may have landed.
+/// - Reads by key (`read`, `intent`, `used`, `lease`, `row`, `document`) and the directories
+///   (`owned_by`, `idle_in`, `standing_by`, `waiting_repositories`, `waiting`, `documents`) are
+///   strongly consistent: they see every write that was answered before them.
+/// - Directories never miss an entry. They may list too much: an entry whose record has changed
+///   since, in its present state (`owned_by`, `standing_by`) or as it was advertised (`idle_in`).
+///   Callers check each entry, and the conditional write decides.
+/// - `reserve` and `record` return their result in [`Written::Won`] and never answer
+///   [`Written::Lost`].
 /// - `replace` never stores a tombstone; only `bury` does, because it also returns a reservation.
-/// - A record's reservation is counted from [`Ledger::reserve`] until [`Ledger::bury`], or until
-///   [`Ledger::give_back`] returns the part that never came.
+/// - A reservation counts from [`Ledger::reserve`] until [`Ledger::bury`], or until
+///   [`Ledger::give_back`] returns the reservations of machines that were never launched.
 ///
 /// Weak arm: the sweeps (`due`, `live`, `intents`, `rows_due`) may lag behind writes and may list
-/// what has moved on; a listing may show a record as it was a moment ago.
+/// records that have changed since; a listing may show a record's state of a moment ago.
 pub trait Ledger: Send + Sync {
     /// One record.
     fn read(&self, id: &InstanceId) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
-    /// Idle → claimed, exactly if [`Record::on`] with [`crate::instance::InstanceEvent::Claimed`] allows it.
-    /// The owner directory lists the instance no later than its record names the owner.
+    /// Idle → claimed, if and only if [`Record::on`] with
+    /// [`crate::instance::InstanceEvent::Claimed`] allows it. The owner directory lists the
+    /// instance before, or as soon as, its record names the owner.
     fn claim(
         &self,
         write: &ClaimWrite,
@@ -160,8 +164,9 @@ pub trait Ledger: Send + Sync {
         seen: &Record,
         next: &Record,
     ) -> impl Future<Output = Result<Written<Record>, Fault>> + Send;
-    /// Stores records of different machines, each as [`Ledger::replace`] would (what was seen, what
-    /// is next), in as few calls as the adapter can make of it; one answer for each, in their order.
+    /// Stores records of different machines, given as pairs (seen, next), each as
+    /// [`Ledger::replace`] would, in as few calls as the adapter needs; one answer for each, in
+    /// their order.
     fn replace_all(
         &self,
         writes: &[(Record, Record)],
@@ -183,9 +188,9 @@ pub trait Ledger: Send + Sync {
     /// Exchanges the owners of two running records and stores both rows; all or nothing.
     fn swap(&self, swap: &Swap) -> impl Future<Output = Result<Written<()>, Fault>> + Send;
 
-    /// Everything this owner holds or is giving back, in every live state.
+    /// Every instance that this owner holds or is giving back, in every live state.
     fn owned_by(&self, owner: &Owner) -> impl Future<Output = Result<Vec<Record>, Fault>> + Send;
-    /// What is idle and shared in this class, oldest first.
+    /// The idle, shared instances of this class, oldest first.
     fn idle_in(&self, class: &ClassName)
     -> impl Future<Output = Result<Vec<Advert>, Fault>> + Send;
     /// Every live instance that this pool launched.
@@ -194,7 +199,7 @@ pub trait Ledger: Send + Sync {
         pool: &PoolName,
     ) -> impl Future<Output = Result<Vec<Record>, Fault>> + Send;
 
-    /// Sweep: live records to be looked at ([`crate::instance::State::look_at`]) by `before`,
+    /// Sweep: live records that must be examined by `before` ([`crate::instance::State::look_at`]),
     /// earliest first.
     fn due(
         &self,
@@ -214,9 +219,9 @@ pub trait Ledger: Send + Sync {
     /// How many machines count under each of these scopes, in their order, launches in flight
     /// included: what [`Ledger::reserve`] checks against ceilings. A scope without any has zero.
     fn used(&self, scopes: &[Scope]) -> impl Future<Output = Result<Vec<u32>, Fault>> + Send;
-    /// One intent, also when nothing is outstanding any more, until it is forgotten.
+    /// One intent, with or without machines outstanding, until the ledger deletes it.
     fn intent(&self, id: &IntentId) -> impl Future<Output = Result<Option<Intent>, Fault>> + Send;
-    /// Sweep: intents with something outstanding.
+    /// Sweep: intents with machines outstanding.
     fn intents(
         &self,
         after: Option<&str>,
@@ -227,11 +232,11 @@ pub trait Ledger: Send + Sync {
         &self,
         record: &Record,
     ) -> impl Future<Output = Result<Written<Recorded>, Fault>> + Send;
-    /// Returns what is still outstanding of an intent: nothing of it will be recorded any more.
-    /// Lost if anything was recorded under it since it was read.
+    /// Returns the outstanding reservations of an intent; [`Ledger::record`] then refuses its
+    /// machines. Lost if a machine was recorded under the intent since the caller read it.
     fn give_back(&self, seen: &Intent) -> impl Future<Output = Result<Written<()>, Fault>> + Send;
 
-    /// A lease as it is stored.
+    /// A stored lease.
     fn lease(&self, name: &LeaseName) -> impl Future<Output = Result<Option<Lease>, Fault>> + Send;
     /// Stores a lease if the stored one still has `seen`'s revision, or is still absent.
     fn write_lease(
@@ -260,7 +265,7 @@ pub trait Ledger: Send + Sync {
         at: &WaitingAt,
         after: Option<&str>,
     ) -> impl Future<Output = Result<Page<JobRow>, Fault>> + Send;
-    /// Sweep: rows to be looked at by `before`, earliest first.
+    /// Sweep: rows whose `next_look` is due by `before`, earliest first.
     fn rows_due(
         &self,
         before: Timestamp,

@@ -1,4 +1,6 @@
-//! Words to and from agents.
+//! The port to the mailboxes: orders to agents, reports from them.
+//!
+//! Not here: which orders and reports are accepted (`mailbox`).
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,27 +18,28 @@ pub enum Consistency {
     Consistent,
 }
 
-/// The two records of each instance.
+/// The two records of each instance: the inbox and the report.
 ///
-/// Contract: `post` stores an order exactly if [`Inbox::accept`] takes it, atomically. A report's
-/// attributes (the beat, each kind of signal) are written one by one and never overwrite another;
-/// a beat that does not follow the stored one ([`Beat::follows`]), and a signal of an earlier
-/// generation than the stored one of its kind, is dropped. Whoever has root on a machine can write
-/// anything into its report: what [`RawReport::read`] does not take is unreadable, under its own key
-/// alone. `wait` returns early when the inbox changes, where the adapter can.
+/// Contract: `post` stores an order, atomically, if and only if [`Inbox::accept`] takes it. A
+/// report's attributes (the beat, each kind of signal) are written one by one and never overwrite
+/// another. The mailbox drops a beat that does not follow the stored one ([`Beat::follows`]), and a
+/// signal of an earlier generation than the stored signal of its kind. A user with root on a
+/// machine can write anything into its report: a report that [`RawReport::read`] refuses is
+/// unreadable under its own key alone. `wait` returns early when the inbox changes, where the
+/// adapter can.
 ///
 /// [`RawReport::read`]: crate::mailbox::RawReport::read
 ///
-/// Weak arm: an eventual read may show any earlier value; `wait` may only ever time out.
+/// Weak arm: an eventual read may show any earlier value; `wait` may always time out.
 pub trait Mailbox: Send + Sync {
-    /// Stores an order; [`Written::Lost`] if a newer one is there.
+    /// Stores an order; [`Written::Lost`] if the inbox has a newer one.
     fn post(
         &self,
         key: &MailboxKey,
         order: &Order,
     ) -> impl Future<Output = Result<Written<Inbox>, Fault>> + Send;
     /// Stores orders to different agents, each as [`Mailbox::post`] would, in as few calls as the
-    /// adapter can make of it; one answer for each, in their order.
+    /// adapter needs; one answer for each, in their order.
     fn post_all(
         &self,
         orders: &[(MailboxKey, Order)],
@@ -49,28 +52,29 @@ pub trait Mailbox: Send + Sync {
             answers
         }
     }
-    /// Removes the credential of the assignment of this generation; nothing if it is not the latest.
+    /// Removes the credential from the assignment of this generation, if it is the latest
+    /// assignment.
     fn redact(
         &self,
         key: &MailboxKey,
         generation: Generation,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// The inbox.
+    /// Reads the inbox.
     fn inbox(
         &self,
         key: &MailboxKey,
         read: Consistency,
     ) -> impl Future<Output = Result<Option<Inbox>, Fault>> + Send;
-    /// What agents reported under these keys, in their order; consistent. Each key has an answer of its
-    /// own: whatever is stored under one, the others are answered. A fault is the store's.
+    /// The agents' reports under these keys, in their order; consistent. Each key has its own
+    /// answer, so an unreadable report spoils no other. An `Err` is a fault of the store.
     fn reports(
         &self,
         keys: &[MailboxKey],
     ) -> impl Future<Output = Result<Vec<ReportRead>, Fault>> + Send;
-    /// The agent's sign of life.
+    /// Stores the agent's heartbeat.
     fn beat(&self, key: &MailboxKey, beat: &Beat)
     -> impl Future<Output = Result<(), Fault>> + Send;
-    /// One signal of the agent's.
+    /// Stores one signal of the agent.
     fn signal(
         &self,
         key: &MailboxKey,

@@ -1,11 +1,10 @@
-//! The ports: what the engine needs from outside, in our own words.
+//! The ports: one trait for each outside service that the engine uses, without any vendor's type.
 //!
-//! A port promises only what AWS can keep. Each trait's documentation is its contract, and says
-//! where its *weak arm* is: what a correct adapter may do that is unpleasant. The engine must be
-//! right under the weak arm, because no emulator shows it; the models in `bullpen-sim` play it, and
-//! one contract suite per port (`bullpen_sim::contract`) holds every adapter to the rest.
-//!
-//! No method blocks for longer than the adapter's own timeout. Nothing here names a vendor's type.
+//! A port promises only guarantees that AWS gives. A trait's documentation is its contract; its
+//! *weak arm* lists the unpleasant things that a correct adapter may do. Emulators do not do them,
+//! but the models in `bullpen-sim` do, and the engine must be right nevertheless. One contract
+//! suite per port (`bullpen_sim::contract`) tests every adapter. No method blocks longer than its
+//! adapter's timeout.
 //!
 //! Not here: any implementation.
 
@@ -33,40 +32,40 @@ pub use ledger::{
 pub use mailbox::{Consistency, Mailbox};
 pub use queue::{Delivery, Depth, Fifo, Outgoing, QueueKind, QueueSpec, Queues};
 
-/// What can go wrong at a port. Closed: the engine matches on it and never on text.
+/// A failed call to a port. The set is closed: the engine matches on it and never on text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Too many calls; later ones will do.
+    /// The service refused because of too many calls; a later call may succeed.
     #[error("throttled")]
     Throttled,
     /// The service did not answer, or answered that it is down. A write may or may not have landed,
-    /// unless the method says otherwise. The text is for people: who did not answer, and how.
+    /// unless the method says otherwise. The text names the service and the failure, for people.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The cloud has no such machine to give now.
+    /// The cloud has no capacity for such a machine now.
     #[error("no capacity")]
     NoCapacity,
-    /// What was asked about is not there.
+    /// The service does not know the thing asked for.
     #[error("not found")]
     NotFound,
-    /// We are not allowed to; asking again will not help.
+    /// The service refuses us; another try will not help.
     #[error("denied: {0}")]
     Denied(String),
-    /// The store holds something this program cannot read; nothing was changed.
+    /// The store holds a value that this program cannot read; the call changed nothing.
     #[error("unreadable: {0}")]
     Unreadable(String),
-    /// A vendor's code that has no place above, kept verbatim.
+    /// A vendor's error code without a variant above, verbatim.
     #[error("unclassified: {0}")]
     Unclassified(String),
 }
 
 impl Fault {
-    /// Somebody did not answer; `what` says who, and how.
+    /// [`Fault::Unavailable`] with a text that names the service and the failure.
     pub fn unavailable(what: &str) -> Self {
         Self::Unavailable(what.to_owned())
     }
 
-    /// Whether the same call may succeed later without anyone doing anything.
+    /// Whether the same call may succeed later without any change by a person.
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Throttled | Self::Unavailable(_) | Self::NoCapacity => true,
@@ -75,37 +74,38 @@ impl Fault {
     }
 }
 
-/// The answer to a conditional write. An `Err(Fault)` beside it means that it certainly did not land.
+/// The answer to a conditional write. If the call returns `Err(Fault)`, it certainly did not land.
 #[must_use = "losing is ordinary and unknown must be settled by reading"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written<T> {
-    /// It landed; this is what is stored now.
+    /// The write landed; this is the stored value.
     Won(T),
     /// The condition did not hold.
     Lost,
-    /// It may have landed. Only a read can tell, and only by something that is ours alone.
+    /// The write may have landed. Only a read can tell, by a value that only this caller writes.
     Unknown,
 }
 
-/// The wall clock and a monotonic one.
+/// The wall clock and a monotonic clock.
 pub trait Clock: Send + Sync {
-    /// The time of day. May jump; may differ from other machines' by the tolerated skew.
+    /// The wall clock's time. May jump; may differ from other machines' clocks by the tolerated
+    /// skew.
     fn now(&self) -> Timestamp;
     /// Time since some fixed point of this process. Never jumps.
     fn monotonic(&self) -> Duration;
-    /// Returns after `wait`. Only ever used to wake, never to decide.
+    /// Returns after `wait`. Callers use it to wake, never to decide.
     fn sleep(&self, wait: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// New ids. Never repeats one, across all processes of a stack.
+/// Generates ids that no other call returns, in any process of the stack.
 pub trait Ids: Send + Sync {
     /// A claim's nonce.
     fn claim(&self) -> ClaimId;
     /// A stop call's nonce.
     fn stop_op(&self) -> StopOp;
-    /// This process as a holder of leases.
+    /// The id of this process as a holder of leases.
     fn holder(&self) -> HolderId;
-    /// 128 bits that nobody outside this process can guess: what makes a label a secret.
+    /// 128 bits that cannot be guessed outside this process; they make a label a secret.
     fn label_bits(&self) -> u128;
     /// A number below `bound` (at least 1), for jitter.
     fn jitter(&self, bound: u64) -> u64;
@@ -113,11 +113,11 @@ pub trait Ids: Send + Sync {
 
 /// All ports of one stack, so that the engine has one type parameter.
 pub trait Ports: Send + Sync {
-    /// Who owns what.
+    /// Which owner has which machine.
     type Ledger: Ledger;
     /// Wake-ups.
     type Queues: Queues;
-    /// Words to and from agents.
+    /// Orders to agents and reports from them.
     type Mailbox: Mailbox;
     /// Machines.
     type Fleet: Fleet;
@@ -128,11 +128,11 @@ pub trait Ports: Send + Sync {
     /// New ids.
     type Ids: Ids;
 
-    /// Who owns what.
+    /// Which owner has which machine.
     fn ledger(&self) -> &Self::Ledger;
     /// Wake-ups.
     fn queues(&self) -> &Self::Queues;
-    /// Words to and from agents.
+    /// Orders to agents and reports from them.
     fn mailbox(&self) -> &Self::Mailbox;
     /// Machines.
     fn fleet(&self) -> &Self::Fleet;

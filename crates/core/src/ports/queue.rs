@@ -1,4 +1,6 @@
-//! Queues: how work and idle machines are announced. Never the truth.
+//! The port to queues, which announce work and idle machines. The ledger alone is the truth.
+//!
+//! Not here: the text of messages (`message`).
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,16 +8,16 @@ use std::time::Duration;
 use super::Fault;
 use crate::ids::{QueueName, Receipt};
 
-/// Ordered or not.
+/// The kind of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// At least once, in no order.
+    /// Delivers at least once, in no order.
     Standard,
-    /// In order within a group, one group's messages one receiver at a time, deduplicated.
+    /// Delivers in order within a group, to one receiver of a group at a time, and deduplicates.
     Fifo,
 }
 
-/// What a queue is.
+/// The definition of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
     /// Its name.
@@ -26,16 +28,16 @@ pub struct QueueSpec {
     pub visibility: Duration,
     /// How long a message is kept.
     pub retention: Duration,
-    /// After so many receives without a deletion a message goes to that queue.
+    /// The dead-letter queue, and after how many receives without a deletion a message goes there.
     pub dead_letters: Option<(QueueName, u32)>,
 }
 
-/// What FIFO needs to know of a message.
+/// The fields that a FIFO queue needs with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fifo {
-    /// Order holds inside a group.
+    /// The group in which messages keep their order.
     pub group: String,
-    /// The same again within five minutes is swallowed.
+    /// The queue drops a message with the same id as another within five minutes.
     pub deduplication: String,
 }
 
@@ -44,7 +46,7 @@ pub struct Fifo {
 pub struct Outgoing {
     /// Its text.
     pub body: String,
-    /// How long nobody sees it; FIFO queues know no such delay and ignore it.
+    /// How long no receiver gets it; FIFO queues ignore it.
     pub delay: Duration,
     /// For a FIFO queue.
     pub fifo: Option<Fifo>,
@@ -57,30 +59,30 @@ impl Outgoing {
     }
 }
 
-/// A message as it was received.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Its text, exactly as it was sent.
     pub body: String,
-    /// To delete or defer it.
+    /// The handle to delete or defer it.
     pub receipt: Receipt,
-    /// How often it was received, this time included.
+    /// How many times it was received, this time included.
     pub receives: u32,
 }
 
 /// How many messages there are, roughly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// To be received now.
+    /// Ready to be received.
     pub visible: u64,
     /// Sent with a delay that has not passed.
     pub delayed: u64,
-    /// Received and neither deleted nor visible again.
+    /// Received, and neither deleted nor visible again.
     pub in_flight: u64,
 }
 
 impl Depth {
-    /// All of them.
+    /// The sum of the three.
     pub const fn total(self) -> u64 {
         self.visible + self.delayed + self.in_flight
     }
@@ -88,20 +90,20 @@ impl Depth {
 
 /// Queues by name.
 ///
-/// Contract: a message that was sent and answered is delivered at least once within its retention,
-/// or lands in the dead-letter queue after its receives are used up. Bodies come back byte for byte.
+/// Contract: after a successful send, a message is delivered at least once within its retention, or
+/// goes to the dead-letter queue after its last permitted receive. Bodies come back byte for byte.
 /// At most [`crate::limits::MESSAGES_PER_CALL_MAX`] per call. Using an unknown queue is
 /// [`Fault::NotFound`]. A stale receipt is no error and changes nothing.
 ///
 /// Weak arm: messages of a standard queue may be doubled and reordered; a short poll may be empty
 /// although there are messages; `depth` is an estimate; a send without an answer may have landed.
 pub trait Queues: Send + Sync {
-    /// Makes the queue be as described. Nothing happens if it is.
+    /// Creates or changes the queue to match `spec`; does nothing if it matches already.
     fn ensure(&self, spec: &QueueSpec) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Deletes a queue and what is in it.
+    /// Deletes a queue and its messages.
     fn remove(&self, queue: &QueueName) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Sends; one answer per message, in order. An `Err` means that none was sent; without an answer
-    /// from the service each message's own answer is [`Fault::Unavailable`].
+    /// Sends; one answer per message, in order. An `Err` means that none was sent; without an
+    /// answer from the service each message's own answer is [`Fault::Unavailable`].
     fn send(
         &self,
         queue: &QueueName,
@@ -127,6 +129,6 @@ pub trait Queues: Send + Sync {
         receipt: &Receipt,
         hidden: Duration,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// How full it is.
+    /// How many messages a queue holds.
     fn depth(&self, queue: &QueueName) -> impl Future<Output = Result<Depth, Fault>> + Send;
 }

@@ -1,11 +1,11 @@
-//! What is remembered of a request, under its run attempt: so that running it again resumes it, and
+//! The stored entry of a request, under its run attempt: running the request again resumes it, and
 //! releasing a run attempt finds all of its requests.
 //!
-//! An [`RequestEntry`] is stored before anything is done for its request. Whoever works on the request
-//! writes its own nonce into it; a worker that finds another nonce there has been superseded, and
-//! stands down without touching anything.
+//! A worker stores the [`RequestEntry`] before it does anything for the request, with its own
+//! nonce. A worker that finds another nonce in the entry has been superseded: it stops and changes
+//! nothing.
 //!
-//! Not here: the machines it holds; those are in the owner directory and are never listed twice.
+//! Not here: the machines that the request holds; only the owner directory lists them.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,37 +14,38 @@ use super::stranger::{OwnRun, STRANGERS_MAX, Stranger};
 use crate::ids::{ClaimId, Repository, RequestId, RunAttempt};
 use crate::sabotage;
 
-/// Where a request stands.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestStage {
-    /// It is worked on, or its runners serve.
+    /// A worker works on it, or its runners serve.
     Live,
-    /// It was cancelled; whatever it held is on its way back.
+    /// It was cancelled; its machines are being given back.
     Abandoned,
-    /// It was released, or failed and gave everything back.
+    /// It was released, or it failed and gave all its machines back.
     Finished,
 }
 
-/// What is remembered.
+/// The stored entry of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestEntry {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
-    /// Where it stands.
+    /// The stage of the request.
     pub stage: RequestStage,
-    /// Who works on it, or did last.
+    /// The nonce of the worker that works on it, or did last.
     pub worker: ClaimId,
-    /// Whose workflow asked, where it was one.
+    /// The repository of the workflow that made the request, if a workflow did.
     pub repository: Option<Repository>,
-    /// The label of this incarnation's runners. Entries of older versions have none: see
+    /// The label of this incarnation's runners. Entries of older versions have none; see
     /// [`RequestEntry::label`].
     #[serde(default, rename = "label", skip_serializing_if = "Option::is_none")]
     pub secret_label: Option<String>,
-    /// Whether its run has code that is not trusted, a fork's or Dependabot's for one, once that is known.
+    /// Whether its run executes untrusted code, such as a fork's or Dependabot's; `None` until
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_fork: Option<bool>,
-    /// Jobs of other runs that GitHub started on its machines.
+    /// The jobs of other runs that GitHub started on its machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strangers: Vec<Stranger>,
 }
@@ -56,30 +57,30 @@ enum Stored {
     V1(RequestEntry),
 }
 
-/// What to do about a request that somebody runs again.
+/// What to do when a request begins, or begins again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BeginDecision {
-    /// It is the first time, or the last time is over: this is its incarnation.
+    /// It is new, or its last incarnation is over: begin a new incarnation.
     Anew {
-        /// Counted from 1.
+        /// The new incarnation, counted from 1.
         incarnation: u32,
-        /// Whether an abandoned one may still hold something.
+        /// Whether the last incarnation was abandoned and may still hold machines.
         after_abandonment: bool,
     },
-    /// It is live: go on with what it has.
+    /// It is live: continue with the machines it has.
     Resume {
-        /// The live one.
+        /// The live incarnation.
         incarnation: u32,
     },
-    /// It is live and asked for something else.
+    /// It is live and has other parameters.
     Differs {
-        /// In what.
+        /// The first parameter that differs.
         field: &'static str,
     },
 }
 
-/// The label of a new incarnation's runners: the request id, so that its label says whose it is, and
-/// bits that make it impossible to guess.
+/// The label of a new incarnation's runners: the request id, so that the label names its request,
+/// and random bits, so that other workflows cannot guess it.
 pub fn fresh_label(id: &RequestId, bits: u128) -> String {
     if sabotage!("request-labels-are-guessable") {
         return label_without_bits(id);
@@ -98,8 +99,9 @@ impl RequestEntry {
         self.secret_label.clone().unwrap_or_else(old)
     }
 
-    /// Whether a runner with these labels is one of its own: each is the whole label of its runners.
-    /// GitHub gives a runner with one label more to every job that asks for that one.
+    /// Whether a runner with these labels is one of the request's: each label is the request's
+    /// whole label. GitHub would give a runner with a second label to any job that asks for that
+    /// label.
     pub fn owns_all<S: AsRef<str>>(&self, labels: &[S]) -> bool {
         let own = self.label();
         let is_own = |label: &S| {
@@ -110,13 +112,13 @@ impl RequestEntry {
             && labels.iter().all(is_own)
     }
 
-    /// The run whose jobs alone may run on its machines.
+    /// The only run whose jobs may run on its machines.
     pub fn own_run(&self) -> Option<OwnRun> {
         OwnRun::of_request(&self.request.id, self.repository.as_ref())
     }
 
-    /// Whether its machines may serve others afterwards, as far as it depends on the code of its run. Of a
-    /// run at GitHub that has to be known; a request that a person made is that person's word.
+    /// Whether the code of its run lets its machines serve other owners afterwards. A run at GitHub
+    /// is trusted only once its origin is known; a request that a person made is trusted.
     pub fn is_trusted(&self) -> bool {
         let is_of_github =
             split(&self.request.id).is_some_and(|(run, _)| run.at_github().is_some());
@@ -127,7 +129,7 @@ impl RequestEntry {
         }
     }
 
-    /// The entry with one more stranger; none if that one is known, or there are too many.
+    /// The entry with this stranger added; `None` if the stranger is known, or the list is full.
     #[must_use]
     pub fn with_stranger(&self, stranger: &Stranger) -> Option<Self> {
         let is_new = !self.strangers.contains(stranger) && self.strangers.len() < STRANGERS_MAX;
@@ -137,20 +139,20 @@ impl RequestEntry {
         })
     }
 
-    /// As it is stored.
+    /// Encodes the entry for the ledger.
     pub fn encode(&self) -> String {
         serde_json::to_string(&Stored::V1(self.clone()))
             .expect("an entry has string keys only, so it serialises")
     }
 
-    /// As it was stored.
+    /// Decodes an entry from the ledger.
     pub fn decode(text: &str) -> Result<Self, serde_json::Error> {
         let Stored::V1(entry) = serde_json::from_str(text)?;
         Ok(entry)
     }
 }
 
-/// Decides by what is stored.
+/// Decides by the stored entry, if there is one.
 pub fn begin_decision(stored: Option<&RequestEntry>, wanted: &Request) -> BeginDecision {
     let Some(stored) = stored else {
         return BeginDecision::Anew { incarnation: 1, after_abandonment: false };
@@ -168,7 +170,7 @@ pub fn begin_decision(stored: Option<&RequestEntry>, wanted: &Request) -> BeginD
     }
 }
 
-/// In what two requests of one id differ; how long each may take is not part of what they are.
+/// The first parameter in which two requests of one id differ. Their deadlines may differ.
 fn differs(one: &Request, other: &Request) -> Option<&'static str> {
     [
         ("class", one.class != other.class),
@@ -195,13 +197,13 @@ pub fn split(id: &RequestId) -> Option<(RunAttempt, &str)> {
 }
 
 impl RunAttempt {
-    /// GitHub's run id and attempt, if it is a run of GitHub's.
+    /// GitHub's run id and attempt, if it is a run at GitHub.
     pub fn at_github(&self) -> Option<(u64, u32)> {
         let (run, attempt) = self.as_str().split_once('.')?;
         Some((run.parse().ok()?, attempt.parse().ok()?))
     }
 
-    /// What its requests are stored under.
+    /// The ledger's collection that holds its requests.
     pub fn collection(&self) -> String {
         format!("run/{self}")
     }
@@ -225,7 +227,7 @@ mod tests {
         }
     }
 
-    /// An entry as it was stored before labels had bits.
+    /// An entry of an older version, whose labels had no random bits.
     const OLD: &str = r#"{"v":"1","request":{"id":"77.1.build","incarnation":1,"class":{"name":"large","vcpu":{"min":2,"max":2},"memory_mib_min":4096,"architecture":"x64"},"count":1,"usage":"on-demand","allowed_types":["c*"],"trust":"acme/app","deadline":"2026-01-05T00:10:00Z","on_partial":"top-up","on_demand_fallback":false,"spec_hash":null},"stage":"live","worker":"w-1","repository":"acme/app"}"#;
 
     #[test]
@@ -233,7 +235,7 @@ mod tests {
         let old = RequestEntry::decode(OLD).unwrap();
         assert_eq!(old.label(), "warm-77.1.build");
         assert!(!old.request.ephemeral && old.strangers.is_empty());
-        assert_eq!(old.encode(), OLD, "and is stored as it was");
+        assert_eq!(old.encode(), OLD, "encoding changes nothing");
     }
 
     #[test]
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(label, format!("warm-77.1.build.{}", "f".repeat(32)));
         assert_eq!(crate::labels::request_of(&[label.as_str()]), Some(id.clone()));
         let short = fresh_label(&id, 1);
-        assert_eq!(short.len(), label.len(), "no bit is left out");
+        assert_eq!(short.len(), label.len(), "the bits are padded with zeros");
         assert_eq!(crate::labels::request_of(&["WARM-77.1.build"]), Some(id));
     }
 
@@ -251,7 +253,7 @@ mod tests {
     fn only_the_whole_label_is_the_requests() {
         let live = entry(RequestStage::Live);
         let label = live.label();
-        assert!(live.owns_all(&[label.to_uppercase()]), "GitHub does not mind case");
+        assert!(live.owns_all(&[label.to_uppercase()]), "GitHub ignores case");
         assert!(live.owns_all(&[&label, &label]));
         assert!(!live.owns_all(&[label.as_str(), "prod-deploy"]), "a label of other jobs");
         assert!(!live.owns_all::<&str>(&[]));

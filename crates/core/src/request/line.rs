@@ -1,9 +1,9 @@
-//! The line of requests that wait for room under a ceiling: who is first.
+//! The line of requests that wait for capacity under a ceiling, and which request is first.
 //!
-//! A place's name begins with the time it was taken, in a fixed width, so that names are in order.
-//! A place that was left, or whose request is past its deadline, holds nobody up.
+//! A place's name begins with the time at which the request took it, in a fixed width, so that
+//! names sort by time. A place does not count once its request has left it or is past its deadline.
 //!
-//! Not here: storing places, or what the first may do that others may not (`bullpen-engine`).
+//! Not here: storing places, or the privileges of the first request (`bullpen-engine`).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,36 +11,36 @@ use crate::class::RunnerClass;
 use crate::ids::RequestId;
 use crate::time::Timestamp;
 
-/// What is stored of a place.
+/// A stored place in the line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPlace {
-    /// Whose it is.
+    /// The request in this place.
     pub request: RequestId,
-    /// When it gives up.
+    /// When the request gives up.
     pub until: Timestamp,
-    /// Whether it has left.
+    /// Whether the request has left the place.
     pub left: bool,
 }
 
 impl StoredPlace {
-    /// As it is stored.
+    /// Encodes the place for the ledger.
     pub fn encode(&self) -> String {
         serde_json::to_string(self).expect("a place has string keys only, so it serialises")
     }
 }
 
-/// The name of a place that is taken now.
+/// The name of a place that a request takes now.
 pub fn name(request: &RequestId, now: Timestamp) -> String {
     format!("{:015}/{request}", now.as_millis())
 }
 
-/// What the places of a class are stored under.
+/// The ledger's collection that holds the places of a class.
 pub fn collection(class: &RunnerClass) -> String {
     format!("waiting/{}", class.name)
 }
 
-/// Whether `mine` is the first place that counts. `line` has names and stored texts, in the order of
-/// the names; what cannot be read is somebody's, and counts.
+/// Whether `mine` is the first place that counts. `line` has names and stored texts, sorted by
+/// name. An unreadable place counts, because some request holds it.
 pub fn is_first<'a>(
     line: impl Iterator<Item = (&'a str, &'a str)>,
     mine: &str,
@@ -60,7 +60,7 @@ mod tests {
     use crate::samples::at;
 
     #[test]
-    fn the_first_who_still_waits_is_first() {
+    fn the_first_request_that_still_waits_is_first() {
         let place = |until, left| {
             StoredPlace { request: RequestId::new("1.1.a"), until: at(until), left }.encode()
         };
@@ -74,7 +74,7 @@ mod tests {
         assert!(!is_first(line(), &names[2], at(5)), "the second has time left");
         assert!(
             is_first(std::iter::empty(), "mine", at(0)),
-            "whoever is not listed waits for none"
+            "an unlisted request waits for no other"
         );
     }
 }

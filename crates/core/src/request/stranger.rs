@@ -1,10 +1,12 @@
-//! Which run a request's machines are for, and whether a job that GitHub started there is of it.
+//! The run that a request's machines are for, and whether a job that GitHub started there belongs
+//! to it.
 //!
-//! GitHub gives a job to any runner that has all of its labels, whoever wrote the job. A *stranger* is
-//! a job of another run, or of another repository, on a runner that is for one run alone. What a
-//! machine says of its jobs is its own word: it can only ever end that machine.
+//! GitHub gives a job to any runner that has all of its labels, regardless of the job's author. A
+//! *stranger* is a job of another run or repository on a runner that is for one run alone. A
+//! machine can forge its report of a job, so the report may end that machine and have no other
+//! effect.
 //!
-//! Not here: how an agent learns whose job it is (`bullpen-agent`), or ending machines (`bullpen-engine`).
+//! Not here: how an agent learns of a job (`bullpen-agent`), or ending machines (`bullpen-engine`).
 
 use std::fmt;
 
@@ -13,19 +15,19 @@ use serde::{Deserialize, Serialize};
 use super::entry::split;
 use crate::ids::{InstanceId, Repository, RequestId};
 
-/// Strangers that are remembered of one request: enough to see what is going on.
+/// How many strangers the entry of a request keeps: enough for a person to see the pattern.
 pub const STRANGERS_MAX: usize = 16;
 
-/// The run whose jobs alone may run on a machine. What is not known is not compared.
+/// The only run whose jobs may run on a machine. An unknown field is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnRun {
-    /// Its repository.
+    /// The run's repository.
     pub repository: Option<Repository>,
-    /// GitHub's id of it.
+    /// GitHub's id of the run.
     pub run: Option<u64>,
 }
 
-/// A job that GitHub started on a machine, as the runner program's hook was told of it.
+/// A job that GitHub started on a machine, as the runner program described it to its hook.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RanJob {
     /// Its repository.
@@ -36,12 +38,12 @@ pub struct RanJob {
     pub attempt: u32,
     /// Its key in the workflow.
     pub job: String,
-    /// What started the run.
+    /// The event that started the run.
     pub event: String,
 }
 
 impl fmt::Display for RanJob {
-    /// A machine can write anything into its report, so its text is escaped.
+    /// Escapes the text, because a machine can write anything into its report.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (job, repository) = (self.job.escape_debug(), self.repository.as_str().escape_debug());
         let event = self.event.escape_debug();
@@ -49,7 +51,7 @@ impl fmt::Display for RanJob {
     }
 }
 
-/// A stranger's job, and the machine that GitHub started it on.
+/// A stranger, and the machine on which GitHub started it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stranger {
     /// The machine.
@@ -59,26 +61,25 @@ pub struct Stranger {
 }
 
 impl OwnRun {
-    /// The run that a request id names, in the repository whose workflow asked. None if neither is
-    /// known: a request that a person made serves whichever job names its label.
+    /// The run that a request id names, in the repository whose workflow made the request. `None`
+    /// if neither is known: a request that a person made serves every job that names its label.
     pub fn of_request(id: &RequestId, repository: Option<&Repository>) -> Option<Self> {
         let at_github = split(id).and_then(|(run, _)| run.at_github());
         let own = Self { repository: repository.cloned(), run: at_github.map(|(run, _)| run) };
         (own != Self::default()).then_some(own)
     }
 
-    /// Whether this job is of another run. A later attempt is the same run.
+    /// Whether this job belongs to another run. A later attempt is the same run.
     pub fn is_stranger(&self, job: &RanJob) -> bool {
         if crate::sabotage!("foreign-runs-are-not-noticed") {
             return false;
         }
-        let elsewhere = |own: &Repository| !is_same(own, &job.repository);
-        self.run.is_some_and(|run| run != job.run)
-            || self.repository.as_ref().is_some_and(elsewhere)
+        let is_other = |own: &Repository| !is_same(own, &job.repository);
+        self.run.is_some_and(|run| run != job.run) || self.repository.as_ref().is_some_and(is_other)
     }
 }
 
-/// GitHub does not tell names apart by case.
+/// GitHub ignores the case of names.
 fn is_same(one: &Repository, other: &Repository) -> bool {
     one.as_str().eq_ignore_ascii_case(other.as_str())
 }

@@ -1,4 +1,4 @@
-//! Where jobs go, by example.
+//! Tests of routes, by example.
 //!
 //! Not here: how labels are read (`labels`).
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::class::RunnerClass;
 use crate::labels::policy::Rules;
 
-/// A stack with two pools, the seven classes and a policy.
+/// The test's stack: two pools, the default classes and a policy, unless a test changes them.
 struct Stack {
     env: &'static str,
     pools: BTreeSet<PoolName>,
@@ -32,7 +32,7 @@ fn stack() -> Stack {
     }
 }
 
-/// Where they go, in one line.
+/// The route of these labels, in one line.
 fn goes(stack: &Stack, labels: &[&str]) -> String {
     let routing = Routing {
         scope: const { &ServiceScope::EVERYTHING },
@@ -91,7 +91,7 @@ fn a_job_goes_where_its_labels_say() {
 }
 
 #[test]
-fn another_stacks_job_is_not_ours_whatever_else_it_says() {
+fn another_stacks_job_is_not_ours_with_any_other_labels() {
     check(
         &stack(),
         &[
@@ -208,9 +208,9 @@ fn what_may_not_be_is_refused_with_its_reason() {
                 &["runs-on/runner=64cpu-linux-x64"],
                 "cpu: 64 is more than acme/app may ask for; the most is 16",
             ),
-            // The operator's own word.
+            // The operator configured this runner, so the policy does not limit it.
             (&["runs-on/runner=16xlarge"], "launch 16xlarge"),
-            // With the range of the others it would never be launched, and its author never told.
+            // Limited to 16 vCPUs no instance would match, and the author would never learn why.
             (
                 &["runs-on/family=c7a.48xlarge"],
                 "family: c7a.48xlarge has 192 vCPUs, more than acme/app may ask for; the most is 16",
@@ -227,7 +227,7 @@ fn what_may_not_be_is_refused_with_its_reason() {
 
 const NOT_LISTED: &str = "label \"prod-deploy\" may not be given to a runner for this repository; leave it out of `runs-on`";
 
-/// What a pull request from a fork would write to get a runner that other jobs are given to.
+/// Labels with which a pull request from a fork would try to get a runner that receives other jobs.
 #[test]
 fn a_label_of_other_jobs_refuses_the_whole_job() {
     let evil = "the key ami may not be used by acme/app; name an image instead, as image=NAME";

@@ -1,51 +1,51 @@
-//! What is odd about a schedule: entries that never apply, entries that share minutes, minutes
-//! that have no entry.
+//! Finds oddities in a schedule: entries that never apply, entries that share minutes, minutes
+//! without an entry.
 //!
-//! A week has 10 080 minutes of wall clock. Each entry is laid out as the set of those it matches,
-//! and the findings are intersections and differences of such sets: exact, not estimated.
+//! A week has 10 080 minutes of wall clock. The lint computes the set of minutes that each entry
+//! matches and compares these sets, so the findings are exact.
 //!
-//! Not here: what makes a schedule unreadable (days, times, zones: their own types refuse them).
+//! Not here: unreadable days, times and zones (their own types refuse them).
 
 use super::time_of_day::{TimeOfDay, Weekday};
 use super::{Match, Schedule};
 use crate::severity::Severity;
 
-/// More entries than this are refused: every pair is compared, and nobody can hold more in mind.
+/// More entries than this are refused: the lint compares every pair, and people cannot follow more.
 pub const ENTRIES_MAX: usize = 100;
 
 /// One oddity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleFinding {
-    /// The place in the list of the entry it is about; nothing if it is about the whole.
+    /// The index of the entry; `None` if the finding is about the whole schedule.
     pub entry: Option<usize>,
-    /// What it is.
+    /// Its kind.
     pub kind: ScheduleFindingKind,
     /// How much it matters.
     pub severity: Severity,
-    /// What it is, for people.
+    /// The text for people.
     pub message: String,
 }
 
-/// The kinds of oddity. Places in the list are counted from 0.
+/// The kinds of oddity. Indexes count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleFindingKind {
-    /// There is no entry at all: the pool keeps nothing.
+    /// The schedule has no entry: the pool keeps nothing.
     Empty,
-    /// There are more than [`ENTRIES_MAX`]; the others were not looked at.
+    /// The schedule has more than [`ENTRIES_MAX`] entries; the lint skipped the others.
     TooMany,
-    /// Both match at some time, and this one, listed later, wins then.
+    /// Both entries match at some time; this entry is listed later and wins then.
     Overlap {
         /// The entry listed earlier.
         with: usize,
     },
-    /// It never applies.
+    /// The entry never applies.
     Unreachable,
-    /// Another entry before it has the same name: a preview cannot tell them apart.
+    /// An earlier entry has the same name: a preview cannot tell them apart.
     SameName {
         /// The entry listed earlier.
         with: usize,
     },
-    /// At some time nothing matches, and there is no fallback: the pool keeps nothing then.
+    /// At some time no entry matches, and there is no fallback: the pool keeps nothing then.
     NoFallback,
 }
 
@@ -94,7 +94,7 @@ fn week() -> impl Iterator<Item = (Weekday, TimeOfDay)> {
     })
 }
 
-/// Everything odd about a schedule, entry by entry in the order they are listed.
+/// All findings about a schedule, in the order of its entries.
 pub fn lint(schedule: &Schedule) -> Vec<ScheduleFinding> {
     if schedule.entries.is_empty() {
         let message = "the schedule has no entry: the pool keeps nothing";
@@ -103,7 +103,8 @@ pub fn lint(schedule: &Schedule) -> Vec<ScheduleFinding> {
     let mut findings = Vec::new();
     let count = schedule.entries.len();
     if count > ENTRIES_MAX {
-        let message = format!("the schedule has {count} entries; at most {ENTRIES_MAX} can be had");
+        let message =
+            format!("the schedule has {count} entries; at most {ENTRIES_MAX} are allowed");
         findings.push(whole(ScheduleFindingKind::TooMany, Severity::Error, message));
     }
     let weeks: Vec<Option<Minutes>> = schedule
@@ -193,7 +194,7 @@ fn overlaps(
     let Some(week) = &weeks[index] else { return Vec::new() };
     let name = &schedule.entries[index].name;
     let earlier = weeks[..index].iter().enumerate().filter_map(|(with, other)| {
-        // Of an entry that never applies it was said already, and why.
+        // Another finding already reports that the earlier entry never applies.
         let other = other.as_ref().filter(|_| unreachable[with].is_none())?;
         week.meets(other).then_some(with)
     });

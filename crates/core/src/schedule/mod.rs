@@ -1,20 +1,15 @@
 //! Schedules: how many instances a standby pool keeps, by weekday and time of day.
 //!
-//! An *entry* names two counts. One with a [`Match`] applies while it matches; one without is the
-//! *fallback* and applies while no other does. Among entries that match, the last one listed wins,
-//! and so among several fallbacks. Where nothing applies the [`Target`] is zero and names no entry.
+//! An *entry* with a [`Match`] applies while it matches; an entry without is a *fallback* and
+//! applies while no other entry does. Among several, the last listed entry wins. If no entry
+//! applies, the
+//! [`Target`] is zero. A [`Window`] that crosses midnight belongs to the day on which it starts.
 //!
-//! A window is half-open: its first minute is inside, its last is not. One that crosses midnight
-//! belongs to the day it starts on; one that ends where it starts is the whole calendar day.
+//! **When clocks change.** Only the weekday and time of day on the wall clock of the pool's zone
+//! decide, so every instant has exactly one target: a window inside the hour that spring skips does
+//! not happen, a window inside the hour that autumn repeats happens twice.
 //!
-//! **When clocks change.** Whether an entry matches is asked of the weekday and the time of day that
-//! a clock on the wall of the pool's zone shows at the instant, and of nothing else. Every instant
-//! has exactly one such reading, so every instant has exactly one target, without a rule for
-//! special nights: a window inside the hour that is skipped in spring does not happen that night,
-//! one inside the hour that is repeated in autumn happens twice, and one around it is an hour
-//! shorter or longer.
-//!
-//! Not here: reading schedules from a file (`config`), or doing what they say (`pool`).
+//! Not here: reading schedules from a file (`config`), or following them (`pool`).
 
 mod changes;
 mod lint;
@@ -36,26 +31,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// A time of day, from the first minute inside to the first that is not.
+/// A part of a day, half-open: `from` is inside, `to` is not. If both are equal, the whole calendar
+/// day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first minute inside.
     pub from: TimeOfDay,
-    /// The first minute after it; the next day's if it is not later than `from`.
+    /// The first minute after it; on the next day if earlier than `from`.
     pub to: TimeOfDay,
 }
 
-/// When an entry applies. What is not said is always true.
+/// When an entry applies. An absent condition is always true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// On which days; a window that crosses midnight goes on into the next.
+    /// The days; a window that crosses midnight continues into the next day.
     pub days: Option<BTreeSet<Weekday>>,
-    /// At which time of day.
+    /// The time of day.
     pub window: Option<Window>,
 }
 
 impl Match {
-    /// Whether it matches while a wall clock shows this.
+    /// Whether it matches while the wall clock shows this day and time.
     pub fn covers(&self, day: Weekday, time: TimeOfDay) -> bool {
         let on = |day| self.days.as_ref().is_none_or(|days| days.contains(&day));
         match self.window {
@@ -69,16 +65,16 @@ impl Match {
     }
 }
 
-/// What to keep, and when.
+/// The number of instances to keep, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleEntry {
-    /// What people call it.
+    /// Its name, for people.
     pub name: String,
-    /// How many instances run and wait.
+    /// How many instances to keep running and idle.
     pub hot: u32,
-    /// How many are prepared and stopped.
+    /// How many instances to keep prepared and stopped.
     pub stopped: u32,
-    /// When; without it the entry is the fallback.
+    /// When it applies; without it the entry is a fallback.
     pub when: Option<Match>,
 }
 
@@ -87,23 +83,23 @@ pub struct ScheduleEntry {
 pub struct Schedule {
     /// The IANA name of the zone whose wall clock decides.
     pub zone: String,
-    /// In the order they are listed, which decides who wins.
+    /// The entries in the order of the file, which decides the winner.
     pub entries: Vec<ScheduleEntry>,
 }
 
-/// What a pool should keep at one instant.
+/// The number of instances that a pool should keep at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// The name of the entry that says so; nothing if none applies, and then both counts are zero.
+    /// The name of the entry that applies; `None` if none does, and then both counts are zero.
     pub entry: Option<String>,
-    /// How many instances run and wait.
+    /// How many instances to keep running and idle.
     pub hot: u32,
-    /// How many are prepared and stopped.
+    /// How many instances to keep prepared and stopped.
     pub stopped: u32,
 }
 
 impl Target {
-    /// What holds where no entry applies.
+    /// The target when no entry applies.
     pub const NOTHING: Self = Self { entry: None, hot: 0, stopped: 0 };
 
     fn of(entry: Option<&ScheduleEntry>) -> Self {
@@ -116,7 +112,7 @@ impl Target {
 }
 
 impl Schedule {
-    /// Which entry applies while a wall clock shows this, by its place in the list.
+    /// The index of the entry that applies while the wall clock shows this day and time.
     pub fn entry_at(&self, day: Weekday, time: TimeOfDay) -> Option<usize> {
         let matching =
             |entry: &ScheduleEntry| entry.when.as_ref().is_some_and(|m| m.covers(day, time));
@@ -127,7 +123,7 @@ impl Schedule {
     }
 }
 
-/// What the pool should keep at this instant.
+/// The target of the pool at this instant.
 pub fn target_at(schedule: &Schedule, zone: &Zone, at: Timestamp) -> Target {
     Target::of(entry_at(schedule, zone, at))
 }

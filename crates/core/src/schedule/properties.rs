@@ -1,5 +1,5 @@
-//! Schedules nobody wrote: change points against a scan of every minute, targets on both sides of
-//! each, and every zone there is.
+//! Property tests with random schedules: compares change points with a scan of every minute and
+//! with the targets on both sides, and covers every zone.
 //!
 //! Not here: examples with their dates (`tests`).
 
@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// Zones whose clocks do what clocks can do: half-hour steps, changes around Ramadan, none at all.
+/// Zones with all kinds of clock changes: whole and half hours, around Ramadan, none at all.
 const ZONES: [&str; 5] = [
     "Europe/Paris",
     "America/New_York",
@@ -28,7 +28,7 @@ const ZONES: [&str; 5] = [
 ];
 
 fn time_of_day() -> impl Strategy<Value = TimeOfDay> {
-    // Round times, so that windows touch and meet transitions, and any minute at all.
+    // Half hours, so that windows touch each other and clock changes, and any other minute.
     prop_oneof![(0..48_u16).prop_map(|half| half * 30), 0..TimeOfDay::COUNT]
         .prop_map(|minutes| TimeOfDay::from_minutes(minutes).unwrap())
 }
@@ -51,10 +51,10 @@ fn entry_of(n: usize, hot: u32, stopped: u32, when: Option<Match>) -> ScheduleEn
     entry(&format!("e{n}"), hot, stopped, when)
 }
 
-/// Two years, of which some schedules have hundreds of changes.
+/// Two years, in which some schedules have hundreds of changes.
 const YEARS: (&str, &str) = ("2026-01-01T00:00:00Z", "2028-01-01T00:00:00Z");
 
-/// The changes as a scan of every minute finds them.
+/// The changes that a scan of every minute finds.
 fn scanned(
     schedule: &Schedule,
     zone: &Zone,
@@ -101,8 +101,8 @@ proptest! {
         }
     }
 
-    /// The change points are those that a scan of every minute finds, in weeks around the nights on
-    /// which clocks change and in any other.
+    /// The change points are those that a scan of every minute finds, around the nights on which
+    /// clocks change and in any other week.
     #[test]
     fn change_points_are_those_of_a_scan(schedule in any_schedule(), week in 0..104_u64) {
         for name in ZONES {
@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(parts, changes(&schedule, &zone, from, until));
     }
 
-    /// An entry is unreachable by the lint exactly if no minute of the week has it.
+    /// The lint reports an entry as unreachable if and only if it applies in no minute of the week.
     #[test]
     fn unreachable_is_exact(schedule in any_schedule()) {
         let minutes = Weekday::ALL.into_iter().flat_map(|day| {
@@ -139,10 +139,10 @@ proptest! {
         let findings = lint(&schedule);
         let has = |kind| findings.iter().any(|finding| finding.kind == kind);
         for index in 0..schedule.entries.len() {
-            let said = findings.iter().any(|finding| {
+            let is_reported = findings.iter().any(|finding| {
                 finding.entry == Some(index) && finding.kind == ScheduleFindingKind::Unreachable
             });
-            prop_assert_eq!(said, !reached.contains(&Some(index)), "entry {}", index);
+            prop_assert_eq!(is_reported, !reached.contains(&Some(index)), "entry {}", index);
         }
         let bare = has(ScheduleFindingKind::NoFallback) || has(ScheduleFindingKind::Empty);
         prop_assert_eq!(bare, reached.contains(&None));
@@ -171,7 +171,7 @@ fn a_year_in_every_zone_has_no_gap() {
 
 #[test]
 fn a_clock_put_back_over_midnight_is_followed() {
-    // Until 2011 St. John's put its clocks back at one minute past midnight, to the day before.
+    // Until 2011 St. John's set its clocks back at one minute past midnight, to the day before.
     let john = Schedule { zone: "America/St_Johns".to_owned(), ..seeds() };
     let zone = zone(&john.zone);
     let change = zone.transitions(at("2010-10-01T00:00:00Z"), at("2010-12-01T00:00:00Z")).next();

@@ -1,8 +1,8 @@
-//! Schedules against their definition, by example: the warm pools' own, both nights on which clocks
-//! change, and what the lint says.
+//! Tests of schedules by example: the example of the warm pools, both nights on which clocks
+//! change, and the lint's findings.
 //!
-//! Not here: schedules nobody wrote (`properties`), or reading times, days and zone names (their
-//! own modules).
+//! Not here: random schedules (`properties`), or reading times, days and zone names (their own
+//! modules).
 
 use super::*;
 use crate::severity::Severity;
@@ -37,7 +37,7 @@ pub(super) fn schedule(entries: Vec<ScheduleEntry>) -> Schedule {
     Schedule { zone: "Europe/Paris".to_owned(), entries }
 }
 
-/// The example of the warm pools.
+/// The example schedule of the warm pools.
 pub(super) fn seeds() -> Schedule {
     let every = Weekday::ALL.map(Weekday::as_str);
     schedule(vec![
@@ -47,7 +47,7 @@ pub(super) fn seeds() -> Schedule {
     ])
 }
 
-fn says(schedule: &Schedule, instant: &str) -> String {
+fn target_text(schedule: &Schedule, instant: &str) -> String {
     let zone = zone(&schedule.zone);
     let target = target_at(schedule, &zone, at(instant));
     format!("{} {}/{}", target.entry.as_deref().unwrap_or("-"), target.hot, target.stopped)
@@ -64,17 +64,17 @@ fn listed(schedule: &Schedule, from: &str, until: &str) -> Vec<String> {
 #[test]
 fn the_seeds_example_has_the_targets_it_should() {
     for (instant, expected) in [
-        ("2026-05-30T23:30:00+02:00", "weekends 0/1"), // a Saturday: both match, the later wins
+        ("2026-05-30T23:30:00+02:00", "weekends 0/1"), // a Saturday: the later entry wins
         ("2026-05-29T23:30:00+02:00", "nights 0/2"),
         ("2026-05-30T00:00:00+02:00", "weekends 0/1"),
-        ("2026-06-01T00:00:00+02:00", "nights 0/2"), // Sunday's night goes on into Monday
+        ("2026-06-01T00:00:00+02:00", "nights 0/2"), // Sunday's window continues into Monday
         ("2026-05-26T05:59:00+02:00", "nights 0/2"), // a Tuesday
         ("2026-05-26T05:59:59.999+02:00", "nights 0/2"),
         ("2026-05-26T06:00:00+02:00", "default 1/2"),
         ("2026-05-26T21:59:59.999+02:00", "default 1/2"),
         ("2026-05-26T22:00:00+02:00", "nights 0/2"),
     ] {
-        assert_eq!(says(&seeds(), instant), expected, "{instant}");
+        assert_eq!(target_text(&seeds(), instant), expected, "{instant}");
     }
 }
 
@@ -85,9 +85,9 @@ fn the_seeds_example_has_one_note() {
     assert_eq!(finding.entry, Some(2));
     assert_eq!(finding.kind, ScheduleFindingKind::Overlap { with: 1 });
     assert_eq!(finding.severity, Severity::Note);
-    let says =
+    let expected =
         "entries \"nights\" and \"weekends\" overlap; \"weekends\" is listed later and wins there";
-    assert_eq!(finding.message, says);
+    assert_eq!(finding.message, expected);
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn the_skipped_hour_in_paris_has_one_target_at_every_instant() {
             "2026-03-28 02:30:00 +01:00 inside",
             "2026-03-28 02:45:00 +01:00 default",
             "2026-03-29 01:30:00 +01:00 around",
-            "2026-03-29 03:00:00 +02:00 default", // half an hour later by any stopwatch
+            "2026-03-29 03:00:00 +02:00 default", // half an hour after 01:30
         ]
     );
-    assert_eq!(says(&inside, "2026-03-29T00:59:59.999Z"), "around 3/0");
-    assert_eq!(says(&inside, "2026-03-29T01:00:00Z"), "default 1/2");
+    assert_eq!(target_text(&inside, "2026-03-29T00:59:59.999Z"), "around 3/0");
+    assert_eq!(target_text(&inside, "2026-03-29T01:00:00Z"), "default 1/2");
 }
 
 /// 02:00 to 03:00 happens twice.
@@ -144,8 +144,8 @@ fn the_repeated_hour_in_paris_has_one_target_at_every_instant() {
             "2026-10-25 02:45:00 +01:00 default",
         ]
     );
-    assert_eq!(says(&seeds(), "2026-10-25T00:30:00Z"), "weekends 0/1");
-    assert_eq!(says(&seeds(), "2026-10-25T01:30:00Z"), "weekends 0/1");
+    assert_eq!(target_text(&seeds(), "2026-10-25T00:30:00Z"), "weekends 0/1");
+    assert_eq!(target_text(&seeds(), "2026-10-25T01:30:00Z"), "weekends 0/1");
     assert_eq!(
         listed(&seeds(), "2026-10-25T00:00:00Z", "2026-10-26T12:00:00Z"),
         ["2026-10-26 00:00:00 +01:00 nights", "2026-10-26 06:00:00 +01:00 default"]
@@ -164,7 +164,7 @@ fn a_day_that_was_never_there_is_skipped() {
     };
     assert_eq!(
         listed(&apia, "2011-12-29T00:00:00Z", "2012-01-01T00:00:00Z"),
-        // By the calendar Saturday's first hour still belongs to the Friday before it.
+        // By the calendar, Saturday's first hour still belongs to Friday's window.
         ["2011-12-31 00:00:00 +14:00 late", "2011-12-31 01:00:00 +14:00 -"]
     );
 }
@@ -198,13 +198,13 @@ fn windows_are_what_their_ends_say() {
 fn nothing_applies_says_so() {
     let office = daily("09:00", "17:00");
     let only = schedule(vec![entry("office", 1, 0, Some(office))]);
-    assert_eq!(says(&only, "2026-05-26T08:00:00+02:00"), "- 0/0");
-    assert_eq!(says(&schedule(Vec::new()), "2026-05-26T08:00:00+02:00"), "- 0/0");
+    assert_eq!(target_text(&only, "2026-05-26T08:00:00+02:00"), "- 0/0");
+    assert_eq!(target_text(&schedule(Vec::new()), "2026-05-26T08:00:00+02:00"), "- 0/0");
     let two = schedule(vec![entry("a", 1, 0, None), entry("b", 2, 0, None)]);
-    assert_eq!(says(&two, "2026-05-26T08:00:00+02:00"), "b 2/0");
+    assert_eq!(target_text(&two, "2026-05-26T08:00:00+02:00"), "b 2/0");
 }
 
-/// The findings of a schedule, a line each.
+/// The findings of a schedule, one line each.
 fn lint_lines(entries: Vec<ScheduleEntry>) -> Vec<String> {
     let line =
         |finding: ScheduleFinding| format!("{}: {}", finding.severity.as_str(), finding.message);
@@ -254,7 +254,7 @@ fn oddities_are_found_and_named() {
             vec!["warning: another entry is called \"a\" too; a preview cannot tell them apart"],
         ),
         (
-            // Sunday's window reaches into Monday, by one minute.
+            // Sunday's window continues into Monday by one minute.
             vec![
                 entry("a", 1, 0, None),
                 entry("b", 1, 0, Some(on_at(&["sunday"], "23:00", "00:01"))),
@@ -271,6 +271,6 @@ fn oddities_are_found_and_named() {
 fn too_many_entries_are_refused_and_the_rest_is_still_looked_at() {
     let many = (0..=ENTRIES_MAX).map(|n| entry(&n.to_string(), 0, 0, None)).collect();
     let lines = lint_lines(many);
-    assert_eq!(lines[0], "error: the schedule has 101 entries; at most 100 can be had");
+    assert_eq!(lines[0], "error: the schedule has 101 entries; at most 100 are allowed");
     assert_eq!(lines.len(), ENTRIES_MAX);
 }

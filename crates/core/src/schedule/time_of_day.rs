@@ -1,6 +1,6 @@
-//! Weekdays and times of day, as a schedule writes them.
+//! Weekdays and times of day, in the spelling of a schedule.
 //!
-//! Not here: instants (`time`), or which of these a wall clock shows at one (`zone`).
+//! Not here: instants (`time`), or the wall clock's reading at an instant (`zone`).
 
 use std::fmt;
 
@@ -9,34 +9,34 @@ use crate::spelling;
 /// A day of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Weekday {
-    /// The first, as ISO 8601 counts.
+    /// The first day, as ISO 8601 counts.
     Monday,
-    /// The second.
+    /// The second day.
     Tuesday,
-    /// The third.
+    /// The third day.
     Wednesday,
-    /// The fourth.
+    /// The fourth day.
     Thursday,
-    /// The fifth.
+    /// The fifth day.
     Friday,
-    /// The sixth.
+    /// The sixth day.
     Saturday,
-    /// The seventh.
+    /// The seventh day.
     Sunday,
 }
 
-/// A word that is no day.
+/// A text that is not a day of the week.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a day of the week{}", spelling::hint(.suggestions))]
 pub struct UnknownWeekday {
-    /// What was read instead, shortened.
+    /// The text, shortened.
     pub text: String,
-    /// The days it resembles.
+    /// Similar days.
     pub suggestions: Vec<&'static str>,
 }
 
 impl Weekday {
-    /// All of them, in order.
+    /// All days, in order.
     pub const ALL: [Self; 7] = [
         Self::Monday,
         Self::Tuesday,
@@ -47,7 +47,7 @@ impl Weekday {
         Self::Sunday,
     ];
 
-    /// As a schedule writes it.
+    /// The day as a schedule writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Monday => "monday",
@@ -64,7 +64,7 @@ impl Weekday {
     pub fn parse(text: &str) -> Result<Self, UnknownWeekday> {
         Self::ALL.into_iter().find(|day| day.as_str() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str);
-            // An abbreviation is further away than a slip of the pen, and still clear.
+            // An abbreviation differs by more letters than a typing error, but is clear.
             let lower = text.to_lowercase();
             let stem = names.into_iter().find(|name| text.len() >= 3 && name.starts_with(&lower));
             let near = spelling::nearest(text, names);
@@ -73,7 +73,7 @@ impl Weekday {
         })
     }
 
-    /// Its place in the week, Monday being 0.
+    /// Its index in the week, from Monday as 0.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -103,29 +103,29 @@ impl fmt::Display for Weekday {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeOfDay(u16 /* minutes since midnight, 0..1440 */);
 
-/// Text that is no time of day.
+/// A text that is not a time of day.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotATime {
     /// Midnight is the beginning of a day, not its end.
     #[error("24:00 is not a time of day; midnight is 00:00")]
     EndOfDay,
-    /// Anything else.
+    /// Any other text.
     #[error("{text:?} is not a time of day between 00:00 and 23:59{}", spelling::hint(suggestion.as_slice()))]
     Malformed {
-        /// What was read instead, shortened.
+        /// The text, shortened.
         text: String,
-        /// What was probably meant.
+        /// The time that the author probably meant.
         suggestion: Option<String>,
     },
 }
 
 impl TimeOfDay {
-    /// How many there are: the minutes of a day.
+    /// The number of minutes in a day.
     pub const COUNT: u16 = 24 * 60;
     /// 00:00.
     pub const MIDNIGHT: Self = Self(0);
 
-    /// This many minutes after midnight, if the day has as many.
+    /// The time this many minutes after midnight, if the day has as many.
     pub const fn from_minutes(minutes: u16) -> Option<Self> {
         if minutes < Self::COUNT { Some(Self(minutes)) } else { None }
     }
@@ -157,7 +157,7 @@ impl TimeOfDay {
         (hours < 24 && minutes < 60).then_some(Self(hours * 60 + minutes))
     }
 
-    /// What people write instead: `6:00`, `6`, `06.00`, `06h00`, `06:00:00`.
+    /// Reads other spellings that people use: `6:00`, `6`, `06.00`, `06h00`, `06:00:00`.
     fn lenient(text: &str) -> Option<Self> {
         let text = text.trim();
         let colons = text.replace(['.', 'h', 'H'], ":");
@@ -187,16 +187,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_says_so_and_what_to_write() {
+    fn a_malformed_time_is_refused_with_a_suggestion() {
         let error = |text: &str| TimeOfDay::parse(text).unwrap_err().to_string();
-        let says = "is not a time of day between 00:00 and 23:59";
+        let expected = "is not a time of day between 00:00 and 23:59";
         assert_eq!(error("24:00"), "24:00 is not a time of day; midnight is 00:00");
         for text in ["6:00", "6", "06.00", "06h00", "06:00:00", "6h"] {
-            assert_eq!(error(text), format!("{text:?} {says}; did you mean \"06:00\"?"));
+            assert_eq!(error(text), format!("{text:?} {expected}; did you mean \"06:00\"?"));
         }
         for text in ["", ":", "25:00", "23:60", "-1:00", "+1:00", "aa:bb", "12:3é", "１２:００"]
         {
-            assert_eq!(error(text), format!("{text:?} {says}"));
+            assert_eq!(error(text), format!("{text:?} {expected}"));
         }
         assert!(error(&"9".repeat(10_000)).len() < 200);
     }
@@ -210,8 +210,8 @@ mod tests {
         }
         let error = |text: &str| Weekday::parse(text).unwrap_err().to_string();
         for (text, meant) in [("Mon", "monday"), ("THU", "thursday"), ("wensday", "wednesday")] {
-            let says = format!("{text:?} is not a day of the week; did you mean \"{meant}\"?");
-            assert_eq!(error(text), says);
+            let expected = format!("{text:?} is not a day of the week; did you mean \"{meant}\"?");
+            assert_eq!(error(text), expected);
         }
         assert_eq!(error("weekend"), "\"weekend\" is not a day of the week");
         assert_eq!(error(""), "\"\" is not a day of the week");

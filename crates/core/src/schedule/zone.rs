@@ -1,9 +1,9 @@
-//! Zones: what a clock on the wall of a place shows at an instant.
+//! Time zones: the reading of a place's wall clock at an instant.
 //!
-//! The data is compiled in and never the system's, so a schedule means the same on every machine
-//! that runs the same version. Names are spelled as IANA spells them.
+//! The zone data is compiled in and never the system's, so a schedule means the same on every
+//! machine that runs the same version. Names have IANA's spelling.
 //!
-//! Not here: what a schedule makes of the reading.
+//! Not here: which entry of a schedule applies (the parent module).
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
@@ -12,21 +12,21 @@ use super::time_of_day::{TimeOfDay, Weekday};
 use crate::spelling;
 use crate::time::Timestamp;
 
-/// A place's clock, past and future.
+/// A time zone with its past and future clock changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
-/// A name that is no zone's.
+/// A name that is not an IANA time zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not an IANA time zone{}", spelling::hint(.suggestions))]
 pub struct UnknownZone {
-    /// What was read instead, shortened.
+    /// The text, shortened.
     pub name: String,
-    /// The zones it resembles.
+    /// Similar zones.
     pub suggestions: Vec<String>,
 }
 
-/// What a clock on the wall shows; seconds do not matter to a schedule.
+/// The reading of a wall clock, without seconds, which do not matter to a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     /// The day of the week.
@@ -38,8 +38,8 @@ pub struct WallClock {
 impl Zone {
     /// The zone of this name, such as `Europe/Paris`.
     pub fn parse(name: &str) -> Result<Self, UnknownZone> {
-        // The database forgives case, and has a name for a zone that is not known. A schedule that
-        // another reader refuses must be refused here.
+        // The database ignores case and has a name for the unknown zone. Other readers of the file
+        // refuse both, so this reader must too.
         let found = TimeZoneDatabase::bundled()
             .get(name)
             .ok()
@@ -50,7 +50,7 @@ impl Zone {
         })
     }
 
-    /// The names of all zones there are.
+    /// The names of all zones.
     pub fn names() -> Vec<String> {
         TimeZoneDatabase::bundled().available().map(|name| name.as_str().to_owned()).collect()
     }
@@ -60,7 +60,7 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// What its wall clocks show at this instant.
+    /// The reading of its wall clock at this instant.
     pub fn wall_clock(&self, at: Timestamp) -> WallClock {
         let local = self.0.to_datetime(instant(at));
         let day = Weekday::ALL[usize::from(local.weekday().to_monday_zero_offset().unsigned_abs())];
@@ -69,7 +69,7 @@ impl Zone {
         WallClock { day, time: TimeOfDay::from_minutes(minutes).unwrap_or(TimeOfDay::MIDNIGHT) }
     }
 
-    /// The instant with its date, time of day and offset here, for people.
+    /// The instant as date, time of day and offset in this zone, for people.
     pub fn written(&self, at: Timestamp) -> String {
         instant(at).to_zoned(self.0.clone()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
     }
@@ -78,7 +78,7 @@ impl Zone {
         self.0.to_datetime(instant(at))
     }
 
-    /// The instants at which wall clocks show this: none when it is skipped, two when repeated.
+    /// The instants at which the wall clock shows this: none if skipped, two if repeated.
     pub(super) fn instants(&self, local: DateTime) -> impl Iterator<Item = Timestamp> {
         let (first, second) = match self.0.to_ambiguous_timestamp(local).offset() {
             AmbiguousOffset::Unambiguous { offset } => (Some(offset), None),
@@ -91,7 +91,7 @@ impl Zone {
         })
     }
 
-    /// When wall clocks are changed after `from` and before `until`, in order.
+    /// The clock changes after `from` and before `until`, in order.
     pub(super) fn transitions(
         &self,
         from: Timestamp,
@@ -104,7 +104,7 @@ impl Zone {
     }
 }
 
-/// Every [`Timestamp`] is one: it is held inside what can be written down.
+/// Never fails in practice: every [`Timestamp`] is inside the range of [`jiff::Timestamp`].
 fn instant(at: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
@@ -115,7 +115,7 @@ fn suggestions(name: &str) -> Vec<String> {
     if !near.is_empty() {
         return near.into_iter().map(str::to_owned).collect();
     }
-    // A city alone, or one on the wrong continent.
+    // A city alone, or with the wrong continent.
     let place = |name: &str| name.rsplit('/').next().unwrap_or(name).to_lowercase();
     let wanted = place(&name.replace(' ', "_"));
     names.into_iter().filter(|known| place(known) == wanted).take(3).collect()

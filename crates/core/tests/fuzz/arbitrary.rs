@@ -1,6 +1,6 @@
-//! Arbitrary values of everything that is written down.
+//! Arbitrary values of all stored types.
 //!
-//! Not here: texts that were never values (`damage`).
+//! Not here: damaged texts (`damage`).
 
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{
@@ -20,7 +20,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Any text, of which some is awkward in JSON.
+/// Any text, sometimes with characters that JSON must escape.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z0-9./-]{0,20}",
@@ -49,7 +49,7 @@ fn owner() -> impl Strategy<Value = Owner> {
     ]
 }
 
-/// Any idle machine.
+/// The advert of any idle machine.
 pub(crate) fn advert() -> impl Strategy<Value = Advert> {
     let tier = select(vec![Tier::Hot, Tier::Released, Tier::Stopped]);
     let usage = select(vec![Usage::Spot, Usage::OnDemand]);
@@ -129,7 +129,7 @@ fn withdrawal() -> impl Strategy<Value = Withdrawal> {
     )
 }
 
-/// Any inbox, also one that no sequence of orders leads to.
+/// Any inbox, even if no sequence of orders leads to it.
 pub(crate) fn inbox() -> impl Strategy<Value = Inbox> {
     let order = prop_oneof![
         assignment().prop_map(Order::Assigned),
@@ -172,7 +172,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         .prop_map(|(beat, signals)| Report { beat, signals })
 }
 
-/// Any JSON, with our own names among its keys and values.
+/// Any JSON text, with our own names among its keys and values.
 pub(crate) fn json() -> impl Strategy<Value = String> {
     let word = select(vec![
         "v",

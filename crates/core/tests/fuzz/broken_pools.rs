@@ -1,6 +1,6 @@
-//! One pool holds anything, of its own keys and others: what is read of the file besides is the same.
+//! Fuzz tests of one broken pool: its content must not change the rest of the configuration.
 //!
-//! Not here: text that is no YAML (`configuration`); nobody could say where such a pool ends.
+//! Not here: text that is not YAML (`configuration`), where the end of a pool is unknown.
 
 use bullpen_core::config::runs_on;
 use bullpen_core::config::{Config, ConfigRead};
@@ -12,7 +12,7 @@ use proptest::sample::select;
 
 use super::fuzz;
 
-/// `ANY` stands where anything may stand.
+/// The configuration; each `ANY` is replaced by random YAML.
 const FILE: &str = "
 runners:
   small: {cpu: 2, ram: 4}
@@ -92,7 +92,7 @@ const WELL: &[&str] = &[
     "{max: 3, max: 4}",
 ];
 
-/// A value as YAML writes it in one line.
+/// A random YAML value in one line.
 fn anything() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![3 => select(SCALARS).prop_map(str::to_owned), 1 => "[a-z0-9]{1,8}"];
     let nested = leaf.prop_recursive(4, 24, 5, |inner| {
@@ -118,7 +118,7 @@ fn without(victim: &PoolName, config: &Config) -> Config {
 }
 
 #[test]
-fn whatever_is_in_one_pool_the_rest_is_read_as_if_it_were_sound() {
+fn any_content_of_one_pool_leaves_the_rest_unchanged() {
     let victim = PoolName::new("victim");
     let sound = read("{runner: small, schedule: []}", "{}");
     let rest = without(&victim, sound.value().expect("no error"));
@@ -128,7 +128,7 @@ fn whatever_is_in_one_pool_the_rest_is_read_as_if_it_were_sound() {
         let errors = read.findings().iter().filter(|found| found.severity == Severity::Error);
         let config = read.value();
         prop_assert!(config.is_some(), "{:?}", read.findings());
-        let config = config.expect("looked at above");
+        let config = config.expect("asserted above");
         prop_assert_eq!(&without(&victim, config), &rest);
         prop_assert_eq!(config.broken.contains(&victim), errors.count() > 0);
         prop_assert_ne!(config.broken.contains(&victim), config.pools.contains_key(&victim));

@@ -1,10 +1,11 @@
-//! Configuration that nobody wrote: arbitrary bytes, damaged examples, and texts that YAML's own
-//! marks make hard to read.
+//! Fuzz tests of configuration files: arbitrary bytes, damaged examples, and texts made of YAML's
+//! marks.
 //!
-//! Whatever the bytes, reading ends, says why there is no value, and every finding has a place in
-//! the text.
+//! For any bytes, reading must end and report why there is no value, and every finding must have a
+//! place in the text.
 //!
-//! Not here: what becomes of the pools beside a broken one (`broken_pools`), or what is found in files that people write (`tests/lint`).
+//! Not here: the pools beside a broken pool (`broken_pools`), or findings in files that people
+//! write (`tests/lint`).
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ const RUNS_ON: &[&str] = &[
 ];
 const STACK: &[&str] = &[stack::DEFAULTS, include_str!("../lint/good-stack.toml")];
 
-/// What a text of YAML is made of, friendly and hostile, between spaces.
+/// Parts of YAML texts, ordinary and hostile, separated by spaces.
 const TOKENS: &str = r#"runners: pools: x-bullpen: schedule: match: hot: cpu:2+4 a: b [ ] { } , :
     - ? --- ... " ' | >- &a *a <<: ! !!str !!map # %YAML %TAG \x \u00 é ~ @ ` 0 1.5 true"#;
 const BLANKS: &[&str] =
@@ -38,14 +39,14 @@ fn errors<T>(read: &ConfigRead<T>) -> usize {
     read.findings().iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
-/// The file is refused for an error, or the pool that it is in is broken by it.
+/// An error must either refuse the file or mark its pool as broken.
 fn is_sound_config(read: &ConfigRead<Config>, text: &[u8]) {
     let findings = read.findings();
     if let Some(config) = read.value() {
         assert_eq!(config.broken.is_empty(), errors(read) == 0, "{findings:?}");
         assert!(config.pools.keys().all(|pool| !config.broken.contains(pool)), "{config:?}");
     } else {
-        assert!(errors(read) > 0, "nothing says why there is no value");
+        assert!(errors(read) > 0, "no finding explains why there is no value");
     }
     places_are_sound(read, text);
 }
@@ -122,8 +123,8 @@ fn variables_of_any_content_are_read_or_refused() {
     });
 }
 
-/// A part of what a file may hold: unoptimised, the whole would take half a minute. A longer look
-/// takes all of it.
+/// A part of the maximum size, because in a debug build the whole would take half a minute. A run
+/// with a larger factor takes all of it.
 fn part_of(bytes_max: usize) -> usize {
     if factor() > 1 { bytes_max } else { bytes_max / 16 }
 }
@@ -144,7 +145,7 @@ fn long_texts_of_one_hostile_unit_end() {
     }
 }
 
-/// Each unknown name would be compared with each known one; without a bound this took minutes.
+/// Each unknown name could be compared with each known name; without a bound this took minutes.
 #[test]
 fn many_names_that_are_nearly_known_end() {
     let count = part_of(RUNS_ON_BYTES_MAX) / 64;

@@ -1,6 +1,6 @@
-//! The checked-in texts, damaged: flipped bytes, cuts, doubled parts, enormous numbers, nesting.
+//! Damages the checked-in texts: flipped bits, cuts, doubled parts, enormous numbers, nesting.
 //!
-//! Not here: texts that were never ours (`arbitrary::json`).
+//! Not here: texts that no program of ours wrote (`arbitrary::json`).
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -57,12 +57,12 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// A fixture with one to four damages.
+/// A random fixture with one to four damages.
 pub(crate) fn damaged_fixture() -> impl Strategy<Value = Vec<u8>> {
     damaged(FIXTURES)
 }
 
-/// One of these texts with one to four damages.
+/// A random text of these with one to four damages.
 pub(crate) fn damaged(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     (select(texts), vec(damage(), 1..5)).prop_map(|(text, damages)| {
         damages.iter().fold(text.as_bytes().to_vec(), |bytes, damage| damage.done_to(bytes))
@@ -98,7 +98,7 @@ impl Damage {
     }
 }
 
-/// Puts `value` where one of the text's values was.
+/// Replaces one of the text's values by `value`.
 fn replace_value(bytes: &mut Vec<u8>, which: u16, value: &[u8]) {
     let colons: Vec<usize> =
         bytes.windows(2).enumerate().filter(|(_, w)| *w == b"\":").map(|(at, _)| at + 2).collect();

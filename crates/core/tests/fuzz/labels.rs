@@ -1,6 +1,6 @@
-//! Labels, times, days and zones that nobody wrote.
+//! Fuzz tests of labels, times, days and zones.
 //!
-//! Not here: what readable ones mean (`labels::tests`, `schedule::tests`).
+//! Not here: the meaning of readable texts (`labels::tests`, `schedule::tests`).
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{PoolName, Repository, RunAttempt};
@@ -16,7 +16,7 @@ use proptest::sample::select;
 
 use super::fuzz;
 
-/// A label made of the grammar's own pieces, in any order, and of pieces that are not.
+/// A label of pieces in any order, most of them from the grammar.
 fn label() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "runs-on",
@@ -75,20 +75,20 @@ fn label() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Reads the labels, checks that what was read can be written and read again, and routes them.
+/// Reads the labels, checks that the settings can be written and read again, and routes the job.
 fn read(labels: &[String]) -> Result<(), TestCaseError> {
     let parsed = labels::parse(labels);
     prop_assert!(parsed.findings.len() <= 65, "findings are bounded");
     for finding in &parsed.findings {
-        let told = finding.to_string();
-        prop_assert!(told.len() < 2_000, "a finding is short: {}", told);
-        prop_assert!(!told.contains(char::is_control), "a finding is one line: {:?}", told);
+        let shown = finding.to_string();
+        prop_assert!(shown.len() < 2_000, "a finding is short: {}", shown);
+        prop_assert!(!shown.contains(char::is_control), "a finding is one line: {:?}", shown);
     }
     if parsed.ours && parsed.errors().next().is_none() {
         let written = parsed.spec.packed("runs-on");
         let again = labels::parse(&[&written]);
         let same = again.spec.packed("runs-on") == written;
-        // A long list, written out, may be longer than a label can be.
+        // A long list may make the written label longer than the maximum.
         prop_assert!(same || written.len() > labels::LABEL_BYTES_MAX, "{}", written);
     }
     let classes = Catalogue::of_classes(&RunnerClass::defaults());
@@ -112,7 +112,7 @@ fn read(labels: &[String]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn labels_nobody_wrote_are_read_and_never_panic() {
+fn random_labels_are_read_and_never_panic() {
     fuzz(&vec(label(), 0..8), |labels| read(&labels));
 }
 
@@ -122,7 +122,7 @@ fn crowds_of_labels_are_read_within_their_bounds() {
 }
 
 #[test]
-fn times_days_and_zones_nobody_wrote_are_refused() {
+fn random_times_days_and_zones_are_refused() {
     let text = prop_oneof![
         "[0-9:.h]{0,8}",
         "[A-Za-z/_]{0,20}",

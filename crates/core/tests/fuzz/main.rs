@@ -1,10 +1,10 @@
-//! Texts that nobody wrote: arbitrary bytes, damaged fixtures, and arbitrary values there and back.
+//! Fuzz tests: arbitrary bytes, damaged fixtures, and arbitrary values written and read back.
 //!
-//! Nothing that is read from outside may make the program panic or hang; what is written must read
-//! back as the same value. The gate runs a fixed number of cases from a fixed seed, a few seconds;
+//! No text from outside may make the program panic or hang, and a written value must read back as
+//! the same value. The gate runs a fixed number of cases from a fixed seed, a few seconds;
 //! `BULLPEN_FUZZ_FACTOR=1000 cargo test --release -p bullpen-core --test fuzz` runs more of them.
 //!
-//! Not here: what a readable text means (`fixtures`).
+//! Not here: the meaning of readable texts (`fixtures`).
 
 mod arbitrary;
 mod broken_pools;
@@ -24,10 +24,10 @@ use bullpen_core::time::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
-/// Cases per test in the gate.
+/// The number of cases per test in the gate.
 const CASES: u32 = 3_000;
 
-#[expect(clippy::disallowed_methods, reason = "how long to look is the caller's choice")]
+#[expect(clippy::disallowed_methods, reason = "the caller chooses the number of cases")]
 fn factor() -> u32 {
     std::env::var("BULLPEN_FUZZ_FACTOR").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -46,12 +46,12 @@ where
     TestRunner::new(config).run(values, check).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Reads this text as everything it could be taken for.
+/// Reads this text with every reader.
 fn read_all(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(Decoded::Advert(advert)) = message::decode(&text) {
         let again = message::decode(&message::encode(&advert)).expect("our own text");
-        assert_eq!(again, Decoded::Advert(advert), "what was read is not what is written");
+        assert_eq!(again, Decoded::Advert(advert), "written and read again");
     }
     if let Ok(inbox) = wire::decode_inbox(bytes) {
         let again = wire::decode_inbox(wire::encode_inbox(&inbox).as_bytes()).expect("our own");
@@ -96,7 +96,7 @@ fn damaged_fixtures_are_read_or_refused_and_never_panic() {
         still_readable.set(still_readable.get() + u32::from(is_message));
         Ok(())
     });
-    assert!(still_readable.get() > CASES / 100, "the damage should reach past the first brace");
+    assert!(still_readable.get() > CASES / 100, "too few damaged fixtures are still readable");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The JSON Schemas of both files, for editors: generated from the types here and checked in.
+//! The JSON Schemas of both configuration files, for editors: generated from the types here and
+//! checked in.
 //!
-//! The keys of these types are the keys that the reader knows, or a test fails; so an editor never
-//! offers a key that `bullpen lint` refuses. `BULLPEN_BLESS=1 cargo test -p bullpen-core --test schema`
-//! writes them anew.
+//! A test compares the keys of these types with those of the reader, so that an editor never offers
+//! a key that `bullpen lint` refuses. `BULLPEN_BLESS=1 cargo test -p bullpen-core --test schema`
+//! writes the schemas again.
 //!
-//! Not here: the rules that a schema cannot say, such as references (`bullpen_core::config`).
+//! Not here: rules that a schema cannot express, such as references (`bullpen_core::config`).
 
 mod runs_on_file;
 mod stack_file;
@@ -16,7 +17,7 @@ use bullpen_core::config::{MappingShape, runs_on, stack};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::Value;
 
-#[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
+#[expect(clippy::disallowed_methods, reason = "only a variable can pass an option to a test")]
 fn blessing() -> bool {
     std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1")
 }
@@ -25,7 +26,7 @@ fn page(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(name)
 }
 
-/// Draft 7: what editors understand.
+/// Generates draft 7, because editors support it.
 fn schema<T: JsonSchema>(title: &str) -> Value {
     let generator = SchemaGenerator::new(SchemaSettings::draft07());
     let mut schema = generator.into_root_schema_for::<T>();
@@ -44,14 +45,14 @@ fn stack_schema() -> Value {
 fn is_current(name: &str, schema: &Value) {
     let text = format!("{schema:#}\n");
     if blessing() {
-        std::fs::create_dir_all(page("")).expect("a folder for schemas");
-        std::fs::write(page(name), &text).expect("a schema");
+        std::fs::create_dir_all(page("")).expect("creating the folder for schemas");
+        std::fs::write(page(name), &text).expect("writing a schema");
     }
     let stored = std::fs::read_to_string(page(name)).unwrap_or_default();
     assert!(
         stored == text,
-        "schemas/{name} is not what the types say; \
-         write it anew with `BULLPEN_BLESS=1 cargo test -p bullpen-core --test schema`"
+        "schemas/{name} differs from the types; \
+         write it again with `BULLPEN_BLESS=1 cargo test -p bullpen-core --test schema`"
     );
 }
 
@@ -61,7 +62,7 @@ fn the_stored_schemas_are_current() {
     is_current("bullpen.schema.json", &stack_schema());
 }
 
-/// The keys of one of the schema's definitions, or of the whole file.
+/// The keys of a definition in the schema, or of the whole file.
 fn keys(schema: &Value, definition: &str) -> BTreeSet<String> {
     let place = if definition.is_empty() { schema } else { &schema["definitions"][definition] };
     let properties = place["properties"].as_object();

@@ -1,13 +1,13 @@
-//! `runs-on.yml` as an editor sees it.
+//! The schema types of `runs-on.yml`, for editors.
 //!
-//! Not here: the keys' rules that a schema cannot say.
-#![expect(dead_code, reason = "these types are only described, never filled")]
+//! Not here: rules that a schema cannot express (`bullpen_core::config`).
+#![expect(dead_code, reason = "these types only describe a schema and have no values")]
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-/// RunsOn's configuration, as Bullpen reads it. Other top-level keys are not read; `x-*` is yours.
+/// RunsOn's configuration as Bullpen reads it. It ignores other top-level keys; `x-*` is yours.
 #[derive(JsonSchema)]
 pub(crate) struct RunsOnFile {
     /// Machine shapes, by name.
@@ -78,13 +78,13 @@ struct Runner {
     cpu: Option<Range>,
     /// How much memory, in GiB.
     ram: Option<Range>,
-    /// Which machine types: `c7` stands for `c7*`.
+    /// The machine types: `c7` stands for `c7*`.
     family: Option<OneOrMany>,
     /// A built-in image, or one of `images`.
     image: Option<String>,
     /// The disk, such as `80gb:gp3:125mibps:3000iops`.
     volume: Option<String>,
-    /// Whether spot capacity is asked for.
+    /// Whether to use spot capacity.
     spot: Option<Spot>,
     /// A script that runs once per machine.
     preinstall: Option<String>,
@@ -126,16 +126,16 @@ enum Arch {
     Arm64,
 }
 
-/// An image: a fixed `ami`, or the newest that `name` and `owner` match.
+/// An image: a fixed `ami`, or the newest AMI that `name` and `owner` match.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Image {
     /// The AMI's id.
     #[schemars(regex(pattern = "^ami-([0-9a-f]{8}|[0-9a-f]{17})$"))]
     ami: Option<String>,
-    /// What it runs; Linux if absent.
+    /// The operating system; Linux if absent.
     platform: Option<Platform>,
-    /// What it runs on; x64 if absent.
+    /// The processor architecture; x64 if absent.
     arch: Option<Arch>,
     /// The AMI's name, with `*`.
     name: Option<String>,
@@ -145,9 +145,9 @@ struct Image {
     preinstall: Option<String>,
     /// A script that runs at each boot.
     prerun: Option<String>,
-    /// The least size of its disk, in GiB.
+    /// The minimum size of its disk, in GiB.
     main_disk_size: Option<u32>,
-    /// What its first disk is called.
+    /// The device name of its first disk.
     root_device_name: Option<String>,
     /// Accepted and not acted on.
     id: Option<serde_json::Value>,
@@ -155,7 +155,7 @@ struct Image {
     tags: Option<serde_json::Value>,
 }
 
-/// A promise of ready machines.
+/// A standby pool: machines that are ready before jobs ask for them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Pool {
@@ -168,7 +168,7 @@ struct Pool {
     environment: Option<String>,
     /// An IANA time zone; `UTC` if absent.
     timezone: Option<String>,
-    /// Anything; a change replaces the machines.
+    /// Any text; a change of it replaces the machines.
     version: Option<NumberOrText>,
     /// How many machines, and when. The last entry that matches wins.
     schedule: Option<Vec<Entry>>,
@@ -180,9 +180,9 @@ struct Pool {
 struct Entry {
     /// Its name.
     name: String,
-    /// How many machines run and wait.
+    /// How many machines to keep running and idle.
     hot: u32,
-    /// How many are stopped and wait.
+    /// How many machines to keep prepared and stopped.
     stopped: u32,
     /// When it applies.
     #[schemars(rename = "match")]
@@ -193,10 +193,10 @@ struct Entry {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Match {
-    /// On these days.
+    /// The days on which it applies.
     #[schemars(length(min = 1))]
     day: Option<Vec<Day>>,
-    /// From the first time until the second, over midnight if need be.
+    /// The times from which and until which it applies; the window may cross midnight.
     time: Option<[Time; 2]>,
 }
 
@@ -224,17 +224,17 @@ struct Duration(#[schemars(regex(pattern = "^([0-9]+(ms|s|m|h|d))+$"))] String);
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct Extension {
-    /// For names from `runners`.
+    /// Bullpen's keys for runners, by name.
     runners: Option<BTreeMap<String, RunnerExtension>>,
-    /// For names from `pools`.
+    /// Bullpen's keys for pools, by name.
     pools: Option<BTreeMap<String, PoolExtension>>,
     /// The pool of jobs that name none.
     default_pool: Option<String>,
-    /// What becomes of a job that cannot be given a runner.
+    /// What happens to a job that cannot get a runner.
     on_unfulfillable: Option<OnUnfulfillable>,
     /// What labels may ask for.
     labels: Option<Labels>,
-    /// Whose code gets only machines that nobody used; forks' and Dependabot's always does.
+    /// The authors whose code gets only unused machines; forks and Dependabot always do.
     untrusted: Option<UntrustedCode>,
     /// Where used machines are offered to jobs whose labels do not name their run.
     reuse_under_shared_labels: Option<ReuseUnderSharedLabels>,
@@ -291,11 +291,11 @@ enum Usage {
 struct RunnerExtension {
     /// Whether and how often a machine serves again.
     reuse: Option<Reuse>,
-    /// Who may follow whom on one machine.
+    /// Which jobs may share a machine one after the other.
     trust: Option<String>,
-    /// How machines are paid for.
+    /// Spot or on-demand.
     usage: Option<Usage>,
-    /// How long an owner may keep one.
+    /// How long an owner may keep a machine.
     max_runtime: Option<Duration>,
     /// The runner group that its runners join at GitHub.
     group: Option<String>,
@@ -312,10 +312,10 @@ enum Reuse {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct ReuseBounds {
-    /// Owners one machine may serve.
+    /// How many owners one machine may serve.
     #[schemars(range(min = 1))]
     max_uses: Option<u32>,
-    /// How old it may grow.
+    /// The maximum age of a machine.
     max_age: Option<Duration>,
 }
 
@@ -334,7 +334,7 @@ struct PoolExtension {
     rollout: Option<Rollout>,
     /// When a hot machine is replaced.
     hot_lifetime: Option<Duration>,
-    /// The most machines.
+    /// The maximum of machines.
     max: Option<u32>,
     /// Whether idle machines are offered to every request of the class.
     share: Option<Truth>,
@@ -350,13 +350,13 @@ struct PoolExtension {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Labels {
-    /// The keys that may be used; those that cost neither trust nor much money if absent.
+    /// The keys that labels may use; if absent, the safe and cheap keys.
     allow: Option<OneOrMany>,
-    /// The machine families that may be asked for, by how they begin; a, c, m, r and t if absent.
+    /// Machine families that labels may ask for, by their first letters; if absent a, c, m, r, t.
     families: Option<OneOrMany>,
-    /// The most that may be asked for.
+    /// The most that labels may ask for.
     max: Option<LabelMaxima>,
-    /// The runner group of all runners that no other key gives a group.
+    /// The runner group of all runners without a group from another key.
     group: Option<String>,
     /// Labels that jobs may carry beside or instead of ours.
     plain: Option<Vec<PlainLabels>>,
@@ -368,17 +368,17 @@ struct Labels {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct LabelRules {
-    /// The keys that may be used; as for all repositories if absent.
+    /// The keys that labels may use; as for all repositories if absent.
     allow: Option<OneOrMany>,
-    /// The machine families that may be asked for; as for all repositories if absent.
+    /// The machine families that labels may ask for; as for all repositories if absent.
     families: Option<OneOrMany>,
-    /// The most that may be asked for.
+    /// The most that labels may ask for.
     max: Option<LabelMaxima>,
-    /// The runner group of the repository's runners, before any other.
+    /// The runner group of the repository's runners; wins over any other.
     group: Option<String>,
 }
 
-/// Labels that jobs may carry because they are listed here.
+/// A list of labels without a head that jobs may carry.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct PlainLabels {

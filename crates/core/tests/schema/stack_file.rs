@@ -1,7 +1,7 @@
-//! `bullpen.toml` as an editor sees it.
+//! The schema types of `bullpen.toml`, for editors.
 //!
-//! Not here: the keys' rules that a schema cannot say.
-#![expect(dead_code, reason = "these types are only described, never filled")]
+//! Not here: rules that a schema cannot express (`bullpen_core::config`).
+#![expect(dead_code, reason = "these types only describe a schema and have no values")]
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use schemars::JsonSchema;
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct StackFile {
-    /// What the stack is called.
+    /// The stack's name.
     stack: Option<StackSection>,
-    /// Where machines live.
+    /// Where in AWS machines are launched.
     aws: Option<Aws>,
-    /// What an EC2 instance starts with.
+    /// The programs and settings of a new EC2 instance.
     instance: Option<Instance>,
-    /// The same when machines are processes of this host.
+    /// The settings of machines that are processes of this host.
     #[schemars(rename = "process-fleet")]
     process_fleet: Option<ProcessFleet>,
-    /// Which AMI each built-in image name stands for.
+    /// The AMI that each built-in image name stands for.
     images: Option<BTreeMap<String, Ami>>,
-    /// The most machines.
+    /// The maximum numbers of machines.
     ceilings: Option<Ceilings>,
-    /// How GitHub is spoken to.
+    /// The access to GitHub.
     github: Option<Github>,
-    /// Where the service listens.
+    /// The addresses on which the service listens.
     listeners: Option<Listeners>,
-    /// The numbers.
+    /// The limits.
     limits: Option<Limits>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct StackFile {
 #[derive(JsonSchema)]
 struct Ami(#[schemars(regex(pattern = "^ami-([0-9a-f]{8}|[0-9a-f]{17})$"))] String);
 
-/// Where a secret is: `env:NAME`, `file:/path`, or the ARN of a parameter or secret.
+/// The place of a secret: `env:NAME`, `file:/path`, or the ARN of a parameter or secret.
 #[derive(JsonSchema)]
 struct SecretRef(
     #[schemars(regex(
@@ -60,33 +60,33 @@ enum OneOrMany<T> {
 #[derive(JsonSchema)]
 struct Offering(#[schemars(regex(pattern = "^(spot|on-demand)/[^/]+/[^/]+$"))] String);
 
-/// Machines as processes of this host.
+/// Machines that are processes of this host.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct ProcessFleet {
-    /// How long a boot takes before the agent is started.
+    /// How long a simulated boot takes before the agent starts.
     boot_delay: Option<Duration>,
-    /// The most machines that are up at once.
+    /// The maximum of machines that run at once.
     capacity: Option<u32>,
-    /// What cannot be had at all.
+    /// Offerings that are never available.
     out_of: Option<OneOrMany<Offering>>,
-    /// What keeps jobs from the service whose host they share.
+    /// How jobs are isolated from the service on the same host.
     isolation: Option<Wish>,
-    /// The ids of the machines' own users, where the service is root.
+    /// The user ids for machines, if the service runs as root.
     #[schemars(regex(pattern = "^[0-9]+ *- *[0-9]+$"))]
     users: Option<String>,
-    /// What jobs see of directories that are hidden from them; at most three.
+    /// Parts of hidden directories that jobs may see; at most three.
     visible: Option<OneOrMany<String>>,
-    /// Whether jobs are held to the processors and the memory of their machine's type.
+    /// Whether jobs are limited to the processors and the memory of their machine's type.
     limits: Option<bool>,
-    /// The most processes and threads of one machine.
+    /// The maximum of processes and threads of one machine.
     #[schemars(range(min = 1))]
     processes_max: Option<u32>,
-    /// The cgroup to keep machines' own in.
+    /// The cgroup that contains the machines' cgroups.
     cgroup: Option<String>,
 }
 
-/// What the host must allow.
+/// How much isolation the host must allow.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "kebab-case")]
 enum Wish {
@@ -95,18 +95,18 @@ enum Wish {
     None,
 }
 
-/// What the stack is called.
+/// The stack's name.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct StackSection {
-    /// In tags, queue names and runner names.
+    /// The name in tags, queue names and runner names.
     #[schemars(regex(pattern = "^[a-z0-9-]{1,24}$"))]
     name: Option<String>,
-    /// Which jobs are this stack's, as in `env=` of a label.
+    /// The value of `env=` in the labels of this stack's jobs.
     env: Option<String>,
 }
 
-/// Where machines live.
+/// Where in AWS machines are launched.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct Aws {
@@ -120,7 +120,7 @@ struct Aws {
     instance_profile: Option<String>,
 }
 
-/// An address that instances fetch from.
+/// An address from which instances download.
 #[derive(JsonSchema)]
 struct Address(
     #[schemars(regex(pattern = "^(https|s3)://[^/?#@\\s]+/[^?#@\\s]+$"))]
@@ -131,56 +131,56 @@ struct Address(
 #[derive(JsonSchema)]
 struct Sha256(#[schemars(regex(pattern = "^[0-9A-Fa-f]{64}$"))] String);
 
-/// What an EC2 instance starts with. An address needs its checksum beside it.
+/// The programs and settings of a new EC2 instance. Each address needs its checksum.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Instance {
-    /// Where the agent is fetched from, for images that do not have it.
+    /// The download address of the agent, for images without it.
     #[schemars(rename = "agent-x64")]
     agent_x64: Option<Address>,
-    /// Its checksum.
+    /// The checksum of the file at that address.
     #[schemars(rename = "agent-x64-sha256")]
     agent_x64_sha256: Option<Sha256>,
-    /// Where the agent is fetched from, for images that do not have it.
+    /// The download address of the agent, for images without it.
     #[schemars(rename = "agent-arm64")]
     agent_arm64: Option<Address>,
-    /// Its checksum.
+    /// The checksum of the file at that address.
     #[schemars(rename = "agent-arm64-sha256")]
     agent_arm64_sha256: Option<Sha256>,
-    /// Where the image has GitHub's runner, unpacked.
+    /// The directory of the image with GitHub's runner program, unpacked.
     #[schemars(rename = "runner-dir", regex(pattern = "^/[A-Za-z0-9._/-]+$"))]
     runner_dir: Option<String>,
-    /// Where its archive is fetched from, if the image has none there.
+    /// The download address of the runner program, for images without it.
     #[schemars(rename = "runner-x64")]
     runner_x64: Option<Address>,
-    /// Its checksum.
+    /// The checksum of the file at that address.
     #[schemars(rename = "runner-x64-sha256")]
     runner_x64_sha256: Option<Sha256>,
-    /// Where its archive is fetched from, if the image has none there.
+    /// The download address of the runner program, for images without it.
     #[schemars(rename = "runner-arm64")]
     runner_arm64: Option<Address>,
-    /// Its checksum.
+    /// The checksum of the file at that address.
     #[schemars(rename = "runner-arm64-sha256")]
     runner_arm64_sha256: Option<Sha256>,
-    /// The user that jobs run as.
+    /// The user as which jobs run.
     #[schemars(regex(pattern = "^[a-z_][a-z0-9_-]{0,31}$"))]
     user: Option<String>,
-    /// Whether it may become root.
+    /// Whether that user may become root.
     sudo: Option<bool>,
-    /// Whether it may use Docker, which is as good as root.
+    /// Whether that user may use Docker, which amounts to root.
     docker: Option<bool>,
-    /// Who may read the machine's metadata: root, or every job.
+    /// Whether only root (`closed`) or every job (`open`) may read the machine's metadata.
     #[schemars(regex(pattern = "^(closed|open)$"))]
     metadata: Option<String>,
-    /// How far the machine's metadata may travel.
+    /// The maximum of network hops of the machine's metadata.
     #[schemars(rename = "metadata-hops", range(min = 1, max = 2))]
     metadata_hops: Option<u32>,
-    /// The most that a type may cost above the cheapest that would do, in percent.
+    /// The maximum price of a type above the cheapest suitable type, in percent.
     #[schemars(rename = "price-protection", range(min = 1))]
     price_protection: Option<u32>,
 }
 
-/// The most machines, launches in flight included.
+/// The maximum numbers of machines, launches in flight included.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Ceilings {
@@ -192,7 +192,7 @@ struct Ceilings {
     pools: Option<BTreeMap<String, u32>>,
 }
 
-/// How GitHub is spoken to: as an App, or with a token.
+/// The access to GitHub: as an App, or with a token.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct Github {
@@ -206,27 +206,27 @@ struct Github {
     private_key: Option<SecretRef>,
     /// A personal access token.
     token: Option<SecretRef>,
-    /// More Apps with the same rights, by number, and where their keys are.
+    /// More Apps with the same rights: their ids and the places of their keys.
     more_apps: Option<BTreeMap<String, SecretRef>>,
-    /// What webhook deliveries are signed with; two while one replaces the other.
+    /// The secrets that sign webhook deliveries; two while one replaces the other.
     webhook_secrets: Option<OneOrMany<SecretRef>>,
 }
 
-/// Where the service listens: two addresses, never one port.
+/// The two addresses on which the service listens, on different ports.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct Listeners {
-    /// GitHub's deliveries.
+    /// The address for GitHub's webhook deliveries.
     webhook: Option<String>,
-    /// Dashboard, metrics, health, API.
+    /// The address for dashboard, metrics, health and API.
     admin: Option<String>,
-    /// Needed when `admin` is not a loopback address.
+    /// The token of the admin API; required unless `admin` is a loopback address.
     admin_token: Option<SecretRef>,
     /// Proxies in front of `webhook`, as addresses or networks.
     proxies: Option<OneOrMany<String>>,
 }
 
-/// The numbers that everything runs on.
+/// The limits of the stack.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 struct Limits {
@@ -234,11 +234,11 @@ struct Limits {
     idle_released: Option<Duration>,
     /// How long a stopped machine may stay stopped before it is replaced.
     idle_stopped: Option<Duration>,
-    /// When a hot machine starts to be replaced, so that it never drifts far from its image.
+    /// When the replacement of a hot machine begins, so that it never drifts far from its image.
     hot_lifetime: Option<Duration>,
     /// How much longer an expiring hot machine may live while its replacement boots.
     hot_hard_end: Option<Duration>,
-    /// An idle machine this close to its deadline is not claimable: the claim would race the reaper.
+    /// No claim takes an idle machine this close to its deadline: it would race the reaper.
     not_claimable_before_deadline: Option<Duration>,
     /// How long a claim lives without renewal.
     claim_lease: Option<Duration>,
@@ -248,46 +248,46 @@ struct Limits {
     assignment_acknowledged: Option<Duration>,
     /// How long registration may take after the acknowledgement.
     registration: Option<Duration>,
-    /// The same for a machine that was stopped: its runner program is cold.
+    /// How long registration may take on a machine that was stopped: its caches are cold.
     registration_stopped: Option<Duration>,
-    /// How long a started machine may take to its first beat.
+    /// How long a started machine may take until its first heartbeat.
     first_beat_stopped: Option<Duration>,
-    /// How often an agent beats.
+    /// How often an agent sends a heartbeat.
     heartbeat: Option<Duration>,
-    /// When a beat is stale: three missed. Two is too few while reads may lag.
+    /// When a heartbeat is stale: after three missed ones. Two are too few, because reads may lag.
     heartbeat_stale: Option<Duration>,
-    /// How long a created machine may take until it is of use.
+    /// How long a created machine may take until it can serve.
     warm_up: Option<Duration>,
-    /// How long an owner in workflow mode may keep a machine without a job extending it.
+    /// How long an owner in workflow mode may keep a machine unless a job extends it.
     max_runtime_workflow: Option<Duration>,
-    /// The same in the service.
+    /// How long an owner in service mode may keep a machine unless a job extends it.
     max_runtime_service: Option<Duration>,
-    /// The end of every extension.
+    /// The longest runtime that an extension can reach.
     hard_cap: Option<Duration>,
     /// How long an agent may take to acknowledge `stop`.
     release_acknowledgement: Option<Duration>,
-    /// How often GitHub is asked again whether a busy runner can be deleted.
+    /// How often GitHub is asked again to delete a busy runner.
     release_retry: Option<Duration>,
-    /// How long GitHub is asked again for what a request cannot begin without.
+    /// How long the control plane repeats a call to GitHub without which a request cannot begin.
     forge_patience: Option<Duration>,
     /// How long created machines may take to report and register.
     fleet_validation: Option<Duration>,
-    /// How long a mismatched message stays hidden from everyone.
+    /// How long a message that does not fit stays hidden from all receivers.
     requeue_delay: Option<Duration>,
-    /// A stop call that has not been made by this long after its intent must not be made.
+    /// A stop call must not be sent later than this after its intent.
     stop_fence: Option<Duration>,
-    /// How late after the intent the sender may still send.
+    /// How long after the intent the sender may still send a stop call.
     stop_send_within: Option<Duration>,
     /// The stop call's own timeout.
     stop_call_timeout: Option<Duration>,
-    /// One id seen more often than this in one attempt: the pool is exhausted for the request.
+    /// If a request sees one id more often than this in one attempt, the pool is exhausted for it.
     #[schemars(range(min = 1))]
     sightings_max: Option<u32>,
     /// How long a pool lease lives without renewal.
     pool_lease: Option<Duration>,
     /// How often a pool lease is renewed.
     pool_lease_renew: Option<Duration>,
-    /// A machine younger than this, or under a live intent, is never called an orphan.
+    /// A machine younger than this, or under a live intent, never counts as an orphan.
     reconcile_grace: Option<Duration>,
     /// How long a tombstone is kept.
     tombstone_ttl: Option<Duration>,
@@ -297,48 +297,48 @@ struct Limits {
     mailbox_ttl: Option<Duration>,
     /// How long a pool queue message is kept.
     pool_queue_retention: Option<Duration>,
-    /// When a queued job must have a runner or a visible failure.
+    /// How long a queued job may wait for a runner before it visibly fails.
     job_deadline: Option<Duration>,
-    /// Launch attempts per job.
+    /// The maximum of launch attempts per job.
     #[schemars(range(min = 1))]
     launch_attempts_max: Option<u32>,
-    /// First backoff between them; doubles, jittered.
+    /// The first wait between launch attempts; doubles, with jitter.
     launch_backoff: Option<Duration>,
-    /// When a job row that nobody works on is looked at again.
+    /// When the service examines a job row again on which no worker works.
     row_look_again: Option<Duration>,
     /// How long a worker may hold a row in `assigning`.
     row_lease: Option<Duration>,
-    /// How often it renews that.
+    /// How often the worker renews that lease.
     row_lease_renew: Option<Duration>,
-    /// Owners one machine may serve.
+    /// How many owners one machine may serve.
     #[schemars(range(min = 1))]
     uses_max: Option<u32>,
-    /// How old a machine may grow.
+    /// The maximum age of a machine.
     age_max: Option<Duration>,
-    /// How far two clocks may differ before anything but time is lost.
+    /// The clock difference between two machines up to which nothing but time is lost.
     clock_skew: Option<Duration>,
-    /// How long `provision` tries.
+    /// How long `provision` tries to get its machines.
     request_deadline: Option<Duration>,
-    /// Armed at boot before everything else; the agent may only shorten it.
+    /// The watchdog of a machine, armed first at boot; the agent may only shorten it.
     watchdog: Option<Duration>,
     /// How long a capacity shortage is remembered.
     shortage_memory: Option<Duration>,
-    /// How long a coalescer waits for company.
+    /// How long a batched call waits for more calls to join it.
     coalesce_idle: Option<Duration>,
-    /// How long it waits at most.
+    /// The maximum wait of a batched call.
     coalesce_max: Option<Duration>,
-    /// How often a pool converges.
+    /// How often the planner of a pool runs.
     converge: Option<Duration>,
-    /// How soon one record may be advertised again; doubles.
+    /// How soon a record may be advertised again; doubles.
     readvertise: Option<Duration>,
     /// How often the service looks for job rows that are due.
     sweep: Option<Duration>,
-    /// How often it asks GitHub for what no webhook said.
+    /// How often the service asks GitHub for jobs that no webhook announced.
     find: Option<Duration>,
-    /// How often it reaps, reconciles and advertises again.
+    /// How often the service reaps, reconciles and advertises again.
     upkeep: Option<Duration>,
-    /// How often it looks whether the configuration is another one.
+    /// How often the service checks whether the configuration has changed.
     configuration: Option<Duration>,
-    /// How long a process that is told to end goes on with what it has begun.
+    /// How long a process that must end continues the work that it has begun.
     drain: Option<Duration>,
 }

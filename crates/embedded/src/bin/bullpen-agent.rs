@@ -1,10 +1,11 @@
-//! The agent of the process fleet's machines as a small binary of its own; `bullpen agent` is the
+//! The agent of the process fleet's machines as a separate small binary; `bullpen agent` does the
 //! same.
 //!
-//! Exit 0: the machine is to end. Anything else: the agent could not live, and may be started again.
+//! Exit code 0: the machine must end. Every other code: the agent failed, and the supervisor may
+//! start it again.
 //!
-//! Not here: anything but arguments and the clock.
-#![expect(clippy::print_stderr, reason = "a binary tells why it could not do its work")]
+//! Not here: everything except arguments and the clock.
+#![expect(clippy::print_stderr, reason = "a binary prints why it failed")]
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use bullpen_core::printable;
 use bullpen_embedded::machine::InFile;
 use bullpen_embedded::system::SystemClock;
 
-/// The arguments are off.
+/// The exit code for wrong arguments.
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {

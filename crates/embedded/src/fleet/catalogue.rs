@@ -1,8 +1,8 @@
 //! What there is to choose from, and which of it a launch takes.
 //!
 //! An *offering* is a type in a zone under a usage. The built-in catalogue has the shapes of
-//! well-known families, so that classes, patterns and shortages mean on one host what they mean in a
-//! cloud; nothing is measured out to the processes.
+//! well-known families, so that classes, patterns and shortages mean on one host what they mean in
+//! a cloud; nothing is measured out to the processes.
 //!
 //! Not here: machines that are there already, beyond how many there are of each offering.
 

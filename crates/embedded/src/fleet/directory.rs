@@ -1,7 +1,7 @@
 //! One machine's directory: which files are in it, and how they are written.
 //!
-//! `machine.json` is written by the fleet, behind its door; `boot.json` by the supervisor that holds
-//! the lock. So no file has two writers, and each is replaced as a whole.
+//! `machine.json` is written by the fleet, behind its door; `boot.json` by the supervisor that
+//! holds the lock. So no file has two writers, and each is replaced as a whole.
 //!
 //! Not here: what the files say (`record`).
 
@@ -37,7 +37,8 @@ impl MachineDirectory {
         &self.path
     }
 
-    /// What its processes are marked with, as [`bullpen_agent::machine::mark`] says: the path is canonical.
+    /// What its processes are marked with, as [`bullpen_agent::machine::mark`] says: the path is
+    /// canonical.
     pub(super) fn mark(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }

@@ -17,8 +17,8 @@ const ROUNDS_MAX: u32 = 100;
 /// A process that forks while it is looked for may have its child behind the look.
 const QUIET_ROUNDS: u32 = 2;
 
-/// Ends everything under these marks, and of these users, but this process. What was killed is gone on
-/// return.
+/// Ends everything under these marks, and of these users, but this process. What was killed is gone
+/// on return.
 pub(super) fn end_all(marks: &BTreeSet<String>, users: &BTreeSet<u32>) -> io::Result<()> {
     let mut quiet_rounds = 0;
     for _ in 0..ROUNDS_MAX {

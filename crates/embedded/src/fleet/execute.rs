@@ -1,6 +1,7 @@
 //! What callers ask for: launching, starting, stopping, ending.
 //!
-//! Not here: taking turns and cleaning up (`machines`), or what leaves a machine as it is (`notices`).
+//! Not here: taking turns and cleaning up (`machines`), or what leaves a machine as it is
+//! (`notices`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! What this host allows for keeping jobs from the service: each way is tried once, with a file that the
-//! tried program must not see; and the cgroup that machines' own are kept in.
+//! What this host allows for keeping jobs from the service: each way is tried once, with a file
+//! that the tried program must not see; and the cgroup that machines' own are kept in.
 //!
 //! Not here: what follows from it (`bullpen_core::isolation`), or holding jobs (`bullpen-agent`).
 
@@ -179,8 +179,8 @@ fn try_all(settings: &IsolationSettings, directory: &Path, root: bool) -> HostIs
     HostIsolation { root, user, namespaces, own_processes, groups: own_groups() }
 }
 
-/// Where no namespace has another way to the machines' directories, others may pass through those above;
-/// what is in them stays closed.
+/// Where no namespace has another way to the machines' directories, others may pass through those
+/// above; what is in them stays closed.
 fn open_way(settings: &IsolationSettings, directory: &Path, mode: u32) -> io::Result<()> {
     private_directory(directory)?;
     for path in [&*settings.state, directory] {

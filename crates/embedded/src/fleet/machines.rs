@@ -1,9 +1,9 @@
 //! Where the machines are: taking turns, looking, and setting right what a killed process left.
 //!
-//! Everything that changes a machine happens behind the *door*, one process at a time. What is begun
-//! there is written down first: a launch in `launching.json`, a stop or an end in the machine's own
-//! record. So whoever passes the door next finds what was left half done and finishes it, and a look
-//! without the door sees nothing worse than a state that lags.
+//! Everything that changes a machine happens behind the *door*, one process at a time. What is
+//! begun there is written down first: a launch in `launching.json`, a stop or an end in the
+//! machine's own record. So whoever passes the door next finds what was left half done and finishes
+//! it, and a look without the door sees nothing worse than a state that lags.
 //!
 //! Not here: what callers ask for (`deeds`), or the supervisor's side (`supervisor`).
 
@@ -215,7 +215,7 @@ impl<C: Clock> Machines<C> {
                     left.push((one, Shutdown::Stop));
                 }
                 MachineFinding::Dead | MachineFinding::Unfinished => {
-                    left.push((one, Shutdown::End))
+                    left.push((one, Shutdown::End));
                 }
                 MachineFinding::Forgettable => {
                     one.home.remove().map_err(|error| fault(one.home.path(), &error))?;
@@ -227,8 +227,8 @@ impl<C: Clock> Machines<C> {
         Ok(kept)
     }
 
-    /// Removes directories that a power cut, or a removal that was cut short, left without a record.
-    /// Behind the door no launch is under way that could be about to write one.
+    /// Removes directories that a power cut, or a removal that was cut short, left without a
+    /// record. Behind the door no launch is under way that could be about to write one.
     pub(super) fn sweep(&self, seen: &[FoundMachine]) -> Result<(), Fault> {
         let known: BTreeSet<&Path> = seen.iter().map(|one| one.home.path()).collect();
         for home in self.homes().map_err(|error| fault(&self.directory, &error))? {

@@ -155,9 +155,9 @@ impl<C: Clock + 'static> ProcessFleet<C> {
 }
 
 impl<C: Clock + 'static> ProcessFleet<C> {
-    /// Lever: a machine is told that it will be taken away, as a cloud's spot machine is. It reports
-    /// that and lives on; ending it is the caller's. An agent that is only just starting may not hear
-    /// it. [`Fault::NotFound`] if no agent runs there.
+    /// Lever: a machine is told that it will be taken away, as a cloud's spot machine is. It
+    /// reports that and lives on; ending it is the caller's. An agent that is only just starting
+    /// may not hear it. [`Fault::NotFound`] if no agent runs there.
     pub fn reclaim(&self, id: &InstanceId) -> impl Future<Output = Result<(), Fault>> + Send {
         let id = id.clone();
         self.work(move |yard| yard.reclaim(&id))

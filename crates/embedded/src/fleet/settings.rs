@@ -27,8 +27,8 @@ pub struct FleetSettings {
     pub agent: Vec<OsString>,
     /// All of the environment that supervisors and agents start with, besides their mark.
     pub environment: BTreeMap<String, String>,
-    /// Kept in each machine's directory as it was at its launch. For machines of a class with scripts
-    /// it must be [`bullpen_agent::machine::UserData`], and the scripts are added to it.
+    /// Kept in each machine's directory as it was at its launch. For machines of a class with
+    /// scripts it must be [`bullpen_agent::machine::UserData`], and the scripts are added to it.
     pub user_data: String,
     /// How long after its boot a machine ends, whatever happens.
     pub watchdog: Duration,

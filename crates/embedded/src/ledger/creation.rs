@@ -1,11 +1,10 @@
-//! Intents, reservations and first records.
+//! Launch intents, reservations and first records.
 //!
-//! A reservation is not a counter. What a scope holds is counted when it is asked: its live records
-//! plus what its open intents have outstanding, both from indexes that leave out everything that is
-//! over. A count cannot drift from what it counts, and burying a record returns its reservation by
-//! itself.
+//! A reservation is not a stored counter. The ledger counts a scope's use on demand: its live
+//! records plus the outstanding machines of its open intents, from indexes without ended rows. So
+//! the count cannot drift, and burying a record returns its reservation.
 //!
-//! Not here: launching anything.
+//! Not here: launching machines.
 
 use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{IntentId, PoolName, Revision};
@@ -27,7 +26,7 @@ pub(super) fn load(db: &Connection, id: &IntentId) -> Result<Option<Intent>, Sta
         .transpose()
 }
 
-/// Intents with something outstanding.
+/// Intents with outstanding machines.
 pub(super) fn open(db: &Connection, after: &str) -> Result<Page<Intent>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT id, body FROM intents WHERE outstanding > 0 AND id > ?1 ORDER BY id LIMIT ?2",
@@ -41,7 +40,7 @@ pub(super) fn open(db: &Connection, after: &str) -> Result<Page<Intent>, Stateme
     Ok(page(intents, |last| last.id.as_str().to_owned()))
 }
 
-/// Stores the intent if it is new and every ceiling has room for all of its machines.
+/// Stores the intent if it is new and every ceiling has capacity for all of its machines.
 pub(super) fn reserve(
     db: &Connection,
     intent: Intent,
@@ -80,11 +79,11 @@ pub(super) fn reserve(
     Ok(Some(Reserved::Granted))
 }
 
-/// How many machines a scope holds, launches in flight included.
+/// How many machines a scope holds, including launches in flight.
 pub(super) fn used(db: &Connection, scope: &Scope) -> Result<u32, StatementFault> {
     let (sql, name) = match scope {
         Scope::Stack => (
-            // The name is not needed, but bound all the same, so that all three are asked alike.
+            // This scope needs no name; bind it all the same, so that all three queries are alike.
             "SELECT (SELECT count(*) FROM records WHERE live = 1) \
              + (SELECT ifnull(sum(outstanding), 0) FROM intents WHERE outstanding > 0) \
              WHERE ?1 IS NOT NULL",
@@ -127,7 +126,7 @@ pub(super) fn record(
     Ok(Some(Recorded::Stored(record)))
 }
 
-/// Nothing of this intent is outstanding any more, if it is still as it was seen.
+/// Sets the intent's outstanding machines to zero, if its stored revision is still `seen`'s.
 pub(super) fn give_back(
     db: &Connection,
     seen: Intent,
@@ -140,7 +139,7 @@ pub(super) fn give_back(
     update(db, Intent { outstanding: 0, ..seen }, now).map(Some)
 }
 
-/// Stores an intent that was read in this transaction.
+/// Stores an intent that this transaction has read.
 fn update(db: &Connection, intent: Intent, now: Timestamp) -> Result<(), StatementFault> {
     let intent = Intent { revision: intent.revision.next(), ..intent };
     db.prepare_cached(
@@ -157,8 +156,8 @@ fn update(db: &Connection, intent: Intent, now: Timestamp) -> Result<(), Stateme
     Ok(())
 }
 
-/// A spent intent is kept as long as a tombstone: until then a launch of it that was answered late
-/// finds that it is spent, and ends what came.
+/// The ledger keeps a spent intent as long as a tombstone: a worker that gets a late answer to its
+/// launch then sees that the intent is spent, and ends the machine.
 fn forget_at(intent: &Intent, now: Timestamp) -> Option<i64> {
     (intent.outstanding == 0)
         .then(|| now.max(intent.deadline).after(Limits::DEFAULT.tombstone_ttl).as_millis())

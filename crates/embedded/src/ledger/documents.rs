@@ -1,6 +1,6 @@
 //! Documents by collection and name, compared by revision.
 //!
-//! Not here: what is in one.
+//! Not here: their contents.
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::Document;
@@ -25,7 +25,7 @@ pub(super) fn load(
     Ok(found)
 }
 
-/// In the order of their names.
+/// Lists a collection in the order of names.
 pub(super) fn list(db: &Connection, collection: &str) -> Result<Vec<Document>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT collection, name, revision, body, forget_at FROM documents \
@@ -35,7 +35,7 @@ pub(super) fn list(db: &Connection, collection: &str) -> Result<Vec<Document>, S
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Stores the document one revision above `seen`, or as the first one.
+/// Stores the document one revision above `seen`, or as the first revision.
 pub(super) fn write(
     db: &Connection,
     seen: Option<Revision>,
@@ -65,7 +65,7 @@ fn update(db: &Connection, seen: Revision, next: &Document) -> rusqlite::Result<
     ])
 }
 
-/// Forgets a few old ones first: one that is past its time is as good as absent.
+/// Removes a few expired documents first: an expired document counts as absent.
 fn insert(db: &Connection, next: &Document, now: Timestamp) -> rusqlite::Result<usize> {
     db.prepare_cached(
         "DELETE FROM documents WHERE (collection, name) IN (SELECT collection, name FROM documents \

@@ -1,6 +1,6 @@
 //! Leases, compared by revision.
 //!
-//! Not here: whether one has expired; only its observer can tell (`bullpen_core::lease`).
+//! Not here: whether a lease has expired; only its observer can tell (`bullpen_core::lease`).
 
 use bullpen_core::ids::{LeaseName, Revision};
 use bullpen_core::lease::Lease;
@@ -16,7 +16,7 @@ pub(super) fn load(db: &Connection, name: &LeaseName) -> Result<Option<Lease>, S
         .transpose()
 }
 
-/// Stores `next` as it is if the stored lease is still the one that was seen, or still absent.
+/// Stores `next` if the stored lease still has the seen revision, or is still absent.
 pub(super) fn write(
     db: &Connection,
     seen: Option<Revision>,

@@ -1,11 +1,9 @@
 //! The ledger in SQLite.
 //!
-//! Every port method is one transaction or one read, in the module of the table it is about. A
-//! listing's columns are written together with the document they are taken from, so directories
-//! neither miss nor list too much here.
-//!
-//! What may be forgotten goes a few rows at a time with each row that is added to the same table:
-//! no table grows faster than it shrinks, and nothing is scanned for.
+//! Every port method is one transaction or one read, in the module of its table. One write stores a
+//! document and the columns that listings use, so a directory here never misses an entry or lists
+//! one too many. Each added row removes a few expired rows of the same table: no table grows faster
+//! than it shrinks, and no statement scans for expired rows.
 //!
 //! Not here: whether an event moves a record (`Record::on`), or queues ([`crate::queues`]).
 
@@ -36,7 +34,7 @@ mod records;
 mod rows;
 mod swap;
 
-/// Rows that one added row may make forgotten: more than one, so that a backlog shrinks.
+/// The most expired rows that one added row removes: more than one, so that a backlog shrinks.
 const FORGOTTEN_PER_WRITE_MAX: i64 = 4;
 
 /// The ledger in one SQLite file.
@@ -46,13 +44,13 @@ pub struct SqliteLedger<C> {
 }
 
 impl<C: Clock> SqliteLedger<C> {
-    /// Opens the file at `path`, making or migrating it if need be. The clock says what may be
-    /// forgotten, and nothing else.
+    /// Opens the file at `path`; makes or migrates it if necessary. The clock only decides which
+    /// rows have expired.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         Ok(Self { store: Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?), clock })
     }
 
-    /// The open file, for the queues in it.
+    /// The open file, which also holds the queues.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -92,7 +90,7 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
         written.await.written_each(count)
     }
 
-    /// The reservation is the live record itself: storing the tombstone returns it.
+    /// The live record is the reservation: storing the tombstone returns it.
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
         self.replace(seen, tombstone).await
     }

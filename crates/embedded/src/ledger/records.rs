@@ -1,4 +1,4 @@
-//! Instances' records: reading, claiming, replacing and listing them.
+//! Reads, claims, replaces and lists instances' records.
 //!
 //! Not here: a machine's first record, which takes its reservation from an intent
 //! ([`super::creation`]).
@@ -22,7 +22,7 @@ pub(super) fn load(db: &Connection, id: &InstanceId) -> Result<Option<Record>, S
         .transpose()
 }
 
-/// Idle → claimed, if the record as it is now allows it.
+/// Moves a record from idle to claimed, if its current state allows that.
 pub(super) fn claim(db: &Connection, write: &ClaimWrite) -> Result<Option<Record>, StatementFault> {
     let Some(record) = load(db, &write.id)? else { return Ok(None) };
     let event = InstanceEvent::Claimed {
@@ -43,7 +43,7 @@ pub(super) fn claim(db: &Connection, write: &ClaimWrite) -> Result<Option<Record
     }
 }
 
-/// Stores `next` one revision above `seen`, if that is what is stored.
+/// Stores `next` one revision above `seen`, if `seen` is the stored revision.
 pub(super) fn replace(
     db: &Connection,
     seen: Revision,
@@ -69,7 +69,7 @@ pub(super) fn replace(
     Ok((changed == 1).then_some(next))
 }
 
-/// Forgets a few old tombstones and stores a record that is known to be absent.
+/// Removes a few expired tombstones, and stores a record that the caller knows to be absent.
 pub(super) fn insert(
     db: &Connection,
     record: &Record,
@@ -163,7 +163,7 @@ fn encode(record: &Record) -> String {
     serde_json::to_string(record).expect("a record has string keys only, so it serialises")
 }
 
-/// Kinds apart, so that a job and a pool of one name are two owners.
+/// An owner's key with its kind, so that a job and a pool of one name are two owners.
 fn owner_key(owner: &Owner) -> String {
     match owner {
         Owner::Request(id) => format!("request/{id}"),
@@ -172,7 +172,7 @@ fn owner_key(owner: &Owner) -> String {
     }
 }
 
-/// Set exactly while the record has an advert.
+/// The time since when the record is idle; set exactly while the record has an advert.
 fn idle_since(record: &Record) -> Option<i64> {
     match record.state {
         State::Idle { since, .. } if record.advert().is_some() => Some(since.as_millis()),

@@ -1,6 +1,6 @@
-//! Jobs' rows, compared by revision and listed by where they wait and when to look at them.
+//! Job rows, compared by revision and listed by their waiting place and their next look.
 //!
-//! Not here: what is in a row; its body is the jobs' own.
+//! Not here: the contents of a row's body (the engine's).
 
 use bullpen_core::ids::{JobId, Repository, Revision};
 use bullpen_core::ports::{JobRow, Page, WaitingAt};
@@ -22,7 +22,7 @@ pub(super) fn load(db: &Connection, job: &JobId) -> Result<Option<JobRow>, State
     Ok(row)
 }
 
-/// Stores the row one revision above `seen`, or as the first one.
+/// Stores the row one revision above `seen`, or as the first revision.
 pub(super) fn write(
     db: &Connection,
     seen: Option<Revision>,
@@ -35,7 +35,7 @@ pub(super) fn write(
     }
 }
 
-/// Stores a row that is still as it was seen.
+/// Stores a row if its stored revision is still `seen`.
 pub(super) fn update(
     db: &Connection,
     seen: Revision,
@@ -60,7 +60,7 @@ pub(super) fn update(
     Ok((changed == 1).then_some(row))
 }
 
-/// Forgets a few old rows first: one that is past its time is as good as absent.
+/// Removes a few expired rows first: an expired row counts as absent.
 fn insert(db: &Connection, row: JobRow, now: Timestamp) -> Result<Option<JobRow>, StatementFault> {
     db.prepare_cached(
         "DELETE FROM job_rows WHERE job IN (SELECT job FROM job_rows WHERE forget_at <= ?1 \
@@ -85,7 +85,7 @@ fn insert(db: &Connection, row: JobRow, now: Timestamp) -> Result<Option<JobRow>
     Ok((changed == 1).then_some(row))
 }
 
-/// The repositories with rows in a lane. One look into the index for each, however many rows it has.
+/// The repositories with rows in a lane. One index lookup per repository, however many rows it has.
 pub(super) fn repositories(db: &Connection, lane: &str) -> Result<Vec<Repository>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT repository FROM job_rows WHERE lane = ?1 AND repository > ?2 \
@@ -145,7 +145,7 @@ fn job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         (Some(lane), Some(repository)) => {
             Some(WaitingAt { lane, repository: Repository::new(repository) })
         }
-        // The table's own check: both or neither.
+        // The table's check allows both or neither.
         _ => None,
     };
     Ok(JobRow {

@@ -1,6 +1,6 @@
-//! Two running records exchange owners, with the rows of both jobs.
+//! Exchanges the owners of two running records, together with the rows of both jobs.
 //!
-//! Everything is compared before anything is written, so that losing leaves nothing behind.
+//! It compares all four revisions before it writes, so that a lost swap changes nothing.
 //!
 //! Not here: noticing that GitHub exchanged two jobs.
 
@@ -31,7 +31,7 @@ pub(super) fn swap(db: &Connection, swap: &Swap) -> Result<Option<()>, Statement
     Ok(Some(()))
 }
 
-/// The record as it is, if nobody has written it since it was seen.
+/// The stored record, if its revision is still `seen`'s.
 fn stored(db: &Connection, seen: &Record) -> Result<Option<Record>, StatementFault> {
     Ok(records::load(db, &seen.id)?.filter(|stored| stored.revision == seen.revision))
 }

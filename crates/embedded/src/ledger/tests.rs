@@ -1,4 +1,4 @@
-//! The ledger's rules, and what this adapter adds to them: forgetting, paging, unreadable rows.
+//! Tests of the ledger's rules, and of this adapter's own: expiry, pages, unreadable rows.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -315,7 +315,7 @@ async fn a_swap_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_row_that_nobody_can_read_names_itself_and_stays() {
+async fn an_unreadable_row_names_itself_and_stays() {
     let World { ledger, path, .. } = &world();
     let stored = store_all(ledger, &["i-1"]).await.remove(0);
     let other = rusqlite::Connection::open(path).unwrap();
@@ -328,7 +328,7 @@ async fn a_row_that_nobody_can_read_names_itself_and_stays() {
     assert_eq!(body, "{\"id\":1}");
 }
 
-/// Tombstones are many and kept long; no listing and no count may pass over them.
+/// The ledger keeps many tombstones for long, so no listing and no count may scan them.
 #[tokio::test]
 async fn no_statement_scans_a_table() {
     let World { path, .. } = &world();
@@ -349,7 +349,7 @@ async fn no_statement_scans_a_table() {
         let mut steps = explain.raw_query();
         while let Some(step) = steps.next().unwrap() {
             let step: String = step.get(3).unwrap();
-            // A whole index is read only where everything in it counts.
+            // A statement may read a whole index only if it needs every entry.
             let whole = ["COVERING INDEX records_", "COVERING INDEX intents_open", "CONSTANT ROW"];
             let fine = !step.starts_with("SCAN") || whole.iter().any(|it| step.contains(it));
             assert!(fine, "{step}: {sql}");

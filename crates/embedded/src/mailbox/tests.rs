@@ -1,4 +1,4 @@
-//! Mailboxes: fenced orders, attributes that leave each other alone, and waiting that misses nothing.
+//! Tests of mailboxes: fenced orders, independent rows, and waits that miss no write.
 
 use std::future::Future as _;
 use std::path::PathBuf;
@@ -98,8 +98,8 @@ async fn a_redacted_credential_is_in_the_file_no_more() {
     mailbox.redact(&key(), Generation(2)).await.unwrap();
     let inbox = mailbox.inbox(&key(), Consistency::Consistent).await.unwrap().unwrap();
     assert_eq!(credential(&inbox), None);
-    mailbox.redact(&MailboxKey::new("nobody"), Generation(2)).await.unwrap();
-    // Closing brings the log into the file.
+    mailbox.redact(&MailboxKey::new("unknown"), Generation(2)).await.unwrap();
+    // Closing writes the log into the file.
     drop(mailbox);
     let bytes = std::fs::read(&path).unwrap();
     assert!(!bytes.windows(13).any(|window| window == b"correct horse"));
@@ -171,7 +171,7 @@ async fn a_mailbox_is_forgotten_a_week_after_its_last_write() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_read_names_itself_and_stays() {
+async fn an_unreadable_mailbox_names_itself_and_stays() {
     let World { mailbox, path, .. } = &world();
     won(mailbox.post(&key(), &assigned(1)).await);
     mailbox.signal(&key(), SignalKind::WarmUpOk, &signal(1, "")).await.unwrap();
@@ -190,7 +190,7 @@ async fn what_nobody_can_read_names_itself_and_stays() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_by_what_another_handle_writes() {
+async fn a_waiter_is_woken_by_another_handles_write() {
     let World { mailbox, clock, path, .. } = &world();
     let other = SqliteMailbox::open(path, Arc::clone(clock)).unwrap();
     let key = key();
@@ -215,7 +215,7 @@ async fn what_was_written_between_reading_and_waiting_is_not_missed() {
     let other = SqliteMailbox::open(path, Arc::clone(clock)).unwrap();
     assert_eq!(mailbox.inbox(&key(), Consistency::Consistent).await, Ok(None));
     won(other.post(&key(), &assigned(1)).await);
-    // The clock stands: only the order can end this.
+    // The clock does not advance: only the order can end this wait.
     mailbox.wait(&key(), secs(60)).await;
     mailbox.inbox(&key(), Consistency::Consistent).await.unwrap();
     mailbox.reports(&[key()]).await.unwrap();
@@ -235,7 +235,7 @@ async fn a_wait_without_news_ends_when_its_time_is_up() {
         won(mailbox.post(&elsewhere, &assigned(1)).await);
         clock.advance(secs(59));
     };
-    // The wait is polled first: its time counts from there.
+    // Poll the wait first: its time counts from there.
     assert_eq!(first(waiting.as_mut(), pin!(early)).await, First::Right);
     clock.advance(secs(1));
     waiting.await;

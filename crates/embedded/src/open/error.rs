@@ -1,97 +1,97 @@
-//! Why a database was not opened: what happened, where, and what to do about it.
+//! The errors of opening a database, each with its place and a hint.
 //!
-//! Not here: faults of a database that is open ([`crate::statement_fault`]).
+//! Not here: faults of an open database ([`crate::statement_fault`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A database that was not opened. Nothing in it was changed.
+/// Why the program did not open a database. It changed nothing in the file.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file is there and is no SQLite database.
+    /// The file exists but is no SQLite database.
     #[error("{} is not a database", path.display())]
     NotADatabase {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// A database of another program, or another one of ours.
+    /// A database of another program, or of another kind of ours.
     #[error("{} is a database, but no {wanted} of Bullpen (application id {application_id:#x})", path.display())]
     Foreign {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What was to be opened.
+        /// The expected kind of database.
         wanted: &'static str,
-        /// Whose it says it is.
+        /// The application id in its header.
         application_id: u32,
     },
-    /// Written by a newer version of Bullpen.
+    /// A newer version of Bullpen wrote the file.
     #[error("{} has version {found}; this program knows up to {known}", path.display())]
     Newer {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
         /// Its version.
         found: usize,
-        /// Ours.
+        /// The newest version that this program knows.
         known: usize,
     },
-    /// SQLite cannot make sense of it.
+    /// SQLite cannot read the file.
     #[error("{} cannot be read as a database", path.display())]
     Broken {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// SQLite looked at its pages and found them at odds.
+    /// SQLite checked the file's pages and found an inconsistency.
     #[error("{} is damaged: {finding}", path.display())]
     Damaged {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// The first thing it found.
+        /// The first inconsistency.
         finding: String,
     },
-    /// A step from an older version did not work; the file is as it was.
+    /// A migration failed; the file is unchanged.
     #[error("{} could not be brought to version {version}", path.display())]
     Migration {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// To which version.
+        /// The version that the migration should have made.
         version: usize,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// Others than its owner can reach what is secret in it, or it is another user's.
+    /// Other users can read it, or another user owns it.
     #[error("{} is not private to this user (mode {mode:o}, of user {owner})", path.display())]
     Exposed {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,
-        /// Whose it is.
+        /// The id of its owner.
         owner: u32,
-        /// Who this process is.
+        /// The id of this process's user.
         user: u32,
     },
     /// Another process held the database for too long.
     #[error("{} is held by another process", path.display())]
     Busy {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// Wake-ups between processes need a socket beside the database, and its path would not fit.
+    /// The path of the wake-up sockets beside the database would be too long for a socket.
     #[error("{} lies too deep: at most {bytes_max} bytes of path are possible", path.display())]
     PathTooLong {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What the directory's path may have.
+        /// The longest possible path of the directory.
         bytes_max: usize,
     },
     /// The file system refused.
     #[error("could not open {}", path.display())]
     Io {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The file system's error.
         source: io::Error,
     },
 }
@@ -105,7 +105,7 @@ impl OpenError {
         Self::Broken { path: path.into(), source }
     }
 
-    /// What to do about it.
+    /// What the operator can do about it.
     pub fn hint(&self) -> String {
         let hint = match self {
             Self::Exposed { path, owner, user, .. } => return mends(path, *owner, *user),
@@ -133,7 +133,7 @@ impl OpenError {
     }
 }
 
-/// What the owner, or root, runs to make it private.
+/// The command for the owner, or root, that makes it private.
 fn mends(path: &Path, owner: u32, user: u32) -> String {
     let (mode, at) = (if path.is_dir() { "700" } else { "600" }, path.display());
     if owner == user {

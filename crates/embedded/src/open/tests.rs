@@ -1,4 +1,4 @@
-//! Files of every kind: absent, older, newer, foreign, broken, and opened by many at once.
+//! Tests of opening files: absent, older, newer, foreign, broken, and opened by many at once.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ fn directory() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// Everything in the directory but the door, which anyone may touch.
+/// Every file in the directory except the gate's lock file, which every program may touch.
 fn contents(directory: &TempDir) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory.path())
         .unwrap()
@@ -26,7 +26,7 @@ fn contents(directory: &TempDir) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A row in a table of each step, by which it is known again.
+/// Statements that insert a row into a table of each migration, by which a test recognises it.
 const MARKS: [&str; 4] = [
     "INSERT INTO leases (name, revision, body) VALUES ('mark', 1, 'kept')",
     "INSERT INTO queues (name, fifo, visibility, retention) VALUES ('mark', 0, 1, 1)",
@@ -115,10 +115,10 @@ fn a_step_that_fails_leaves_the_file_as_it_was() {
     assert_eq!(contents(&directory), before);
     let db = Connection::open(&path).unwrap();
     assert_eq!(version_of(&db).unwrap(), 1);
-    assert!(db.prepare("SELECT * FROM queues").is_err(), "not even the step that worked");
+    assert!(db.prepare("SELECT * FROM queues").is_err(), "it undid the first migration too");
 }
 
-/// Refused, with a hint, and nothing in the directory is different.
+/// Checks that the program refuses the file with a hint and changes nothing in the directory.
 fn assert_refused(directory: &TempDir, path: &Path) -> OpenError {
     let before = contents(directory);
     let error = LEDGER.prepare(path).unwrap_err();
@@ -157,7 +157,7 @@ fn a_newer_file_whose_version_is_only_in_its_log_is_refused_untouched() {
 }
 
 #[test]
-fn somebody_elses_file_is_refused_untouched() {
+fn a_foreign_file_is_refused_untouched() {
     let (directory, path) = directory();
     let theirs = Connection::open(&path).unwrap();
     theirs
@@ -193,7 +193,7 @@ fn a_broken_file_is_refused_untouched() {
     assert!(matches!(error, OpenError::Broken { .. } | OpenError::Damaged { .. }), "{error}");
 
     let mut scribbled = whole;
-    // The second page, beginning with its header.
+    // The beginning of the second page, with its header.
     scribbled[4096..4196].fill(0xA5);
     fs::write(&path, scribbled).unwrap();
     let error = assert_refused(&directory, &path);

@@ -1,6 +1,6 @@
-//! Messages coming, going and counted.
+//! Sends, deletes, defers and counts messages.
 //!
-//! Not here: receiving them ([`super::receive`]).
+//! Not here: receiving ([`super::receive`]).
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::topic;
 use crate::statement_fault::StatementFault;
 use crate::store::Writing;
 
-/// How long a FIFO queue remembers what it was sent: what SQS does.
+/// How long a FIFO queue remembers deduplication keys: as long as SQS.
 const DEDUPLICATED_FOR: Duration = Duration::from_secs(5 * 60);
-/// Messages and memories past their time that one send removes: more than a call can add.
+/// The most expired messages and keys that one send removes: more than a call can add.
 const FORGOTTEN_PER_WRITE_MAX: i64 = 16;
 
-/// A message to be stored.
+/// A message to store.
 pub(super) struct NewMessage<'a> {
     pub(super) body: &'a str,
     pub(super) group: Option<&'a str>,
@@ -27,7 +27,7 @@ pub(super) struct NewMessage<'a> {
     pub(super) expires_at: Timestamp,
 }
 
-/// Stores messages, each with its own answer.
+/// Stores messages; each has its own answer.
 pub(super) fn send(
     writing: &mut Writing<'_>,
     queue: &QueueName,
@@ -63,7 +63,7 @@ fn send_fifo(
         let text = format!("queue {queue} is FIFO and takes no message without a group");
         return Ok(Err(Fault::Denied(text)));
     };
-    // A memory that is over is renewed as if it were absent; one that is not stays as it is.
+    // Renews an expired key as if it were absent, and leaves a valid key as it is.
     let fresh = db
         .prepare_cached(
             "INSERT INTO deduplications (queue, key, until) VALUES (?1, ?2, ?3) \
@@ -83,7 +83,7 @@ fn send_fifo(
     Ok(Ok(()))
 }
 
-/// Stores one message, behind what its group has already.
+/// Stores one message behind the other messages of its group.
 pub(super) fn insert(
     db: &Connection,
     queue: &QueueName,
@@ -105,7 +105,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// Removes one message; the next of its group takes its place.
+/// Removes one message, and unblocks the next of its group.
 pub(super) fn remove(writing: &mut Writing<'_>, seq: i64) -> Result<(), StatementFault> {
     let gone: Option<(String, Option<String>)> = writing
         .db
@@ -125,7 +125,7 @@ pub(super) fn remove(writing: &mut Writing<'_>, seq: i64) -> Result<(), Statemen
     Ok(())
 }
 
-/// Removes a few messages and memories that are past their time, of whatever queue.
+/// Removes a few expired messages and keys of every queue.
 fn forget(writing: &mut Writing<'_>, now: Timestamp) -> Result<(), StatementFault> {
     let limits = params![now.as_millis(), FORGOTTEN_PER_WRITE_MAX];
     let over: Vec<i64> = writing
@@ -148,7 +148,7 @@ fn forget(writing: &mut Writing<'_>, now: Timestamp) -> Result<(), StatementFaul
     Ok(())
 }
 
-/// A message's number, and how often it had been received when this was given out.
+/// A receipt: the message's number and its count of receives.
 pub(super) fn receipt(seq: i64, receives: u32) -> Receipt {
     Receipt::new(format!("{seq}.{receives}"))
 }
@@ -158,7 +158,7 @@ fn parse(receipt: &Receipt) -> Option<(i64, u32)> {
     Some((seq.parse().ok()?, receives.parse().ok()?))
 }
 
-/// Deletes what these receipts still hold.
+/// Deletes the messages of the receipts that are still valid.
 pub(super) fn delete(
     writing: &mut Writing<'_>,
     queue: &QueueName,
@@ -179,7 +179,7 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Moves the time at which a received message is seen again.
+/// Moves the time at which a received message is visible again.
 pub(super) fn defer(
     writing: &mut Writing<'_>,
     queue: &QueueName,
@@ -195,7 +195,7 @@ pub(super) fn defer(
         )?
         .execute(params![seq, queue.as_str(), receives, visible_at.as_millis()])?;
     if moved == 1 {
-        // Waiters sleep until the next message is due, and that may just have changed.
+        // Waiters sleep until the next message is due, and that time may have changed.
         writing.wake(topic(queue));
     }
     Ok(())

@@ -1,14 +1,12 @@
-//! Queues in SQLite, standard and FIFO, in the ledger's file.
+//! Standard and FIFO queues in SQLite, in the ledger's file.
 //!
-//! A message is *ready* if its time has come and no earlier message of its group is still there
-//! (it is not `blocked`). Receiving it moves its time; deleting it unblocks the next of its group.
-//! A receipt is the message's number and how often it had been received, so a later receive makes
-//! it stale. FIFO queues hand out one message of a group per call.
+//! A message is *ready* if its time has come and no earlier message of its group exists (it is not
+//! `blocked`). Receiving it moves its time; deleting it unblocks the next of its group. A receipt is
+//! the message's number and its count of receives, so a later receive makes it stale. FIFO queues
+//! hand out one message of a group per call. Receivers do not poll: sends, deletions and deferrals
+//! of every process wake them ([`crate::wake`]), and the clock when a hidden message is due.
 //!
-//! Whoever waits is woken by sends, deletions and deferrals of any process ([`crate::wake`]), and
-//! by the clock when the next hidden message is due. Nobody polls.
-//!
-//! Not here: what messages say, or who sends them.
+//! Not here: the contents of messages, or their senders.
 
 use std::path::Path;
 use std::pin::pin;
@@ -39,7 +37,7 @@ pub struct SqliteQueues<C> {
     clock: Arc<C>,
 }
 
-/// When a queue has something to give.
+/// When a queue has a ready message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Now,
@@ -48,20 +46,20 @@ enum Next {
 }
 
 impl<C: Clock> SqliteQueues<C> {
-    /// Opens the ledger's file at `path`, making or migrating it if need be. The clock tells when
-    /// messages are due and when they are over.
+    /// Opens the ledger's file at `path`; makes or migrates it if necessary. By the clock messages
+    /// become due and expire.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         let store = Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?);
         Ok(Self { listener: WakeListener::new(path)?, store, clock })
     }
 
-    /// The queues beside a ledger that is open already. Both then write through one writer.
+    /// The queues of an open ledger. Both then write through one writer.
     pub fn beside(ledger: &SqliteLedger<C>) -> Result<Self, OpenError> {
         let (store, clock) = (Arc::clone(ledger.store()), Arc::clone(ledger.clock()));
         Ok(Self { listener: WakeListener::new(store.path())?, store, clock })
     }
 
-    /// What is ready, as one write.
+    /// Takes ready messages in one write.
     async fn take(&self, queue: &QueueName, max: usize) -> Result<Vec<Delivery>, Fault> {
         let (queue, now) = (queue.clone(), self.clock.now());
         self.store.write(move |writing| receive::take(writing, &queue, max, now)).await.plain()
@@ -72,7 +70,7 @@ impl<C: Clock> SqliteQueues<C> {
         self.store.read(move |db| receive::next(db, &queue, now)).await
     }
 
-    /// Returns when there may be something new, at `next` at the latest.
+    /// Waits until there may be a ready message, at most until `next`.
     async fn wait_for(&self, watch: &TopicWatch, next: Next) {
         match next {
             Next::Now => {}
@@ -89,7 +87,7 @@ fn topic(queue: &QueueName) -> Topic {
     Topic::new("queue", queue.as_str())
 }
 
-/// The same limit everywhere, so that a batch that works here works in the cloud.
+/// Checks the limit that SQS also has, so that a batch that works here works in the cloud.
 fn within_limit(count: usize) -> Result<(), Fault> {
     if count > MESSAGES_PER_CALL_MAX {
         return Err(Fault::Denied(format!(
@@ -122,7 +120,7 @@ impl<C: Clock> Queues for SqliteQueues<C> {
         match sent {
             WriteOutcome::Done(answers) => Ok(answers),
             WriteOutcome::Refused(fault) => Err(fault),
-            // An error for the whole call would say that none was sent.
+            // An error for the whole call would mean that no message was sent.
             WriteOutcome::Unknown => Ok(vec![Err(WriteOutcome::<()>::unsure()); messages.len()]),
         }
     }
@@ -134,7 +132,7 @@ impl<C: Clock> Queues for SqliteQueues<C> {
         wait: Duration,
     ) -> Result<Vec<Delivery>, Fault> {
         let max = max.min(MESSAGES_PER_CALL_MAX);
-        // Registered before the first look: what is sent after that look wakes this one up.
+        // Register before the first look: every later send then wakes this receiver.
         let watch = match wait {
             Duration::ZERO => None,
             _ => Some(
@@ -151,7 +149,7 @@ impl<C: Clock> Queues for SqliteQueues<C> {
                 if !taken.is_empty() || watch.is_none() || max == 0 {
                     return Ok(taken);
                 }
-                // Somebody else was faster, or what was ready was over or dead.
+                // Another receiver was faster, or the ready messages were expired or dead letters.
                 continue;
             }
             let Some(watch) = &watch else { return Ok(Vec::new()) };

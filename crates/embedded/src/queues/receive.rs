@@ -1,6 +1,6 @@
-//! Receiving: what is ready, and what becomes of it.
+//! Receives ready messages, and moves dead letters.
 //!
-//! Not here: waiting for something to be ready (the port's own method does).
+//! Not here: waiting for a ready message (`super`).
 
 use bullpen_core::ids::QueueName;
 use bullpen_core::ports::Delivery;
@@ -13,8 +13,8 @@ use super::{Next, topic};
 use crate::statement_fault::StatementFault;
 use crate::store::Writing;
 
-/// Messages looked at beyond those asked for, so that a few that are over or dead do not make a
-/// receive empty.
+/// The messages to read beyond the wanted number, so that a few expired messages or dead letters do
+/// not make a receive empty.
 const SPARE: usize = 8;
 
 struct Ready {
@@ -25,7 +25,7 @@ struct Ready {
     receives: u32,
 }
 
-/// When this queue has something to give.
+/// When this queue has a ready message.
 pub(super) fn next(
     db: &Connection,
     queue: &QueueName,
@@ -42,7 +42,7 @@ pub(super) fn next(
     })
 }
 
-/// Takes up to `max` messages that are ready and hides them.
+/// Takes up to `max` ready messages and hides them.
 pub(super) fn take(
     writing: &mut Writing<'_>,
     queue: &QueueName,
@@ -57,7 +57,7 @@ pub(super) fn take(
         }
         if message.expires_at <= now {
             messages::remove(writing, message.seq)?;
-        } else if !bury(writing, &spec, &message, now)? {
+        } else if !move_to_dead_letters(writing, &spec, &message, now)? {
             taken.push(hide(writing.db, message, now.after(spec.visibility))?);
         }
     }
@@ -99,9 +99,9 @@ fn hide(db: &Connection, message: Ready, until: Timestamp) -> Result<Delivery, S
     Ok(Delivery { body: message.body, receipt, receives })
 }
 
-/// Moves a message whose receives are used up; false if it is still to be delivered. If there is no
-/// queue to move it to, delivering it once more is better than losing it.
-fn bury(
+/// Moves a message whose receives are used up; false if the queue must still deliver it. Without a
+/// queue to move it to, the queue delivers it again rather than losing it.
+fn move_to_dead_letters(
     writing: &mut Writing<'_>,
     spec: &Spec,
     message: &Ready,

@@ -1,4 +1,4 @@
-//! What queues there are, and what each is like.
+//! The queues and their settings.
 //!
 //! Not here: their messages ([`super::messages`]).
 
@@ -12,7 +12,7 @@ use super::topic;
 use crate::statement_fault::StatementFault;
 use crate::store::Writing;
 
-/// What is needed of a queue to send to it or receive from it.
+/// A queue's settings for sending and receiving.
 pub(super) struct Spec {
     pub(super) fifo: bool,
     pub(super) visibility: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Spec {
     pub(super) dead_letters: Option<(QueueName, u32)>,
 }
 
-/// The queue of this name, or [`Fault::NotFound`].
+/// The queue with this name, or [`Fault::NotFound`].
 pub(super) fn load(db: &Connection, name: &QueueName) -> Result<Spec, StatementFault> {
     find(db, name)?.ok_or_else(|| Fault::NotFound.into())
 }
@@ -45,8 +45,8 @@ pub(super) fn find(db: &Connection, name: &QueueName) -> Result<Option<Spec>, St
     Ok(spec)
 }
 
-/// Makes the queue be as described. A queue keeps its kind for life: its messages have, or lack,
-/// what the other kind needs.
+/// Creates or updates the queue. Its kind cannot change: messages of one kind have data that those
+/// of the other lack.
 pub(super) fn ensure(db: &Connection, spec: &QueueSpec) -> Result<(), StatementFault> {
     let fifo = spec.kind == QueueKind::Fifo;
     if find(db, &spec.name)?.is_some_and(|known| known.fifo != fifo) {
@@ -69,7 +69,7 @@ pub(super) fn ensure(db: &Connection, spec: &QueueSpec) -> Result<(), StatementF
     Ok(())
 }
 
-/// Whoever waits on it is woken, to find that it is gone.
+/// Removes the queue, and wakes its receivers, which then see that it is gone.
 pub(super) fn remove(writing: &mut Writing<'_>, queue: &QueueName) -> Result<(), StatementFault> {
     load(writing.db, queue)?;
     for sql in [

@@ -1,4 +1,4 @@
-//! Queues of both kinds: when a message is seen, by whom, how often, and by whom it is waited for.
+//! Tests of both kinds of queue: when a receiver sees a message, how often, and waiting for one.
 
 use std::future::Future as _;
 use std::path::PathBuf;
@@ -250,7 +250,7 @@ async fn a_receive_gives_no_more_than_asked_and_no_more_than_ten() {
     assert_eq!(queues.receive(&queue, 50, Duration::ZERO).await.unwrap().len(), 10);
 }
 
-/// Polls once, so that whatever is waited for is registered, and finds it pending.
+/// Polls the future once, so that it registers, and checks that it waits.
 macro_rules! assert_waits {
     ($future:expr) => {
         let poll = $future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -259,7 +259,7 @@ macro_rules! assert_waits {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_by_another_handle() {
+async fn a_waiter_is_woken_by_another_handle() {
     let World { queues, clock, path, .. } = &world();
     let queue = fifo(queues).await;
     let other = SqliteQueues::open(path, Arc::clone(clock)).unwrap();
@@ -287,7 +287,7 @@ async fn whoever_waits_is_woken_by_another_handle() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_wakes_whoever_waits_for_it() {
+async fn a_dead_letter_wakes_its_waiter() {
     let World { queues, clock, .. } = &world();
     let dead = spec("dead", QueueKind::Standard);
     queues.ensure(&dead).await.unwrap();
@@ -306,13 +306,13 @@ async fn a_dead_letter_wakes_whoever_waits_for_it() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_when_a_hidden_message_is_due_or_time_is_up() {
+async fn a_waiter_is_woken_when_a_hidden_message_is_due_or_time_is_up() {
     let World { queues, clock, .. } = &world();
     let queue = standard(queues).await;
     send(queues, &queue, &[Outgoing { delay: secs(3), ..plain("late") }]).await;
     let waiting = queues.receive(&queue, 1, secs(20));
     let (received, ()) = tokio::join!(waiting, async {
-        // Moves on only when everyone else waits.
+        // Advance the clock only when every other future waits.
         for _ in 0..3 {
             tokio::task::yield_now().await;
             clock.advance(secs(1));

@@ -1,4 +1,4 @@
-//! Writes that fail alone, fail together, or lose their caller.
+//! Tests of writes that fail alone, fail together, or lose their caller.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -48,7 +48,7 @@ async fn names(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn a_write_that_fails_takes_nothing_else_with_it() {
     let World { store, path, .. } = &world();
-    // Held, so that the three come into one transaction.
+    // Hold the lock, so that the three writes go into one transaction.
     let other = Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let release = async { other.execute_batch("COMMIT").unwrap() };
@@ -86,7 +86,7 @@ async fn a_write_happens_whole_although_its_future_is_dropped() {
 #[tokio::test]
 async fn a_commit_that_fails_leaves_open_whether_it_landed() {
     let World { store, .. } = &world();
-    // A commit that SQLite itself refuses: a deferred reference to nothing.
+    // SQLite refuses this commit: a deferred reference to a missing row.
     let outcome = store
         .write(|writing| {
             writing.db.execute_batch(

@@ -1,4 +1,4 @@
-//! Being woken: by topic, from before the first look, and in spite of the dead and the deaf.
+//! Tests of wake-ups: by topic, before the first look, with dead waiters and full sockets.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 
 struct World {
-    ringer: WakeSender,
+    sender: WakeSender,
     listener: WakeListener,
     wake: PathBuf,
     database: PathBuf,
@@ -21,7 +21,7 @@ fn world() -> World {
     let directory = TempDir::new().unwrap();
     let database = directory.path().join("ledger.db");
     World {
-        ringer: WakeSender::new(&database).unwrap(),
+        sender: WakeSender::new(&database).unwrap(),
         listener: WakeListener::new(&database).unwrap(),
         wake: directory.path().join("wake"),
         database,
@@ -33,9 +33,9 @@ fn is_rung(watch: &TopicWatch) -> bool {
     pin!(watch.rung()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// A test that fails by hanging is no use; nothing here takes this long.
+/// Waits for a wake-up with a limit, so that a test fails and does not hang.
 async fn rung(watch: &TopicWatch) {
-    tokio::time::timeout(Duration::from_secs(30), watch.rung()).await.expect("nobody rang");
+    tokio::time::timeout(Duration::from_secs(30), watch.rung()).await.expect("no wake-up came");
 }
 
 #[tokio::test]
@@ -53,11 +53,11 @@ async fn the_directory_of_the_sockets_is_closed_whatever_it_was_before() {
 
 #[tokio::test]
 async fn a_ring_before_the_wait_is_kept_and_others_are_left_alone() {
-    let World { ringer, listener, .. } = &world();
+    let World { sender, listener, .. } = &world();
     let (one, two) = (Topic::new("queue", "one"), Topic::new("queue", "two"));
     let watches = [listener.watch(one).unwrap(), listener.watch(one).unwrap()];
     let other = listener.watch(two).unwrap();
-    ringer.ring(vec![one, one]);
+    sender.ring(vec![one, one]);
     rung(&watches[0]).await;
     rung(&watches[1]).await;
     assert!(!is_rung(&watches[0]), "once each");
@@ -65,14 +65,14 @@ async fn a_ring_before_the_wait_is_kept_and_others_are_left_alone() {
 }
 
 #[tokio::test]
-async fn whoever_has_left_leaves_nothing_behind() {
-    let World { ringer, listener, wake, .. } = world();
+async fn a_waiter_that_left_leaves_nothing_behind() {
+    let World { sender, listener, wake, .. } = world();
     let topic = Topic::new("queue", "one");
-    ringer.ring(vec![topic]);
-    assert!(!wake.exists(), "nobody has waited yet");
+    sender.ring(vec![topic]);
+    assert!(!wake.exists(), "no waiter has registered yet");
     let (first, second) = (listener.watch(topic).unwrap(), listener.watch(topic).unwrap());
     drop(first);
-    ringer.ring(vec![topic]);
+    sender.ring(vec![topic]);
     rung(&second).await;
     drop(second);
     assert!(!topic.directory(&wake).exists());
@@ -82,17 +82,17 @@ async fn whoever_has_left_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn the_dead_are_removed_by_whoever_finds_them() {
-    let World { ringer, wake, database, .. } = &world();
+async fn dead_waiters_are_removed_by_senders_and_sweeps() {
+    let World { sender, wake, database, .. } = &world();
     let topic = Topic::new("queue", "one");
     let entry = topic.directory(wake).join("1-1");
-    for finder in ["ringer", "sweep"] {
+    for finder in ["sender", "sweep"] {
         fs::create_dir_all(topic.directory(wake)).unwrap();
-        // A socket without a process: bound, then closed without being removed.
+        // Leave a socket file without a process: bind it and close it.
         drop(UnixDatagram::bind(wake.join("1-1")).unwrap());
         File::create(&entry).unwrap();
-        if finder == "ringer" {
-            ringer.ring(vec![topic]);
+        if finder == "sender" {
+            sender.ring(vec![topic]);
         } else {
             let living = WakeListener::new(database).unwrap();
             drop(living.watch(Topic::new("queue", "another")).unwrap());
@@ -104,7 +104,7 @@ async fn the_dead_are_removed_by_whoever_finds_them() {
 
 #[tokio::test]
 async fn a_full_socket_loses_no_wake_up() {
-    let World { ringer, wake, .. } = &world();
+    let World { sender, wake, .. } = &world();
     fs::create_dir_all(wake).unwrap();
     let path = wake.join("1-1");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -113,11 +113,11 @@ async fn a_full_socket_loses_no_wake_up() {
         register(&topic.directory(wake).join("1-1")).unwrap();
     }
     while !overflow_mark(&path).exists() {
-        ringer.ring(vec![loud]);
+        sender.ring(vec![loud]);
     }
     fs::remove_file(overflow_mark(&path)).unwrap();
-    ringer.ring(vec![quiet]);
-    // Nobody has listened so far. Now somebody does, and hears of the quiet one too.
+    sender.ring(vec![quiet]);
+    // Start the listener only now; it must wake the quiet topic too.
     let shared = Arc::new(Shared::default());
     let woken = Arc::new(Notify::new());
     lock(&shared.watches).insert(quiet, vec![Arc::clone(&woken)]);
@@ -125,7 +125,7 @@ async fn a_full_socket_loses_no_wake_up() {
     let thread = thread::spawn(move || listen(&socket, &overflow_mark(&path), &heard));
     tokio::time::timeout(Duration::from_secs(30), woken.notified()).await.expect("lost");
     shared.ended.store(true, Ordering::Release);
-    ringer.ring(vec![loud]);
+    sender.ring(vec![loud]);
     thread.join().unwrap();
 }
 

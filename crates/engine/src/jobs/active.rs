@@ -1,6 +1,6 @@
-//! Writing down which repositories were heard of, and reading it again.
+//! Notes of active repositories in the ledger: writing and reading them.
 //!
-//! Not here: which of them are asked about (`core::job::active`), or asking ([`mod@super::sweep`]).
+//! Not here: which of them to ask about (`core::job::active`), or asking ([`mod@super::sweep`]).
 
 use bullpen_core::ids::Repository;
 use bullpen_core::job::active::{COLLECTION, latest, note};
@@ -10,8 +10,8 @@ use super::Service;
 use crate::document;
 use crate::retry::retry_until;
 
-/// Writes down that a repository was heard of, unless that is written already. Somebody waits for an
-/// answer about something else, so it is tried once; the next webhook tries again.
+/// Notes in the ledger that a repository is active, unless a recent note says so. Tries once,
+/// because GitHub waits for the webhook's answer; the next webhook tries again.
 pub(super) async fn note_active<P: Ports, J>(service: &Service<'_, P, J>, repository: &Repository) {
     let stack = service.stack;
     let now = stack.now();
@@ -22,12 +22,12 @@ pub(super) async fn note_active<P: Ports, J>(service: &Service<'_, P, J>, reposi
     let noted =
         document::change(stack, place, now, |stored| Ok(note(stored, repository, now))).await;
     if let Err(fault) = noted {
-        tracing::info!(%repository, %fault, "not written down that it was active_repositories of");
+        tracing::info!(%repository, %fault, "could not note active repository");
         service.active_repositories().forget(repository);
     }
 }
 
-/// Those heard of lately, by any process.
+/// Returns the repositories that any process noted as active lately.
 pub(super) async fn active<P: Ports, J>(
     service: &Service<'_, P, J>,
 ) -> Result<Vec<Repository>, Fault> {

@@ -1,16 +1,14 @@
-//! Assigning: one waiting row becomes a runner that listens, or a setback that the row remembers.
+//! Assigning: a worker takes one waiting row to a runner that listens, or stores a setback in it.
 //!
-//! The row is taken on under a lease. Then whatever machine the job has already is continued with,
-//! else an idle one is claimed, else one is launched; the row names it only if the job is still
-//! queued, and only after that its agent is told. The runner's credential is minted when an idle
-//! machine is in sight, before it is claimed, and after a new one is warm, so that an outage of
-//! GitHub's costs no machine; it is named after job and attempt, so a lost race uses it again.
+//! The worker takes the row under a lease. It continues with a machine that the job has already,
+//! else claims an idle one, else launches one. The row names the machine only if the job is still
+//! queued; only then the worker tells the agent. It mints the runner's credential before a claim,
+//! or after a new machine is warm, so that an outage of GitHub costs no machine. The job uses the
+//! runner's name again after a lost race. If a stopped machine does not start, the worker frees the
+//! row and at once tries another machine of the pool, or a launch.
 //!
-//! A stopped machine that is not started, or never comes up, costs the job nothing but time: its row
-//! is freed and taken on again at once, for the next one of its pool, or for a launch.
-//!
-//! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died after
-//! it had a machine ([`super::resume`]).
+//! Not here: the checks of a machine ([`crate::provision::worker`]), or a row whose worker died
+//! after it had a machine ([`super::resume`]).
 
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
@@ -43,20 +41,20 @@ use crate::release;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
-/// How far a worker goes for a machine.
+/// How far a worker goes to get a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// To what is idle; a job of a pool that has nothing is passed on.
+    /// It claims idle machines only. If the pool has none, the job moves to the launch queue.
     Idle,
-    /// To a launch.
+    /// It may launch a machine.
     Launch,
 }
 
-/// How many stopped machines may be of no use to a job before it looks at its pool no more: whatever
-/// is wrong then, is wrong with more than a machine.
+/// How many stopped machines may fail to start for a job before the worker no longer tries its
+/// pool: by then the cause is more than a single machine.
 const STARTS_MAX: u32 = 3;
 
-/// Takes one waiting row to a runner that listens, as far as that goes now.
+/// Takes one waiting row to a runner that listens, as far as possible now.
 pub async fn assign<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
@@ -65,7 +63,7 @@ pub async fn assign<P: Ports, J: JobForge>(
     assign_with(service, id, reach, &PoolLines::default()).await
 }
 
-/// The same for one of several jobs that look for a machine together.
+/// Like [`assign`], for one of several jobs that share one read of their pool.
 pub(super) async fn assign_with<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
@@ -110,7 +108,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     let worker = stack.ports.ids().claim();
     let event = begun(service, worker.clone());
     match rows::apply(stack, id, &event, service.patience()).await? {
-        // Boxed: it is a large one, and its callers need not be.
+        // Boxed, because this future is large and its callers' futures need not be.
         RowChange::To(seen) => {
             Box::pin(serve(service, seen.job, worker, wanted, reach, lines)).await
         }
@@ -122,18 +120,18 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     }
 }
 
-/// A worker takes a row on now.
+/// The event of a worker that takes a row now.
 fn begun<P: Ports, J>(service: &Service<'_, P, J>, worker: ClaimId) -> JobEvent {
     let (at, limits) = (service.stack.now(), &service.stack.limits);
     JobEvent::Begun { worker, at, lease: at.after(limits.row_lease), skew: limits.clock_skew }
 }
 
-/// When nothing but time can help.
+/// Looks again after a pause, where only time can help.
 fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Processed {
     Processed::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
 }
 
-/// A worker that died between the last setback and the end left this to be said.
+/// The reason to fail a job without attempts left, if its last worker died before it did so.
 fn out_of_attempts<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<Reason> {
     let last = job.setbacks.last()?.setback.clone();
     let attempts = job.attempts;
@@ -182,38 +180,38 @@ struct Attempt<'s, 'a, P, J> {
     wanted: WantedMachine,
     reach: Reach,
     lines: &'s PoolLines,
-    /// How many stopped machines were of no use to it.
+    /// How many stopped machines did not start for it.
     unstarted: u32,
     report_watcher: ReportWatcher,
     order_batcher: OrderBatcher,
-    /// What it did since it last wrote the row.
+    /// Its steps since it last wrote the row.
     notes: Mutex<Vec<JobStepAt>>,
 }
 
-/// What an attempt came to.
+/// How an attempt ended.
 #[derive(Debug)]
 enum Outcome {
-    /// Its runner listens.
+    /// The job's runner listens.
     Listens,
-    /// There is no machine for it.
+    /// The worker got no machine.
     Nothing(Setback),
-    /// The machine that its row names was of no use.
+    /// The machine that the row names was of no use.
     Unused(JobMachine, Setback),
-    /// Its pool has nothing, and it may be launched for.
+    /// The pool has no machine, and the job may launch one.
     Overflows,
-    /// The row is somebody else's, or wants nothing any more.
+    /// Another worker has the row, or the job wants no machine any more.
     Lost,
 }
 
 impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
-    /// What it comes to, while its row is kept and its machine is watched.
+    /// Runs the attempt, and meanwhile renews the row's lease and watches the machine.
     async fn outcome(&self) -> Outcome {
         let stack = self.service.stack;
         let outcome = tokio::select! {
             biased;
             outcome = self.run() => outcome,
             () = self.service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
-            () = self.keep() => Ok(Outcome::Lost),
+            () = self.renew_lease() => Ok(Outcome::Lost),
             never = self.report_watcher.look(stack) => match never {},
             never = self.order_batcher.deliver(stack) => match never {},
         };
@@ -221,7 +219,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     async fn run(&self) -> Result<Outcome, Fault> {
-        if let Some(outcome) = self.go_on().await? {
+        if let Some(outcome) = self.resume().await? {
             return Ok(outcome);
         }
         let looks = self.unstarted < STARTS_MAX;
@@ -233,7 +231,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                     let instance = taken.held.record.id.clone();
                     self.note(JobStep::Claimed { instance, tier: taken.tier });
                     if taken.held.record.facts.pool.is_some() {
-                        // One less stands by.
+                        // The pool has one machine less.
                         self.service.pools.notify_one();
                     }
                     return self.hand_over(&terms, taken).await;
@@ -255,8 +253,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Goes on with what an earlier worker left.
-    async fn go_on(&self) -> Result<Option<Outcome>, Fault> {
+    /// Continues with a machine that an earlier worker left.
+    async fn resume(&self) -> Result<Option<Outcome>, Fault> {
         let stack = self.service.stack;
         let until = self.service.patience();
         let owned =
@@ -274,16 +272,16 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                         return Ok(Some(outcome));
                     }
                 }
-                // A runner that the row knows nothing of any more: whoever it listens for, it is
-                // not for this attempt.
+                // The row does not know this machine's runner any more, so it does not listen for
+                // this attempt.
                 _ => drop(release::withdraw(stack, &self.owner, record, until).await?),
             }
         }
         Ok(None)
     }
 
-    /// Whether the job may have a machine that another job used: whoever claimed it may have known
-    /// less, or have been of a version that did not ask.
+    /// Whether the job may have a used machine that an earlier worker claimed. That worker may have
+    /// known less, or its version may not have asked.
     async fn may_have_used(&self) -> bool {
         origin::may_have_used(self.service, &self.job).await == UsedMachines::Offered
     }
@@ -312,7 +310,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// A machine that was launched for the job: its credential is minted once it is warm.
+    /// Hands over a machine that was launched for the job; mints the credential once it is warm.
     async fn created(&self, record: Record, how: MachineSource) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
         match launch::warm_up(stack, &record).await {
@@ -325,14 +323,14 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
         let terms = match self.terms().await {
             Ok(terms) => terms,
-            // It stays the job's, and the next attempt goes on with it.
+            // The job keeps the machine, and the next attempt continues with it.
             Err(setback) => return Ok(Outcome::Nothing(setback)),
         };
         let held = worker::HeldMachine::new(record, None, worker::AcquiredBy::Created);
         self.hand_over(&terms, Taken { held, tier: Tier::Hot, how }).await
     }
 
-    /// Remembers a step until the row is written.
+    /// Remembers a step until the worker writes the row.
     fn note(&self, step: JobStep) {
         let at = self.service.stack.now();
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -347,7 +345,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         runner_name(&self.service.stack.name, &self.job.id, self.job.names)
     }
 
-    /// Terms with a credential that nobody has used.
+    /// Makes terms with a credential that no agent has used.
     async fn terms(&self) -> Result<Terms<'_>, Setback> {
         let stack = self.service.stack;
         let labels = self.job.known.about.labels.clone();
@@ -361,7 +359,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             runner: Some(spec.name),
             label: spec.labels.join(","),
             own_run: self.own_run(),
-            // Its JIT configuration says it.
+            // The JIT configuration names the group.
             group: None,
             credential,
             order_batcher: &self.order_batcher,
@@ -372,10 +370,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         })
     }
 
-    /// The run whose jobs alone may run on the machine. A job whose labels are a request's, or name its
-    /// run, has a runner for that run: a job of another run with the same labels is refused, and its
-    /// author wrote them all the same. GitHub may give any other job's runner to a job of the same
-    /// labels; then both exchange machines.
+    /// The run whose jobs alone may run on the machine. A job with a request's label, or with
+    /// labels that name its run, has a runner for that run only: the agent refuses a job of another
+    /// run, even if its author wrote the same labels. GitHub may give any other job's runner to a
+    /// job of the same labels; then both jobs exchange machines.
     fn own_run(&self) -> Option<OwnRun> {
         let about = &self.job.known.about;
         let is_of_a_request = matches!(self.job.lane, Some(Lane::Request(_)));
@@ -387,8 +385,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         Some(OwnRun { repository: Some(about.repository.clone()), run })
     }
 
-    /// What this process minted for it before, or a new one. Minting under the same name again
-    /// replaces what was minted.
+    /// Returns the credential that this process minted for the runner before, or mints one. Minting
+    /// under the same name replaces the earlier credential.
     async fn credential(&self, spec: &RunnerSpec) -> Result<Credential, Setback> {
         let stack = self.service.stack;
         let known = self.service.github_cache().credential(&spec.name, stack.now());
@@ -410,7 +408,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         Ok(credential)
     }
 
-    /// The row names the machine if the job is still queued; then the agent is told and watched.
+    /// Names the machine in the row if the job is still queued; then tells and watches the agent.
     async fn hand_over(&self, terms: &Terms<'_>, taken: Taken) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
         let Taken { held, tier, how } = taken;
@@ -430,7 +428,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             worker::give_back(stack, &self.owner, &record).await;
             return Ok(Outcome::Lost);
         }
-        // From here on an agent may have it.
+        // From here on the agent may have the credential.
         self.service.github_cache().used(&named.runner);
         Ok(match worker::prepare(stack, terms, held, tier).await {
             worker::AttemptOutcome::Ready(held) => {
@@ -449,13 +447,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         })
     }
 
-    /// The job runs on the machine of another one, and somebody waits for that: the row takes this
-    /// machine all the same, to exchange it for the other's. One machine less is launched.
+    /// Gives the machine to a job that runs on another job's machine, if a job waits because of
+    /// that: both jobs then exchange machines, which saves a launch. Returns whether it did.
     async fn is_adopted(&self, why: &NotMoved, named: &JobMachine) -> Result<bool, Fault> {
         let NotMoved::Refused(job, _) = why else { return Ok(false) };
         let Some(runner) = runs_on(job) else { return Ok(false) };
         let (stack, until) = (self.service.stack, self.service.patience());
-        if runners::robbed(stack, runner, until).await?.is_none() {
+        if runners::displaced(stack, runner, until).await?.is_none() {
             return Ok(false);
         }
         let deadline = self.wanted.request.deadline;
@@ -470,9 +468,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Keeps the row's lease until it is lost. A row that has its machine needs no lease, nor does one
-    /// whose machine somebody else waits for.
-    async fn keep(&self) {
+    /// Renews the row's lease until it is lost. A row that has its machine needs no lease, and
+    /// neither does a row whose machine another job waits for.
+    async fn renew_lease(&self) {
         let stack = self.service.stack;
         loop {
             stack.ports.clock().sleep(stack.limits.row_lease_renew).await;
@@ -489,20 +487,20 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Whether the machine that is being prepared is of use to somebody: the job has it, or would
-    /// exchange it for another's that is waited for. Where that cannot be told, it may be.
+    /// Whether a job needs the machine that this worker prepares: its own job has it, or would
+    /// exchange it with a job that waits. True if the ledger does not answer.
     async fn is_awaited(&self, job: &Job) -> bool {
         if job.held().is_some() {
             return true;
         }
         let Some(runner) = runs_on(job) else { return false };
         let (stack, until) = (self.service.stack, self.service.patience());
-        runners::robbed(stack, runner, until).await.map_or(true, |robbed| robbed.is_some())
+        runners::displaced(stack, runner, until).await.map_or(true, |waiting| waiting.is_some())
     }
 
-    /// Frees the row of a stopped machine that was of no use, and takes it on again; none if it wants
-    /// nothing any more, or somebody else was faster. Whoever stops in between leaves a row that
-    /// waits, and that the sweep finds.
+    /// Frees the row of a stopped machine that did not start, and takes the row again. None if the
+    /// job wants no machine any more, or another worker was faster. A crash in between leaves a
+    /// waiting row, which the sweep finds.
     async fn begin_again(&self, held: JobMachine) -> Result<Option<Job>, Fault> {
         let (stack, at, setback) =
             (self.service.stack, self.service.stack.now(), Setback::NotStarted);
@@ -530,7 +528,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 finish::give_back_unwanted(self.service, &self.job.id).await?;
                 Ok(Processed::Done)
             }
-            Outcome::Nothing(Setback::Ceiling) => self.no_room().await,
+            Outcome::Nothing(Setback::Ceiling) => self.wait_for_capacity().await,
             Outcome::Nothing(setback) => {
                 self.service.note_set_back(&self.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
@@ -555,7 +553,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// What follows a setback. One that passes by itself is not asked about all the time.
+    /// Decides what follows a setback. After an outage or a rate limit the row waits longer.
     fn after(&self, setback: &Setback) -> (AfterSetback, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
@@ -573,9 +571,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// There is no room under a ceiling. The row waits in its place in the line, and nobody is woken
-    /// before there is room.
-    async fn no_room(&self) -> Result<Processed, Fault> {
+    /// Sets the row back because a ceiling leaves no capacity. The row keeps its place in the line,
+    /// and the service wakes no worker for it before there is capacity.
+    async fn wait_for_capacity(&self) -> Result<Processed, Fault> {
         let (stack, setback) = (self.service.stack, Setback::Ceiling);
         self.service.note_set_back(&self.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
@@ -584,7 +582,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
             RowChange::To(seen) => {
                 capacity::wait_for_capacity(self.service, &seen.job).await;
-                Ok(Processed::NoRoom)
+                Ok(Processed::NoCapacity)
             }
             RowChange::Not(_) => {
                 finish::give_back_unwanted(self.service, &self.job.id).await?;
@@ -593,7 +591,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Stores a setback, and what follows from it.
+    /// Stores a setback, and then wakes a worker for the next attempt or fails the job.
     async fn set_back(&self, event: &JobEvent, next: AfterSetback) -> Result<Processed, Fault> {
         let stack = self.service.stack;
         match rows::apply(stack, &self.job.id, event, self.service.patience()).await? {
@@ -618,7 +616,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 }
 
-/// The runner of another job that this one runs on, without a machine of its own.
+/// The runner of another job that this job runs on, if it has no machine of its own.
 fn runs_on(job: &Job) -> Option<&RunnerName> {
     matches!(job.state, JobState::Elsewhere).then(|| job.taken_by_another())?
 }

@@ -1,10 +1,10 @@
 //! Idle machines for jobs: of their pools, and of their classes' resource pools.
 //!
-//! Jobs that were received together look at their pool together, and are sent to different machines.
-//! Each claims its own; one that lost it looks again.
+//! Jobs that one worker received together share one read of their pool, and get different machines.
+//! Each attempt claims its own machine; an attempt that loses the race looks again.
 //!
-//! Not here: whom a job gets (`core::pool`), judging (`core::pickup`), or launching
-//! ([`super::launch`]).
+//! Not here: which machine a job gets (`core::pool`), judging adverts (`core::pickup`), or
+//! launching ([`super::launch`]).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::provision::pickup::PickupManager;
 use crate::provision::worker::{self, HeldMachine, Terms};
 use crate::retry::retry_until;
 
-/// A machine that is the job's, and that nothing was done with yet.
+/// A machine that the job has, before the worker tells its agent.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) held: HeldMachine,
@@ -32,7 +32,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// A machine that was idle in this tier, under this claim.
+    /// A machine that was idle in this tier when it was claimed.
     pub(super) fn warm(held: HeldMachine, tier: Tier, how: MachineSource) -> Self {
         let by = if tier == Tier::Stopped {
             worker::AcquiredBy::Started
@@ -46,11 +46,11 @@ impl Taken {
 /// Why no machine was claimed.
 #[derive(Debug)]
 pub(super) enum NotTaken {
-    /// None is there for the job; so many are for others, by reason.
+    /// No idle machine fits; the counts are of idle machines that do not fit, by reason.
     Nothing(BTreeMap<String, u32>),
-    /// There are no terms to claim it on.
+    /// The worker could not make terms.
     SetBack(Setback),
-    /// Somebody did not answer.
+    /// A port failed.
     Fault(Fault),
 }
 
@@ -60,13 +60,13 @@ impl From<Fault> for NotTaken {
     }
 }
 
-/// Jobs that look for machines together, by their pools. Whoever looks has it for so long: who comes
-/// meanwhile needs no look of its own.
+/// Jobs that look for machines together, by their pools. The lock is held during a read of a pool,
+/// so that jobs which come meanwhile use its result.
 #[derive(Debug, Default)]
 pub(super) struct PoolLines(Mutex<BTreeMap<PoolName, PoolLine>>);
 
 impl PoolLines {
-    /// These jobs, in their order.
+    /// Makes the lines of these jobs, in this order.
     pub(super) fn of(jobs: impl IntoIterator<Item = (PoolName, WaitingJob)>) -> Self {
         let mut lines: BTreeMap<PoolName, PoolLine> = BTreeMap::new();
         for (pool, seeker) in jobs {
@@ -75,8 +75,8 @@ impl PoolLines {
         Self(Mutex::new(lines))
     }
 
-    /// The machine that this job is sent to, if there is one for it. Whoever asks again has lost it,
-    /// or had no use for it.
+    /// Returns a machine for this job, if the pool has one. A second call means that the job lost
+    /// the first machine, or could not use it.
     async fn next<P: Ports>(
         &self,
         stack: &Stack<P>,
@@ -98,7 +98,7 @@ impl PoolLines {
         Ok(found.unwrap_or(LineResult::Nothing { withheld: 0 }))
     }
 
-    /// A machine that a job was sent to and may not have is there for the others again.
+    /// Offers a machine that its job may not have to the other jobs again.
     async fn put_back(&self, pool: &PoolName, id: &InstanceId) {
         if let Some(line) = self.0.lock().await.get_mut(pool) {
             line.put_back(id);
@@ -106,10 +106,10 @@ impl PoolLines {
     }
 }
 
-/// Claims the first machine that can be had: of the pool first, then of the class if it is reused.
-/// `terms` are asked for whenever a machine is in sight: where nothing is idle they cost nothing. So is
-/// `may_have_used`, the first time that a used machine is in sight and the row does not say whether the
-/// job may have one.
+/// Claims the first machine that the job can get: of its pool first, then of its class if the class
+/// is reused. Calls `terms` only when it has found an idle machine, because they may cost a call to
+/// GitHub. If the row does not say whether the job may have a used machine, calls `may_have_used`
+/// once: for the first used machine of the pool, or before it searches the class.
 pub(super) async fn take<'t, P: Ports>(
     stack: &Stack<P>,
     (job, lines): (&JobId, &PoolLines),
@@ -125,7 +125,7 @@ pub(super) async fn take<'t, P: Ports>(
         loop {
             let IdleMachine { id, generation, tier } =
                 match lines.next(stack, pool, &seeker, until).await? {
-                    LineResult::Machine(sighting) => sighting,
+                    LineResult::Machine(idle) => idle,
                     LineResult::Nothing { withheld } => {
                         note_withheld(&mut unfit, &seeker, withheld);
                         break;
@@ -162,13 +162,13 @@ pub(super) async fn take<'t, P: Ports>(
     }
 }
 
-/// What its pool has to know of a job.
+/// The job as its pool's line has it.
 pub(super) fn seeker(job: &JobId, wanted: &WantedMachine) -> WaitingJob {
     let trust = wanted.request.trust.clone();
     WaitingJob { job: job.clone(), trust, only_unused: wanted.used.withheld() }
 }
 
-/// Counts machines of the pool that the job may not have, by reason.
+/// Counts the pool's machines that the job may not have, by reason.
 fn note_withheld(unfit: &mut BTreeMap<String, u32>, seeker: &WaitingJob, withheld: usize) {
     if let Some(why) = seeker.only_unused.filter(|_| withheld > 0) {
         let count = u32::try_from(withheld).unwrap_or(u32::MAX);
@@ -176,7 +176,7 @@ fn note_withheld(unfit: &mut BTreeMap<String, u32>, seeker: &WaitingJob, withhel
     }
 }
 
-/// Claims a machine of the pool as it was seen; none if another process was faster.
+/// Claims a machine of the pool as it was read. None if another process was faster.
 async fn claim<'t, P: Ports>(
     stack: &Stack<P>,
     (id, generation, tier): (&InstanceId, Generation, Tier),
@@ -208,7 +208,7 @@ async fn of_class<'t, P: Ports>(
         let terms = match terms().await {
             Ok(terms) => terms,
             Err(setback) => {
-                // The machine is there for whoever comes next.
+                // The machine stays idle, and its advert goes back to the queue.
                 manager.not_wanted(advert).await;
                 taken = Err(NotTaken::SetBack(setback));
                 break;

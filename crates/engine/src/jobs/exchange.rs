@@ -1,12 +1,12 @@
-//! GitHub gave our runner to another job with the same labels: both jobs exchange machines.
+//! Exchanging machines: if GitHub gives a job's runner to another job with the same labels, the
+//! worker exchanges the machines in both rows.
 //!
-//! A job that runs may have a machine that is still being prepared; then both wait for that. Should it
-//! have none at all, whoever waits because of it loses its runner and is served anew.
+//! If a worker still prepares the machine of the job that runs, both jobs wait for it. If that job
+//! has no machine at all, the displaced job loses its runner and is served again. In a burst many
+//! jobs exchange at once: an overtaken worker looks again at once, for the sweep takes minutes.
 //!
-//! In a burst many exchange at once, and the machine that one is about to exchange may be another's by
-//! then. What was overtaken is looked at again: nobody else would for minutes.
-//!
-//! Not here: the atomic write (the `Ledger` port), or who has which runner ([`super::runners`]).
+//! Not here: the atomic write (the `Ledger` port), or which job has which runner
+//! ([`super::runners`]).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::release;
 use crate::retry::retry_until;
 use crate::transition;
 
-/// Makes the rows say what is true, if the job runs on a machine that another one has.
+/// Exchanges the machines in two rows, if the job of `seen` runs on a machine of another job.
 pub(super) async fn exchange<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
@@ -40,11 +40,11 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     }
     let Some(theirs) = other.job.keeps().cloned() else { return Ok(Processed::Done) };
     let Some(ours) = seen.job.keeps().cloned() else {
-        // Whoever works on it has a machine for the other in a moment.
+        // Its worker will soon have a machine for the other job.
         if is_under_way(service, &seen.job).await? {
             return Ok(Processed::Again { at: stack.now().after(stack.limits.heartbeat) });
         }
-        return free_robbed_job(service, &runner).await;
+        return free_displaced_job(service, &runner).await;
     };
     let until = service.patience();
     let one = transition::read(stack, &ours.instance, until).await?;
@@ -55,9 +55,9 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
         (Stage::Gone, _) | (_, Stage::Gone) if is_overtaken(service, [seen, &other]).await? => {
             return Ok(Processed::Again { at: stack.now() });
         }
-        (Stage::Gone, _) => return free_robbed_job(service, &runner).await,
+        (Stage::Gone, _) => return free_displaced_job(service, &runner).await,
         (_, Stage::Gone) => return Ok(Processed::Done),
-        // Whoever prepared them marks them in a moment, or they are lost, which is looked at too.
+        // Its worker will soon mark the machine as running, or `resume` finds it lost.
         (Stage::Prepared, _) | (_, Stage::Prepared) => {
             return Ok(Processed::Again { at: stack.now().after(stack.limits.heartbeat) });
         }
@@ -75,7 +75,7 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     tracing::info!(job_id = %seen.job.id, other = %other.job.id, "two jobs exchange machines");
     let swap = Swap { records: [one, two], rows: [first, second] };
     let _ = stack.ports.ledger().swap(&swap).await?;
-    // Won, lost or unknown: a look at the row tells, and there is nothing to do if it landed.
+    // Won, lost or unknown: the next look reads the row, and does nothing if the swap landed.
     Ok(Processed::Again { at: stack.now().after(stack.limits.heartbeat) })
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
 enum Stage {
     Prepared,
     Runs,
-    /// It is not the job's any more, or is being taken back.
+    /// The job does not have it any more, or it is being released.
     Gone,
 }
 
@@ -98,8 +98,8 @@ fn stage(record: &Record, job: &Job, held: &JobMachine) -> Stage {
     }
 }
 
-/// Whether somebody still prepares a machine for a job that runs on another's. A worker that died
-/// is not waited for longer than its lease was, and a machine not longer than it may take.
+/// Whether a worker still prepares a machine for a job that runs on another job's machine. Waits
+/// for a worker no longer than its lease, and for a machine no longer than its launch may take.
 async fn is_under_way<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -127,7 +127,7 @@ async fn is_under_way<P: Ports, J: JobForge>(
     Ok(records.iter().any(prepared) || launch::is_launching(stack, &job.id, until).await?)
 }
 
-/// Whether one of these rows has changed since.
+/// Whether one of these rows has changed since it was read.
 async fn is_overtaken<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     rows: [&SeenRow; 2],
@@ -141,15 +141,15 @@ async fn is_overtaken<P: Ports, J: JobForge>(
     Ok(false)
 }
 
-/// Somebody waits for a runner that works for another job, which has no machine to give in return:
-/// that machine is taken back once it is done, and the job that waits is served anew.
-async fn free_robbed_job<P: Ports, J: JobForge>(
+/// Frees the job that waits for `runner`, which works for a job without a machine to give in
+/// return. The machine is released once that other job is done, and the freed job is served again.
+async fn free_displaced_job<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     runner: &RunnerName,
 ) -> Result<Processed, Fault> {
     let stack = service.stack;
     let now = stack.now();
-    let Some(other) = runners::robbed(stack, runner, service.patience()).await? else {
+    let Some(other) = runners::displaced(stack, runner, service.patience()).await? else {
         return Ok(Processed::Done);
     };
     let Some(theirs) = other.job.held().cloned() else { return Ok(Processed::Done) };
@@ -158,7 +158,7 @@ async fn free_robbed_job<P: Ports, J: JobForge>(
     if other.job.on(&event).is_err() {
         return Ok(Processed::Done);
     }
-    // Before the row forgets it: whoever dies in between must not leave a machine that no row names.
+    // Before the row forgets the machine: a crash in between must not leave one without a row.
     let judged = (&theirs.instance, theirs.generation);
     release::take_back_one(stack, &owner_of(&other.job.id), judged).await?;
     let freed = rows::apply(stack, &other.job.id, &event, service.patience()).await?;

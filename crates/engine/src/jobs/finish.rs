@@ -1,10 +1,10 @@
-//! How jobs end, and what is left to do then: machines released, authors told, runs cancelled.
+//! Ending jobs: storing the end, releasing the machine, telling the author, cancelling the run.
 //!
-//! The end is in the row first, with its debts; they are worked off until none is left, by whoever
-//! looks at the row. A failure is told before the run is cancelled, so that its author finds the
-//! reason where the run stopped.
+//! The worker first stores the end in the row, with its tasks; each worker that looks at the row
+//! then carries out the tasks that are left. The service tells the author before it cancels the
+//! run, so that the author finds the reason where the run stopped.
 //!
-//! Not here: deciding that a job has failed, except that its time is up.
+//! Not here: deciding that a job has failed, except because its deadline has passed.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ use crate::progress::unobserved;
 use crate::release::{self, ReleaseProgress};
 use crate::transition;
 
-/// How long one look waits for a machine to be idle or ended: an agent answers within seconds, and
-/// the next look goes on.
-const SEE_THROUGH: Duration = Duration::from_secs(20);
-/// How long a machine waits, idle in all but name, for GitHub's word on whose code ran there. Less
-/// than it would be kept idle for.
+/// How long one look waits until a machine is idle or ended: an agent answers within seconds, and
+/// the next look continues.
+const RELEASE_WITHIN: Duration = Duration::from_secs(20);
+/// How long a released machine waits for GitHub to say whose code ran there: less than a pool would
+/// keep it idle.
 const ORIGIN_WITHIN: Duration = Duration::from_secs(5 * 60);
-/// How a job ended that GitHub does not know any more.
+/// The conclusion of a started job that GitHub does not know any more.
 const VANISHED: &str = "vanished";
 
-/// Gives a job up, visibly. Nothing happens to one that is over, or runs.
+/// Fails a job, with a reason that its author sees. Does nothing to a job that is over, or runs.
 pub async fn fail<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
@@ -48,7 +48,7 @@ pub async fn fail<P: Ports, J: JobForge>(
     });
     match failed.await? {
         RowChange::To(seen) => {
-            tracing::info!(job_id = %id, reason = reason.code(), "a job is given up");
+            tracing::info!(job_id = %id, reason = reason.code(), "service gave up on job");
             service.note_change(None, &seen.job);
             run_end_tasks(service, &seen).await
         }
@@ -56,8 +56,8 @@ pub async fn fail<P: Ports, J: JobForge>(
     }
 }
 
-/// Ends a row whose repository is outside the scope, and tells GitHub nothing of it: the row was
-/// stored when the scope was another. None if the row is inside.
+/// Ends a row whose repository is outside the scope and tells GitHub nothing, because the service
+/// stored the row under another scope. None if the repository is inside.
 pub(super) async fn end_out_of_scope<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
@@ -73,7 +73,7 @@ pub(super) async fn end_out_of_scope<P: Ports, J: JobForge>(
         RowChange::To(ended) => {
             if !seen.job.is_over() {
                 let repository = seen.job.repository();
-                tracing::info!(job_id = %seen.job.id, %repository, "row outside scope ended");
+                tracing::info!(job_id = %seen.job.id, %repository, "ended row outside scope");
                 service.note_change(Some(&seen.job), &ended.job);
             }
             Box::pin(run_end_tasks(service, &ended)).await.map(Some)
@@ -91,8 +91,8 @@ const fn deadline(job: &Job) -> Option<Timestamp> {
     }
 }
 
-/// A job's time is up. GitHub has the last word on whether it still wants a runner; if there is none
-/// the job is given up, because its author must not wait for GitHub too.
+/// Fails a job whose deadline has passed, unless GitHub says that it wants no runner any more. If
+/// GitHub does not answer, the job fails too: its author must not also wait for GitHub.
 pub(super) async fn overdue<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -104,7 +104,8 @@ pub(super) async fn overdue<P: Ports, J: JobForge>(
     fail(service, &job.id, reason).await
 }
 
-/// Asks GitHub about a job, merges the answer, and says whether the job still wants a runner.
+/// Asks GitHub about a job, merges the answer into the row, and returns whether the job still wants
+/// a runner.
 pub(super) async fn is_queued<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -122,8 +123,8 @@ pub(super) async fn is_queued<P: Ports, J: JobForge>(
     Ok(seen.is_some_and(|seen| !seen.job.is_over() && seen.job.known.phase() == JobPhase::Queued))
 }
 
-/// GitHub does not know the job. If it was never begun nobody was served, and that is said; else it
-/// is over, and how it went will not be known.
+/// Ends a job that GitHub does not know any more. A job that never started fails, and its author is
+/// told; a started job completes with an unknown result.
 async fn vanished<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -139,7 +140,7 @@ async fn vanished<P: Ports, J: JobForge>(
     Ok(())
 }
 
-/// Works off what is left to do about a job that is over, as far as that goes now.
+/// Carries out the tasks that are left for a job that is over, as far as possible now.
 pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
@@ -154,7 +155,7 @@ pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
             done.push(JobEvent::Released { held: held.clone(), at: stack.now(), notes });
         }
     }
-    // GitHub's silence must not keep a machine, so it is asked last.
+    // An outage of GitHub must not keep a machine, so the calls to GitHub come last.
     let told = !debts.tell || tell(service, &seen.job, end).await;
     if told && debts.tell {
         done.push(JobEvent::Told { at: stack.now() });
@@ -184,16 +185,16 @@ async fn tell<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &Job, end
         reason: reason.clone(),
     };
     match service.forge.tell(&notice).await {
-        // There is nowhere to say it any more.
+        // The commit is gone, so the author cannot be told.
         Ok(()) | Err(Fault::NotFound) => true,
         Err(fault) => {
-            tracing::info!(job_id = %job.id, %fault, "its author was not told yet");
+            tracing::info!(job_id = %job.id, %fault, "could not tell the job's author");
             false
         }
     }
 }
 
-/// Whether the run is cancelled now: its time has come, or none of its other jobs would suffer.
+/// Cancels the run if its time has come or its other jobs are completed; returns whether it did.
 async fn is_cancelled<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -215,7 +216,7 @@ async fn is_cancelled<P: Ports, J: JobForge>(
     service.forge.cancel(&about.repository, &about.run).await.is_ok()
 }
 
-/// Since when the job's runner listened: only its record knew, and is about to forget.
+/// When the job's runner began to listen: only the machine's record knows, until its release.
 fn listened(record: Option<&Record>, job: &JobId) -> Vec<JobStepAt> {
     match record.map(|record| &record.state) {
         Some(State::Running { owner, since, .. }) if *owner == owner_of(job) => {
@@ -225,7 +226,7 @@ fn listened(record: Option<&Record>, job: &JobId) -> Vec<JobStepAt> {
     }
 }
 
-/// Takes back everything a job holds; returns whether nothing of it is left.
+/// Releases everything a job holds and waits a while; returns whether the release is complete.
 async fn is_released<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -240,7 +241,7 @@ async fn is_released<P: Ports, J: JobForge>(
         Some(record) => end_reason(service, job, held, record).await?,
         None => None,
     };
-    let until = stack.now().after(SEE_THROUGH);
+    let until = stack.now().after(RELEASE_WITHIN);
     let passes = releasing.into_iter().map(|record| {
         let ends = if record.id == held.instance { ends } else { None };
         release::see_through(stack, record, ends, until, &unobserved)
@@ -249,8 +250,8 @@ async fn is_released<P: Ports, J: JobForge>(
     Ok(passes.iter().all(|progress| *progress != ReleaseProgress::Waiting))
 }
 
-/// Why a machine ends with its job; none if it serves on, which is in the row then: whoever is first
-/// to see that nobody listens on it makes it idle.
+/// Decides why a machine ends with its job. None if it will serve other jobs; the row then says so,
+/// because the first process to prove that no runner listens on the machine makes it idle.
 async fn end_reason<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -280,8 +281,8 @@ async fn end_reason<P: Ports, J: JobForge>(
     Ok(None)
 }
 
-/// Whose code ran in a job, if GitHub said. A machine that is as good as idle is worth waiting for its
-/// word, for a while.
+/// Finds out whose code ran in a job, if GitHub says. Soon after the job's end, a transient fault
+/// is an error: the machine then waits for GitHub's answer instead of ending without it.
 async fn origin<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -302,8 +303,8 @@ async fn origin<P: Ports, J: JobForge>(
     }
 }
 
-/// Takes back what a job holds that wants nothing any more. A job that somebody else works on keeps
-/// everything.
+/// Releases everything a job holds if it wants no machine any more. A job that another worker
+/// serves keeps its machine.
 pub(super) async fn give_back_unwanted<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
@@ -312,7 +313,7 @@ pub(super) async fn give_back_unwanted<P: Ports, J: JobForge>(
     let seen = rows::load(stack, id, service.patience()).await?;
     let unwanted = seen.is_none_or(|seen| match seen.job.state {
         JobState::Dormant | JobState::Elsewhere => true,
-        // A debt is worked off as one.
+        // `run_end_tasks` releases the machine.
         JobState::Ended { debts, .. } => debts.release.is_none(),
         JobState::Waiting { .. } | JobState::Assigning { .. } | JobState::Assigned { .. } => false,
     });

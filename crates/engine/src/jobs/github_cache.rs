@@ -1,8 +1,8 @@
-//! What one process remembers so that GitHub is not asked twice: credentials that no agent was given
-//! yet, and where the code of a run comes from.
+//! One process's cache of GitHub's answers: credentials that no agent has yet, and where the code
+//! of a run comes from.
 //!
-//! Forgetting any of it costs a call. What another process minted under the same name is replaced by
-//! minting again.
+//! A lost entry costs one call. Minting replaces a credential that another process minted under the
+//! same name.
 //!
 //! Not here: asking (`super::assign`, `super::origin`).
 
@@ -16,51 +16,51 @@ use bullpen_core::mailbox::Credential;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Mutex;
 
-/// How long an unused credential is good: GitHub says an hour, and has been seen to forget sooner.
+/// How long an unused credential is used: GitHub documents an hour, but has expired some sooner.
 const CREDENTIAL_LASTS: Duration = Duration::from_secs(5 * 60);
-/// How many of each are remembered: more than one process works on in that time.
-const REMEMBERED_MAX: usize = 1_000;
-/// How many runs are remembered: more than webhooks announce while the jobs of one wait.
+/// How many credentials the cache holds: more jobs than one process serves in that time.
+const CREDENTIALS_MAX: usize = 1_000;
+/// How many runs the cache holds: more than webhooks announce while the jobs of one run wait.
 const RUNS_MAX: usize = 10_000;
-/// How long GitHub is not asked again about a run after it did not answer.
-const SILENT_FOR: Duration = Duration::from_secs(15);
+/// How long the service waits before it asks again about a run for which GitHub gave no answer.
+const UNANSWERED_FOR: Duration = Duration::from_secs(15);
 
 /// One attempt of a run of a repository.
 type Run = (Repository, RunAttempt);
 
-/// What was learned and may be needed again.
+/// GitHub's answers that may be needed again.
 #[derive(Debug, Default)]
 pub(super) struct GithubCache {
     minted: BTreeMap<RunnerName, (Timestamp, Credential)>,
     runs: BTreeMap<Run, Provenance>,
-    /// The same runs, the one heard of longest ago first.
-    active_repositories: VecDeque<Run>,
-    /// Runs that somebody asks about.
+    /// The same runs, in the order in which they were added.
+    runs_by_age: VecDeque<Run>,
+    /// The lock of each run that a worker asks about.
     asking: BTreeMap<Run, Arc<Mutex<()>>>,
-    /// Runs that GitHub did not answer about, and when.
-    silent: BTreeMap<Run, Timestamp>,
+    /// Runs for which GitHub gave no answer, and when.
+    unanswered: BTreeMap<Run, Timestamp>,
 }
 
 impl GithubCache {
-    /// A credential that was minted under this name and not used.
+    /// Returns the credential that was minted under this name and not used.
     pub(super) fn credential(&mut self, name: &RunnerName, now: Timestamp) -> Option<Credential> {
         self.minted.retain(|_, (at, _)| now.since(*at) < CREDENTIAL_LASTS);
         self.minted.get(name).map(|(_, credential)| credential.clone())
     }
 
-    /// A credential was minted.
+    /// Keeps a credential that was just minted.
     pub(super) fn minted(&mut self, name: RunnerName, credential: Credential, now: Timestamp) {
-        if self.minted.len() < REMEMBERED_MAX {
+        if self.minted.len() < CREDENTIALS_MAX {
             self.minted.insert(name, (now, credential));
         }
     }
 
-    /// It is given to an agent, and is nobody else's.
+    /// Removes a credential before a worker gives it to an agent.
     pub(super) fn used(&mut self, name: &RunnerName) {
         self.minted.remove(name);
     }
 
-    /// Where the code of a run comes from, as far as GitHub said.
+    /// Returns where the code of a run comes from, as far as GitHub has said.
     pub(super) fn provenance(
         &self,
         repository: &Repository,
@@ -69,50 +69,55 @@ impl GithubCache {
         self.runs.get(&(repository.clone(), run.clone())).copied()
     }
 
-    /// GitHub said where a run's code comes from.
-    pub(super) fn came_from(
+    /// Keeps GitHub's answer on where a run's code comes from.
+    pub(super) fn note_provenance(
         &mut self,
         repository: &Repository,
         run: &RunAttempt,
-        said: Provenance,
+        answer: Provenance,
     ) {
         let run = (repository.clone(), run.clone());
-        self.silent.remove(&run);
+        self.unanswered.remove(&run);
         if let Some(known) = self.runs.get_mut(&run) {
-            *known = known.join(said);
+            *known = known.join(answer);
             return;
         }
         if self.runs.len() >= RUNS_MAX
-            && let Some(oldest) = self.active_repositories.pop_front()
+            && let Some(oldest) = self.runs_by_age.pop_front()
         {
             self.runs.remove(&oldest);
         }
-        self.active_repositories.push_back(run.clone());
-        self.runs.insert(run, said);
+        self.runs_by_age.push_back(run.clone());
+        self.runs.insert(run, answer);
     }
 
-    /// The turn to ask about a run: whoever has it asks for all that wait.
-    pub(super) fn turn(&mut self, repository: &Repository, run: &RunAttempt) -> Arc<Mutex<()>> {
-        // Nobody else has those that only this map holds.
-        self.asking.retain(|_, turn| Arc::strong_count(turn) > 1);
+    /// Returns the lock for asking about a run. The worker that holds it asks for all that wait.
+    pub(super) fn asking(&mut self, repository: &Repository, run: &RunAttempt) -> Arc<Mutex<()>> {
+        // Drops the locks that no worker holds or waits for.
+        self.asking.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(self.asking.entry((repository.clone(), run.clone())).or_default())
     }
 
-    /// GitHub did not say where a run's code comes from.
-    pub(super) fn was_silent(&mut self, repository: &Repository, run: &RunAttempt, now: Timestamp) {
-        self.silent.retain(|_, at| now.since(*at) < SILENT_FOR);
-        self.silent.insert((repository.clone(), run.clone()), now);
+    /// Notes that GitHub did not say where a run's code comes from.
+    pub(super) fn note_unanswered(
+        &mut self,
+        repository: &Repository,
+        run: &RunAttempt,
+        now: Timestamp,
+    ) {
+        self.unanswered.retain(|_, at| now.since(*at) < UNANSWERED_FOR);
+        self.unanswered.insert((repository.clone(), run.clone()), now);
     }
 
-    /// Whether GitHub has just not answered about this run.
-    pub(super) fn is_silent(
+    /// Whether GitHub gave no answer about this run a moment ago.
+    pub(super) fn is_unanswered(
         &self,
         repository: &Repository,
         run: &RunAttempt,
         now: Timestamp,
     ) -> bool {
-        let at = self.silent.get(&(repository.clone(), run.clone()));
-        at.is_some_and(|at| now.since(*at) < SILENT_FOR)
+        let at = self.unanswered.get(&(repository.clone(), run.clone()));
+        at.is_some_and(|at| now.since(*at) < UNANSWERED_FOR)
     }
 }
 
@@ -148,15 +153,12 @@ mod tests {
     #[test]
     fn nothing_grows_without_end() {
         let (mut github_cache, repository) = (GithubCache::default(), Repository::new("acme/app"));
-        for number in 0..2 * REMEMBERED_MAX.max(RUNS_MAX) {
+        for number in 0..2 * CREDENTIALS_MAX.max(RUNS_MAX) {
             github_cache.minted(name(number), credential("x"), NOW);
             let run = RunAttempt::new(format!("{number}.1"));
-            github_cache.came_from(&repository, &run, Provenance::default());
+            github_cache.note_provenance(&repository, &run, Provenance::default());
         }
-        assert_eq!(github_cache.minted.len(), REMEMBERED_MAX);
-        assert_eq!(
-            (github_cache.runs.len(), github_cache.active_repositories.len()),
-            (RUNS_MAX, RUNS_MAX)
-        );
+        assert_eq!(github_cache.minted.len(), CREDENTIALS_MAX);
+        assert_eq!((github_cache.runs.len(), github_cache.runs_by_age.len()), (RUNS_MAX, RUNS_MAX));
     }
 }

@@ -1,5 +1,5 @@
-//! Ingest: a fact about a job is durable in its row, and somebody is woken. A fact outside the
-//! service's scope is counted, and nothing of it is read, stored or asked about.
+//! Ingest: stores a fact about a job in its row and wakes a worker. The service only counts a fact
+//! outside its scope: it neither reads nor stores anything for it, and asks GitHub nothing.
 //!
 //! Not here: reading webhooks (`bullpen-github`), or deciding about facts (`core::job::ingest`).
 
@@ -13,15 +13,15 @@ use bullpen_core::scope::{OutOfScope, ScopeVerdict};
 use super::rows::{self, RowChange, SeenRow};
 use super::{Service, active, origin, queues, rerun};
 
-/// GitHub waits ten seconds for an answer; it must have one before that, even if it is a refusal.
+/// How long one ingest may take: GitHub waits ten seconds for an answer, even for a refusal.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// What became of a fact.
+/// The outcome of ingesting a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingested {
-    /// It is in the job's row.
+    /// The fact changed the job's row.
     Stored,
-    /// The row said so already.
+    /// The job's row had the fact already.
     Known,
     /// The job is not for this stack, and nothing was stored.
     NotOurs,
@@ -29,7 +29,7 @@ pub enum Ingested {
     Foreign,
 }
 
-/// Takes a webhook's fact in. `installation` is the one that the webhook names.
+/// Ingests a webhook's fact. `installation` is the App's installation that the webhook names.
 pub async fn deliver<P: Ports, J: Sync>(
     service: &Service<'_, P, J>,
     fact: &JobFact,
@@ -41,23 +41,23 @@ pub async fn deliver<P: Ports, J: Sync>(
             service.note_foreign(fact, outside);
             Ok(Ingested::Foreign)
         }
-        // Not taken, so that GitHub delivers it again when that is known.
+        // Refused, so that GitHub has a failed delivery to redeliver once the scope is known.
         ScopeVerdict::NotKnown => {
             Err(Fault::unavailable("GitHub has not said yet where the App is installed"))
         }
     }
 }
 
-/// Merges a fact into its job's row. Returns only after the row is durable; the same fact again, or
-/// an older one after a newer, changes nothing.
+/// Merges a fact into its job's row and returns after the row is durable. A repeated fact, or an
+/// older one after a newer, changes nothing.
 pub async fn ingest<P: Ports, J: Sync>(
     service: &Service<'_, P, J>,
     fact: &JobFact,
 ) -> Result<Ingested, Fault> {
     /// Why nothing was stored.
-    enum Not {
-        Changed(Option<Box<SeenRow>>),
-        Ours,
+    enum NotStored {
+        Known(Option<Box<SeenRow>>),
+        NotOurs,
     }
     let (stack, fact) = (service.stack, &origin::enriched(service, fact));
     let (settings, until) = (service.settings(), stack.now().after(PATIENCE));
@@ -66,17 +66,21 @@ pub async fn ingest<P: Ports, J: Sync>(
         return Ok(Ingested::Foreign);
     }
     let request = rerun::request_of(stack, fact, until).await?;
-    let again =
-        request.as_ref().filter(|(_, bond)| *bond == RequestRelation::Over).map(|(id, _)| id);
+    let rerun_of = request
+        .as_ref()
+        .filter(|(_, relation)| *relation == RequestRelation::Over)
+        .map(|(id, _)| id);
     let mut before = None;
     let changed = rows::change(stack, &fact.job, until, |stored| {
         let job = stored.map(|seen| &seen.job);
         before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());
-        match job::ingest(job, fact, &routing, again, stack.now(), &stack.limits, cancels) {
+        match job::ingest(job, fact, &routing, rerun_of, stack.now(), &stack.limits, cancels) {
             Ok(job::IngestOutcome::Store(job)) => Ok(job),
-            Ok(job::IngestOutcome::Unchanged) => Err(Not::Changed(stored.cloned().map(Box::new))),
-            Ok(job::IngestOutcome::NotOurs(_)) | Err(_) => Err(Not::Ours),
+            Ok(job::IngestOutcome::Unchanged) => {
+                Err(NotStored::Known(stored.cloned().map(Box::new)))
+            }
+            Ok(job::IngestOutcome::NotOurs(_)) | Err(_) => Err(NotStored::NotOurs),
         }
     });
     let ingested = match changed.await? {
@@ -85,17 +89,17 @@ pub async fn ingest<P: Ports, J: Sync>(
             queues::wake(stack, &seen).await;
             Ingested::Stored
         }
-        // Whoever stored it may have died before anybody was woken.
-        RowChange::Not(Not::Changed(seen)) => {
+        // The process that stored the fact may have died before it woke a worker.
+        RowChange::Not(NotStored::Known(seen)) => {
             if let Some(seen) = seen {
                 queues::wake(stack, &seen).await;
             }
             Ingested::Known
         }
-        RowChange::Not(Not::Ours) => Ingested::NotOurs,
+        RowChange::Not(NotStored::NotOurs) => Ingested::NotOurs,
     };
-    // Should the request end before the job has begun, GitHub must be asked about the job again.
-    let is_bound = request.is_some_and(|(_, bond)| bond == RequestRelation::Live);
+    // If the request ends before the job starts, the sweep must ask GitHub about the job again.
+    let is_bound = request.is_some_and(|(_, relation)| relation == RequestRelation::Live);
     if is_bound || ingested != Ingested::NotOurs {
         active::note_active(service, &fact.about.repository).await;
     }

@@ -1,7 +1,7 @@
-//! A new machine for one job: intent, launch, record, warm-up.
+//! A new machine for one job: launch intent, launch, record, warm-up.
 //!
-//! A job's launches are numbered, and each number is one intent: whoever finds one that is not
-//! accounted for makes the same launch again and gets the same machine.
+//! A job's launches are numbered, and each number is one intent. A worker that finds an open intent
+//! repeats the same launch and gets the same machine.
 //!
 //! Not here: one launch ([`crate::provision::creation`]).
 
@@ -23,7 +23,7 @@ use crate::provision::creation::{self, CreationError, Reservation};
 use crate::reports;
 use crate::retry::retry_until;
 
-/// How often a report is looked at where no wake-up comes.
+/// How often the worker reads a report without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Launches a machine for the job, over every rung of the ladder.
@@ -37,7 +37,7 @@ pub(super) async fn launch<P: Ports>(
         let reserved = reservation(stack, request, owner, usage).await?;
         let records = creation::launch_and_record(stack, request.into(), &reserved).await;
         let records = records.map_err(|error| set_back(&error))?;
-        let own = |record: &Record| matches!(&record.state, State::Created { owner: whose, .. } if whose == owner);
+        let own = |record: &Record| matches!(&record.state, State::Created { owner: of, .. } if of == owner);
         if let Some(record) = records.into_iter().find(own) {
             return Ok(record);
         }
@@ -46,7 +46,7 @@ pub(super) async fn launch<P: Ports>(
     Err(Setback::NoCapacity)
 }
 
-/// The first launch of the job's that is not accounted for: one that was begun, or a new one.
+/// Finds the job's first open launch intent, or reserves a new one.
 async fn reservation<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
@@ -59,7 +59,7 @@ async fn reservation<P: Ports>(
         let id = creation::intent_id(request, number);
         let known = retry_until(stack, request.deadline, || ledger.intent(&id)).await;
         match known.map_err(|fault| outage(&fault))? {
-            // One whose time is over is about to be given back: nothing may be launched under it any more.
+            // After its deadline a refresh gives an intent back, so no launch may use it any more.
             Some(intent) if intent.outstanding == 0 || stack.now() >= intent.deadline => {
                 number += 1;
             }
@@ -72,7 +72,7 @@ async fn reservation<P: Ports>(
     }
 }
 
-/// Whether a launch for this job is under way that is not accounted for.
+/// Whether the job has an open launch intent.
 pub(super) async fn is_launching<P: Ports>(
     stack: &Stack<P>,
     job: &JobId,
@@ -90,7 +90,7 @@ pub(super) async fn is_launching<P: Ports>(
     }
 }
 
-/// Waits until a created machine is warm.
+/// Waits until the agent reports that a created machine is warm.
 pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<(), NotWarm> {
     let key = &record.facts.mailbox;
     let until = stack.now().after(stack.limits.fleet_validation);
@@ -113,13 +113,13 @@ pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Resu
 /// Why a machine is not warm.
 #[derive(Debug)]
 pub(super) enum NotWarm {
-    /// It will not be.
+    /// Its warm-up failed, or took too long.
     Failed(String),
-    /// Nobody knows.
+    /// Its report could not be read.
     Unknown(Fault),
 }
 
-/// What a fault outside the machines is to a job.
+/// The setback of a fault that no machine caused.
 pub(super) fn outage(fault: &Fault) -> Setback {
     Setback::Outage { said: fault.to_string() }
 }

@@ -1,11 +1,11 @@
 //! Jobs of the service: every accepted job gets a runner, or a failure that its author can see.
 //!
-//! A job's row is the truth and messages only wake. [`mod@ingest`] merges a fact into the row and wakes
-//! somebody; [`assign`] takes one waiting row to a runner that listens; [`resume`] carries on with a
-//! row that has a machine; [`finish`] works off what is left to do about a job that is over; [`mod@sweep`]
-//! finds every row that nobody works on, and every job that nobody announced; [`workers`] are woken;
-//! [`fn@run`] is all of it in one process.
-//! Each may stop at any await, and whoever comes next carries on from the row.
+//! A job's row is the truth; messages only wake workers. [`mod@ingest`] merges a fact into the row
+//! and wakes a worker; [`assign`] takes a waiting row to a runner that listens; [`resume`]
+//! continues a row that has a machine; [`finish`] runs the end tasks of a job that is over;
+//! [`mod@sweep`] finds rows without a worker and jobs that no webhook announced; [`workers`]
+//! receive wake-ups; [`fn@run`] is one process. Each may stop at any await: the next worker
+//! continues from the row.
 //!
 //! Not here: webhooks (`bullpen-github`), where a job is served (`core::route`), the row's rules
 //! (`core::job`).
@@ -59,31 +59,31 @@ pub use settings::JobSettings;
 pub use sweep::{FindMemory, FoundJobs, Swept, find, sweep};
 pub use workers::{launch_worker, pool_worker};
 
-/// A stack that serves jobs: its engine, its forge, and what is configured now.
+/// A stack that serves jobs: its engine, its forge, and its current settings.
 pub struct Service<'a, P, J> {
     /// The engine.
     pub stack: &'a Stack<P>,
-    /// GitHub, as far as jobs and their authors are concerned.
+    /// The port to GitHub for jobs and their authors.
     pub forge: &'a J,
-    /// Whoever counts what it does.
+    /// Counts the service's events.
     watch: ServiceObserver<'a>,
     settings: Mutex<Arc<JobSettings>>,
     turns: Mutex<FairQueue>,
-    /// What this process works on, so that its workers do not meet.
+    /// Jobs that a worker of this process has, so that no other worker of it takes them.
     under_way: Mutex<BTreeSet<JobId>>,
-    /// Which repositories were written down as heard of.
+    /// Repositories that this process noted as active lately.
     active_repositories: Mutex<Recent<Repository>>,
-    /// Which lanes were written down as crowded.
+    /// Lanes that this process noted lately as waiting for capacity.
     announced_lanes: Mutex<Recent<String>>,
-    /// What GitHub need not be asked again.
+    /// Answers of GitHub that are used again.
     github_cache: Mutex<GithubCache>,
-    /// Rung when a pool has lost a machine to a job, or had none for it.
+    /// Wakes the pool keeper after a job took a machine of a pool, or the settings changed.
     pools: Notify,
     ending: run::Shutdown,
 }
 
 impl<'a, P: Ports, J> Service<'a, P, J> {
-    /// A service that has nothing under way yet.
+    /// Makes a service that serves no job yet.
     pub fn new(stack: &'a Stack<P>, forge: &'a J, settings: JobSettings) -> Self {
         let (turns, under_way, github_cache) =
             (Mutex::default(), Mutex::default(), Mutex::default());
@@ -109,18 +109,18 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         }
     }
 
-    /// The same, and somebody counts what it does.
+    /// The same service, whose events `watch` counts.
     #[must_use]
     pub fn observed_by(self, watch: ServiceObserver<'a>) -> Self {
         Self { watch, ..self }
     }
 
-    /// What is configured now.
+    /// The current settings.
     pub fn settings(&self) -> Arc<JobSettings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on this is configured. Rows that waited for it are routed by the next sweep.
+    /// Replaces the settings. The next sweep routes the rows that waited for them.
     pub fn configure(&self, settings: JobSettings) {
         self.stack.share(settings.sharing());
         self.pools.notify_one();
@@ -147,25 +147,26 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         self.announced_lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a row or a directory is asked for again.
+    /// Until when a call to the ledger is retried.
     fn patience(&self) -> Timestamp {
         self.stack.now().after(self.stack.limits.release_retry)
     }
 }
 
-/// What looking at a job came to.
+/// The outcome of processing a job's row.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processed {
-    /// Everything is done that can be done now; something else will wake us.
+    /// Everything possible now is done; another wake-up or the sweep continues.
     Done,
-    /// Somebody else works on it.
+    /// Another worker has the row.
     Taken,
-    /// There is no room for it under a ceiling. It is tried again when there is, or at the next sweep.
-    NoRoom,
-    /// There is something left to do, not before this.
+    /// A ceiling leaves no capacity for the job. It is tried again when a machine is freed, or at
+    /// the next sweep.
+    NoCapacity,
+    /// The row must be processed again, but not before this time.
     Again {
-        /// When.
+        /// The earliest time.
         at: Timestamp,
     },
 }

@@ -1,4 +1,4 @@
-//! What is worth counting: what one process did about jobs, as values, for whoever watches it.
+//! Events of the service: values that describe what one process did about jobs, for an observer.
 //!
 //! Not here: counting (the command does), or explaining one job (its row remembers its steps).
 
@@ -12,72 +12,74 @@ use bullpen_core::scope::OutOfScope;
 use super::Service;
 use crate::pools::CycleReport;
 
-/// One thing worth counting.
+/// One event for an observer to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceEvent {
     /// A job's runner listens.
     Listens {
-        /// How its machine was come by.
+        /// How the worker got its machine.
         how: MachineSource,
-        /// How long after GitHub queued the job.
+        /// The time since GitHub queued the job.
         waited: Duration,
     },
-    /// An attempt came to nothing.
+    /// A worker's attempt at a job failed.
     SetBack(Setback),
-    /// GitHub says that a job has begun.
+    /// GitHub says that a job has started.
     Started {
-        /// How long after it was queued, by GitHub's clock.
+        /// The time since GitHub queued the job, by GitHub's clock.
         waited: Duration,
     },
-    /// A webhook or an answer of GitHub's was outside the scope, and nothing was stored.
+    /// A fact from GitHub was outside the scope, and the service stored nothing.
     Foreign(OutOfScope),
     /// A job is over.
     Ended(JobEnding),
-    /// A pool was looked at.
+    /// A pool's cycle is done.
     Kept(CycleReport),
 }
 
-/// How a job ended, in a word.
+/// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEnding {
-    /// It ran.
+    /// The job ran.
     Completed,
-    /// Somebody stopped it.
+    /// A user or GitHub cancelled the job.
     Cancelled,
-    /// We gave it up.
+    /// The service failed the job.
     Failed(Reason),
 }
 
-/// Whoever watches.
+/// A function that receives the service's events.
 pub type ServiceObserver<'a> = &'a (dyn Fn(&ServiceEvent) + Sync);
 
-/// Nobody watches.
+/// Ignores every event.
 pub(super) fn unobserved(_: &ServiceEvent) {}
 
 impl<P: Ports, J> Service<'_, P, J> {
-    /// A job's runner listens.
+    /// Reports that a job's runner listens.
     pub(super) fn note_listens(&self, job: &Job, how: MachineSource) {
         if let Some(queued) = job.known.queued_at() {
             let waited = self.stack.now().since(queued);
-            tracing::info!(job_id = %job.id, ?how, ?waited, "its runner listens");
+            tracing::info!(job_id = %job.id, ?how, ?waited, "job's runner listens");
             (self.watch)(&ServiceEvent::Listens { how, waited });
         }
     }
 
-    /// A fact is outside the scope. Whoever can have GitHub sign it can do so as often as they like.
+    /// Reports a fact outside the scope. Logs at `debug`, because an outsider can make GitHub send
+    /// any number of them.
     pub(super) fn note_foreign(&self, fact: &JobFact, outside: OutOfScope) {
         let (job, repository) = (&fact.job, &fact.about.repository);
-        tracing::debug!(job_id = %job, %repository, outside = outside.as_str(), "fact outside scope");
+        let why = outside.as_str();
+        tracing::debug!(job_id = %job, %repository, outside = why, "ignored fact outside scope");
         (self.watch)(&ServiceEvent::Foreign(outside));
     }
 
-    /// An attempt came to nothing.
+    /// Reports that an attempt failed.
     pub(super) fn note_set_back(&self, job: &JobId, setback: &Setback) {
-        tracing::info!(job_id = %job, code = setback.code(), %setback, "set back");
+        tracing::info!(job_id = %job, code = setback.code(), %setback, "attempt at job failed");
         (self.watch)(&ServiceEvent::SetBack(setback.clone()));
     }
 
-    /// A row was written over what it was before.
+    /// Reports a job's start and its end, if the write of its row brought them.
     pub(super) fn note_change(&self, before: Option<&Job>, after: &Job) {
         let had_begun = before.is_some_and(|job| job.known.phase() >= JobPhase::Started);
         if !had_begun && let Some(waited) = startup(after) {
@@ -91,7 +93,7 @@ impl<P: Ports, J> Service<'_, P, J> {
                 End::Cancelled => JobEnding::Cancelled,
                 End::Failed(reason) => JobEnding::Failed(reason.clone()),
             };
-            tracing::info!(job_id = %after.id, ?ending, "a job is over");
+            tracing::info!(job_id = %after.id, ?ending, "job ended");
             (self.watch)(&ServiceEvent::Ended(ending));
         }
     }

@@ -1,7 +1,7 @@
-//! Where the code of a job comes from: by its row, else as this process remembers it of its run, else
-//! by one question to GitHub, whose answer the row keeps.
+//! Finding out where a job's code comes from: from its row, else from this process's memory of its
+//! run, else by one question to GitHub, whose answer the row keeps.
 //!
-//! Not here: what follows from it (`core::job::origin`), or when to ask (`super::assign`,
+//! Not here: the decisions based on it (`core::job::origin`), or when to ask (`super::assign`,
 //! `super::finish`).
 
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::Service;
 use super::rows;
 use crate::retry::retry_until;
 
-/// How long a job that wants a machine waits for GitHub's word: a machine that nobody used serves it
-/// without.
-const ASKED_FOR: Duration = Duration::from_secs(5);
+/// How long a job that wants a machine waits for GitHub's answer: without one it gets an unused
+/// machine.
+const ASK_WITHIN: Duration = Duration::from_secs(5);
 
-/// A webhook said where the code of a run comes from. It is remembered by this process alone:
-/// forgetting it costs a question. What is outside the service's scope is not remembered.
+/// Remembers where the code of a run comes from, as a webhook said. Only this process remembers it,
+/// and forgetting it costs one question. Ignores repositories outside the service's scope.
 pub fn note_run<P: Ports, J>(
     service: &Service<'_, P, J>,
     fact: &RunFact,
@@ -31,10 +31,10 @@ pub fn note_run<P: Ports, J>(
     if service.settings().scope().judge(&fact.repository, installation) != ScopeVerdict::Inside {
         return;
     }
-    service.github_cache().came_from(&fact.repository, &fact.run, fact.provenance);
+    service.github_cache().note_provenance(&fact.repository, &fact.run, fact.provenance);
 }
 
-/// A fact with what this process remembers of its run.
+/// Adds the provenance that this process remembers of the run to a fact.
 pub(super) fn enriched<P: Ports, J>(service: &Service<'_, P, J>, fact: &JobFact) -> JobFact {
     let mut fact = fact.clone();
     let about = &mut fact.about;
@@ -44,7 +44,8 @@ pub(super) fn enriched<P: Ports, J>(service: &Service<'_, P, J>, fact: &JobFact)
     fact
 }
 
-/// Where a job's code comes from, asked of GitHub until `until` if nobody said.
+/// Returns where a job's code comes from. Asks GitHub, until `until`, if neither the row nor this
+/// process knows.
 pub(super) async fn find<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -60,32 +61,32 @@ pub(super) async fn find<P: Ports, J: JobForge>(
     if is_whole(remembered()) {
         return Ok(remembered());
     }
-    // Jobs of one run come together: one of them asks, and the others hear the answer.
-    let turn = service.github_cache().turn(repository, run);
-    let _turn = turn.lock().await;
+    // Jobs of one run arrive together: one asks GitHub, and the others wait for the answer.
+    let asking = service.github_cache().asking(repository, run);
+    let _asking = asking.lock().await;
     let known = remembered();
     if is_whole(known) {
         return Ok(known);
     }
-    if service.github_cache().is_silent(repository, run, stack.now()) {
-        return Err(Fault::unavailable("GitHub has just not said whose code a run has"));
+    if service.github_cache().is_unanswered(repository, run, stack.now()) {
+        return Err(Fault::unavailable("GitHub recently failed to say whose code a run has"));
     }
     let asked = retry_until(stack, until, || service.forge.provenance(repository, run)).await;
     match asked {
-        Ok(said) => {
-            service.github_cache().came_from(repository, run, said);
-            Ok(known.join(said))
+        Ok(answer) => {
+            service.github_cache().note_provenance(repository, run, answer);
+            Ok(known.join(answer))
         }
         Err(fault) => {
-            service.github_cache().was_silent(repository, run, stack.now());
+            service.github_cache().note_unanswered(repository, run, stack.now());
             tracing::info!(job_id = %job.id, %fault, "GitHub did not say whose code a run has");
             Err(fault)
         }
     }
 }
 
-/// Whether a job may have a machine that another job used. GitHub is asked if that depends on its
-/// word, and the answer is in the row before anything is decided by it.
+/// Decides whether a job may have a machine that another job used. If that depends on GitHub's
+/// answer, asks for it and stores it in the row before the decision is used.
 pub(super) async fn may_have_used<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -96,11 +97,11 @@ pub(super) async fn may_have_used<P: Ports, J: JobForge>(
     if decided != UsedMachines::Ask {
         return decided;
     }
-    let until = service.stack.now().after(ASKED_FOR);
+    let until = service.stack.now().after(ASK_WITHIN);
     let Ok(known) = find(service, job, until).await else { return decided.after_asking() };
     about.provenance = about.provenance.join(known);
     let decided = used_machines(&about, settings.code()).after_asking();
-    // A word on what stays the same, and none on where the job stands.
+    // The fact carries the provenance and leaves the job's status as it is.
     let fact = JobFact { job: job.id.clone(), about, said: ReportedStatus::Held };
     let stack = service.stack;
     let stored = rows::change(stack, &job.id, service.patience(), |stored| {
@@ -110,7 +111,7 @@ pub(super) async fn may_have_used<P: Ports, J: JobForge>(
     match stored.await {
         Ok(_) => decided,
         Err(fault) => {
-            tracing::info!(job_id = %job.id, %fault, "its row does not say whose code it runs");
+            tracing::info!(job_id = %job.id, %fault, "could not store whose code the job runs");
             UsedMachines::Ask.after_asking()
         }
     }

@@ -1,7 +1,7 @@
-//! The two queues that wake workers: one for jobs of pools, one for jobs that may be launched for.
+//! The two queues that wake workers: one for jobs of pools, one for jobs that may launch a machine.
 //!
-//! The launch queue is FIFO with the job as its group, so that one job is one worker's at a time, and
-//! with job and revision as the deduplication id, so that telling twice is telling once.
+//! The launch queue is FIFO. Its group is the job, so that only one worker has a job at a time, and
+//! its deduplication id is job and revision, so that the queue drops a repeated wake-up.
 //!
 //! Not here: receiving ([`super::workers`]).
 
@@ -16,30 +16,29 @@ use super::rows::SeenRow;
 use crate::Stack;
 use crate::retry::retry_until;
 
-/// How long a received message stays hidden. A worker that takes longer loses only the message: the
-/// row says that it is at work.
+/// How long a received message stays hidden. A worker that takes longer loses only the message: its
+/// lease in the row keeps other workers away.
 const VISIBILITY: Duration = Duration::from_secs(60);
 
-/// How long a message that nobody can do anything about is kept for people to look at: what SQS
-/// allows.
+/// How long a message that no worker can handle is kept for operators: the longest that SQS allows.
 const DEAD_LETTER_RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// The queue of jobs that a pool serves.
+/// The name of the queue of jobs that a pool serves.
 pub fn pool_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
     QueueName::new(format!("{}-{POOL_QUEUE}", stack.name))
 }
 
-/// The queue of jobs that may be launched for, and of those that something is left to do about.
+/// The name of the queue of jobs that may launch a machine, and of rows with other tasks left.
 pub fn launch_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
     QueueName::new(format!("{}-{LAUNCH_QUEUE}", stack.name))
 }
 
-/// The queue of messages that nobody can do anything about.
+/// The name of the queue of messages that no worker can handle.
 pub fn dead_letter_queue<P: Ports>(stack: &Stack<P>) -> QueueName {
     QueueName::new(format!("{}-{DEAD_LETTERS}", stack.name))
 }
 
-/// Makes the queues.
+/// Creates the three queues where they are missing.
 pub async fn ensure_queues<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     for (name, kind, retention) in [
@@ -53,7 +52,7 @@ pub async fn ensure_queues<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Wakes whoever can do something about this row now. A wake-up that does not arrive costs time: the
+/// Wakes a worker that can do something about this row now. A lost wake-up costs only time: the
 /// sweep finds the row.
 pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
     let job = &seen.job;
@@ -79,25 +78,25 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
     send(stack, &queue, &wake, fifo).await;
 }
 
-/// Sends a wake-up, if that can be done now.
+/// Sends a wake-up; tries once.
 pub(super) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
     let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
     let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
     let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
     if let Err(fault) = sent {
-        tracing::info!(job_id = %wake.job, %fault, "nobody was woken");
+        tracing::info!(job_id = %wake.job, %fault, "could not send wake-up");
     }
 }
 
-/// Puts a message that nobody can do anything about where people find it, with the reason, and takes
-/// it out of its queue, so that it blocks nothing. The row it was about is found by the sweep.
-pub(super) async fn bury<P: Ports>(
+/// Moves a message that no worker can handle to the dead-letter queue, with the reason, so that it
+/// blocks no other message. The sweep finds the row that it was about.
+pub(super) async fn dead_letter<P: Ports>(
     stack: &Stack<P>,
     queue: &QueueName,
     delivery: &Delivery,
     reason: &str,
 ) -> Result<(), Fault> {
-    tracing::warn!(%queue, reason, body = delivery.body, "a message is put aside");
+    tracing::warn!(%queue, reason, body = delivery.body, "moving message to dead-letter queue");
     let letter = DeadLetter { queue, reason, receives: delivery.receives, body: &delivery.body };
     let letter = Outgoing::now(letter.encode());
     let sent = stack.ports.queues().send(&dead_letter_queue(stack), &[letter]).await?;

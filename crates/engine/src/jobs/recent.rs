@@ -1,40 +1,40 @@
-//! What one process said lately, so that it does not say it again with every webhook.
+//! Things that one process noted recently, so that it does not write them again with every webhook.
 //!
-//! Not here: what is said ([`super::active`], [`super::capacity`]).
+//! Not here: the notes themselves ([`super::active`], [`super::capacity`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::time::Timestamp;
 
-/// Things that were said, and when.
+/// Keys that this process noted, and when.
 #[derive(Debug)]
 pub(super) struct Recent<K> {
     every: Duration,
-    said: BTreeMap<K, Timestamp>,
+    noted: BTreeMap<K, Timestamp>,
 }
 
 impl<K: Ord + Clone> Recent<K> {
-    /// Nothing was said yet; each thing is said so often at most.
+    /// Makes an empty list; each key may be noted once in `every`.
     pub(super) const fn new(every: Duration) -> Self {
-        Self { every, said: BTreeMap::new() }
+        Self { every, noted: BTreeMap::new() }
     }
 
-    /// Whether this is to be said now; from now on it was.
-    pub(super) fn is_news(&mut self, what: &K, now: Timestamp) -> bool {
-        // What is old is forgotten, so that strangers cannot fill the memory.
+    /// Marks a key as noted; returns false if it was noted lately.
+    pub(super) fn is_news(&mut self, key: &K, now: Timestamp) -> bool {
+        // Forgets old keys, so that foreign webhooks cannot fill the memory.
         let every = self.every;
-        self.said.retain(|_, at| now.since(*at) < every);
-        if self.said.contains_key(what) {
+        self.noted.retain(|_, at| now.since(*at) < every);
+        if self.noted.contains_key(key) {
             return false;
         }
-        self.said.insert(what.clone(), now);
+        self.noted.insert(key.clone(), now);
         true
     }
 
-    /// It was not said after all.
-    pub(super) fn forget(&mut self, what: &K) {
-        self.said.remove(what);
+    /// Takes back the mark of a key that could not be noted after all.
+    pub(super) fn forget(&mut self, key: &K) {
+        self.noted.remove(key);
     }
 }
 
@@ -44,14 +44,14 @@ mod tests {
 
     #[test]
     fn a_thing_is_news_once_in_a_while() {
-        let mut lately = Recent::new(Duration::from_secs(60));
+        let mut recent = Recent::new(Duration::from_secs(60));
         let at = |seconds| Timestamp::EPOCH.after(Duration::from_secs(seconds));
-        assert!(lately.is_news(&"one", at(0)) && !lately.is_news(&"one", at(59)));
-        assert!(lately.is_news(&"two", at(59)) && lately.is_news(&"one", at(60)));
-        lately.forget(&"one");
-        assert!(lately.is_news(&"one", at(61)));
-        assert_eq!(lately.said.len(), 2);
-        assert!(lately.is_news(&"three", at(600)));
-        assert_eq!(lately.said.len(), 1, "what is old is forgotten");
+        assert!(recent.is_news(&"one", at(0)) && !recent.is_news(&"one", at(59)));
+        assert!(recent.is_news(&"two", at(59)) && recent.is_news(&"one", at(60)));
+        recent.forget(&"one");
+        assert!(recent.is_news(&"one", at(61)));
+        assert_eq!(recent.noted.len(), 2);
+        assert!(recent.is_news(&"three", at(600)));
+        assert_eq!(recent.noted.len(), 1, "the old keys are forgotten");
     }
 }

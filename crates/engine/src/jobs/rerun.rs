@@ -1,6 +1,6 @@
-//! Requests that are over and whose label a job carries.
+//! Jobs that are run again after their request is over: finds the request whose label they carry.
 //!
-//! Not here: whether the job has a claim to it (`core::job::again`).
+//! Not here: whether the request's label entitles the job to a runner (`core::job::rerun`).
 
 use bullpen_core::ids::RequestId;
 use bullpen_core::job::rerun::{RequestRelation, one_runner_request, relation};
@@ -14,19 +14,19 @@ use super::settings::{JobSettings, WantDecision, WantedMachine};
 use crate::Stack;
 use crate::provision::entry::{self, CannotBegin};
 
-/// The request whose label a queued job carries, and what it is to the job.
+/// Finds the request whose label a queued job carries, and how the job is related to it.
 pub(super) async fn request_of<P: Ports>(
     stack: &Stack<P>,
     fact: &JobFact,
     until: Timestamp,
 ) -> Result<Option<(RequestId, RequestRelation)>, Fault> {
-    // Only those that want a runner are looked up: every job of a live request carries its label.
+    // Looks up queued jobs only: every fact about a job of a live request carries the label.
     let ReportedStatus::Queued { .. } = fact.said else { return Ok(None) };
     let Some(id) = labels::request_of(&fact.about.labels) else { return Ok(None) };
-    let bond = find(stack, &id, until)
+    let relation = find(stack, &id, until)
         .await?
         .map_or(RequestRelation::None, |entry| relation(&entry, fact));
-    Ok(Some((id, bond)))
+    Ok(Some((id, relation)))
 }
 
 async fn find<P: Ports>(
@@ -37,12 +37,12 @@ async fn find<P: Ports>(
     match entry::find(stack, id, until).await {
         Ok(found) => Ok(found.map(|(entry, _)| entry)),
         Err(CannotBegin::Store(fault)) => Err(fault),
-        // Not an id of ours.
+        // The label holds no request id of this stack.
         Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => Ok(None),
     }
 }
 
-/// What a job of a request that is over wants until `deadline`.
+/// Decides which machine a job gets whose request is over; `deadline` is for the new request.
 pub(super) async fn want<P: Ports>(
     stack: &Stack<P>,
     (job, settings): (&Job, &JobSettings),
@@ -51,11 +51,11 @@ pub(super) async fn want<P: Ports>(
     until: Timestamp,
 ) -> Result<WantDecision, Fault> {
     Ok(match find(stack, request, until).await? {
-        // It was begun anew, and has runners of its own.
+        // The request was begun again, and its own runners serve the job.
         Some(RequestEntry { stage: RequestStage::Live, .. }) => WantDecision::Unknown,
-        // A row of an older version: its labels were not compared one by one when it was stored.
+        // An older version stored the row without comparing each of its labels.
         Some(entry) if !entry.owns_all(&job.known.about.labels) => {
-            let why = format!("it has labels beside that of request {request}; leave them out");
+            let why = format!("it has labels besides that of request {request}; leave them out");
             WantDecision::Nothing(Reason::Refused { why: vec![why] })
         }
         Some(entry) => {
@@ -72,7 +72,7 @@ pub(super) async fn want<P: Ports>(
             }))
         }
         None => {
-            let why = format!("its label belongs to request {request}, which nobody remembers");
+            let why = format!("its label belongs to request {request}, which is no longer stored");
             WantDecision::Nothing(Reason::Refused { why: vec![why] })
         }
     })

@@ -1,8 +1,8 @@
-//! Looking at one row, whatever it is in, and doing what it needs now.
+//! Processing one row in any state, and continuing where a dead worker stopped.
 //!
-//! A row that has a machine and a job that still waits was left by a worker that died, or is being
-//! watched by one that lives. A living worker is let be: nothing is decided before its own deadlines
-//! have passed on every clock.
+//! If a row has a machine and its job still waits, its worker died, or lives and watches the
+//! machine. To leave a living worker alone, this module decides nothing before that worker's own
+//! deadlines have passed on every clock.
 //!
 //! Not here: finding rows ([`mod@super::sweep`]).
 
@@ -26,7 +26,7 @@ use crate::release;
 use crate::reports;
 use crate::transition;
 
-/// Looks at one job's row and does what it needs now.
+/// Reads one job's row and does what its state needs now.
 pub async fn process<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
@@ -45,26 +45,26 @@ pub async fn process<P: Ports, J: JobForge>(
             if seen.job.taken_by_another().is_some() =>
         {
             let exchanged = exchange::exchange(service, &seen).await?;
-            // Nobody's row says whose machine it runs on: only GitHub can say when it is over.
+            // No row has the runner that it runs on, so only GitHub can say when it is over.
             if exchanged == Processed::Done && seen.is_due(service.stack.now()) {
                 finish::is_queued(service, &seen.job).await?;
             }
             Ok(exchanged)
         }
         JobState::Assigned { held, .. } if seen.job.known.phase() == JobPhase::Queued => {
-            // The next look at it comes by itself. A message that waited here would keep back the one
-            // that says the job is over.
+            // The sweep looks at the row again. A deferred message would hold back the wake-up that
+            // follows when the job is over.
             let _ = resume_assigned(service, &seen, held).await?;
             Ok(Processed::Done)
         }
         JobState::Dormant | JobState::Assigned { .. } | JobState::Elsewhere => {
-            // Woken by an exchange that landed, it has nothing to ask.
+            // A row that an exchange has woken is not due, and GitHub need not be asked.
             if seen.is_due(service.stack.now()) {
                 finish::is_queued(service, &seen.job).await?;
             }
             Ok(Processed::Done)
         }
-        // What it would release may be the machine that the other runs on.
+        // Exchange first: another job may run on the machine that this row would release.
         JobState::Ended { .. } => match exchange::exchange(service, &seen).await? {
             Processed::Done => finish::run_end_tasks(service, &seen).await,
             waits => Ok(waits),
@@ -72,7 +72,7 @@ pub async fn process<P: Ports, J: JobForge>(
     }
 }
 
-/// A machine is there and the job still waits: carries on where the worker stopped.
+/// Continues where the worker stopped, for a row that has a machine and a job that still waits.
 async fn resume_assigned<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
@@ -94,8 +94,8 @@ async fn resume_assigned<P: Ports, J: JobForge>(
         return check_listening(service, &seen.job, held, &report, since).await;
     }
     if is_withdrawn(inbox.as_ref(), held) {
-        // Its worker waits for GitHub's word on the runner, and ends the machine then; if it died,
-        // the claim's lease does. Whoever took over now would only begin that wait again.
+        // Its worker waits for GitHub's answer about the runner and then ends the machine; if it
+        // died, the reaper does after the claim's lease. Taking over would only restart the wait.
         return Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) });
     }
     match (registers_by(inbox.as_ref(), held), seen.next_look) {
@@ -106,13 +106,13 @@ async fn resume_assigned<P: Ports, J: JobForge>(
     }
 }
 
-/// Whether the agent was told to take nothing, by whoever told it of the job.
+/// Whether the worker has withdrawn the assignment that it gave to the agent.
 fn is_withdrawn(inbox: Option<&Inbox>, held: &JobMachine) -> bool {
     let order = inbox.map(|inbox| &inbox.order);
     matches!(order, Some(Order::Withdrawn(order)) if order.generation == held.generation)
 }
 
-/// Until when the agent may register, if it was told to.
+/// Until when the agent may register the runner, if it has an assignment.
 fn registers_by(inbox: Option<&Inbox>, held: &JobMachine) -> Option<Timestamp> {
     match &inbox?.order {
         Order::Assigned(assignment) if assignment.generation == held.generation => {
@@ -122,7 +122,7 @@ fn registers_by(inbox: Option<&Inbox>, held: &JobMachine) -> Option<Timestamp> {
     }
 }
 
-/// The agent was told, and the record is not marked yet.
+/// Handles a machine whose agent has the assignment, and whose record is not yet marked as running.
 async fn resume_prepared<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -153,12 +153,12 @@ async fn resume_prepared<P: Ports, J: JobForge>(
     if stack.now() < over {
         return Ok(Processed::Again { at: over });
     }
-    // Past its time the agent registers nothing any more; a runner that GitHub knows may still have
-    // been given a job, and then the job will say so.
+    // The agent registers nothing after its deadline. If GitHub gave a job to a runner that
+    // registered before, the facts of that job will name the runner.
     let deletion = stack.ports.forge().delete(&held.runner).await;
     match after_removal(deletion, Some(by), &stack.limits, stack.now()) {
         AfterRemoval::End => {
-            tracing::info!(instance_id = %record.id, "its listener did not register in time");
+            tracing::info!(instance_id = %record.id, "listener did not register in time");
             worker::condemn(stack, &owner_of(&job.id), record, EndReason::FailedChecks).await;
             free(service, job, held, Setback::NeverRegistered).await
         }
@@ -168,9 +168,9 @@ async fn resume_prepared<P: Ports, J: JobForge>(
     }
 }
 
-/// The runner listens and its job still waits. After a while GitHub is asked what became of it; at
-/// once, if the runner listens no more. A runner that works for a job that is not this one is not
-/// waited for, whoever that is: jobs of which nothing is known take runners too.
+/// Checks on a runner that listens while its job still waits. Asks GitHub about the job after a
+/// while, or at once if the listener has ended. Frees the row of a runner that works for another
+/// job, even if that job is unknown, because jobs without a row take runners too.
 async fn check_listening<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -195,20 +195,19 @@ async fn check_listening<P: Ports, J: JobForge>(
     }
     let skew = stack.limits.clock_skew;
     let begun = started.map(|started| started.happened(since, stack.now(), skew));
-    if begun.is_some_and(|begun| stack.now() >= begun.after(stolen_after(stack))) {
+    if begun.is_some_and(|begun| stack.now() >= begun.after(taken_after(stack))) {
         return free(service, job, held, Setback::RunnerTaken).await;
     }
     Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) })
 }
 
-/// How long a runner may work for nobody knows whom before its own job is served anew. GitHub may say
-/// later than the runner whose job it runs; and whoever took it may have a machine to exchange.
-fn stolen_after<P: Ports>(stack: &Stack<P>) -> Duration {
+/// How long a runner may work for an unknown job before its own job is served again. GitHub may
+/// report the job later than the runner does, and that job may have a machine to exchange.
+fn taken_after<P: Ports>(stack: &Stack<P>) -> Duration {
     stack.limits.fleet_validation + stack.limits.clock_skew
 }
 
-/// The machine is of no use to the job: whatever is left of it is taken back, and the job is served
-/// anew.
+/// Releases a machine that is of no use to its job, and has the job served again.
 async fn free<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -216,7 +215,7 @@ async fn free<P: Ports, J: JobForge>(
     setback: Setback,
 ) -> Result<Processed, Fault> {
     let stack = service.stack;
-    // A dead worker's machine is as good as new, and is gone on with.
+    // A dead worker's machine is still good, and the next worker continues with it.
     if setback != Setback::WorkerLost {
         let judged = (&held.instance, held.generation);
         release::take_back_one(stack, &owner_of(&job.id), judged).await?;
@@ -224,7 +223,7 @@ async fn free<P: Ports, J: JobForge>(
     let at = stack.now();
     let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
         AfterSetback::Again { not_before } => not_before,
-        // Whoever takes it on next gives it up.
+        // The next worker that takes the row fails the job.
         AfterSetback::GiveUp(_) => at,
     };
     let event = JobEvent::Freed { held: held.clone(), setback, at, not_before };

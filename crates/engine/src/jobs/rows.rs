@@ -1,7 +1,7 @@
-//! Rows: read, decide, write over what was read, until it is settled.
+//! Rows: read a row, decide, write over the revision that was read, until one write wins.
 //!
-//! What is decided is decided again on what is stored then, so a lost race and a lost answer are
-//! settled the same way: by reading. Events carry their own authority, and facts join.
+//! After a lost race or a lost answer the loop reloads the row and re-runs the decision on it. That
+//! is safe because events carry their own authority and facts join.
 //!
 //! Not here: what the row allows (`core::job`).
 
@@ -22,12 +22,12 @@ pub(crate) struct SeenRow {
 }
 
 impl SeenRow {
-    /// Whether it is time to look at it, whatever wakes us.
+    /// Whether the row's next look is due.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.next_look.is_some_and(|at| now >= at)
     }
 
-    /// What a row says.
+    /// Decodes a stored row.
     pub(crate) fn of(row: &JobRow) -> Result<Self, Fault> {
         let job = Job::decode(&row.body)
             .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))?;
@@ -35,17 +35,17 @@ impl SeenRow {
     }
 }
 
-/// What became of a change.
+/// The outcome of a change to a row.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowChange<W> {
-    /// This is stored.
+    /// The ledger stored this row.
     To(SeenRow),
-    /// Nothing was stored, and this is why.
+    /// Nothing was stored, for this reason.
     Not(W),
 }
 
-/// One job's row, patiently.
+/// Reads one job's row, retrying until `until`.
 pub(super) async fn load<P: Ports>(
     stack: &Stack<P>,
     job: &JobId,
@@ -55,7 +55,7 @@ pub(super) async fn load<P: Ports>(
     row.as_ref().map(SeenRow::of).transpose()
 }
 
-/// Stores what `change` makes of a row.
+/// Stores the job that `change` returns for the stored row.
 pub(super) async fn change<P: Ports, W>(
     stack: &Stack<P>,
     id: &JobId,
@@ -73,7 +73,7 @@ pub(super) async fn change<P: Ports, W>(
         let row = job.row(seen, stack.now(), &stack.limits);
         match stack.ports.ledger().write_row(seen, &row).await {
             Ok(Written::Won(row)) => return Ok(RowChange::To(SeenRow::of(&row)?)),
-            // Somebody wrote meanwhile, perhaps we did: look again.
+            // Another process wrote meanwhile, or our own write landed: read again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(fault),
@@ -87,11 +87,11 @@ pub(super) async fn change<P: Ports, W>(
 pub(super) enum NotMoved {
     /// There is no such row.
     Absent,
-    /// The row as it is does not allow it.
+    /// The row's state does not allow the event.
     Refused(Box<Job>, JobRefusal),
 }
 
-/// Applies an event to a row as it is now.
+/// Applies an event to a job's current row.
 pub(super) async fn apply<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
@@ -101,15 +101,15 @@ pub(super) async fn apply<P: Ports>(
     change(stack, id, until, |stored| {
         let job = &stored.ok_or(NotMoved::Absent)?.job;
         job.on(event).map_err(|refusal| {
-            tracing::debug!(job_id = %id, event = event.name(), %refusal, "refused");
+            tracing::debug!(job_id = %id, event = event.name(), %refusal, "row refused event");
             NotMoved::Refused(Box::new(job.clone()), refusal)
         })
     })
     .await
 }
 
-/// Writes a row as it is, so that it is looked at later and woken for anew; one that was written
-/// meanwhile is left alone.
+/// Writes a row unchanged, which sets its next look and gives it a new revision. Leaves alone a row
+/// that another process wrote meanwhile.
 pub(super) async fn touch<P: Ports>(
     stack: &Stack<P>,
     seen: &SeenRow,

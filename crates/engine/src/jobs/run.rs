@@ -1,10 +1,10 @@
-//! One process of the service: everything it does by itself, as one future, until it has drained.
+//! One process of the service: all its duties as one future, which ends when it has drained.
 //!
-//! A process ends in two steps. First it takes nothing new on and goes on with what it has begun;
-//! when its time for that is over, it hands back what is left: rows go back to waiting, with whatever
-//! machine they have, and others are woken for them.
+//! A process ends in two steps. First it takes on nothing new and continues the work that it has
+//! begun. After the drain time it hands back the rest: its workers set their rows back to waiting,
+//! with the machines that the jobs have, and wake other workers for them.
 //!
-//! Not here: the listener for webhooks (the `bullpen` command), or any of the work itself.
+//! Not here: the server for webhooks (the `bullpen` command), or any of the duties' work.
 
 use std::future::pending;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::pools;
 use crate::refresh::{DesiredStack, refresh};
 use crate::replicas;
 
-/// How long handing back may take: one write a row, all at once. Whoever is not done by then is found
-/// when its lease is over.
+/// How long handing back may take: one write for each row, all at once. The sweep finds a row that
+/// was not written by then once its lease is over.
 const HAND_BACK: Duration = Duration::from_secs(3);
 
-/// What a process does by itself.
+/// The duties of a process.
 #[derive(Clone, Debug)]
 pub struct Duties {
     /// Whether it serves jobs.
@@ -34,30 +34,30 @@ pub struct Duties {
     pub upkeep: bool,
     /// Whether it keeps standby pools.
     pub pools: bool,
-    /// Repositories that are looked at whether or not anything was heard of them.
+    /// Repositories about which it asks GitHub even if no webhook names them.
     pub repositories: Vec<Repository>,
 }
 
 impl Duties {
-    /// Whether it ever asks the cloud for anything.
-    const fn ask_the_cloud(&self) -> bool {
+    /// Whether any duty calls the cloud.
+    const fn use_the_cloud(&self) -> bool {
         self.jobs || self.upkeep || self.pools
     }
 }
 
-/// How far a process is with ending.
+/// How far a process is with its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Not at all.
+    /// It takes on new work.
     #[default]
     Serving,
-    /// It takes nothing new on.
+    /// It takes on nothing new and finishes the work that it has begun.
     Finishing,
-    /// It hands back what is left.
+    /// It hands back the rest.
     HandingBack,
 }
 
-/// The end of a process, as everything in it sees it.
+/// The phase of a process's end, shared by all its tasks.
 #[derive(Debug)]
 pub(super) struct Shutdown(watch::Sender<Phase>);
 
@@ -68,34 +68,35 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    fn is(&self, phase: Phase) -> bool {
+    fn has_reached(&self, phase: Phase) -> bool {
         *self.0.borrow() >= phase
     }
 
-    async fn comes_to(&self, phase: Phase) {
-        // The sender is ours and outlives this wait.
+    async fn reached(&self, phase: Phase) {
+        // `self` owns the sender, so the channel stays open during this wait.
         let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
     }
 }
 
 impl<P: Ports, J> Service<'_, P, J> {
-    /// Whether it takes on anything new.
+    /// Whether the process takes on new work.
     pub fn takes(&self) -> bool {
-        !self.ending.is(Phase::Finishing)
+        !self.ending.has_reached(Phase::Finishing)
     }
 
-    /// Waits until it takes on nothing new.
+    /// Waits until the process takes on nothing new.
     pub async fn takes_no_more(&self) {
-        self.ending.comes_to(Phase::Finishing).await;
+        self.ending.reached(Phase::Finishing).await;
     }
 
-    /// Waits until what is begun is to be handed back.
+    /// Waits until the process must hand back unfinished work.
     pub(super) async fn hands_back(&self) {
-        self.ending.comes_to(Phase::HandingBack).await;
+        self.ending.reached(Phase::HandingBack).await;
     }
 }
 
-/// Does its duties until `stop`, and then drains. `desired` says what the stack should be like now.
+/// Runs a process's duties until `stop`, and then drains. `desired` returns the stack as it should
+/// be now.
 pub async fn run<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     duties: &Duties,
@@ -106,12 +107,13 @@ pub async fn run<P: Ports, J: JobForge>(
         if duties.jobs {
             let workers =
                 join(workers::work(service, Reach::Idle), workers::work(service, Reach::Launch));
-            join(workers, join(sweeping(service), finding(service, &duties.repositories))).await;
+            join(workers, join(sweep_loop(service), find_loop(service, &duties.repositories)))
+                .await;
         }
     };
     let upkeep = async {
         if duties.upkeep {
-            keep_up(service, desired).await;
+            upkeep_loop(service, desired).await;
         }
     };
     let pools = async {
@@ -120,12 +122,12 @@ pub async fn run<P: Ports, J: JobForge>(
         }
     };
     let all = async {
-        // Boxed: whole services are in here.
+        // Boxed, because these futures are large.
         join(join(Box::pin(serve), Box::pin(upkeep)), Box::pin(pools)).await;
         service.takes_no_more().await;
     };
-    let attends = async {
-        if duties.ask_the_cloud() {
+    let replica = async {
+        if duties.use_the_cloud() {
             match replicas::run(service.stack).await {}
         }
         pending::<()>().await;
@@ -134,14 +136,15 @@ pub async fn run<P: Ports, J: JobForge>(
         biased;
         () = all => {}
         () = drain(service, stop) => {}
-        () = Box::pin(attends) => {}
+        () = Box::pin(replica) => {}
     }
-    if duties.ask_the_cloud() {
+    if duties.use_the_cloud() {
         leave(service).await;
     }
 }
 
-/// The others may have this one's share at once. Nobody waits long for that to be heard.
+/// Removes this replica, so that the others may use its share of the cloud's rates at once. Waits
+/// only briefly for the ledger.
 async fn leave<P: Ports, J>(service: &Service<'_, P, J>) {
     tokio::select! {
         biased;
@@ -150,7 +153,7 @@ async fn leave<P: Ports, J>(service: &Service<'_, P, J>) {
     }
 }
 
-/// Waits for the end, and then no longer than there is time for it.
+/// Waits for `stop`, gives the process its drain time, and then has it hand back the rest.
 async fn drain<P: Ports, J>(service: &Service<'_, P, J>, stop: impl Future<Output = ()>) {
     stop.await;
     let (ending, clock) = (&service.ending.0, service.stack.ports.clock());
@@ -160,63 +163,67 @@ async fn drain<P: Ports, J>(service: &Service<'_, P, J>, stop: impl Future<Outpu
     clock.sleep(HAND_BACK).await;
 }
 
-async fn sweeping<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
+async fn sweep_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
     let every = service.stack.limits.sweep;
-    rhythmically(service, every, async || {
+    repeat(service, every, async || {
         if let Err(fault) = sweep(service).await {
-            tracing::warn!(%fault, "could not look for rows that are due");
+            tracing::warn!(%fault, "sweep over due rows failed");
         }
     })
     .await;
 }
 
-async fn finding<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
+async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
     let mut memory = FindMemory::default();
     let every = service.stack.limits.find;
-    rhythmically(service, every, async || match find(service, always, &mut memory).await {
+    repeat(service, every, async || match find(service, always, &mut memory).await {
         Ok(found) if found != super::FoundJobs::default() => {
             let (redelivered, unannounced) = (found.redelivered, found.unannounced);
-            tracing::info!(redelivered, unannounced, "GitHub had more to say");
+            tracing::info!(redelivered, unannounced, "recovered jobs that webhooks missed");
         }
         Ok(_) => {}
-        Err(fault) => tracing::warn!(%fault, "could not ask GitHub for what no webhook said"),
+        Err(fault) => tracing::warn!(%fault, "could not ask GitHub for missed jobs"),
     })
     .await;
 }
 
-async fn keep_up<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
+async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
     let mut memory = advertise::AdvertMemory::default();
     let every = service.stack.limits.upkeep;
-    rhythmically(service, every, async || {
+    repeat(service, every, async || {
         for report in refresh(service.stack, &desired(), &mut memory).await {
             if let Ok(done) = report.outcome
                 && !done.is_empty()
             {
-                tracing::info!(step = report.step, done = done.join("; "), "put in order");
+                tracing::info!(
+                    step = report.step,
+                    done = done.join("; "),
+                    "refresh changed the stack"
+                );
             }
         }
     })
     .await;
 }
 
-/// Keeps pools until nothing new is taken on. What is under way is dropped then: whoever keeps them
-/// next goes on with it, and does not have to wait for a lease to end.
+/// Keeps pools until the process takes on nothing new. It then drops the running cycles and gives
+/// the leases up, so that the next keeper continues at once instead of waiting for a lease to end.
 async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     let leases = pools::Leases::new(service.stack);
     let configured = || service.settings().blueprints();
-    let hurried = async || service.pools.notified().await;
+    let woken = async || service.pools.notified().await;
     let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
     tokio::select! {
         biased;
         () = service.takes_no_more() => {}
-        () = pools::keep(service.stack, &leases, configured, hurried, &tell) => {}
+        () = pools::keep(service.stack, &leases, configured, woken, &tell) => {}
     }
     leases.give_up(service.stack).await;
 }
 
-/// Does something at once and then every so often, jittered so that replicas do not beat together,
-/// until nothing new is taken on.
-async fn rhythmically<P: Ports, J>(
+/// Calls `once` immediately and then at this interval, until the process takes on nothing new. The
+/// interval is jittered, so that replicas do not call at the same moments.
+async fn repeat<P: Ports, J>(
     service: &Service<'_, P, J>,
     every: Duration,
     mut once: impl AsyncFnMut(),

@@ -1,11 +1,10 @@
-//! Runners by their names: which job has one, and whether anybody still waits for it.
+//! Finding jobs by runner name: which job has a runner, and whether a job still waits for it.
 //!
-//! A runner is named after the job it was minted for. Jobs that exchanged machines have each other's,
-//! so whoever has a runner is found by following the names: each exchange is one more step.
+//! A runner is named after the job it was minted for. Jobs that exchanged machines have each
+//! other's runners, so [`holder`] follows the names: each exchange is one more step.
 //!
-//! Whoever has a runner that works for another job may itself run on a third one's. The job that a
-//! burst leaves without a runner is at the end of such a chain, and there may be none: then nobody
-//! is to be served in its place.
+//! A job whose runner works for another job may itself run on a third job's runner. The displaced
+//! job, which has no runner, is at the end of such a chain. A chain without one displaces no job.
 //!
 //! Not here: exchanging ([`super::exchange`]), or removing runners ([`crate::refresh`]).
 
@@ -17,12 +16,12 @@ use bullpen_core::time::Timestamp;
 use super::rows::{self, SeenRow};
 use crate::Stack;
 
-/// How many exchanges are followed: as many as there may be in a burst of equal labels.
+/// How many exchanges a walk follows: as many as there may be in a burst of equal labels.
 const STEPS_MAX: usize = 256;
-/// How often a chain is walked that changes on the way.
+/// How many times [`displaced`] walks a chain that changes meanwhile.
 const WALKS_MAX: usize = 8;
 
-/// The job that has this runner.
+/// Finds the job that has this runner.
 pub(super) async fn holder<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
@@ -34,7 +33,7 @@ pub(super) async fn holder<P: Ports>(
         let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(None) };
         match seen.job.keeps().map(|held| held.runner.clone()) {
             Some(held) if held == *runner => return Ok(Some(seen)),
-            // Back at the beginning: nobody has it.
+            // This job has the runner minted for it, so the walk ends without a job.
             Some(held) if held == name => return Ok(None),
             Some(held) => name = held,
             None => return Ok(None),
@@ -43,49 +42,50 @@ pub(super) async fn holder<P: Ports>(
     Ok(None)
 }
 
-/// The job that waits because this runner works for another one.
+/// Finds the job that waits because this runner works for another job.
 ///
-/// Rows are exchanged while they are read. A walk that ends at nobody may have been led astray by that,
-/// so it is made again until two agree.
-pub(super) async fn robbed<P: Ports>(
+/// Workers may exchange rows during the walk and mislead it, so a walk that finds no job is
+/// repeated until two walks pass the same runners.
+pub(super) async fn displaced<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
 ) -> Result<Option<SeenRow>, Fault> {
     let mut before = None;
     for _ in 0..WALKS_MAX {
-        match at_the_end(stack, runner, until).await? {
+        match end_of_chain(stack, runner, until).await? {
             Ok(seen) => return Ok(Some(seen)),
-            Err(way) if before.as_ref() == Some(&way) => break,
-            Err(way) => before = Some(way),
+            Err(chain) if before.as_ref() == Some(&chain) => break,
+            Err(chain) => before = Some(chain),
         }
     }
     Ok(None)
 }
 
-/// Whoever waits at the end of the chain that begins with this runner; else the way that was gone.
-async fn at_the_end<P: Ports>(
+/// Finds the waiting job at the end of the chain that begins with this runner; without one, returns
+/// the runners on the chain.
+async fn end_of_chain<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,
     until: Timestamp,
 ) -> Result<Result<SeenRow, Vec<RunnerName>>, Fault> {
-    let mut way = vec![runner.clone()];
-    while way.len() < STEPS_MAX {
-        let Some(runner) = way.last() else { break };
+    let mut chain = vec![runner.clone()];
+    while chain.len() < STEPS_MAX {
+        let Some(runner) = chain.last() else { break };
         let Some(seen) = holder(stack, runner, until).await? else { break };
         if seen.job.held().is_some() && seen.job.known.phase() == JobPhase::Queued {
             return Ok(Ok(seen));
         }
         match seen.job.taken_by_another() {
-            Some(next) if !way.contains(next) => way.push(next.clone()),
+            Some(next) if !chain.contains(next) => chain.push(next.clone()),
             _ => break,
         }
     }
-    Ok(Err(way))
+    Ok(Err(chain))
 }
 
-/// Whether a job still waits for a runner of this name: it is being served under that name, or has
-/// it on a machine that lives.
+/// Whether a job still waits for a runner of this name: a worker serves the job under that name, or
+/// the job has the runner on a machine that `lives`.
 pub(crate) async fn is_awaited<P: Ports>(
     stack: &Stack<P>,
     runner: &RunnerName,

@@ -1,4 +1,4 @@
-//! What is configured for jobs, and what a job wants by it.
+//! The service's settings for jobs, and the decision which machine a job wants.
 //!
 //! Not here: reading the configuration (`core::config`).
 
@@ -27,7 +27,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 
-/// What is configured for a stack's jobs.
+/// The settings for a stack's jobs.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
     scope: ServiceScope,
@@ -38,40 +38,41 @@ pub struct JobSettings {
     is_loaded: bool,
     catalogue: Catalogue,
     pools: BTreeSet<PoolName>,
-    foundation: StackBase,
+    base: StackBase,
     keeps_pools: bool,
-    /// How much each repository is served.
+    /// Each repository's share of the workers.
     pub shares: Shares,
 }
 
-/// What a job wants, by what is configured now.
+/// The machine that a job wants, by the current settings.
 #[derive(Clone, Debug)]
 pub(super) enum WantDecision {
-    /// A machine.
+    /// It wants this machine.
     Machine(Box<WantedMachine>),
-    /// Nothing that there is, or may be.
+    /// No machine can serve it.
     Nothing(Reason),
-    /// Nobody knows yet.
+    /// It cannot be decided yet.
     Unknown,
 }
 
 /// A machine that a job wants.
 #[derive(Clone, Debug)]
 pub(super) struct WantedMachine {
-    /// As a request for one runner.
+    /// The request for one runner.
     pub(super) request: Request,
     /// The pool that serves it first.
     pub(super) pool: Option<PoolName>,
     /// Whether machines of its class serve more than one job.
     pub(super) reuse: bool,
-    /// The group that its runner joins at GitHub.
+    /// The runner group that its runner joins at GitHub.
     pub(super) group: Option<RunnerGroup>,
     /// Whether it may have a machine that another job used, as far as its row says.
     pub(super) used: UsedMachines,
 }
 
 impl JobSettings {
-    /// Of the stack of this name in this region; without a configuration jobs are accepted and wait.
+    /// Makes the settings of the stack of this environment and region. Without a configuration the
+    /// service accepts jobs and lets them wait.
     pub fn new(env: &str, region: &str, config: Option<Config>) -> Self {
         let is_loaded = config.is_some();
         let config = config.unwrap_or_default();
@@ -85,19 +86,19 @@ impl JobSettings {
             code: config.code.clone(),
             config,
             is_loaded,
-            foundation: StackBase::default(),
+            base: StackBase::default(),
             keeps_pools: true,
             shares: Shares::default(),
         }
     }
 
-    /// The same, of a stack whose machines are built from this.
+    /// The same settings for a stack whose machines are built from `base`.
     #[must_use]
-    pub fn built_from(self, foundation: StackBase) -> Self {
-        Self { foundation, ..self }
+    pub fn built_from(self, base: StackBase) -> Self {
+        Self { base, ..self }
     }
 
-    /// The same, of a stack that serves only what is in this scope.
+    /// The same settings for a stack that serves only this scope.
     #[must_use]
     pub fn within(self, scope: ServiceScope) -> Self {
         let runners_are_the_owners = matches!(scope.served, ServedRepositories::Owner(_));
@@ -105,21 +106,21 @@ impl JobSettings {
         Self { scope, code, ..self }
     }
 
-    /// Whose jobs are served.
+    /// The scope: the repositories whose jobs the service serves.
     pub const fn scope(&self) -> &ServiceScope {
         &self.scope
     }
 
-    /// The same, of a stack for which nothing is configured anywhere.
+    /// The same settings for a stack that has no configuration anywhere.
     #[must_use]
     pub fn without_pools(self) -> Self {
         Self { keeps_pools: false, ..self }
     }
 
-    /// The pools to keep; nothing until a configuration was read, when nobody knows which there are.
-    /// Where there is none at all, pools that are remembered are nobody's to empty.
+    /// The pools to keep. None until the service has read a configuration, because it does not know
+    /// them, and for a stack without one, because it must not empty pools that it remembers.
     pub fn blueprints(&self) -> Option<Blueprints> {
-        let of = || Blueprints::of(&self.env, &self.config, &self.foundation);
+        let of = || Blueprints::of(&self.env, &self.config, &self.base);
         (self.is_loaded && self.keeps_pools).then(of)
     }
 
@@ -129,7 +130,7 @@ impl JobSettings {
         sharing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// By what jobs are routed.
+    /// The settings by which jobs are routed.
     pub(super) fn routing(&self) -> Routing<'_> {
         Routing {
             scope: &self.scope,
@@ -144,23 +145,23 @@ impl JobSettings {
         }
     }
 
-    /// Whether the run of a job that cannot be served is cancelled.
+    /// Whether the service cancels the run of a job that it cannot serve.
     pub(super) fn cancels(&self) -> bool {
         self.config.on_unfulfillable == OnUnfulfillable::Cancel
     }
 
-    /// Whose code may have machines that others used.
+    /// The rules for whose code may have used machines.
     pub(super) const fn code(&self) -> &CodeRules {
         &self.code
     }
 
-    /// How machines of this class serve more than one job, if they do.
+    /// How machines of this class are reused, if they are.
     fn reuse(&self, class: &ClassName) -> Option<&Reuse> {
         self.config.runners.get(class)?.reuse.as_ref()
     }
 
-    /// How a machine of this class serves others after this job, if it does. Those of requests always
-    /// do, within the limits of the stack.
+    /// How a machine of this class is reused after this job, if it is. Machines of requests always
+    /// are, within the stack's limits.
     pub(super) fn reuse_after(&self, job: &Job, class: &ClassName) -> Option<Reuse> {
         match job.lane {
             Some(Lane::Request(_)) => Some(self.reuse(class).cloned().unwrap_or_default()),
@@ -168,7 +169,7 @@ impl JobSettings {
         }
     }
 
-    /// What a job wants until `deadline`.
+    /// Decides which machine a job wants until `deadline`.
     pub(super) fn want<P: Ports>(
         &self,
         job: &Job,
@@ -209,7 +210,7 @@ impl JobSettings {
         self.config.labels.groups.of(job.repository(), of_pool, of_class).cloned()
     }
 
-    /// What is launched for a pool that has nothing: a machine of its runner.
+    /// The launch for a pool without an idle machine: a machine of the pool's runner class.
     fn launch_of(&self, pool: &PoolName) -> Result<Launch, String> {
         let runner = self.config.pools.get(pool).map(|pool| pool.runner.clone());
         let spec = LabelSpec { runner, ..LabelSpec::default() };
@@ -237,7 +238,7 @@ impl JobSettings {
             allowed_types: if any { vec![TypePattern::new("*")] } else { families },
             trust: runner
                 .and_then(|runner| runner.trust.clone())
-                .unwrap_or_else(|| TrustGroup::new(trusted(job))),
+                .unwrap_or_else(|| TrustGroup::new(trust_group_default(job))),
             deadline,
             on_partial: OnPartial::TopUp,
             on_demand_fallback: true,
@@ -248,12 +249,12 @@ impl JobSettings {
     }
 }
 
-/// Unless somebody says otherwise a repository trusts nobody but itself.
-fn trusted(job: &Job) -> &str {
+/// The trust group of a job whose class names none: its own repository.
+fn trust_group_default(job: &Job) -> &str {
     if sabotage!("all-repositories-trust-each-other") { "all" } else { job.repository().as_str() }
 }
 
-/// Why a route leads to no machine.
+/// The reason why a route leads to no machine.
 fn why_not(route: &Route, at: Timestamp) -> Reason {
     match place(route, at, None) {
         Placement::Event(JobEvent::Failed { reason, .. }) => reason,
@@ -264,7 +265,7 @@ fn why_not(route: &Route, at: Timestamp) -> Reason {
     }
 }
 
-/// What the class says, else what the label says, else on demand.
+/// The usage that the class names, else the label's, else on-demand.
 fn usage(launch: &Launch, runner: Option<&RunnerConfig>) -> Usage {
     runner.and_then(|runner| runner.usage).unwrap_or(match launch.spec.spot {
         None | Some(Spot::Never) => Usage::OnDemand,

@@ -1,7 +1,7 @@
-//! The sweep: every row that is due is looked at, every job that nobody announced is found.
+//! The sweep: processes every row that is due, and finds the jobs that no webhook announced.
 //!
-//! Waiting rows are not served here: whoever serves them is woken anew, so that one sweep never
-//! waits for a machine.
+//! The sweep does not serve a waiting row itself, because it must never wait for a machine: it
+//! sends a new wake-up to the workers.
 //!
 //! Not here: what a row needs ([`super::resume`]).
 
@@ -20,23 +20,24 @@ use super::rows::{self, RowChange, SeenRow};
 use super::{Service, active, finish, process, queues};
 use crate::retry::retry_until;
 
-/// Rows looked at together.
-const TOGETHER: usize = 10;
-/// How long ago a webhook may have been lost: what GitHub keeps, less than what a job may wait.
+/// How many rows the sweep processes at once.
+const ROWS_AT_ONCE: usize = 10;
+/// How far back the sweep looks for lost webhooks. GitHub keeps them for longer, but a job does not
+/// wait for longer.
 const DELIVERIES_SINCE: Duration = Duration::from_secs(60 * 60);
-/// How soon the same webhook is asked for again.
+/// The least time between two requests to redeliver the same webhook.
 const REDELIVER_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// What one sweep over the rows did.
+/// The result of one sweep over the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Rows looked at.
+    /// Rows that the sweep processed.
     pub looked_at: usize,
-    /// Rows that could not be dealt with now; the next sweep comes to them again.
+    /// Rows whose processing failed; the next sweep tries them again.
     pub left: usize,
 }
 
-/// One pass over every row that is due.
+/// Processes every row that is due, once.
 pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result<Swept, Fault> {
     let stack = service.stack;
     let now = stack.now();
@@ -47,12 +48,12 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
             stack.ports.ledger().rows_due(now, cursor.as_deref())
         });
         let page = page.await?;
-        for rows in page.items.chunks(TOGETHER) {
+        for rows in page.items.chunks(ROWS_AT_ONCE) {
             swept.looked_at += rows.len();
             let looks = join_all(rows.iter().map(|row| look(service, row))).await;
             swept.left += looks.iter().filter(|look| look.is_err()).count();
             for fault in looks.into_iter().filter_map(Result::err) {
-                tracing::info!(%fault, "a row is left for the next sweep");
+                tracing::info!(%fault, "could not process row; next sweep retries");
             }
         }
         match page.next {
@@ -67,7 +68,7 @@ async fn look<P: Ports, J: JobForge>(
     row: &JobRow,
 ) -> Result<(), Fault> {
     let stack = service.stack;
-    // The sweep may lag; only the row itself is believed.
+    // The list of due rows may lag, so the row itself decides.
     let Some(seen) = rows::load(stack, &row.job, service.patience()).await? else { return Ok(()) };
     if !seen.is_due(stack.now()) {
         return Ok(());
@@ -81,7 +82,7 @@ async fn look<P: Ports, J: JobForge>(
                 let _ = finish::overdue(service, &seen.job, reason).await?;
                 return Ok(());
             }
-            wake_anew(service, &seen).await
+            reroute_and_wake(service, &seen).await
         }
         JobState::Dormant
         | JobState::Assigned { .. }
@@ -94,9 +95,9 @@ async fn look<P: Ports, J: JobForge>(
     }
 }
 
-/// Routes what nobody could route before, and wakes under a new revision: the same one would be
-/// swallowed as a repetition.
-async fn wake_anew<P: Ports, J: JobForge>(
+/// Routes a row that could not be routed before, and wakes a worker. The write gives the row a new
+/// revision, because the queue drops a wake-up with the old revision as a duplicate.
+async fn reroute_and_wake<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
 ) -> Result<(), Fault> {
@@ -112,23 +113,23 @@ async fn wake_anew<P: Ports, J: JobForge>(
     Ok(())
 }
 
-/// What asking GitHub found.
+/// The result of one call of [`find`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundJobs {
-    /// Webhooks that were asked for again.
+    /// Webhooks that GitHub was asked to redeliver.
     pub redelivered: usize,
     /// Jobs that no webhook had announced.
     pub unannounced: usize,
 }
 
-/// What one process remembers between two askings.
+/// What one process remembers between two calls of [`find`].
 #[derive(Clone, Debug, Default)]
 pub struct FindMemory {
     redelivered: BTreeMap<String, Timestamp>,
 }
 
-/// Asks GitHub for what its webhooks did not say: those that failed are sent again, and jobs that want
-/// a runner are taken up, of these repositories and of those that were heard of lately.
+/// Asks GitHub for everything that webhooks missed: has GitHub redeliver failed webhooks, and
+/// ingests the queued jobs of the repositories in `always` and of those that were active lately.
 pub async fn find<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     always: &[Repository],
@@ -146,16 +147,16 @@ pub async fn find<P: Ports, J: JobForge>(
         found.redelivered += 1;
     }
     let (active_repositories, settings) = (active::active(service).await?, service.settings());
-    // One that was heard of before the scope was this narrow is not asked about.
+    // Leaves out repositories that were noted when the scope was wider.
     let inside = always.iter().chain(&active_repositories).filter(|it| settings.scope().serves(it));
     let repositories: BTreeSet<&Repository> = inside.collect();
     for repository in repositories.into_iter().filter(|_| !sabotage!("only-webhooks-are-believed"))
     {
         let facts = match service.forge.queued_jobs(repository).await {
             Ok(facts) => facts,
-            // One that is gone, or shut to us, says nothing about the others.
+            // A repository that is gone, or that refuses us, must not stop the others.
             Err(fault) if !fault.is_transient() => {
-                tracing::info!(%repository, %fault, "GitHub does not say what is queued there");
+                tracing::info!(%repository, %fault, "GitHub refused to list queued jobs");
                 continue;
             }
             Err(fault) => return Err(fault),

@@ -1,10 +1,11 @@
-//! Workers: woken by messages, they serve whoever's turn it is in the lanes that the messages name.
+//! Workers: they receive wake-ups and serve waiting rows in the lanes that the messages name.
 //!
-//! A message says where to look, not whom to serve. Messages are received ten at a time; those of one
-//! lane share one look at who waits in it, and one at what stands by for them; each serves one row. A message is deleted once its row
-//! is served: whatever is left to do has a message of its own, or is found by the sweep.
+//! A message names a lane, and the fair queue picks the job. A worker receives ten messages at a
+//! time; messages of one lane share one read of its waiting rows and one of the pool's idle
+//! machines, and each message serves one row. The worker deletes a message once it has served a
+//! row: any task left has a message of its own, or the sweep finds it.
 //!
-//! Not here: whose turn it is (`core::job::fair`), or serving one row ([`super::assign`]).
+//! Not here: which repository is next (`core::job::fair`), or serving one row ([`super::assign`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -22,78 +23,78 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::assign::{Reach, assign_with};
 use super::candidates::{self, PoolLines};
-use super::queues::{bury, launch_queue, pool_queue};
+use super::queues::{dead_letter, launch_queue, pool_queue};
 use super::rows::SeenRow;
 use super::settings::WantDecision;
 use super::{Processed, Service, process};
 use crate::retry::retry_until;
 
-/// The longest a message is hidden: what SQS allows, with room.
+/// The longest time that a message is hidden: less than the twelve hours that SQS allows.
 const HIDDEN_MAX: Duration = Duration::from_secs(10 * 60 * 60);
-/// How long a message is hidden whose lane's turns are all taken.
+/// How long a message is hidden if its lane has no free turn.
 const TURNS_TAKEN: Duration = Duration::from_secs(2);
-/// How long a worker of this process may take to let go of a row that it has put down.
+/// How long a worker of this process may still hold a row that it has set back.
 const LET_GO: Duration = Duration::from_millis(500);
-/// How many rows are lost to other processes before a message is put off.
+/// How many rows a worker loses to other processes before it defers the message.
 const RACES_MAX: u32 = 5;
-/// How many messages one worker has in hand: more than a burst of one repository may take up
-/// (`Shares::busy`), so that whoever else comes is heard.
-const IN_HAND_MAX: usize = 320;
-/// How long a receive waits for the first message: what SQS allows.
+/// How many messages one worker handles at once: more than one repository's burst may take up
+/// (`Shares::busy`), so that it still receives messages of other repositories.
+const HANDLED_MAX: usize = 320;
+/// How long a receive waits for the first message: the longest that SQS allows.
 const RECEIVE_WAIT: Duration = Duration::from_secs(20);
-/// How long a worker waits after a queue did not answer.
+/// How long a worker waits after a failed receive.
 const AFTER_FAULT: Duration = Duration::from_secs(2);
 
-/// A message that is being dealt with.
+/// The handling of one message.
 type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
-/// Takes messages and deals with them until the process is to take no more; returns when everything
-/// that it had in hand is done.
+/// Receives and handles messages until the process takes on nothing new; returns when it has
+/// handled all messages that it received.
 pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, reach: Reach) {
-    /// What became of a future in hand.
-    enum Came<'t> {
-        Taken(Vec<Task<'t>>),
-        Done,
+    /// The outcome of a running future.
+    enum Completed<'t> {
+        Received(Vec<Task<'t>>),
+        Handled,
     }
-    type InHand<'t> = FuturesUnordered<Pin<Box<dyn Future<Output = Came<'t>> + 't>>>;
-    let receive = |room: usize| async move {
-        let max = room.min(MESSAGES_PER_CALL_MAX);
-        match take(service, reach, max, RECEIVE_WAIT).await {
-            Ok(tasks) => Came::Taken(tasks),
+    type Running<'t> = FuturesUnordered<Pin<Box<dyn Future<Output = Completed<'t>> + 't>>>;
+    let receive = |free: usize| async move {
+        let max = free.min(MESSAGES_PER_CALL_MAX);
+        match receive_tasks(service, reach, max, RECEIVE_WAIT).await {
+            Ok(tasks) => Completed::Received(tasks),
             Err(fault) => {
-                tracing::warn!(%fault, "a queue did not answer");
+                tracing::warn!(%fault, "could not receive from queue");
                 service.stack.ports.clock().sleep(AFTER_FAULT).await;
-                Came::Taken(Vec::new())
+                Completed::Received(Vec::new())
             }
         }
     };
-    let mut in_hand: InHand<'_> = FuturesUnordered::new();
+    let mut running: Running<'_> = FuturesUnordered::new();
     let mut receiving = false;
     loop {
-        // The receive is one of those in hand.
-        let room = (IN_HAND_MAX + 1).saturating_sub(in_hand.len());
-        if !receiving && room > 0 && service.takes() {
-            in_hand.push(Box::pin(receive(room)));
+        // The receive is one of the running futures.
+        let free = (HANDLED_MAX + 1).saturating_sub(running.len());
+        if !receiving && free > 0 && service.takes() {
+            running.push(Box::pin(receive(free)));
             receiving = true;
         }
-        match in_hand.next().await {
-            Some(Came::Taken(tasks)) => {
+        match running.next().await {
+            Some(Completed::Received(tasks)) => {
                 receiving = false;
                 for task in tasks {
-                    in_hand.push(Box::pin(async move {
+                    running.push(Box::pin(async move {
                         task.await;
-                        Came::Done
+                        Completed::Handled
                     }));
                 }
             }
-            Some(Came::Done) => {}
+            Some(Completed::Handled) => {}
             None => return,
         }
     }
 }
 
-/// Deals with up to ten messages of the pool queue; returns how many there were. `wait` is how long
-/// the first is waited for.
+/// Handles up to ten messages of the pool queue and returns how many it received. Waits up to
+/// `wait` for the first.
 pub async fn pool_worker<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     wait: Duration,
@@ -101,7 +102,7 @@ pub async fn pool_worker<P: Ports, J: JobForge>(
     once(service, Reach::Idle, wait).await
 }
 
-/// Deals with up to ten messages of the launch queue; returns how many there were.
+/// Handles up to ten messages of the launch queue and returns how many it received.
 pub async fn launch_worker<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     wait: Duration,
@@ -114,12 +115,12 @@ async fn once<P: Ports, J: JobForge>(
     reach: Reach,
     wait: Duration,
 ) -> Result<usize, Fault> {
-    let tasks = take(service, reach, MESSAGES_PER_CALL_MAX, wait).await?;
+    let tasks = receive_tasks(service, reach, MESSAGES_PER_CALL_MAX, wait).await?;
     Ok(join_all(tasks).await.len())
 }
 
-/// Receives messages; each is one task.
-async fn take<'t, P: Ports, J: JobForge>(
+/// Receives messages and makes one task of each.
+async fn receive_tasks<'t, P: Ports, J: JobForge>(
     service: &'t Service<'_, P, J>,
     reach: Reach,
     max: usize,
@@ -131,7 +132,7 @@ async fn take<'t, P: Ports, J: JobForge>(
     };
     let received = tokio::select! {
         biased;
-        // What arrives all the same is seen again by somebody else.
+        // A message that arrives too late becomes visible again, for another process.
         () = service.takes_no_more() => return Ok(Vec::new()),
         received = service.stack.ports.queues().receive(&queue, max, wait) => received?,
     };
@@ -145,26 +146,27 @@ async fn take<'t, P: Ports, J: JobForge>(
                 let attended = process(service, &job).await;
                 message.settle(service, attended).await;
             })),
-            // It becomes visible again, for whoever wrote it.
+            // The message becomes visible again, for a process of the version that wrote it.
             Err(UnreadableWake::AnotherVersion(v)) => {
-                tracing::info!(v, "a wake-up of another version")
+                tracing::info!(v, "skipped wake-up of another version");
             }
             Err(UnreadableWake::Garbage(why)) => tasks.push(Box::pin(async move {
-                let buried = bury(service.stack, &message.queue, &message.delivery, &why).await;
-                if let Err(fault) = buried {
-                    tracing::info!(%fault, "a poison message comes again");
+                let moved =
+                    dead_letter(service.stack, &message.queue, &message.delivery, &why).await;
+                if let Err(fault) = moved {
+                    tracing::info!(%fault, "could not move message to dead-letter queue");
                 }
             })),
         }
     }
     for (lane, messages) in lanes {
-        deal(service, reach, &lane, messages, &mut tasks).await;
+        assign_turns(service, reach, &lane, messages, &mut tasks).await;
     }
     Ok(tasks)
 }
 
-/// Deals the turns of a lane out to the messages that named it.
-async fn deal<'t, P: Ports, J: JobForge>(
+/// Begins a turn for each message that named this lane, and makes one task of each.
+async fn assign_turns<'t, P: Ports, J: JobForge>(
     service: &'t Service<'_, P, J>,
     reach: Reach,
     lane: &str,
@@ -183,7 +185,7 @@ async fn deal<'t, P: Ports, J: JobForge>(
     };
     let turns: Vec<_> = messages.iter().map(|_| Turn::begin(service, &waiting)).collect();
     let jobs = turns.iter().flatten().map(|turn| &turn.job);
-    let lines = Arc::new(PoolLines::of(jobs.filter_map(|job| seeks(service, job))));
+    let lines = Arc::new(PoolLines::of(jobs.filter_map(|job| pool_wanted(service, job))));
     for (message, turn) in messages.into_iter().zip(turns) {
         let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
         tasks.push(Box::pin(async move {
@@ -196,8 +198,11 @@ async fn deal<'t, P: Ports, J: JobForge>(
     }
 }
 
-/// The pool that a job would have a machine of, and what that has to know of it.
-fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolName, WaitingJob)> {
+/// The pool that serves a job first, and the job as that pool's line has it.
+fn pool_wanted<P: Ports, J>(
+    service: &Service<'_, P, J>,
+    job: &Job,
+) -> Option<(PoolName, WaitingJob)> {
     let stack = service.stack;
     match service.settings().want(job, stack, stack.now()) {
         WantDecision::Machine(wanted) => {
@@ -207,14 +212,14 @@ fn seeks<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<(PoolNam
     }
 }
 
-/// A message in hand.
+/// A message that a worker has received.
 struct Message {
     queue: QueueName,
     delivery: Delivery,
 }
 
 impl Message {
-    /// Deletes or hides it. A fault that passes leaves it to come back by itself.
+    /// Deletes or hides the message. After a transient fault it becomes visible again by itself.
     async fn settle<P: Ports, J>(
         self,
         service: &Service<'_, P, J>,
@@ -223,7 +228,7 @@ impl Message {
         let (stack, receipt) = (service.stack, &self.delivery.receipt);
         let queues = stack.ports.queues();
         let settled = match attended {
-            Ok(Processed::Done | Processed::Taken | Processed::NoRoom) => {
+            Ok(Processed::Done | Processed::Taken | Processed::NoCapacity) => {
                 queues.delete(&self.queue, std::slice::from_ref(receipt)).await
             }
             Ok(Processed::Again { at }) => {
@@ -231,16 +236,16 @@ impl Message {
                 queues.defer(&self.queue, receipt, hidden).await
             }
             Err(fault) if fault.is_transient() => Err(fault),
-            Err(fault) => bury(stack, &self.queue, &self.delivery, &fault.to_string()).await,
+            Err(fault) => dead_letter(stack, &self.queue, &self.delivery, &fault.to_string()).await,
         };
         if let Err(fault) = settled {
-            tracing::info!(%fault, body = self.delivery.body, "a wake-up comes again");
+            tracing::info!(%fault, body = self.delivery.body, "could not settle wake-up");
         }
     }
 }
 
-/// Serves one row of a lane; if another process was faster, another one, and if there is no room for
-/// it, one of another repository: something may stand idle that only those may have.
+/// Serves one row of a lane. If another process was faster, it serves the next row; if a ceiling
+/// leaves no capacity, a row of another repository, which may use machines that this one may not.
 async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     reach: Reach,
@@ -248,34 +253,34 @@ async fn serve<P: Ports, J: JobForge>(
     mut turn: Turn<'_, '_, P, J>,
     mut lines: Arc<PoolLines>,
 ) -> Result<Processed, Fault> {
-    let mut without_room = BTreeSet::new();
+    let mut without_capacity = BTreeSet::new();
     for _ in 0..RACES_MAX {
         match assign_with(service, &turn.job.id, reach, &lines).await? {
             Processed::Taken => {}
-            Processed::NoRoom => {
-                without_room.insert(turn.repository.clone());
+            Processed::NoCapacity => {
+                without_capacity.insert(turn.repository.clone());
             }
-            // It was woken for anew when it was set back.
+            // A row that was set back has a new wake-up.
             Processed::Done | Processed::Again { .. } => return Ok(Processed::Done),
         }
         // The turn ends before the next one begins.
         drop(turn);
         let mut waiting = waiting(service, reach, lane).await?;
-        waiting.ready.retain(|repository, _| !without_room.contains(repository));
-        if waiting.ready.is_empty() && !without_room.is_empty() {
-            return Ok(Processed::NoRoom);
+        waiting.ready.retain(|repository, _| !without_capacity.contains(repository));
+        if waiting.ready.is_empty() && !without_capacity.is_empty() {
+            return Ok(Processed::NoCapacity);
         }
         turn = match Turn::begin(service, &waiting) {
             Ok(turn) => turn,
             Err(attended) => return Ok(attended),
         };
-        // What was seen for the jobs received together is old by now, and was not for this one.
+        // The shared read of the pool is old by now, and did not cover this job.
         lines = Arc::default();
     }
     Ok(Processed::Again { at: service.stack.now().after(TURNS_TAKEN) })
 }
 
-/// A repository's turn with one of its jobs, which ends however it ends.
+/// A repository's turn with one of its jobs. Dropping it ends the turn.
 struct Turn<'s, 'a, P: Ports, J> {
     service: &'s Service<'a, P, J>,
     repository: Repository,
@@ -283,7 +288,7 @@ struct Turn<'s, 'a, P: Ports, J> {
 }
 
 impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
-    /// The next turn among those that wait; without one, when to look again.
+    /// Begins the next turn among the waiting jobs; without one, returns when to look again.
     fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Processed> {
         let mut under_way = service.under_way();
         let free: BTreeMap<&Repository, &Job> = waiting
@@ -294,12 +299,12 @@ impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
             })
             .collect();
         if free.is_empty() {
-            // Others of this process work on all of them, or their time has not come.
+            // Other workers of this process have all of them, or their time has not come.
             return Err(waiting.soonest.map_or(Processed::Done, |at| Processed::Again { at }));
         }
         let repositories: BTreeSet<Repository> = free.keys().copied().cloned().collect();
         let turn = service.turns().begin(&repositories, &service.settings().shares);
-        let Some((repository, job)) = turn.and_then(|whose| free.get_key_value(&whose)) else {
+        let Some((repository, job)) = turn.and_then(|next| free.get_key_value(&next)) else {
             return Err(Processed::Again { at: service.stack.now().after(TURNS_TAKEN) });
         };
         under_way.insert(job.id.clone());
@@ -314,12 +319,12 @@ impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
     }
 }
 
-/// Who waits in a lane.
+/// The jobs that wait in a lane.
 #[derive(Default)]
 struct Waiting {
-    /// The first of each repository whose time has come, as many as one process takes on.
+    /// The first due jobs of each repository, as many as one receive can serve.
     ready: BTreeMap<Repository, Vec<Job>>,
-    /// When the soonest of the others is.
+    /// When the first of the others is due.
     soonest: Option<Timestamp>,
 }
 
@@ -341,8 +346,8 @@ async fn waiting<P: Ports, J: JobForge>(
     Ok(found)
 }
 
-/// The first of one repository's rows whose time has come and that nobody here works on: as many as
-/// one receive can serve.
+/// Reads the first due rows of one repository that no worker of this process has, as many as one
+/// receive can serve.
 async fn ready_of<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     reach: Reach,
@@ -360,13 +365,13 @@ async fn ready_of<P: Ports, J: JobForge>(
             let job = SeenRow::of(row)?.job;
             let JobState::Waiting { not_before, .. } = job.state else { continue };
             if reach == Reach::Idle && job.overflowed {
-                // Its pool had nothing for it, and it has a message for whoever may launch.
+                // Its pool had no machine, and its wake-up is in the launch queue.
                 continue;
             }
             let later = if not_before > stack.now() {
                 not_before
             } else if service.under_way().contains(&row.job) {
-                // It was just taken up, or just put down: whoever put it down sent this message.
+                // A worker has just begun it, or has just set it back and sent this message.
                 stack.now().after(LET_GO)
             } else {
                 ready.push(job);

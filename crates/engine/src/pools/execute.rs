@@ -1,8 +1,9 @@
-//! Carrying a plan out: its actions in their order, each as conditional writes first and as few calls
-//! to the cloud as it allows after that.
+//! Executes a plan: its actions in order, each with conditional writes first and then as few calls
+//! to the cloud as possible.
 //!
-//! A machine whose write is refused or overtaken is somebody else's by now, and left alone. A call
-//! that fails is not repeated here: the next plan, made of the whole, says what is left to do.
+//! If the write for a machine is refused or overtaken, another process has the machine, and this
+//! one leaves it alone. A failed call is not repeated here: the next plan decides what is left to
+//! do.
 //!
 //! Not here: launching ([`super::launch`]), or deciding.
 
@@ -26,14 +27,14 @@ use crate::Stack;
 use crate::advertise::advertise;
 use crate::transition::{self, Moved};
 
-/// Makes a pool what its plan says, and remembers what was done.
+/// Executes a pool's plan, and stores the actions taken in its journal.
 pub(super) async fn execute<P: Ports>(
     stack: &Stack<P>,
     found: SurveyedPool,
     leases: &Leases,
 ) -> CycleReport {
     let mut pass = PoolPass::new(stack, found, leases);
-    pass.say();
+    pass.log_new_notes();
     pass.resume().await;
     for action in std::mem::take(&mut pass.found.plan.actions) {
         if !pass.is_held() {
@@ -50,8 +51,8 @@ pub(super) struct PoolPass<'a, P> {
     pub(super) stack: &'a Stack<P>,
     pub(super) found: SurveyedPool,
     pub(super) leases: &'a Leases,
-    /// What was done, to be remembered.
-    pub(super) deeds: Vec<ActionTaken>,
+    /// The actions taken, for the journal.
+    pub(super) actions_taken: Vec<ActionTaken>,
     records: BTreeMap<InstanceId, Record>,
 }
 
@@ -61,25 +62,25 @@ impl<'a, P: Ports> PoolPass<'a, P> {
         found.journal = journal.after(&found.observed, &found.desired, &found.plan, now);
         let records = found.observed.instances.iter().map(|one| one.record.clone());
         let records = records.map(|record| (record.id.clone(), record)).collect();
-        Self { stack, found, leases, deeds: Vec::new(), records }
+        Self { stack, found, leases, actions_taken: Vec::new(), records }
     }
 
-    /// Says what the pool has come to wait on since it was last planned, unless that comes by itself.
-    fn say(&self) {
+    /// Logs the notes that are new since the last plan, unless they pass by themselves.
+    fn log_new_notes(&self) {
         let SurveyedPool { pool, journal, stored, .. } = &self.found;
         let known: Vec<&str> = stored.notes.iter().map(Note::code).collect();
         let is_new = |note: &&Note| !note.is_passing() && !known.contains(&note.code());
         for note in journal.notes.iter().filter(is_new) {
-            tracing::info!(%pool, note = note.code(), said = %note, "waits");
+            tracing::info!(%pool, note = note.code(), said = %note, "standby pool waits");
         }
     }
 
-    /// Whether the pool is still this process's to keep.
+    /// Whether this process still holds the pool's lease.
     fn is_held(&self) -> bool {
         self.leases.token(self.stack, &self.found.pool).is_some()
     }
 
-    /// How long one write is tried.
+    /// Until when one write is retried.
     fn patience(&self) -> Timestamp {
         self.stack.now().after(self.stack.limits.release_retry)
     }
@@ -96,23 +97,23 @@ impl<'a, P: Ports> PoolPass<'a, P> {
         }
     }
 
-    /// Moves the records of these machines, each as it was seen; returns those that moved.
+    /// Moves the records of these machines, each as the survey read it; returns those that moved.
     async fn write(
         &self,
         events: impl Iterator<Item = (InstanceId, InstanceEvent)>,
     ) -> (Vec<Record>, Option<Fault>) {
         let known = events.filter_map(|(id, event)| Some((self.records.get(&id)?.clone(), event)));
         let events: Vec<_> = known.collect();
-        let (mut moved, mut said) = (Vec::new(), None);
+        let (mut moved, mut problem) = (Vec::new(), None);
         for answer in transition::apply_all(self.stack, &events, self.patience()).await {
             match answer {
                 Ok(Moved::To(record)) => moved.push(record),
-                // Somebody has picked it, or has moved it otherwise.
+                // Another process has picked the machine, or has moved it otherwise.
                 Ok(Moved::Overtaken | Moved::Refused(_)) => {}
-                Err(fault) => said = Some(fault),
+                Err(fault) => problem = Some(fault),
             }
         }
-        (moved, said)
+        (moved, problem)
     }
 
     pub(super) fn note(
@@ -120,15 +121,22 @@ impl<'a, P: Ports> PoolPass<'a, P> {
         (act, why): (&str, &str),
         planned: usize,
         done: usize,
-        said: Option<String>,
+        problem: Option<String>,
     ) {
         let count = |machines| u32::try_from(machines).unwrap_or(u32::MAX);
         let (planned, done) = (count(planned), count(done));
         let pool = &self.found.pool;
-        let troubled = said.clone().unwrap_or_default();
-        tracing::info!(%pool, act, why, planned, done, said = troubled, "kept");
+        let said = problem.clone().unwrap_or_default();
+        tracing::info!(%pool, act, why, planned, done, said, "pool action taken");
         let (act, why) = (act.to_owned(), why.to_owned());
-        self.deeds.push(ActionTaken { at: self.stack.now(), act, why, planned, done, said });
+        self.actions_taken.push(ActionTaken {
+            at: self.stack.now(),
+            act,
+            why,
+            planned,
+            done,
+            said: problem,
+        });
     }
 
     async fn terminate(&mut self, cause: &'static str, endings: &[MachineEnding]) {
@@ -143,24 +151,25 @@ impl<'a, P: Ports> PoolPass<'a, P> {
                 InstanceEvent::Condemned { authority: authority.clone(), why: ending.why, at: now };
             (ending.id.clone(), event)
         });
-        let (moved, mut said) = self.write(condemned).await;
+        let (moved, mut problem) = self.write(condemned).await;
         let ids: Vec<InstanceId> = moved.iter().map(|record| record.id.clone()).collect();
         for batch in ids.chunks(IDS_PER_CALL_MAX) {
-            // Whatever is not ended now is ended by the reaper, which asks until it is confirmed.
+            // If this fails, the reaper ends the machines: it repeats the call until that is
+            // confirmed.
             if let Err(fault) = self.stack.fleet().terminate(batch).await {
-                said = Some(fault);
+                problem = Some(fault);
             }
         }
-        let complaint = || moved.iter().find_map(|record| self.complaint(&record.id));
-        let said = said.map(|fault| fault.to_string()).or_else(complaint);
-        self.note(("terminate", cause), endings.len(), moved.len(), said);
+        let warm_up_failure = || moved.iter().find_map(|record| self.warm_up_failure(&record.id));
+        let problem = problem.map(|fault| fault.to_string()).or_else(warm_up_failure);
+        self.note(("terminate", cause), endings.len(), moved.len(), problem);
     }
 
-    /// What one of the machines said for itself, for people to read; there may be many alike.
-    fn complaint(&self, id: &InstanceId) -> Option<String> {
-        let said = self.found.complaints.get(id)?;
-        let mut shortened: String = said.chars().take(COMPLAINT_MAX).collect();
-        if shortened.len() < said.len() {
+    /// A machine's report of its failed warm-up, shortened for people.
+    fn warm_up_failure(&self, id: &InstanceId) -> Option<String> {
+        let report = self.found.warm_up_failures.get(id)?;
+        let mut shortened: String = report.chars().take(FAILURE_CHARS_MAX).collect();
+        if shortened.len() < report.len() {
             shortened.push('…');
         }
         Some(format!("{id}: {shortened}"))
@@ -174,11 +183,16 @@ impl<'a, P: Ports> PoolPass<'a, P> {
             let into = AfterWarmUp::Hot { deadline, shared: self.is_shared() };
             (id.clone(), InstanceEvent::WarmedUp { pool: self.found.pool.clone(), at: now, into })
         });
-        let (moved, said) = self.write(warm).await;
+        let (moved, problem) = self.write(warm).await;
         for record in &moved {
             advertise(stack, record).await;
         }
-        self.note(("keep-hot", "warm"), ids.len(), moved.len(), said.map(|said| said.to_string()));
+        self.note(
+            ("keep-hot", "warm"),
+            ids.len(),
+            moved.len(),
+            problem.map(|problem| problem.to_string()),
+        );
     }
 
     fn is_shared(&self) -> bool {
@@ -193,21 +207,21 @@ impl<'a, P: Ports> PoolPass<'a, P> {
             deadline: now.after(stack.limits.idle_stopped),
             shared: self.is_shared(),
         };
-        let (moved, said) = self.write(ids.iter().map(|id| (id.clone(), event.clone()))).await;
+        let (moved, problem) = self.write(ids.iter().map(|id| (id.clone(), event.clone()))).await;
         for record in &moved {
             advertise(stack, record).await;
         }
-        let said = said.map(|said| said.to_string());
-        self.note(("keep-stopped", "stopped"), ids.len(), moved.len(), said);
+        let problem = problem.map(|problem| problem.to_string());
+        self.note(("keep-stopped", "stopped"), ids.len(), moved.len(), problem);
     }
 
-    /// Each under a new operation, which its record names before the call is made, and none sent so
-    /// late that it could find somebody.
+    /// Stops machines. Each stop has a new operation, which the record names before the call is
+    /// made, and no call is sent so late that it could stop a machine that has an owner again.
     async fn stop(&mut self, stops: &[(InstanceId, StopWhy)]) {
         let stack = self.stack;
         for batch in stops.chunks(IDS_PER_CALL_MAX) {
             let send_by = stack.ports.clock().monotonic() + stack.limits.stop_send_within;
-            let (moved, mut said) = if sabotage!("stop-without-the-fence") {
+            let (moved, mut problem) = if sabotage!("stop-without-the-fence") {
                 let unwritten = batch.iter().map(|stop| self.stopping(stop));
                 let unwritten =
                     unwritten.filter_map(|(id, event)| self.records.get(&id)?.on(&event).ok());
@@ -219,11 +233,11 @@ impl<'a, P: Ports> PoolPass<'a, P> {
             if !orders.is_empty()
                 && let Err(fault) = stack.fleet().stop(&orders, send_by).await
             {
-                said = Some(fault);
+                problem = Some(fault);
             }
             let why = batch.first().map_or("", |(_, why)| why.code());
-            let said = said.map(|said| said.to_string());
-            self.note(("stop", why), batch.len(), moved.len(), said);
+            let problem = problem.map(|problem| problem.to_string());
+            self.note(("stop", why), batch.len(), moved.len(), problem);
         }
     }
 
@@ -243,40 +257,41 @@ impl<'a, P: Ports> PoolPass<'a, P> {
         (id.clone(), event)
     }
 
-    /// Remembers what was seen and done, if anything of it is new.
+    /// Stores the journal if anything in it is new, and reports the cycle.
     async fn conclude(mut self) -> CycleReport {
-        let journal = std::mem::take(&mut self.found.journal).with_deeds(self.deeds.clone());
+        let journal =
+            std::mem::take(&mut self.found.journal).with_deeds(self.actions_taken.clone());
         let token = self.leases.token(self.stack, &self.found.pool);
         let is_over = self.found.blueprint.is_none() && self.found.observed.instances.is_empty();
         let is_new = journal != self.found.stored || sabotage!("journals-are-always-written");
-        if (is_new || is_over != self.found.is_leaving)
+        if (is_new || is_over != self.found.is_expiring)
             && let Some(token) = token.filter(|token| journal.token <= *token)
         {
-            self.remember(&Journal { token, ..journal.clone() }, is_over).await;
+            self.write_journal(&Journal { token, ..journal.clone() }, is_over).await;
         }
-        let (found, deeds) = (self.found, self.deeds);
+        let (found, deeds) = (self.found, self.actions_taken);
         let machines = found.statuses();
         let (pool, target) = (found.pool, found.desired.target);
         CycleReport { pool, target, machines, notes: journal.notes, deeds }
     }
 
-    async fn remember(&self, journal: &Journal, is_over: bool) {
+    async fn write_journal(&self, journal: &Journal, is_over: bool) {
         let SurveyedPool { pool, revision, .. } = &self.found;
-        let forget_at = is_over.then(|| self.stack.now().after(FORGOTTEN_AFTER));
+        let forget_at = is_over.then(|| self.stack.now().after(KEPT_AFTER_REMOVAL));
         let written = journals::write(self.stack, pool, *revision, journal, forget_at).await;
         if let Err(fault) = written {
-            tracing::info!(%pool, %fault, "not written down");
+            tracing::info!(%pool, %fault, "could not write pool journal");
         }
     }
 }
 
-/// How much of what a machine said is remembered with its pool: its log has the rest.
-const COMPLAINT_MAX: usize = 300;
+/// How much of a machine's report the journal keeps: the machine's log has the rest.
+const FAILURE_CHARS_MAX: usize = 300;
 
-/// How long a pool that is gone is remembered.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the store keeps the journal of a pool that is gone.
+const KEPT_AFTER_REMOVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The call that a record names.
+/// The stop call that a record names.
 fn order(record: &Record) -> Option<StopOrder> {
     let State::Stopping { op, until, .. } = &record.state else { return None };
     Some(StopOrder { id: record.id.clone(), op: op.clone(), until: *until })

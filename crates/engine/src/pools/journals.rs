@@ -1,6 +1,6 @@
-//! Journals in the ledger: one document a pool, written over what was read of it.
+//! Journals in the ledger: one document per pool, written only over the revision that was read.
 //!
-//! Not here: what is in one (`core::pool::journal`).
+//! Not here: the contents of a journal (`core::pool::journal`).
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::retry::retry_until;
 pub(super) struct StoredJournal {
     pub(super) journal: Journal,
     pub(super) revision: Option<Revision>,
-    /// When it may be forgotten, if its pool is gone.
+    /// When the store may forget it, if its pool is gone.
     pub(super) forget_at: Option<Timestamp>,
 }
 
-/// Every pool's journal, as long as it is stored: one past its time is still what is written over.
+/// Reads every stored journal, also those past their time: the next write must name their revision.
 pub(super) async fn all<P: Ports>(
     stack: &Stack<P>,
 ) -> Result<BTreeMap<PoolName, StoredJournal>, Fault> {
@@ -40,7 +40,8 @@ fn read(document: &Document) -> Result<StoredJournal, Fault> {
     Ok(StoredJournal { journal, revision: Some(document.revision), forget_at: document.forget_at })
 }
 
-/// Stores a journal over what was read; nothing if somebody wrote meanwhile, or if nobody knows.
+/// Stores a journal over the revision that was read. `None`: another process wrote meanwhile, or
+/// the answer was lost.
 pub(super) async fn write<P: Ports>(
     stack: &Stack<P>,
     pool: &PoolName,

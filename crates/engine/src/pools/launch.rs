@@ -1,9 +1,9 @@
 //! Launching for a pool: journal, reservation, launch, records; each before the next.
 //!
-//! A launch is in the journal before it is reserved. Whoever finds one there that is not accounted for
-//! makes the same launch again, under the same id, and gets the same machines.
+//! A replica writes a launch into the journal before it reserves it. A replica that finds a launch
+//! there that is not accounted for repeats it under the same id, and gets the same machines.
 //!
-//! Not here: one launch ([`crate::provision::creation`]), or how many.
+//! Not here: one launch ([`crate::provision::creation`]), or how many machines (`core::pool`).
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::Intent;
@@ -19,7 +19,7 @@ use super::journals;
 use crate::provision::creation::{self, CreationError, LaunchShape, Reservation};
 
 impl<P: Ports> PoolPass<'_, P> {
-    /// Goes on with launches that somebody began and did not account for.
+    /// Continues launches that a replica began and did not account for.
     pub(super) async fn resume(&mut self) {
         let Some(blueprint) = self.found.blueprint.clone() else { return };
         for intent in std::mem::take(&mut self.found.unreserved) {
@@ -32,7 +32,7 @@ impl<P: Ports> PoolPass<'_, P> {
         }
     }
 
-    /// Launches so many more.
+    /// Launches `count` more machines.
     pub(super) async fn create(&mut self, usage: Usage, count: u32) {
         let Some(blueprint) = self.found.blueprint.clone() else { return };
         let stack = self.stack;
@@ -49,21 +49,21 @@ impl<P: Ports> PoolPass<'_, P> {
             avoid: stack.shortages().at(stack.now()),
             outstanding: count,
             deadline: stack.now().after(stack.limits.fleet_validation),
-            // Nothing of it is stored; a reserved one has a revision.
+            // Not stored yet; a reserved intent has a revision.
             revision: Revision(0),
         };
         match self.begin(number, &intent).await {
             Ok(true) => self.launch("missing", &blueprint, &intent).await,
-            // Somebody else writes: an operator, or whoever has the lease now.
+            // Another process wrote the journal: an operator's command, or the lease's new holder.
             Ok(false) => {}
             Err(fault) => {
-                let said = Some(fault.to_string());
-                self.note(("create", "missing"), count as usize, 0, said);
+                let problem = Some(fault.to_string());
+                self.note(("create", "missing"), count as usize, 0, problem);
             }
         }
     }
 
-    /// Writes a launch down; whether that is certain.
+    /// Writes a launch into the journal; returns whether that is certain.
     async fn begin(&mut self, number: u64, intent: &Intent) -> Result<bool, Fault> {
         let (stack, pool) = (self.stack, &self.found.pool);
         let Some(token) = self.leases.token(stack, pool) else { return Ok(false) };
@@ -88,7 +88,7 @@ impl<P: Ports> PoolPass<'_, P> {
         let ceilings = blueprint.ceilings(&self.stack.ceilings);
         match creation::reserve_under(self.stack, intent, &ceilings).await {
             Ok(reserved) => self.carry_on(why, blueprint, &reserved).await,
-            Err(error) => self.came_to_nothing(why, intent, &error),
+            Err(error) => self.note_failure(why, intent, &error),
         }
     }
 
@@ -100,26 +100,26 @@ impl<P: Ports> PoolPass<'_, P> {
             Ok(records) => {
                 let (asked, came) = (intent.outstanding as usize, records.len());
                 let words = || self.stack.shortages().words(self.stack.now());
-                let said = (came < asked).then(|| format!("{}{}", Fault::NoCapacity, words()));
+                let problem = (came < asked).then(|| format!("{}{}", Fault::NoCapacity, words()));
                 if came == 0 {
                     let until = self.stack.now().after(self.stack.limits.shortage_memory);
                     self.found.journal.short_until = Some(until);
                 }
-                self.note(("create", why), asked, came, said);
+                self.note(("create", why), asked, came, problem);
             }
-            Err(error) => self.came_to_nothing(why, intent, &error),
+            Err(error) => self.note_failure(why, intent, &error),
         }
     }
 
-    fn came_to_nothing(&mut self, why: &str, intent: &Intent, error: &CreationError) {
+    fn note_failure(&mut self, why: &str, intent: &Intent, error: &CreationError) {
         if error.is_final() {
             let until = self.stack.now().after(self.stack.limits.shortage_memory);
             self.found.journal.short_until = Some(until);
         }
-        let said = match error {
+        let problem = match error {
             CreationError::Port { what, source } => format!("could not {what}: {source}"),
             CreationError::Ceiling(reached) => reached.to_string(),
         };
-        self.note(("create", why), intent.outstanding as usize, 0, Some(said));
+        self.note(("create", why), intent.outstanding as usize, 0, Some(problem));
     }
 }

@@ -1,10 +1,10 @@
 //! Leases: one process at a time keeps a pool.
 //!
-//! Whether somebody else's lease is over is judged by its unchanged revision on this process's own
-//! monotonic clock. A lease keeps processes out of each other's way and gives each holder a token;
-//! what keeps a machine safe are the conditional writes.
+//! A process takes another's lease to be over if its revision has not changed for the lease's
+//! length on the process's own monotonic clock. A lease keeps processes out of each other's way and
+//! gives each holder a token; conditional writes keep the machines safe.
 //!
-//! Not here: what is done under one ([`super`]).
+//! Not here: the cycles that run under a lease ([`super`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,11 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 
-/// What one process knows of one pool's lease.
+/// What this process knows of one pool's lease.
 #[derive(Debug, Default)]
-struct Tenure {
+struct LeaseState {
     watch: LeaseWatch,
-    /// The lease, if it is ours, and when that was last certain.
+    /// The lease, if this process holds it, and when that was last certain.
     held: Option<(Lease, Duration)>,
 }
 
@@ -30,39 +30,39 @@ struct Tenure {
 #[derive(Debug)]
 pub struct Leases {
     holder: HolderId,
-    tenures: Mutex<BTreeMap<PoolName, Tenure>>,
+    leases: Mutex<BTreeMap<PoolName, LeaseState>>,
 }
 
 impl Leases {
-    /// None yet.
+    /// Holds no lease yet.
     pub fn new<P: Ports>(stack: &Stack<P>) -> Self {
-        Self { holder: stack.ports.ids().holder(), tenures: Mutex::default() }
+        Self { holder: stack.ports.ids().holder(), leases: Mutex::default() }
     }
 
-    fn tenures(&self) -> MutexGuard<'_, BTreeMap<PoolName, Tenure>> {
-        self.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<PoolName, LeaseState>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token of this pool's lease, while it is certainly ours.
+    /// The token of this pool's lease, while this process certainly holds it.
     pub(super) fn token<P: Ports>(
         &self,
         stack: &Stack<P>,
         pool: &PoolName,
     ) -> Option<FencingToken> {
-        let tenures = self.tenures();
-        let (lease, since) = tenures.get(pool)?.held.as_ref()?;
+        let leases = self.leases();
+        let (lease, since) = leases.get(pool)?.held.as_ref()?;
         let age = stack.ports.clock().monotonic().saturating_sub(*since);
         (age < stack.limits.pool_lease).then_some(lease.token)
     }
 
-    /// Those of the pools that are ours, taken now or before.
+    /// Takes the leases that it can get, and returns the pools whose lease this process holds.
     pub async fn hold<P: Ports>(&self, stack: &Stack<P>, pools: &[PoolName]) -> Vec<PoolName> {
         let held = join_all(pools.iter().map(async |pool| {
             if self.token(stack, pool).is_some() {
                 return true;
             }
             self.take(stack, pool).await.unwrap_or_else(|fault| {
-                tracing::info!(%pool, %fault, "could not look at its lease");
+                tracing::info!(%pool, %fault, "could not take pool lease");
                 false
             })
         }));
@@ -70,7 +70,8 @@ impl Leases {
         pools.iter().zip(held).filter(|(_, held)| *held).map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// Takes a lease that nobody has any more. One whose answer was lost is ours when we see it.
+    /// Takes a lease that is free or over, or that the ledger shows as this process's own because
+    /// the answer to an earlier write was lost.
     async fn take<P: Ports>(&self, stack: &Stack<P>, pool: &PoolName) -> Result<bool, Fault> {
         let (ledger, name) = (stack.ports.ledger(), name(pool));
         let stored = ledger.lease(&name).await?;
@@ -78,8 +79,8 @@ impl Leases {
             None => Lease::first(name, self.holder.clone()),
             Some(lease) => {
                 let mono = stack.ports.clock().monotonic();
-                let mut tenures = self.tenures();
-                let watch = &mut tenures.entry(pool.clone()).or_default().watch;
+                let mut leases = self.leases();
+                let watch = &mut leases.entry(pool.clone()).or_default().watch;
                 let is_over = watch.expired(lease, mono, stack.limits.pool_lease);
                 let is_others = lease.holder != self.holder && !sabotage!("leases-are-taken");
                 if !is_over && !lease.is_free() && is_others {
@@ -98,21 +99,21 @@ impl Leases {
         seen: Option<&Lease>,
         next: &Lease,
     ) -> Result<bool, Fault> {
-        // Counted from before the write: others count from when they saw it.
+        // Counted from before the write: other processes count from when they see it.
         let since = stack.ports.clock().monotonic();
         let written = stack.ports.ledger().write_lease(seen, next).await?;
-        let mut tenures = self.tenures();
-        let tenure = tenures.entry(pool.clone()).or_default();
+        let mut leases = self.leases();
+        let lease_state = leases.entry(pool.clone()).or_default();
         match written {
-            Written::Won(lease) => tenure.held = Some((lease, since)),
-            Written::Lost => tenure.held = None,
-            // Looked at again before it is over.
+            Written::Won(lease) => lease_state.held = Some((lease, since)),
+            Written::Lost => lease_state.held = None,
+            // The next renewal settles it before the lease is over.
             Written::Unknown => {}
         }
-        Ok(tenure.held.is_some())
+        Ok(lease_state.held.is_some())
     }
 
-    /// Renews what is held, for ever.
+    /// Renews the held leases, for ever.
     pub(super) async fn renew<P: Ports>(&self, stack: &Stack<P>) {
         loop {
             stack.ports.clock().sleep(stack.limits.pool_lease_renew).await;
@@ -120,7 +121,7 @@ impl Leases {
             join_all(held.iter().map(async |(pool, lease)| {
                 let renewed = self.write(stack, pool, Some(lease), &lease.renewed()).await;
                 if !matches!(renewed, Ok(true)) {
-                    tracing::info!(%pool, ?renewed, "its lease was not renewed");
+                    tracing::info!(%pool, ?renewed, "could not renew pool lease");
                 }
             }))
             .await;
@@ -128,18 +129,19 @@ impl Leases {
     }
 
     fn held(&self) -> Vec<(PoolName, Lease)> {
-        let tenures = self.tenures();
-        let held = tenures.iter().filter_map(|(pool, tenure)| {
-            let (lease, _) = tenure.held.as_ref()?;
+        let leases = self.leases();
+        let held = leases.iter().filter_map(|(pool, lease_state)| {
+            let (lease, _) = lease_state.held.as_ref()?;
             Some((pool.clone(), lease.clone()))
         });
         held.collect()
     }
 
-    /// Gives up what is held, so that nobody has to wait for its end. If this does not land, they do.
+    /// Gives up the held leases, so that other processes need not wait for their end. If this
+    /// fails, they wait.
     pub async fn give_up<P: Ports>(&self, stack: &Stack<P>) {
         let held = self.held();
-        self.tenures().clear();
+        self.leases().clear();
         let ledger = stack.ports.ledger();
         join_all(held.iter().map(async |(_, lease)| {
             let _ = ledger.write_lease(Some(lease), &lease.given_up()).await;

@@ -1,14 +1,13 @@
-//! Standby pools, kept: again and again each pool is looked at as a whole, planned, and made what it
-//! should be.
+//! Standby pools: in cycles, a replica brings each pool whose lease it holds to its desired state.
 //!
-//! One cycle: take the pools' leases, read what is remembered and recorded of them, ask the cloud once
-//! for all of them ([`survey`]), plan each, and carry the plans out, pools side by side (`execute`).
-//! Whoever dies in between leaves nothing that the next cycle, here or elsewhere, does not find: every
-//! launch is in its pool's journal before it is made, and every change of a machine is a conditional
-//! write on what was seen of it, so that a job that picked it meanwhile keeps it.
+//! In a cycle it reads the pools' journals and records, asks the cloud once for all machines
+//! ([`survey`]), plans each pool, and executes the plans side by side (`execute`). If it dies, the
+//! next cycle of any replica finds everything: a launch is in its pool's journal before it is made,
+//! and each change of a machine is conditional on the record that was read, so a job that has
+//! picked the machine keeps it.
 //!
-//! Not here: deciding (`core::pool`), giving machines to jobs ([`crate::jobs`]), ending machines whose
-//! time is over ([`crate::reap`]), or pools' configuration.
+//! Not here: deciding (`core::pool`), giving machines to jobs ([`crate::jobs`]), ending machines
+//! whose time is over ([`crate::reap`]), or pools' configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -36,38 +35,38 @@ pub use leases::Leases;
 pub use orders::{Ordered, order};
 pub use survey::{SurveyedPool, known, survey};
 
-/// A pool on which something is under way is looked at so many times as often as others: what it
-/// waits for takes seconds.
-const HASTE: u32 = 10;
-/// Looks that were asked for are not closer together than this.
-const BREATH: Duration = Duration::from_secs(1);
+/// How many times more often cycles run while a pool is not settled: it waits for events that take
+/// seconds.
+const SPEEDUP: u32 = 10;
+/// A requested cycle begins no sooner than this after the last one began.
+const CYCLE_MIN: Duration = Duration::from_secs(1);
 
-/// What one look at a pool found and came to, for whoever counts.
+/// The outcome of one cycle for one pool, for metrics and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CycleReport {
-    /// Which pool.
+    /// The pool.
     pub pool: PoolName,
     /// What it should keep.
     pub target: Target,
-    /// How many machines it has, by what operators call their status.
+    /// How many machines it has, by their status for operators.
     pub machines: BTreeMap<StandbyStatus, u32>,
-    /// What it waits on.
+    /// What it waits for.
     pub notes: Vec<Note>,
-    /// What was done.
+    /// The actions taken.
     pub deeds: Vec<ActionTaken>,
 }
 
 impl CycleReport {
-    /// Whether nothing was to be done, and nothing is awaited that comes by itself.
+    /// Whether the cycle did nothing and the pool waits for nothing that comes by itself.
     pub fn is_settled(&self) -> bool {
         self.deeds.is_empty() && !self.notes.iter().any(Note::is_passing)
     }
 }
 
-/// Whoever is told of every look.
+/// Receives the report of every cycle.
 pub type CycleObserver<'a> = &'a (dyn Fn(&CycleReport) + Sync);
 
-/// One cycle over every pool that this process holds the lease of, carried out to its end.
+/// Runs one cycle to its end, over every pool whose lease this process holds.
 pub async fn converge<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -80,106 +79,107 @@ pub async fn converge<P: Ports>(
     Ok(join_all(kept).await)
 }
 
-/// Keeps pools for as long as it is polled. `configured` is nothing until a configuration was read;
-/// `hurried` comes back whenever somebody wants a look.
+/// Runs cycles for as long as it is polled. `configured` returns `None` until the process has read
+/// a configuration; `requested` completes when the process requests a cycle at once.
 pub async fn keep<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: impl Fn() -> Option<Blueprints>,
-    hurried: impl AsyncFn(),
+    requested: impl AsyncFn(),
     tell: CycleObserver<'_>,
 ) {
-    let cycles = cycles(stack, leases, &configured, &hurried, tell);
+    let cycles = cycles(stack, leases, &configured, &requested, tell);
     join(Box::pin(cycles), leases.renew(stack)).await;
 }
 
-/// A pool that is being made what it should be.
-type UnderWay<'k> = Pin<Box<dyn Future<Output = CycleReport> + 'k>>;
+/// The execution of one pool's plan.
+type Execution<'k> = Pin<Box<dyn Future<Output = CycleReport> + 'k>>;
 
-/// Cycles without an end. A pool whose plan is still carried out is not looked at meanwhile, and holds
-/// up no other.
+/// Runs cycles without an end. A pool whose plan is still being executed is left out of a survey,
+/// and delays no other pool.
 async fn cycles<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: &impl Fn() -> Option<Blueprints>,
-    hurried: &impl AsyncFn(),
+    requested: &impl AsyncFn(),
     tell: CycleObserver<'_>,
 ) {
     let clock = stack.ports.clock();
-    let mut under_way: FuturesUnordered<UnderWay<'_>> = FuturesUnordered::new();
+    let mut executing: FuturesUnordered<Execution<'_>> = FuturesUnordered::new();
     let mut busy: BTreeSet<PoolName> = BTreeSet::new();
     loop {
         let began = clock.monotonic();
-        let look = begin(stack, leases, configured(), &busy);
-        let (found, ended) = meanwhile(look, &mut under_way).await;
+        let surveying = survey_held(stack, leases, configured(), &busy);
+        let (found, ended) = survey_while_executing(surveying, &mut executing).await;
         let mut due = clock.monotonic() + jittered(stack, stack.limits.converge);
         for kept in ended {
             busy.remove(&kept.pool);
             if !kept.is_settled() {
-                due = due.min(began + jittered(stack, stack.limits.converge / HASTE));
+                due = due.min(began + jittered(stack, stack.limits.converge / SPEEDUP));
             }
             tell(&kept);
         }
         for found in found {
             busy.insert(found.pool.clone());
-            under_way.push(Box::pin(execute::execute(stack, found, leases)));
+            executing.push(Box::pin(execute::execute(stack, found, leases)));
         }
         while clock.monotonic() < due {
             tokio::select! {
                 biased;
-                Some(kept) = under_way.next() => {
+                Some(kept) = executing.next() => {
                     busy.remove(&kept.pool);
                     if !kept.is_settled() {
-                        due = due.min(began + jittered(stack, stack.limits.converge / HASTE));
+                        due = due.min(began + jittered(stack, stack.limits.converge / SPEEDUP));
                     }
                     tell(&kept);
                 }
-                () = hurried() => due = due.min(began + BREATH),
+                () = requested() => due = due.min(began + CYCLE_MIN),
                 () = clock.sleep(due.saturating_sub(clock.monotonic())) => {}
             }
         }
     }
 }
 
-/// Looks, and goes on meanwhile with what is under way: a call whose turn has come must not wait for a
-/// look, or it would be made together with the next one's. And where callers are taken in their order,
-/// as the process fleet does, a look would wait for ever behind a call that nobody goes on with.
-async fn meanwhile(
-    look: impl Future<Output = Vec<SurveyedPool>>,
-    under_way: &mut FuturesUnordered<UnderWay<'_>>,
+/// Surveys, and polls the running executions meanwhile. A call whose turn has come must not wait
+/// for the survey, or it would be made together with the next call. A fleet that serves callers in
+/// order, as the process fleet does, would let the survey wait for ever behind a call that is not
+/// polled.
+async fn survey_while_executing(
+    surveying: impl Future<Output = Vec<SurveyedPool>>,
+    executing: &mut FuturesUnordered<Execution<'_>>,
 ) -> (Vec<SurveyedPool>, Vec<CycleReport>) {
-    let (mut look, mut ended) = (Box::pin(look), Vec::new());
+    let (mut surveying, mut ended) = (Box::pin(surveying), Vec::new());
     loop {
         tokio::select! {
             biased;
-            found = &mut look => return (found, ended),
-            Some(kept) = under_way.next() => ended.push(kept),
+            found = &mut surveying => return (found, ended),
+            Some(kept) = executing.next() => ended.push(kept),
         }
     }
 }
 
-/// Between a half and three halves, so that replicas do not beat together.
+/// Between half and one and a half times `wait`, so that replicas do not act at the same time.
 fn jittered<P: Ports>(stack: &Stack<P>, wait: Duration) -> Duration {
     let spread = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
     wait / 2 + Duration::from_millis(stack.ports.ids().jitter(spread))
 }
 
-/// Looks at every pool that is this process's and that nothing is under way on.
-async fn begin<P: Ports>(
+/// Surveys every pool whose lease this process holds and whose last plan is executed.
+async fn survey_held<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: Option<Blueprints>,
     busy: &BTreeSet<PoolName>,
 ) -> Vec<SurveyedPool> {
     let Some(configured) = configured else { return Vec::new() };
-    let look = async {
+    let surveying = async {
         let names = known(stack, &configured).await?;
         let mut held = leases.hold(stack, &names).await;
         held.retain(|pool| !busy.contains(pool));
         survey(stack, &configured, &held).await
     };
-    look.await.unwrap_or_else(|fault| {
-        tracing::warn!(%fault, "could not look at the pools");
+    surveying.await.unwrap_or_else(|fault| {
+        tracing::warn!(%fault, "could not survey the pools");
         Vec::new()
     })
 }
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// Under way, and done as soon as it has had its turn.
-    fn waits(turn: &Mutex<()>) -> UnderWay<'_> {
+    /// An execution that is done once it has had its turn.
+    fn waits_for_turn(turn: &Mutex<()>) -> Execution<'_> {
         Box::pin(async {
             drop(turn.lock().await);
             CycleReport {
@@ -208,15 +208,15 @@ mod tests {
     #[test]
     fn a_look_that_waits_behind_what_is_under_way_does_not_hold_that_up() {
         let turn = Mutex::new(());
-        let somebody = turn.try_lock().expect("it is free");
-        let mut under_way = FuturesUnordered::from_iter([waits(&turn)]);
-        assert!(under_way.next().now_or_never().is_none(), "it waits for its turn");
-        drop(somebody);
+        let held = turn.try_lock().expect("the lock is free");
+        let mut executing = FuturesUnordered::from_iter([waits_for_turn(&turn)]);
+        assert!(executing.next().now_or_never().is_none(), "the execution waits for its turn");
+        drop(held);
         let look = async {
             drop(turn.lock().await);
             Vec::new()
         };
-        let both = meanwhile(look, &mut under_way).now_or_never();
+        let both = survey_while_executing(look, &mut executing).now_or_never();
         assert_eq!(both.expect("both have had their turns").1.len(), 1);
     }
 }

@@ -1,6 +1,7 @@
-//! What an operator orders of a pool. It is remembered with the pool and holds until another order.
+//! An operator's orders for a pool. The pool's journal keeps an order until the operator replaces
+//! it.
 //!
-//! Not here: what follows from it (`core::pool`).
+//! Not here: what follows from an order (`core::pool`).
 
 use bullpen_core::ids::{PoolName, Revision};
 use bullpen_core::parameters::{decode, encode};
@@ -10,7 +11,7 @@ use bullpen_core::ports::{Document, Fault, Ports};
 use crate::Stack;
 use crate::document;
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ordered {
     /// It holds from now on.
@@ -19,8 +20,8 @@ pub enum Ordered {
     Already,
 }
 
-/// Orders something of a pool; `None` takes back what was ordered. Whoever keeps the pool sees it in
-/// its next look.
+/// Stores an operator's order for a pool; `None` takes the last order back. The replica that keeps
+/// the pool sees it in its next cycle.
 pub async fn order<P: Ports>(
     stack: &Stack<P>,
     pool: &PoolName,

@@ -1,8 +1,8 @@
-//! A survey: what pools are like now, and what is to be done about it. It changes nothing.
+//! A survey: the state of each pool now, and its plan. It changes nothing.
 //!
-//! The order of reading makes it safe. Journals and launches come before records, so that a machine
-//! that moves from one to the other is counted twice and never not at all; records come before the
-//! cloud's list, so that what a record says is never younger than what the cloud says of its machine.
+//! The order of the reads makes it safe. The survey reads journals and launches before records, so
+//! it may count a machine twice that moves from a launch to a record, but never misses it. It reads
+//! records before the cloud's list, so a record is never younger than the cloud's answer.
 //!
 //! Not here: planning (`core::pool`), or doing anything ([`super::execute`]).
 
@@ -27,39 +27,39 @@ use crate::Stack;
 use crate::reports;
 use crate::retry::retry_until;
 
-/// One pool as it was found, with its plan.
+/// The state of one pool, with its plan.
 #[derive(Clone, Debug)]
 pub struct SurveyedPool {
-    /// Which pool.
+    /// The pool.
     pub pool: PoolName,
-    /// What is configured of it; nothing if it no longer is.
+    /// Its configuration; none if it is no longer configured.
     pub blueprint: Option<Blueprint>,
-    /// What is remembered of it.
+    /// Its journal, without launches that are accounted for.
     pub journal: Journal,
-    /// The same as it is stored.
+    /// Its journal as it is stored.
     pub(super) stored: Journal,
-    /// The journal's revision; none if it has none yet.
+    /// The journal's revision; none if the pool has no journal yet.
     pub(super) revision: Option<Revision>,
-    /// Whether its journal is to be forgotten.
-    pub(super) is_leaving: bool,
-    /// Its launches that were begun and not reserved, as far as anybody knows.
+    /// Whether the store is to forget the journal.
+    pub(super) is_expiring: bool,
+    /// Its launches in the journal for which the ledger has no reservation.
     pub(super) unreserved: Vec<Intent>,
-    /// What was seen of it.
+    /// Its observed state.
     pub observed: ObservedPool,
-    /// What is wanted of it.
+    /// Its desired state.
     pub desired: DesiredPool,
-    /// What to do.
+    /// The actions that lead from the observed to the desired state.
     pub plan: Plan,
-    /// The cloud's own words on its machines.
+    /// The cloud's view of its machines.
     pub(super) machines: BTreeMap<InstanceId, Machine>,
-    /// Those of its machines that a job has begun on.
-    pub(super) at_work: BTreeSet<InstanceId>,
-    /// What machines said of their warm-up that failed.
-    pub(super) complaints: BTreeMap<InstanceId, String>,
+    /// Those of its machines on which a job has begun.
+    pub(super) begun_jobs: BTreeSet<InstanceId>,
+    /// The reports of failed warm-ups, by machine.
+    pub(super) warm_up_failures: BTreeMap<InstanceId, String>,
 }
 
 impl SurveyedPool {
-    /// How many machines it has, by what operators call their status.
+    /// How many machines it has, by their status for operators.
     pub fn statuses(&self) -> BTreeMap<StandbyStatus, u32> {
         let mut statuses = BTreeMap::new();
         for one in &self.observed.instances {
@@ -71,8 +71,8 @@ impl SurveyedPool {
     }
 }
 
-/// Every pool that is configured or remembered, in the order of their names. A pool that cannot be
-/// built is left alone: nobody knows what is wanted of it.
+/// Lists every pool that is configured or has a journal, in the order of their names. It leaves out
+/// a pool whose configuration cannot be built: the desired state of such a pool is unknown.
 pub async fn known<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -86,7 +86,7 @@ pub async fn known<P: Ports>(
     Ok(names.into_iter().filter(|name| !left_alone(name)).cloned().collect())
 }
 
-/// Looks at these pools: one list of the cloud's machines for all of them.
+/// Surveys these pools, with one list of the cloud's machines for all of them.
 pub async fn survey<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -120,7 +120,7 @@ pub async fn survey<P: Ports>(
     Ok(found.collect())
 }
 
-/// What the ledger says of one pool.
+/// The ledger's view of one pool.
 struct Recorded {
     pool: PoolName,
     read: StoredJournal,
@@ -140,7 +140,7 @@ async fn recorded<P: Ports>(
     for begun in &read.journal.open {
         match retry_until(stack, until, || ledger.intent(&begun.id)).await? {
             Some(intent) if intent.outstanding > 0 => launches.push(intent),
-            // Whoever began it may still reserve it: it counts, and is carried on.
+            // The process that began it may still reserve it, so it counts, and is continued.
             None if now < begun.deadline => unreserved.push(begun.clone()),
             Some(_) | None => {}
         }
@@ -149,7 +149,7 @@ async fn recorded<P: Ports>(
     Ok(Recorded { pool: pool.clone(), read, launches, unreserved, records })
 }
 
-/// The reports of machines whose state is not enough to judge them by.
+/// Reads the reports of machines that cannot be judged by their state alone.
 async fn reports<P: Ports>(
     stack: &Stack<P>,
     recorded: &[Recorded],
@@ -169,8 +169,8 @@ async fn reports<P: Ports>(
     Ok(named.filter_map(|(record, report)| Some((record.id.clone(), report?))).collect())
 }
 
-/// Only of those that warm up, that may be taken away, that are gone and perhaps never came up, or whose
-/// job has perhaps begun.
+/// Whether a machine warms up, may be taken away by the cloud, is gone and perhaps never came up,
+/// or perhaps runs a job whose start is not tagged yet.
 fn needs_report(record: &Record, machine: Option<&Machine>) -> bool {
     match &record.state {
         State::Created { .. } | State::Terminating { why: EndReason::MachineGone, .. } => true,
@@ -180,7 +180,7 @@ fn needs_report(record: &Record, machine: Option<&Machine>) -> bool {
     }
 }
 
-/// How full the ceilings are that concern these pools.
+/// Reads how much of each ceiling that concerns these pools is used.
 async fn used<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -227,9 +227,10 @@ fn judge<P: Ports>(
         }
         None => DesiredPool::nothing(pool.clone(), mode, &stack.limits),
     };
-    let at_work = records.iter().filter(|record| is_at_work(record, reports.get(&record.id)));
-    let at_work = at_work.map(|record| record.id.clone()).collect();
-    let complaints = records.iter().filter_map(|record| complaint(record, reports)).collect();
+    let begun_jobs = records.iter().filter(|record| has_begun_job(record, reports.get(&record.id)));
+    let begun_jobs = begun_jobs.map(|record| record.id.clone()).collect();
+    let warm_up_failures =
+        records.iter().filter_map(|record| warm_up_failure(record, reports)).collect();
     let standby = |record: Record| standby(record, &machines, reports);
     let observed = ObservedPool {
         instances: records.into_iter().map(standby).collect(),
@@ -246,19 +247,19 @@ fn judge<P: Ports>(
         journal,
         stored,
         revision,
-        is_leaving: forget_at.is_some(),
+        is_expiring: forget_at.is_some(),
         unreserved,
         observed,
         desired,
         plan,
         machines,
-        at_work,
-        complaints,
+        begun_jobs,
+        warm_up_failures,
     }
 }
 
-/// What a machine said of its warm-up, if that failed.
-fn complaint(
+/// A machine's report of its warm-up, if that failed.
+fn warm_up_failure(
     record: &Record,
     reports: &BTreeMap<InstanceId, Report>,
 ) -> Option<(InstanceId, String)> {
@@ -273,26 +274,26 @@ fn standby(
     reports: &BTreeMap<InstanceId, Report>,
 ) -> PoolMachine {
     let (machine, report) = (machines.get(&record.id), reports.get(&record.id));
-    // What a stopped machine's agent said before it was stopped is over.
-    let is_said = matches!(
+    // What an agent reported before its machine was stopped no longer counts.
+    let is_current = matches!(
         record.state,
         State::Created { .. } | State::Idle { .. } | State::Terminating { .. }
     );
-    let interrupted = is_said
+    let interrupted = is_current
         && record.facts.usage == Usage::Spot
         && report.is_some_and(|report| report.signals.contains_key(&SignalKind::Interrupted));
     PoolMachine {
         machine: machine.map(|machine| machine.state),
         warm_up: WarmUp::of(report),
-        // One that was given back has had a job, and may be used again.
+        // A machine that was given back has the tag of an earlier job, and may be used again.
         job_started: record.uses == 0 && machine.is_some_and(|machine| machine.tags.job_started),
         interrupted,
         record,
     }
 }
 
-/// Whether a job has begun on a machine for whoever has it now.
-fn is_at_work(record: &Record, report: Option<&Report>) -> bool {
+/// Whether the job that owns the machine now has begun on it.
+fn has_begun_job(record: &Record, report: Option<&Report>) -> bool {
     let is_a_jobs = matches!(&record.state, State::Running { owner: Owner::Job(_), .. });
     let signal = report.and_then(|report| report.signal(SignalKind::JobStarted, record.generation));
     is_a_jobs && signal.is_some()

@@ -1,7 +1,7 @@
-//! Tags: what operators see of a pool's machines in the cloud's own console, written where it differs
-//! from what the cloud has. Nothing is decided by them but that a started job is one.
+//! Tags: show operators the status of a pool's machines in the cloud's own console. The process
+//! that keeps the pool writes only tags that differ, and of all tags relies only on `job_started`.
 //!
-//! Not here: what a machine's status is (`core::instance::standby`).
+//! Not here: deriving a machine's status (`core::instance::standby`).
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use bullpen_core::ports::{MachineState, Ports, Tag};
 use super::survey::SurveyedPool;
 use crate::Stack;
 
-/// Writes what differs. What does not land is written by the next pass.
+/// Writes the tags that differ. The next pass writes those that fail.
 pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &SurveyedPool) {
     let (statuses, started) = differences(found);
     let statuses = statuses.into_iter().map(|(status, ids)| (Tag::Standby(status), ids));
     for (tag, ids) in statuses.chain([(Tag::JobStarted, started)]) {
         for batch in ids.chunks(IDS_PER_CALL_MAX) {
             if let Err(fault) = stack.fleet().tag(batch, tag).await {
-                tracing::info!(pool = %found.pool, %fault, "not tagged");
+                tracing::info!(pool = %found.pool, %fault, "could not tag machines");
                 return;
             }
         }
@@ -42,7 +42,7 @@ fn differences(found: &SurveyedPool) -> Differences {
         {
             statuses.entry(status).or_default().push(id.clone());
         }
-        if found.at_work.contains(id) && !machine.tags.job_started {
+        if found.begun_jobs.contains(id) && !machine.tags.job_started {
             started.push(id.clone());
         }
     }

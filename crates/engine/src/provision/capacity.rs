@@ -1,8 +1,8 @@
-//! Waiting for room under a ceiling, without a deadlock of half-served requests.
+//! Waiting for capacity under a ceiling, without a deadlock of half-served requests.
 //!
-//! Requests of a class that found a ceiling short stand in a line, in the order they came. Only the
-//! first keeps what it holds while it waits; all others give back first, so that whatever there is
-//! can come together at one request. A request whose process died leaves the line at its deadline.
+//! Requests of a class that found a ceiling short wait in a line, in the order they came. Only the
+//! first keeps its machines while it waits. All others give theirs back first, so that one request
+//! can get enough machines. A request whose process died leaves the line at its deadline.
 //!
 //! Not here: who is first (`core::request::line`), or reserving (`creation`).
 
@@ -21,38 +21,38 @@ use crate::progress::ProgressEvent;
 use crate::release;
 use crate::retry::retry_until;
 
-/// How often somebody in the line looks whether there is room.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How often somebody who is not first tries without having seen a reason to.
+/// How often a waiting request checks whether there is capacity.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a waiting request that is not first tries without a sign of capacity.
 const TRY_ANYWAY: Duration = Duration::from_secs(15);
 
-/// A place in the line.
+/// A request's place in the line.
 #[derive(Debug)]
 pub(super) struct PlaceInLine {
     name: String,
 }
 
-/// Whether what was held is still held.
+/// Whether a waiting request still holds its machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holdings {
-    /// It is.
+    /// It holds them.
     Kept,
-    /// It was given back.
+    /// It gave them back.
     GivenBack,
 }
 
 impl PlaceInLine {
-    /// At the end of the line.
+    /// Joins the end of the line.
     pub(super) async fn take<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<Self, Fault> {
         let place = Self { name: line::name(&request.id, stack.now()) };
         place.write(stack, request, false).await?;
         Ok(place)
     }
 
-    /// Gives the place up. If this does not land, the deadline does.
+    /// Leaves the line. If this fails, the place ends at the deadline.
     pub(super) async fn leave<P: Ports>(self, stack: &Stack<P>, request: &Request) {
         if let Err(fault) = self.write(stack, request, true).await {
-            tracing::info!(%fault, "a place in the line is kept until its deadline");
+            tracing::info!(%fault, "could not leave the waiting line");
         }
     }
 
@@ -88,7 +88,7 @@ impl PlaceInLine {
     }
 }
 
-/// Waits until it is worth trying again, or the request's deadline.
+/// Waits until another try is worthwhile, or until the request's deadline.
 pub(super) async fn wait<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -112,17 +112,17 @@ pub(super) async fn wait<P: Ports>(
     Ok(Holdings::GivenBack)
 }
 
-/// Never to the same beat as others in the line.
+/// Sleeps with jitter, so that the requests in the line do not act at the same time.
 async fn pause<P: Ports>(stack: &Stack<P>) {
     let jitter = Duration::from_millis(stack.ports.ids().jitter(1_000));
-    stack.ports.clock().sleep(LOOK_AGAIN + jitter).await;
+    stack.ports.clock().sleep(CHECK_AGAIN + jitter).await;
 }
 
-/// Everything the request holds becomes idle again, or will.
+/// Releases every machine that the request holds.
 async fn give_back<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>) -> Result<(), Fault> {
     let until = terms.request.deadline.min(stack.now().after(stack.limits.release_acknowledgement));
     let released = release::release(stack, &terms.owner, until, terms.tell).await?;
-    tracing::info!(?released, "gave back while waiting for room");
+    tracing::info!(?released, "gave machines back while waiting for capacity");
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Creation: intent → launch → record → validate.
 //!
-//! The intent is durable before the launch, and the launch is idempotent on it, so a lost answer is
-//! asked for again and never launches twice. Ids are recorded the moment they are known. What never
-//! came is given back; what came and could not be recorded is ended.
+//! A process stores the intent before it launches, and the launch is idempotent on the intent:
+//! after a lost answer the process launches again, and the cloud starts no second set of machines.
+//! It records each id as soon as it knows it, gives back the reservation of machines that never
+//! came, and terminates a machine whose record the ledger refuses.
 //!
-//! Not here: finding what a crash left between launch and record ([`crate::reconcile`]).
+//! Not here: finding machines that a crash left without a record ([`crate::reconcile`]).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,40 +24,41 @@ use crate::Stack;
 use crate::progress::ProgressEvent;
 use crate::retry::{Backoff, retry_until};
 
-/// Why nothing more can be created now.
+/// Why creation stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreationError {
     /// A ceiling is reached.
     #[error(transparent)]
     Ceiling(#[from] CeilingReached),
-    /// A port gave up.
+    /// A port failed, for good or for too long.
     #[error("could not {what}")]
     Port {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: Fault,
     },
 }
 
 impl CreationError {
-    /// Whether a port would answer the same, however often it is asked.
+    /// Whether the port would give the same answer again.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Port { source, .. } if !source.is_transient())
     }
 }
 
-/// What one launch came to.
+/// The outcome of one launch.
 #[derive(Debug)]
 pub struct Created {
     /// The runners that listen.
     pub ready: Vec<HeldMachine>,
-    /// Whether the cloud gave any machine at all.
+    /// Whether the cloud launched any machine.
     pub any_came: bool,
 }
 
-/// Launches up to `count` machines for the request and waits until they listen. `None`: this attempt
-/// is spoilt by a reservation of another size, and was not made; the next one can be.
+/// Launches up to `count` machines for the request and waits until they listen. `None`: the ledger
+/// holds a reservation of another size for this attempt, so it launched nothing; the next attempt
+/// can.
 pub async fn create<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -70,7 +72,8 @@ pub async fn create<P: Ports>(
     }
     let reserved = reserve(stack, &intent).await?;
     if reserved.intent.count != count {
-        // It landed after we had been told that there is no room, and other machines came since.
+        // An earlier write of this reservation landed after the ledger had answered that the
+        // ceiling is short, and other machines came since.
         return_rest(stack, &reserved.intent).await;
         return Ok(None);
     }
@@ -82,12 +85,12 @@ pub async fn create<P: Ports>(
     Ok(Some(Created { ready, any_came }))
 }
 
-/// What machines are to be like.
+/// The kind of machines to launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaunchShape<'a> {
     /// Their class.
     pub(crate) class: &'a RunnerClass,
-    /// Which types will do.
+    /// The instance types that will do.
     pub(crate) allowed_types: &'a [TypePattern],
 }
 
@@ -97,27 +100,27 @@ impl<'a> From<&'a Request> for LaunchShape<'a> {
     }
 }
 
-/// An intent that is stored.
+/// An intent that the ledger has stored.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    /// The intent, as it is stored.
+    /// The stored intent.
     pub(crate) intent: Intent,
-    /// Whether we stored it just now, so that nobody can have launched it before us.
+    /// Whether this process has just stored it, so that no other process can have launched it.
     pub(crate) is_new: bool,
 }
 
 impl Reservation {
-    /// One that was found: whoever stored it may have launched it.
+    /// An intent found in the ledger: the process that stored it may have launched it.
     pub(crate) fn found(intent: Intent) -> Self {
         Self { intent, is_new: false }
     }
 }
 
-/// Launches what an intent says and records what came. Doing so again does nothing anew.
+/// Launches the machines of an intent and records them. A repetition launches nothing new.
 ///
-/// Where the cloud refuses, and nothing of it can have been launched before, the reservation is kept from
-/// nobody: it is given back, and the next launch is another one. Otherwise the intent stays, and
-/// reconciliation accounts for what may have come of it.
+/// If the cloud refuses and cannot have launched anything for this intent before, this function
+/// gives the reservation back at once, and the next launch uses another intent. Otherwise the
+/// intent stays, and the reconciler accounts for machines that may have come of it.
 pub(crate) async fn launch_and_record<P: Ports>(
     stack: &Stack<P>,
     shape: LaunchShape<'_>,
@@ -136,7 +139,7 @@ pub(crate) async fn launch_and_record<P: Ports>(
     answer.map(|_| records).map_err(|refusal| refusal.error())
 }
 
-/// The id of a request's n-th launch: whoever makes it, and however often, it is the same launch.
+/// The id of a request's n-th launch. Every process that repeats the launch uses the same id.
 pub(crate) fn intent_id(request: &Request, attempt: u32) -> IntentId {
     launch_id(&request.id, request.incarnation, attempt)
 }
@@ -149,13 +152,13 @@ pub(crate) fn launch_id(request: &RequestId, incarnation: u32, attempt: u32) -> 
     IntentId::new(format!("{request}.{incarnation}.{attempt}"))
 }
 
-/// Whether a machine was launched by this incarnation of a request.
+/// Whether an intent belongs to this incarnation of a request.
 pub(crate) fn is_of(request: &Request, intent: &IntentId) -> bool {
     let stem = format!("{}.{}.", request.id, request.incarnation);
     intent.as_str().strip_prefix(&stem).is_some_and(|attempt| attempt.parse::<u32>().is_ok())
 }
 
-/// A request's or a job's n-th launch, with nothing of it recorded yet.
+/// The intent of a request's or a job's n-th launch, before any machine of it is recorded.
 pub(crate) fn intend<P: Ports>(
     stack: &Stack<P>,
     (request, owner): (&Request, &Owner),
@@ -199,13 +202,13 @@ pub(crate) async fn reserve_under<P: Ports>(
     loop {
         match stack.ports.ledger().reserve(intent, ceilings).await {
             Ok(Written::Won(Reserved::Granted)) => return Ok(new()),
-            // Ours already: an answer that was lost, or an earlier run of the same request.
+            // Stored before: by this loop if an answer was lost, or by an earlier process.
             Ok(Written::Won(Reserved::Known(known))) => return Ok(Reservation::found(known)),
             Ok(Written::Won(Reserved::Short(_))) if sabotage!("ceiling-is-only-advice") => {
                 return Ok(new());
             }
             Ok(Written::Won(Reserved::Short(ceiling))) => return Err(ceiling.into()),
-            // Asking again is safe: it is idempotent on the intent.
+            // Reserving again is safe: it is idempotent on the intent.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(port(fault)),
@@ -214,11 +217,11 @@ pub(crate) async fn reserve_under<P: Ports>(
     }
 }
 
-/// A launch that was not answered with machines.
+/// A launch that failed.
 #[derive(Debug)]
 struct Refusal {
     fault: Fault,
-    /// Whether this was its first answer, and a final one: nothing was launched by it.
+    /// Whether its first try got a final answer, which proves that nothing was launched.
     is_certain: bool,
 }
 
@@ -244,7 +247,7 @@ async fn launch<P: Ports>(
         spec_hash: intent.spec_hash.clone(),
         count: intent.count,
     };
-    // That there is none is an answer: the same launch would be answered the same, and the ladder
+    // No capacity is an answer and not a fault: the same launch would get it again, and the ladder
     // has other rungs.
     let launch = async || {
         tries.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +268,7 @@ async fn launch<P: Ports>(
         stack.shortages().remember_words(said.clone(), &stack.limits, now);
     }
     for offering in &launched.shortages {
-        tracing::info!(%offering, "shortage");
+        tracing::info!(%offering, "cloud has no capacity for offering");
         stack.shortages().remember(offering.clone(), &stack.limits, now);
     }
     Ok(launched)
@@ -280,7 +283,8 @@ async fn record_all<P: Ports>(
     join_all(recorded).await.into_iter().flatten().collect()
 }
 
-/// Stores one machine's first record. `None`: it is nobody's, and is being ended.
+/// Stores a machine's first record. `None`: the ledger refused it and the machine ends, or the
+/// ledger failed and the reconciler ends the machine.
 pub(crate) async fn record<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,
@@ -303,7 +307,7 @@ pub(crate) async fn record<P: Ports>(
                 let _ = stack.fleet().terminate_one(&machine.id).await;
                 return None;
             }
-            // Idempotent on the instance id.
+            // Recording again is safe: it is idempotent on the instance id.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(_) => return None,
@@ -313,8 +317,8 @@ pub(crate) async fn record<P: Ports>(
     None
 }
 
-/// The launch has answered for good, so what is still outstanding will never come. If this does
-/// not land, reconciliation gives it back after the intent's deadline.
+/// Gives back the reservation of machines that never came, once the launch has a final answer. If
+/// this fails, the reconciler does it after the intent's deadline.
 pub(crate) async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
     let ledger = stack.ports.ledger();
     let Ok(Some(intent)) = retry_until(stack, intent.deadline, || ledger.intent(&intent.id)).await
@@ -324,7 +328,7 @@ pub(crate) async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
     if intent.outstanding > 0
         && let Err(fault) = ledger.give_back(&intent).await
     {
-        tracing::info!(%fault, "left for reconciliation to give back");
+        tracing::info!(%fault, "reservation left for the reconciler to return");
     }
 }
 
@@ -349,7 +353,7 @@ pub(super) async fn validate<P: Ports>(
                 AttemptOutcome::TryAnother | AttemptOutcome::Closed(_) => None,
             }
         }
-        // Left as it is: the request's failure, or the reaper, takes it back.
+        // The failing request, or the reaper, takes the machine back.
         StepOutcome::Lost
         | StepOutcome::StartRefused
         | StepOutcome::StartFailed

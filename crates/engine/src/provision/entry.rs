@@ -1,4 +1,5 @@
-//! The request's entry: beginning, resuming, standing down, ending.
+//! The request's entry in the ledger: a process begins or resumes the request with it, sees in it
+//! that another process has superseded it, and ends the request with it.
 //!
 //! Not here: deciding (`core::request::entry`), or what the request holds.
 
@@ -22,36 +23,36 @@ pub enum CannotBegin {
     /// The id is not `<run>.<attempt>.<name>`.
     #[error("{id:?} is not a request id: it has the form <run>.<attempt>.<name>")]
     BadId {
-        /// What was given.
+        /// The given id.
         id: RequestId,
     },
-    /// It is live and asked for something else.
+    /// The live request of this id asks for something else.
     #[error(
         "request {id} is live and differs in its {field}: release it first, or use another name"
     )]
     Differs {
-        /// Which one.
+        /// The request's id.
         id: RequestId,
-        /// In what.
+        /// The field that differs.
         field: &'static str,
     },
-    /// The ledger gave up.
+    /// The ledger failed, for good or for too long.
     #[error("could not store the request")]
     Store(#[source] Fault),
 }
 
-/// A request that is begun, as this process works on it.
+/// A request that this process has begun or resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// With its incarnation.
+    /// The request with its incarnation.
     pub(crate) request: Request,
     /// Whether it may have machines and intents already.
     pub(crate) resumed: bool,
-    /// Whether an abandoned incarnation may still hold something.
+    /// Whether an abandoned incarnation may still hold machines.
     pub(crate) after_abandonment: bool,
     /// The label of its runners.
     pub(crate) label: String,
-    /// The run whose jobs alone may run on its machines.
+    /// The only run whose jobs may run on its machines.
     pub(crate) own_run: Option<OwnRun>,
     worker: ClaimId,
 }
@@ -65,7 +66,7 @@ pub(crate) async fn begin<P: Ports>(
     let worker = stack.ports.ids().claim();
     let bits = stack.ports.ids().label_bits();
     let mut backoff = Backoff::default();
-    // Nearly always it is the first time; only if that is wrong is anything read.
+    // Nearly all requests are new, so the first write expects no entry and reads none.
     let mut stored: Option<(RequestEntry, Revision)> = None;
     let (run, name) =
         split(&wanted.id).ok_or_else(|| CannotBegin::BadId { id: wanted.id.clone() })?;
@@ -75,7 +76,7 @@ pub(crate) async fn begin<P: Ports>(
             && entry.worker == worker
         {
             // The answer to our own write was lost.
-            return Ok(begun(entry, &again_before(entry)));
+            return Ok(begun(entry, &after_lost_answer(entry)));
         }
         let decision = begin_decision(known, wanted);
         let incarnation = match decision {
@@ -96,22 +97,22 @@ pub(crate) async fn begin<P: Ports>(
             strangers: Vec::new(),
         };
         let entry = match (&decision, known) {
-            // Its runners have the label that is stored; those of an older version have none.
+            // Its runners have the stored label; an entry of an older version stores none.
             (BeginDecision::Resume { .. }, Some(known)) => RequestEntry {
                 secret_label: known.secret_label.clone(),
-                // Of two answers the less trusted one stays.
+                // If two processes disagree, the less trusting answer stays.
                 from_fork: known.from_fork.max(is_untrusted),
                 strangers: known.strangers.clone(),
                 ..entry
             },
-            // A label that was once shown to jobs dies with its incarnation.
+            // Jobs have seen the old label, so a new incarnation gets a new one.
             _ => RequestEntry { secret_label: Some(fresh_label(&wanted.id, bits)), ..entry },
         };
         let seen = stored.as_ref().map(|(_, revision)| *revision);
         let next = document(stack, &run, name, &entry);
         match stack.ports.ledger().write_document(seen, &next).await {
             Ok(Written::Won(_)) => return Ok(begun(&entry, &decision)),
-            // Somebody wrote meanwhile, perhaps we did: look again.
+            // Another process wrote meanwhile, or our own write landed: read again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
             Err(fault) => return Err(CannotBegin::Store(fault)),
@@ -121,9 +122,9 @@ pub(crate) async fn begin<P: Ports>(
     }
 }
 
-/// After a lost answer it is not known what was there before; looking at what the request has is
+/// After a lost answer this process does not know the entry that was there before; resuming is
 /// right in every case.
-fn again_before(entry: &RequestEntry) -> BeginDecision {
+fn after_lost_answer(entry: &RequestEntry) -> BeginDecision {
     BeginDecision::Resume { incarnation: entry.request.incarnation }
 }
 
@@ -138,7 +139,7 @@ fn begun(entry: &RequestEntry, decision: &BeginDecision) -> Begun {
     }
 }
 
-/// The entry and its revision.
+/// Reads a request's entry and its revision, retrying until `until`.
 pub(crate) async fn find<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
@@ -151,7 +152,7 @@ pub(crate) async fn find<P: Ports>(
     decode(&stored).map(|entry| Some((entry, stored.revision))).map_err(CannotBegin::Store)
 }
 
-/// An entry as it was stored.
+/// Decodes a stored entry.
 pub(crate) fn decode(stored: &Document) -> Result<RequestEntry, Fault> {
     RequestEntry::decode(&stored.body).map_err(|error| {
         let Document { collection, name, .. } = stored;
@@ -159,7 +160,8 @@ pub(crate) fn decode(stored: &Document) -> Result<RequestEntry, Fault> {
     })
 }
 
-/// Whether somebody else works on the request by now. A store that does not answer says nothing.
+/// Whether another process works on the request by now, or has ended it. False if the store does
+/// not answer.
 pub(crate) async fn is_superseded<P: Ports>(stack: &Stack<P>, begun: &Begun) -> bool {
     let until = stack.now().after(stack.limits.release_retry);
     match find(stack, &begun.request.id, until).await {
@@ -169,8 +171,8 @@ pub(crate) async fn is_superseded<P: Ports>(stack: &Stack<P>, begun: &Begun) -> 
     }
 }
 
-/// Where the request stands from now on. Whoever works on it meanwhile is superseded; if this does
-/// not land, running the request again finds that it holds nothing.
+/// Stores the request's new stage, which supersedes every process that works on the request. If
+/// this fails, the next process that runs the request finds that it holds nothing.
 pub(crate) async fn end<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
@@ -189,7 +191,8 @@ pub(crate) async fn end<P: Ports>(
     Ok(())
 }
 
-/// Remembers a stranger, so that the run is told of it whoever ends the machine.
+/// Stores a stranger in the entry, so that the run learns of it no matter which process ends the
+/// machine.
 pub(crate) async fn note_stranger<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
@@ -199,7 +202,7 @@ pub(crate) async fn note_stranger<P: Ports>(
     amend(stack, id, until, |entry| entry.with_stranger(stranger)).await
 }
 
-/// Remembers whether the request's run has a fork's code.
+/// Stores in the entry whether the request's run has a fork's code.
 pub(crate) async fn note_origin<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
@@ -213,7 +216,8 @@ pub(crate) async fn note_origin<P: Ports>(
     .await
 }
 
-/// Stores what `next` makes of the entry. Its worker stays: nobody is superseded by it.
+/// Stores the entry that `next` returns, if it returns one. The worker in it stays the same, so
+/// this supersedes no process.
 async fn amend<P: Ports>(
     stack: &Stack<P>,
     id: &RequestId,
@@ -231,7 +235,7 @@ async fn amend<P: Ports>(
     Ok(())
 }
 
-/// An entry as it is stored.
+/// Encodes an entry as a document.
 fn document<P: Ports>(
     stack: &Stack<P>,
     run: &RunAttempt,

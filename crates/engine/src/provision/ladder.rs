@@ -1,6 +1,7 @@
-//! The ladder: what creation tries next for a request that is still short, and when it is over.
+//! The ladder: decides which launch creation tries next for a request that misses runners, and when
+//! creation gives up.
 //!
-//! Not here: the rungs themselves (`core::creation`), or one launch ([`super::creation`]).
+//! Not here: the order of the rungs (`core::creation`), or one launch ([`super::creation`]).
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{CeilingReached, RungResult, next_rung};
@@ -12,20 +13,20 @@ use super::creation::{self, CreationError};
 use super::worker::{HeldMachine, Terms};
 use crate::Stack;
 
-/// What creation has tried so far.
+/// The launches that creation has tried so far.
 #[derive(Debug, Default)]
 pub(super) struct Ladder {
     pub(super) attempts: u32,
     last: Option<RungResult>,
-    /// How many launches in a row brought machines of which none was fit: a script that always fails
-    /// would otherwise have machines launched until the deadline.
-    in_vain: u32,
-    /// The ceiling that is waited for: why time ran out, if it does.
+    /// How many launches in a row brought only unfit machines: for a script that always fails the
+    /// ladder would otherwise launch until the deadline.
+    unfit_launches: u32,
+    /// The ceiling that the request waits for: the reason if time runs out.
     ceiling: Option<CeilingReached>,
 }
 
 impl Ladder {
-    /// Tries the next rung for what is missing.
+    /// Tries the next rung for the missing runners; returns those that listen.
     pub(super) async fn climb<P: Ports>(
         &mut self,
         stack: &Stack<P>,
@@ -36,7 +37,7 @@ impl Ladder {
         let short = self.short(stack, missing, terms);
         let first = self.last.is_none();
         let is_over = stack.now() >= request.deadline
-            || self.in_vain >= stack.limits.launch_attempts_max
+            || self.unfit_launches >= stack.limits.launch_attempts_max
             || (!first && request.on_partial == OnPartial::Fail);
         if is_over {
             return Err(short);
@@ -44,7 +45,7 @@ impl Ladder {
         let usage: Usage =
             next_rung(request.usage, request.on_demand_fallback, self.last).ok_or(short)?;
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
-        // Boxed: most requests never get here, and all of them would carry it.
+        // Boxed: most requests never launch, but the future of each would contain this one.
         let created = creation::create(stack, terms, usage, count, self.attempts + 1);
         let created = Box::pin(created).await;
         self.ceiling = match &created {
@@ -59,12 +60,12 @@ impl Ladder {
         self.attempts += 1;
         let Some(created) = created else { return Ok(Vec::new()) };
         self.last = Some(RungResult { usage, any_came: created.any_came });
-        let is_in_vain = created.any_came && created.ready.is_empty();
-        self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };
+        let is_unfit = created.any_came && created.ready.is_empty();
+        self.unfit_launches = if is_unfit { self.unfit_launches + 1 } else { 0 };
         Ok(created.ready)
     }
 
-    /// Why there is nothing more to try.
+    /// The error for a request that has no rung left to try.
     fn short<P: Ports>(
         &self,
         stack: &Stack<P>,

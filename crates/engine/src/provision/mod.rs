@@ -1,12 +1,11 @@
-//! Provision: one request, from wish to running or undone.
+//! Provision: fulfils one request, or undoes it.
 //!
-//! Its entry is stored first ([`entry`]). Then selection ([`pickup`], [`worker`]), creation for what
-//! is missing ([`creation`]), and all runners are marked running. A request that was begun before is
-//! resumed (`resume`); one that finds a ceiling short waits in line (`capacity`); one that cannot be
-//! fulfilled, or is cancelled, gives everything back ([`undo`]): whatever it holds is found by its
-//! owner directory, the same way a release finds it.
-//!
-//! Claims are renewed, and reports are looked at ([`report_watcher`]), while the request lives.
+//! The process stores the request's entry ([`entry`]), claims idle machines ([`pickup`],
+//! [`worker`]), launches the missing ones ([`creation`]) and marks all runners as running. It
+//! resumes a request that another process began (`resume`) and waits in line under a short ceiling
+//! (`capacity`). If the request fails or is cancelled, it gives back every machine in the owner's
+//! directory ([`undo`]). Meanwhile it renews the claims and watches the reports
+//! ([`report_watcher`]).
 //!
 //! Not here: where a cancellation comes from, and how progress is shown (the command).
 
@@ -48,50 +47,50 @@ use tenure::{mark_running, renew};
 use undo::Abandoned;
 use worker::{HeldMachine, Terms};
 
-/// A request, by whom it is made, and who is told how it goes.
+/// A request, the workflow that makes it, and the observer of its progress.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// What is wanted. Its incarnation is not looked at.
+    /// The request. Its incarnation is ignored: the stored entry decides it.
     pub request: &'a Request,
-    /// Whose workflow asks, where it is one.
+    /// The repository of the workflow that asks, if a workflow does.
     pub repository: Option<&'a Repository>,
-    /// Whether its workflow runs code that is not trusted, where the command knows. GitHub is asked at
-    /// the release if it does not.
+    /// Whether that workflow runs untrusted code, if the command knows. If it does not, the release
+    /// asks GitHub.
     pub is_untrusted: Option<bool>,
     /// The group that its runners join at GitHub; GitHub's default group if absent.
     pub group: Option<&'a RunnerGroup>,
-    /// Who is told.
+    /// Receives the progress.
     pub tell: ProgressObserver<'a>,
 }
 
 impl<'a> Call<'a> {
-    /// A request of nobody's workflow, in silence.
+    /// A request without a workflow and without an observer.
     pub fn silent(request: &'a Request) -> Self {
         Self { request, repository: None, is_untrusted: None, group: None, tell: &unobserved }
     }
 }
 
-/// How long each part took, together and one after another.
+/// How long each part of one call took, summed over its repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Storing the request's entry, and finding what it has.
+    /// Storing the request's entry, and resuming the machines that it has.
     pub beginning: Duration,
-    /// Getting a credential.
+    /// Getting a credential from GitHub.
     pub credential: Duration,
     /// Finding, claiming and checking idle machines.
     pub selection: Duration,
     /// Launching machines and waiting until they listen.
     pub creation: Duration,
-    /// Standing in line for room under a ceiling.
+    /// Waiting in line for capacity under a ceiling.
     pub waiting: Duration,
-    /// Everything.
+    /// The whole call.
     pub total: Duration,
 }
 
 /// A fulfilled request.
 #[derive(Debug)]
 pub struct Provisioned {
-    /// Its runners; all of them listen, all are marked running.
+    /// Its runners; all of them listen and are marked as running.
     pub runners: Vec<HeldMachine>,
     /// The label that jobs ask for.
     pub label: String,
@@ -99,58 +98,59 @@ pub struct Provisioned {
     pub timings: Timings,
 }
 
-/// Why a request was not fulfilled. Unless it says otherwise, everything it held is on its way back.
+/// Why a request was not fulfilled. Unless the variant says otherwise, all machines that the
+/// request held are on their way back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvisionError {
-    /// Nothing was begun, and nothing touched.
+    /// The request did not begin; no machine was touched.
     #[error(transparent)]
     CannotBegin(#[from] CannotBegin),
     /// GitHub gave no credential; nothing was touched.
     #[error("GitHub gave no credential to register runners with")]
     NoCredential(#[source] Fault),
-    /// The cause lies outside the machines, so no other machine was tried.
+    /// The cause lies outside the machines, so the workers tried no other machine.
     #[error("the attempt was closed, because no other machine could have helped")]
     Closed(#[source] Fault),
-    /// Machines could not be created.
+    /// Creation stopped: a ceiling is reached, or a port failed.
     #[error("missing {missing} of {requested} runners")]
     Creation {
         /// How many are missing.
         missing: usize,
         /// How many were wanted.
         requested: u32,
-        /// Why.
+        /// Why creation stopped.
         source: CreationError,
     },
-    /// The cloud has no more.
+    /// The cloud has no more capacity.
     #[error("missing {missing} of {requested} runners: no capacity{said}")]
     Short {
         /// How many are missing.
         missing: usize,
         /// How many were wanted.
         requested: u32,
-        /// Why, where the cloud said so.
+        /// The cloud's reason, if it gave one.
         said: String,
     },
-    /// What came did not work.
+    /// Launched machines failed their checks.
     #[error("missing {missing} of {requested} runners: {why}")]
     Unfit {
         /// How many are missing.
         missing: usize,
         /// How many were wanted.
         requested: u32,
-        /// What was wrong with the last one.
+        /// Why the last machine failed.
         why: String,
     },
-    /// Another process carries the request on, or it was released meanwhile. Nothing was undone.
+    /// Another process continues the request, or has released it. Nothing was undone.
     #[error("another process works on this request now, or has released it")]
     Superseded,
-    /// Somebody cancelled it.
+    /// GitHub or the operator cancelled the command.
     #[error("cancelled")]
     Cancelled(Abandoned),
 }
 
 impl ProvisionError {
-    /// Whether this process began the request, and it is still this process's to undo.
+    /// Whether this process began the request and must undo it.
     const fn has_begun(&self) -> bool {
         match self {
             Self::CannotBegin(_)
@@ -164,8 +164,8 @@ impl ProvisionError {
     }
 }
 
-/// Fulfils a request, or gives back everything it took. When `cancelled` completes, the request is
-/// abandoned in the few seconds that a cancelled command has.
+/// Fulfils a request, or gives back every machine that it took. When `cancelled` completes, it
+/// abandons the request within the few seconds that a cancelled command has.
 pub async fn provision<P: Ports>(
     stack: &Stack<P>,
     call: Call<'_>,
@@ -196,7 +196,7 @@ pub async fn provision<P: Ports>(
     }
 }
 
-/// Measures one part.
+/// Does one part of the work and adds its duration to `sum`.
 async fn timed<P: Ports, T>(
     stack: &Stack<P>,
     sum: &mut Duration,
@@ -222,7 +222,7 @@ async fn fulfil<P: Ports>(
     let entered = entry::begin(stack, call.request, (call.repository, call.is_untrusted));
     let entered = timed(stack, &mut timings.beginning, entered).await?;
     let begun = begun.get_or_init(|| entered);
-    // Stored by now, so that whichever process carries the request on has the same one.
+    // The stored entry holds the label, so a process that resumes the request uses the same one.
     let label = begun.label.clone();
     (call.tell)(ProgressEvent::Begun { label: label.clone() });
     if begun.after_abandonment {
@@ -250,26 +250,27 @@ async fn fulfil<P: Ports>(
     done.map(|()| Provisioned { runners, label: terms.label.clone(), timings })
 }
 
-/// Minted before anything is stored or claimed, so that an outage of GitHub's touches nothing.
+/// Gets the credential before anything is stored or claimed, so that an outage of GitHub changes
+/// nothing.
 async fn credential<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
 ) -> Result<Credential, ProvisionError> {
-    // A registration token is for any runner; each gets its label and group with its assignment.
+    // A registration token works for any runner; its assignment gives it its label and group.
     let spec = RunnerSpec {
         name: RunnerName::new(format!("{}-{}", stack.name, request.id)),
         labels: Vec::new(),
         group: None,
         ephemeral: false,
     };
-    // An outage that lasts is the caller's to know about, long before the request's deadline.
+    // The caller must learn of a lasting outage long before the request's deadline.
     let until = request.deadline.min(stack.now().after(stack.limits.forge_patience));
     retry_until(stack, until, || stack.ports.forge().credential(&spec))
         .await
         .map_err(ProvisionError::NoCredential)
 }
 
-/// One request under way.
+/// The state of one call of [`provision`].
 struct Work<'s, P> {
     stack: &'s Stack<P>,
     terms: &'s Terms<'s>,
@@ -279,7 +280,7 @@ struct Work<'s, P> {
 }
 
 impl<P: Ports> Work<'_, P> {
-    /// Until every runner runs, or it is certain that not all will.
+    /// Works until every runner runs, or until it is certain that not all will.
     async fn complete(&mut self) -> Result<(), ProvisionError> {
         let mut ladder = Ladder::default();
         if self.begun.resumed {
@@ -300,7 +301,7 @@ impl<P: Ports> Work<'_, P> {
     ) -> Result<(), ProvisionError> {
         self.select().await?;
         if self.begun.resumed && self.missing() > 0 {
-            // Whoever is superseded may have claimed what was idle, in this request's name.
+            // The superseded process may have claimed idle machines for this request meanwhile.
             self.resume(ladder).await?;
         }
         while self.missing() > 0 {
@@ -312,7 +313,7 @@ impl<P: Ports> Work<'_, P> {
             match timed(stack, &mut self.timings.creation, created).await {
                 Ok(held) => self.run(held).await?,
                 Err(error) => match ceiling_to_wait_for(stack, terms.request, &error) {
-                    Some(reached) => self.wait_for_room(place, &reached).await?,
+                    Some(reached) => self.wait_for_capacity(place, &reached).await?,
                     None => return Err(error),
                 },
             }
@@ -340,7 +341,7 @@ impl<P: Ports> Work<'_, P> {
         self.run(resumed.held).await
     }
 
-    /// As many workers as runners are wanted, over one pickup manager.
+    /// Runs one worker for each missing runner, all on one pickup manager.
     async fn select(&mut self) -> Result<(), ProvisionError> {
         let (stack, terms, missing) = (self.stack, self.terms, self.missing());
         if missing == 0 {
@@ -352,12 +353,13 @@ impl<P: Ports> Work<'_, P> {
         self.run(held).await
     }
 
-    /// Marks runners as running. One that somebody else has meanwhile is missing, and made up for,
-    /// unless it is the whole request that somebody else has.
+    /// Marks runners as running. If the reaper or another process took a machine meanwhile, the
+    /// request claims or launches a replacement.
     ///
-    /// That is looked at after the claims have landed and before they are marked: whoever supersedes
-    /// this process later sees them all; whoever did so before may have seen none, and then they are
-    /// left to lapse, or the request would have more runners than it wants.
+    /// After its claims have landed and before it marks them, this process checks that no other has
+    /// superseded it. A process that supersedes it later sees all the claims. A process that did so
+    /// earlier may have seen none, so this one lets them lapse, or the request would get too many
+    /// runners.
     async fn run(&mut self, held: Vec<HeldMachine>) -> Result<(), ProvisionError> {
         if held.is_empty() {
             return Ok(());
@@ -369,7 +371,7 @@ impl<P: Ports> Work<'_, P> {
         Ok(())
     }
 
-    async fn wait_for_room(
+    async fn wait_for_capacity(
         &mut self,
         place: &mut Option<PlaceInLine>,
         reached: &CeilingReached,

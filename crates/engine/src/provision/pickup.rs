@@ -1,11 +1,11 @@
 //! The pickup manager: one per attempt, shared by its claim workers.
 //!
 //! It receives as many messages as workers wait for, deletes them at once so that concurrent
-//! requests do not meet on them, and judges them in memory. When the queue is exhausted it asks the
-//! class directory once, and then it is closed.
+//! requests do not try the same machines, and judges them in memory. When the queue is exhausted,
+//! it reads the class directory once and then closes.
 //!
-//! A crash loses the messages it holds, never a machine: their records are still idle, the
-//! directory still lists them, and they are advertised again.
+//! A crash loses the messages it holds, never a machine: the records are still idle, the directory
+//! still lists them, and refresh advertises them again.
 //!
 //! Not here: judging (`core::pickup`), claiming ([`super::worker`]).
 
@@ -28,7 +28,7 @@ use crate::retry::retry_until;
 pub struct PickupManager<'s, P> {
     stack: &'s Stack<P>,
     request: &'s Request,
-    /// Workers without a candidate; it decides how many messages are worth receiving.
+    /// How many workers have no candidate: as many messages are worth receiving.
     unserved: AtomicUsize,
     state: tokio::sync::Mutex<State>,
 }
@@ -43,31 +43,31 @@ struct State {
 #[derive(Debug)]
 struct Candidate {
     advert: Advert,
-    /// Taken off the queue; goes back there if nobody needs it.
+    /// Whether its message came from the queue; it goes back there if no worker needs it.
     from_queue: bool,
 }
 
 impl<'s, P: Ports> PickupManager<'s, P> {
-    /// A manager for one attempt at this many runners.
+    /// Makes the manager of one attempt at this many runners.
     pub fn new(stack: &'s Stack<P>, request: &'s Request, wanted: usize) -> Self {
         let state = tokio::sync::Mutex::new(State::default());
         let unserved = AtomicUsize::new(wanted);
         Self { stack, request, unserved, state }
     }
 
-    /// The next candidate, or none: then none of the attempt's workers will get another.
+    /// The next candidate. `None`: no worker of the attempt will get another.
     pub async fn candidate(&self) -> Result<Option<Advert>, Fault> {
         let candidate = self.next(&mut *self.state.lock().await).await?;
         self.unserved.fetch_sub(usize::from(candidate.is_some()), Ordering::Relaxed);
         Ok(candidate)
     }
 
-    /// The candidate came to nothing; its worker will ask for another.
+    /// Notes that a candidate did not become a runner; its worker will ask for another.
     pub fn came_to_nothing(&self) {
         self.unserved.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The candidate was not tried, and goes back where it came from.
+    /// Takes back a candidate that its worker did not try, for another worker or for the queue.
     pub async fn not_wanted(&self, advert: Advert) {
         self.state.lock().await.ready.push_front(Candidate { advert, from_queue: true });
         self.came_to_nothing();
@@ -99,32 +99,33 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         let queues = self.stack.ports.queues();
         let received = match queues.receive(&queue, wanted, Duration::ZERO).await {
             Ok(received) => received,
-            // The directory has what an unreachable queue would have said.
+            // The directory lists the machines that the unreachable queue would have named.
             Err(fault) => {
-                tracing::info!(%fault, "the resource pool is not readable");
+                tracing::info!(%fault, "could not read the resource pool");
                 Vec::new()
             }
         };
         if !received.is_empty() {
             let receipts: Vec<_> =
                 received.iter().map(|delivery| delivery.receipt.clone()).collect();
-            // Should this fail the messages come back later; the ledger decides about them then.
+            // If this fails, the messages come back later; the ledger decides about them then.
             if let Err(fault) = queues.delete(&queue, &receipts).await {
-                tracing::debug!(%fault, "received messages were not deleted");
+                tracing::debug!(%fault, "could not delete received messages");
             }
         }
         let bodies = received.into_iter().map(|delivery| delivery.body).collect();
         let judged = state.scan.batch(bodies, self.request, &self.stack.limits, self.stack.now());
         for (why, count) in &judged.discarded {
-            tracing::debug!(%why, count, "messages discarded");
+            tracing::debug!(%why, count, "pickup manager discarded messages");
         }
         for (_, why) in &judged.requeue {
-            tracing::debug!(%why, "message re-queued");
+            tracing::debug!(%why, "pickup manager re-queued a message");
         }
         Ok(judged)
     }
 
-    /// An empty poll can be false, and another request's re-queue hides a machine for a while.
+    /// Adds the candidates that only the class directory lists: an empty poll can be false, and a
+    /// message that another request re-queued is hidden for a while.
     async fn confirm(&self, state: &mut State) -> Result<(), Fault> {
         if sabotage!("skip-directory-confirmation") {
             return Ok(());
@@ -140,12 +141,13 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         Ok(())
     }
 
-    /// How many idle machines were not for the request, by reason; known once there is no candidate.
+    /// How many idle machines did not fit the request, by reason; complete once no candidate is
+    /// left.
     pub async fn unfit(&self) -> BTreeMap<&'static str, u32> {
         self.state.lock().await.scan.unfit().clone()
     }
 
-    /// Puts back what no worker needed, at once and without delay.
+    /// Re-queues the messages of candidates that no worker needed, without delay.
     pub async fn close(self) {
         let state = self.state.into_inner();
         let surplus: Vec<_> = state
@@ -164,8 +166,8 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         let queue = self.stack.queue_of(&self.request.class.name);
         for batch in messages.chunks(MESSAGES_PER_CALL_MAX) {
             if let Err(fault) = self.stack.ports.queues().send(&queue, batch).await {
-                // The machines are advertised again when the queue runs short of them.
-                tracing::info!(%fault, count = batch.len(), "messages were not put back");
+                // Refresh advertises the machines again when the queue runs short of messages.
+                tracing::info!(%fault, count = batch.len(), "could not re-queue messages");
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The report_watcher: watches the reports of all machines that one request waits for, together.
+//! The report watcher: reads the reports of all machines that one request waits for, in one call.
 //!
-//! One read answers for all of them, however many there are. Only what was really read is judged: a
-//! store that does not answer says nothing about a machine.
+//! It judges only a report that it has read: a store that does not answer proves nothing about a
+//! machine.
 //!
 //! Not here: what a report means (`core::claim::check`).
 
@@ -23,10 +23,11 @@ use super::worker::register_by;
 use crate::Stack;
 use crate::reports::believed;
 
-/// Long enough to cost little, short enough to notice at once where no wake-up comes.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often it reads the reports without a wake-up: seldom enough to cost little, often enough to
+/// notice a change at once.
+const READ_AGAIN: Duration = Duration::from_millis(500);
 
-/// What is watched for one request.
+/// The reports that one request waits for.
 #[derive(Debug, Default)]
 pub struct ReportWatcher {
     watches: Mutex<BTreeMap<MailboxKey, Watching>>,
@@ -36,18 +37,18 @@ pub struct ReportWatcher {
 #[derive(Debug)]
 struct Watching {
     watch: ReportWatch,
-    /// Whose report it is.
+    /// The record of the machine that reports.
     record: Record,
-    /// Whether its report was read yet; the beat that was there then proves nothing later.
-    looked: bool,
-    /// When a store that does not answer is given up on.
+    /// Whether the report was read before. The beat that the first read finds proves nothing later.
+    was_read: bool,
+    /// When the watcher gives up on a store that does not answer.
     give_up: Timestamp,
     answer: oneshot::Sender<StepOutcome>,
 }
 
 impl ReportWatcher {
-    /// Waits until the agent has done its part, or will not. Somebody must be looking meanwhile
-    /// ([`ReportWatcher::look`]).
+    /// Waits until the report shows that the agent has done its part, or that it will not. The
+    /// caller must poll [`ReportWatcher::look`] meanwhile.
     pub async fn watch<P: Ports>(
         &self,
         stack: &Stack<P>,
@@ -59,17 +60,17 @@ impl ReportWatcher {
         let watching = Watching {
             watch: ReportWatch { generation: record.generation, since, kind, beat_seen: None },
             record: record.clone(),
-            looked: false,
+            was_read: false,
             give_up: register_by(stack, since, kind).after(stack.limits.clock_skew),
             answer,
         };
         self.watches().insert(record.facts.mailbox.clone(), watching);
         self.changed.notify_one();
-        // Nobody looks any more: the request is over.
+        // The watcher dropped this watch: the request is over.
         outcome.await.unwrap_or(StepOutcome::Lost)
     }
 
-    /// Looks at everything that is watched, again and again. Ends with the request.
+    /// Reads and judges all watched reports, again and again. The request drops it at its end.
     pub async fn look<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
         let mailbox = stack.ports.mailbox();
         loop {
@@ -87,7 +88,7 @@ impl ReportWatcher {
             if keys.is_empty() {
                 continue;
             }
-            let any = select_all(keys.iter().map(|key| Box::pin(mailbox.wait(key, LOOK_AGAIN))));
+            let any = select_all(keys.iter().map(|key| Box::pin(mailbox.wait(key, READ_AGAIN))));
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
@@ -116,8 +117,8 @@ impl ReportWatcher {
         for (key, found) in found {
             let Some(watching) = watches.get_mut(key) else { continue };
             let Ok(report) = believed(stack, &watching.record, found) else { continue };
-            if !watching.looked {
-                watching.looked = true;
+            if !watching.was_read {
+                watching.was_read = true;
                 watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
             }
             let outcome = match check(&watching.watch, report.as_ref(), &stack.limits, now) {
@@ -145,7 +146,7 @@ impl ReportWatcher {
 
 fn answer(watches: &mut BTreeMap<MailboxKey, Watching>, key: &MailboxKey, outcome: StepOutcome) {
     if let Some(watching) = watches.remove(key) {
-        // Whoever asked may have stopped waiting.
+        // The caller of `watch` may have stopped waiting.
         let _ = watching.answer.send(outcome);
     }
 }

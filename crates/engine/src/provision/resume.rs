@@ -1,8 +1,8 @@
-//! Going on with a request that another process began: its launches, its claims, its runners.
+//! Resuming a request that another process began: its launches, its claims, its runners.
 //!
-//! The process that began it may be dead, or may only be slow. Both make the same steps, which are
-//! the same however often they are made: a launch by the same intent, an assignment of the same
-//! generation, a claim by its own nonce. So nothing is doubled, and nothing is taken from anyone.
+//! The process that began it may be dead, or only slow. Both processes make the same idempotent
+//! steps: a launch by the same intent, an assignment of the same generation, a claim by its own
+//! nonce. So no step is doubled, and no owner loses a machine.
 //!
 //! Not here: whether to resume at all (`entry`).
 
@@ -17,16 +17,16 @@ use crate::Stack;
 use crate::progress::ProgressEvent;
 use crate::retry::retry_until;
 
-/// What a resumed request has.
+/// The runners and launches of a resumed request.
 #[derive(Debug, Default)]
 pub(super) struct Resumed {
-    /// Runners that listen; some are marked running already.
+    /// Runners that listen; some are marked as running already.
     pub(super) held: Vec<HeldMachine>,
-    /// How many launches were made.
+    /// How many launches the request has made.
     pub(super) launches: u32,
 }
 
-/// Finds and finishes everything the request began, but for the runners that are known.
+/// Finds and finishes everything that the request began, except the runners in `known`.
 pub(super) async fn resume<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -39,12 +39,12 @@ pub(super) async fn resume<P: Ports>(
         owned.map_err(|source| CreationError::Port { what: "find its machines", source })?;
     owned.retain(|record| known.iter().all(|held| held.record.id != record.id));
     (terms.tell)(ProgressEvent::Resumed { machines: owned.len() });
-    let held = join_all(owned.into_iter().map(|record| take_up(stack, terms, record))).await;
+    let held = join_all(owned.into_iter().map(|record| resume_machine(stack, terms, record))).await;
     Ok(Resumed { held: held.into_iter().flatten().collect(), launches })
 }
 
-/// Carries out every intent of this incarnation that is not accounted for; returns how many intents
-/// there are.
+/// Carries out every intent of this incarnation that still has machines outstanding; returns how
+/// many intents there are.
 async fn finish_launches<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -65,8 +65,9 @@ async fn finish_launches<P: Ports>(
     }
 }
 
-/// Goes on with one machine where it stands. `None`: it is on its way back, or did not do its part.
-async fn take_up<P: Ports>(
+/// Continues with one machine from its present state. `None`: it is on its way back, or it failed
+/// its check.
+async fn resume_machine<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     record: Record,

@@ -1,5 +1,5 @@
-//! A request's tenure over its machines: claims that are renewed while it lives, and runners that are
-//! marked as running once they listen.
+//! A request's tenure over its machines: its process renews the claims while the request lives, and
+//! marks runners as running once they listen.
 //!
 //! Not here: taking machines ([`super::worker`]), or giving them back ([`super::undo`]).
 
@@ -12,7 +12,8 @@ use super::worker::{self, HeldMachine};
 use crate::Stack;
 use crate::transition::{self, Moved};
 
-/// Marks runners as running; one whose lease was lost meanwhile is left out, and topped up.
+/// Marks runners as running and returns those it marked. It leaves out a runner whose lease was
+/// lost meanwhile, and the caller replaces that one.
 pub(crate) async fn mark_running<P: Ports>(
     stack: &Stack<P>,
     held: Vec<HeldMachine>,
@@ -27,9 +28,9 @@ pub(crate) async fn mark_running<P: Ports>(
             let answer = write.and_then(|_| answers.next());
             match answer {
                 Some(Ok(Written::Won(record))) => {
-                    marked.push(HeldMachine { record, ..held.clone() })
+                    marked.push(HeldMachine { record, ..held.clone() });
                 }
-                // Renewed, or overtaken, or without an answer: looked at one by one.
+                // Renewed or overtaken meanwhile, or without an answer: tried again one by one.
                 _ => left.push(held.clone()),
             }
         }
@@ -39,7 +40,7 @@ pub(crate) async fn mark_running<P: Ports>(
     marked
 }
 
-/// The event that marks a runner, if it is not marked yet.
+/// The event that marks a runner as running; `None` unless its record is created or claimed.
 fn registered<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<InstanceEvent> {
     let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state else {
         return None;
@@ -55,7 +56,7 @@ fn registered<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<Instance
     })
 }
 
-/// What was seen and what is to be stored.
+/// The record that was read, and the record to store.
 fn running<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<(Record, Record)> {
     let next = held.record.on(&registered(stack, held)?).ok()?;
     Some((held.record.clone(), next))
@@ -69,7 +70,7 @@ async fn mark_one<P: Ports>(stack: &Stack<P>, held: HeldMachine) -> Option<HeldM
     let until = stack.now().after(stack.limits.claim_lease);
     let record = match worker::latest(stack, &held.record, &event, until).await.ok()? {
         Moved::To(record) => record,
-        // Another process of the same request may have marked it, which is just as good.
+        // Another process of the same request may have marked it, which counts too.
         Moved::Overtaken | Moved::Refused(_) => {
             let fresh = transition::read(stack, &held.record.id, until).await.ok()??;
             let is_marked =
@@ -80,7 +81,7 @@ async fn mark_one<P: Ports>(stack: &Stack<P>, held: HeldMachine) -> Option<HeldM
     Some(HeldMachine { record, ..held })
 }
 
-/// Keeps the request's claims alive. Never returns; it ends with the request.
+/// Renews the leases of the request's claims. Never returns; the request drops it at its end.
 pub(super) async fn renew<P: Ports>(stack: &Stack<P>, owner: &Owner) -> std::convert::Infallible {
     loop {
         stack.ports.clock().sleep(stack.limits.claim_renew).await;
@@ -96,7 +97,7 @@ pub(super) async fn renew<P: Ports>(stack: &Stack<P>, owner: &Owner) -> std::con
                 generation: record.generation,
                 lease: now.after(stack.limits.claim_lease),
             };
-            // Overtaken is fine: whoever wrote meanwhile is us, or has fenced us.
+            // Overtaken is fine: the newer write is by this request, or fences it.
             let _ = transition::apply(stack, &record, &event, now.after(stack.limits.claim_renew))
                 .await;
         }

@@ -1,8 +1,10 @@
-//! Undoing a request: after a failure, after a cancellation, after something nobody expected.
+//! Undoing a request: after a failure, after a cancellation, or as a dump after an unexpected
+//! error.
 //!
-//! A failure gives back and sees to the first steps of the handshake. A cancellation has seconds:
-//! it fences the owner out of everything and leaves the handshake to whoever comes next, so that
-//! no warm machine is lost. A dump ends everything the request holds.
+//! A failing request gives its machines back and makes the first pass of the release handshake. A
+//! cancelled command has only seconds: it fences the owner out of all machines and leaves the
+//! handshake to the release or the reaper, so that no warm machine is lost. A dump ends every
+//! machine that the request holds.
 //!
 //! Not here: the handshake ([`crate::release`]).
 
@@ -23,23 +25,23 @@ use crate::release;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
-/// What a cancelled command may take: GitHub kills it soon after.
+/// How long a cancelled command may take: GitHub kills it soon after.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a cancelled request left behind, all of it fenced.
+/// The machines that a cancelled request held; its owner is fenced out of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
-    /// Machines that were warm and are on their way back.
+    /// Warm machines, which are on their way back.
     pub returning: Vec<InstanceId>,
-    /// Machines that were not, and end.
+    /// The others, which end.
     pub ending: Vec<InstanceId>,
 }
 
-/// A request failed: whatever it holds goes back, and its entry says so.
+/// Gives back every machine of a failed request, and marks its entry as finished.
 ///
-/// What it holds is listed first and whose it is asked second: if nobody had superseded this process
-/// by then, all of it is this process's to give back. What another process of the request takes
-/// later is not in the list.
+/// It lists the machines first and checks second that no process has superseded this one. If none
+/// has, every machine in the list is this process's to give back; a machine that another process of
+/// the request takes later is not in the list.
 pub(super) async fn give_up<P: Ports>(
     stack: &Stack<P>,
     begun: &Begun,
@@ -58,7 +60,7 @@ pub(super) async fn give_up<P: Ports>(
     Ok(())
 }
 
-/// Whatever an abandoned incarnation of the request still holds goes back.
+/// Gives back every machine that an abandoned incarnation of the request still holds.
 pub(super) async fn clear<P: Ports>(stack: &Stack<P>, id: &RequestId) {
     let owner = Owner::Request(id.clone());
     let held = release::held_by(stack, &owner).await;
@@ -69,15 +71,15 @@ async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, held: Result<Vec<R
     let withdrawn = async { release::withdraw_each(stack, owner, held?).await };
     match withdrawn.await {
         Ok(releasing) => {
-            // The first pass stores the withdrawals and asks GitHub; whoever comes next goes on.
+            // The first pass stores the withdrawals and asks GitHub; the reaper continues.
             join_all(releasing.iter().map(|record| release::finish(stack, record))).await;
         }
-        // The lease of every claim and the deadline of every machine remain.
+        // The reaper takes the machines when their leases or deadlines have passed.
         Err(fault) => tracing::warn!(%fault, "a failed request left machines for the reaper"),
     }
 }
 
-/// A request was cancelled: one round of writes, in the time there is.
+/// Abandons a cancelled request in one round of writes, within `CANCEL_WITHIN`.
 pub(super) async fn abandon<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Abandoned {
     let until = stack.now().after(CANCEL_WITHIN);
     tokio::select! {
@@ -92,7 +94,7 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
     let entry = entry::end(stack, id, RequestStage::Abandoned, until);
     let moved = async {
         let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
-        // What is on its way back already needs nothing more in the time there is.
+        // A machine that is already on its way back needs no write now.
         let held = held.into_iter().filter(|record| record.state.owner() == Some(&owner));
         if sabotage!("cancel-ends-warm-machines") {
             let end = async |record: Record| {
@@ -115,7 +117,7 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
         tracing::warn!(%error, "the cancelled request's entry is still live");
     }
     let mut abandoned = Abandoned::default();
-    // One that could not be fenced is left to its lease, and does not hold up the others.
+    // A machine that could not be fenced is left to its lease and does not delay the others.
     for record in moved.into_iter().flatten().filter_map(Result::ok).flatten() {
         match record.state {
             State::Terminating { .. } => abandoned.ending.push(record.id),
@@ -130,8 +132,8 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
     abandoned
 }
 
-/// Something happened that nobody expected: everything the request holds ends. Returns every id,
-/// for a person to look at.
+/// Ends every machine of a request after an unexpected error, and returns their ids for the
+/// operator to inspect.
 pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<InstanceId>, Fault> {
     let owner = Owner::Request(id.clone());
     let until = stack.now().after(stack.limits.release_acknowledgement);

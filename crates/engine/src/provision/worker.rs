@@ -1,9 +1,9 @@
-//! Claim workers: turning one idle machine into one of the request's runners, at most once.
+//! Claim workers: each turns one idle machine into one of the request's runners, at most once.
 //!
-//! Losing the race for a machine is ordinary. A machine that does not do its part is withdrawn,
-//! its runner deleted, and only then ended; one whose failure has a cause elsewhere goes back
-//! unharmed, unless it alone says so and jobs ran on it. The success path calls neither the cloud nor
-//! GitHub.
+//! A worker often loses the race for a machine and tries another. It withdraws a machine that fails
+//! its check, asks GitHub to delete the runner, and only then ends the machine. If the cause is
+//! elsewhere, the worker gives the machine back unharmed, unless only the machine's agent reports
+//! that cause and jobs ran on it. The success path calls neither the cloud nor GitHub.
 //!
 //! Not here: choosing candidates ([`super::pickup`]), the protocol's rules (`core::claim`).
 
@@ -35,7 +35,7 @@ use crate::release;
 use crate::reports;
 use crate::transition::{self, Moved};
 
-/// How a runner was come by.
+/// How a request got a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AcquiredBy {
     /// It was running and idle.
@@ -46,66 +46,66 @@ pub enum AcquiredBy {
     Created,
 }
 
-/// A runner that listens for this request.
+/// A machine that the request holds, with its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldMachine {
-    /// Its record when it was last seen.
+    /// Its record when this process last read or wrote it.
     pub record: Record,
-    /// The claim it was taken by; a created one was not claimed.
+    /// The claim by which the request took it; none for a created machine.
     pub claim: Option<ClaimId>,
-    /// How it was come by.
+    /// How the request got it.
     pub how: AcquiredBy,
-    /// When its assignment was stored, since the request began.
+    /// When the worker stored its assignment, since the request began.
     pub assigned: Duration,
-    /// When it was seen to listen, since the request began.
+    /// When the worker saw that it listens, since the request began.
     pub ready: Duration,
 }
 
 impl HeldMachine {
-    /// One that nothing was done with yet.
+    /// A machine before its assignment.
     pub(crate) const fn new(record: Record, claim: Option<ClaimId>, how: AcquiredBy) -> Self {
         Self { record, claim, how, assigned: Duration::ZERO, ready: Duration::ZERO }
     }
 }
 
-/// What one attempt at one machine came to.
+/// The outcome of one attempt at one machine.
 #[derive(Debug)]
 pub enum AttemptOutcome {
-    /// It listens.
+    /// Its runner listens.
     Ready(HeldMachine),
-    /// Not this one.
+    /// This machine did not become a runner; another may.
     TryAnother,
-    /// No other would do either; this is why.
+    /// Any other machine would fail too, for this reason.
     Closed(Fault),
 }
 
-/// What a worker needs to know of its request, or of its job.
+/// What a worker must know of its request or its job.
 pub struct Terms<'s> {
     /// The request.
     pub request: &'s Request,
-    /// Its owner name.
+    /// The owner of its machines.
     pub owner: Owner,
     /// The label its jobs ask for.
     pub label: String,
-    /// The run whose jobs alone may run on its machines.
+    /// The only run whose jobs may run on its machines.
     pub own_run: Option<OwnRun>,
     /// The group that its runners join at GitHub, if they register by token.
     pub group: Option<RunnerGroup>,
-    /// As this process works on it; a job's row says that of a job.
+    /// The request as this process began it; none for a job, whose row has the same facts.
     pub(crate) begun: Option<&'s Begun>,
-    /// What its one runner is called; those of a request are called after their machines.
+    /// The name of a job's one runner; a request's runners are named after their machines.
     pub runner: Option<RunnerName>,
-    /// What its runners register with; minted before anything is claimed.
+    /// The credential its runners register with; minted before anything is claimed.
     pub credential: Credential,
-    /// Who carries its orders.
+    /// Posts its orders.
     pub order_batcher: &'s OrderBatcher,
-    /// Who watches its machines.
+    /// Watches its machines' reports.
     pub report_watcher: &'s ReportWatcher,
-    /// Who is told.
+    /// Receives the progress.
     pub tell: ProgressObserver<'s>,
     /// When it began, on this process's monotonic clock.
     pub began: Duration,
-    /// Why the last machine that did not do its part was not used.
+    /// Why the last machine that failed was not used.
     pub(crate) failure: Mutex<Option<String>>,
 }
 
@@ -114,24 +114,24 @@ impl Terms<'_> {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    /// Why the last machine that did not do its part was not used.
+    /// Why the last machine that failed was not used.
     pub(super) fn last_failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the runner on this machine is called.
+    /// The name of the runner on this machine.
     fn runner_on<P: Ports>(&self, stack: &Stack<P>, record: &Record) -> RunnerName {
         let of_machine = || stack.runner_name(&record.id, record.generation);
         self.runner.clone().unwrap_or_else(of_machine)
     }
 
-    /// How long ago it began.
+    /// The time since it began.
     pub fn elapsed<P: Ports>(&self, stack: &Stack<P>) -> Duration {
         stack.ports.clock().monotonic().saturating_sub(self.began)
     }
 }
 
-/// Takes candidates until one is ready, none is left, or the attempt is closed.
+/// Tries candidates until one is ready, none is left, or every other would fail too.
 pub async fn work<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -159,7 +159,8 @@ async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert)
     prepare(stack, terms, HeldMachine::new(record, Some(claim), how), advert.tier).await
 }
 
-/// The conditional write. A message of the first generation names none, so the record is read.
+/// Claims a candidate. A message of the first version names no generation, so the worker reads the
+/// record for it.
 pub(crate) async fn take<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -177,7 +178,7 @@ pub(crate) async fn take<P: Ports>(
     claim_seen(stack, terms, (&advert.id, seen), claim).await
 }
 
-/// Claims a machine as it was seen.
+/// Claims a machine at the generation that the worker saw.
 pub(crate) async fn claim_seen<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -198,14 +199,14 @@ pub(crate) async fn claim_seen<P: Ports>(
     transition::claim(stack, &write, terms.request.deadline).await
 }
 
-/// A message of the first generation says too little; the record is judged in its place.
+/// Judges the record in place of a message of the first version, which says too little.
 fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> bool {
     record.advert().is_some_and(|advert| {
         judge(&advert, terms.request, &stack.limits, stack.now()) == AdvertVerdict::PassOn
     })
 }
 
-/// Walks the claimed machine through the protocol's steps.
+/// Takes a claimed machine through the steps of the claim protocol.
 pub(crate) async fn prepare<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -252,7 +253,7 @@ pub(crate) async fn prepare<P: Ports>(
     }
 }
 
-/// It listens: so much is told at once.
+/// Reports at once that the runner listens.
 pub(super) fn ready<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -271,7 +272,7 @@ const fn watched(how: AcquiredBy) -> CheckKind {
     }
 }
 
-/// When an unregistered listener must be given up: the checks are over by then.
+/// When an agent must give up an unregistered listener; the check is over by then.
 pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: CheckKind) -> Timestamp {
     let limits = &stack.limits;
     now.after(match kind {
@@ -281,7 +282,7 @@ pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: CheckKind) 
     })
 }
 
-/// Stores the assignment; `Lost` means that somebody has fenced us since.
+/// Stores the assignment in the mailbox. `Lost`: another process has fenced this one since.
 pub async fn assign<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -314,12 +315,12 @@ pub async fn assign<P: Ports>(
 
 async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> StepOutcome {
     match stack.fleet().start_one(&record.id).await {
-        // Without an answer it may have landed. The checks will tell; a machine that never beats
-        // fails them.
+        // Without an answer the start may have landed. The check decides: it fails a machine that
+        // never beats.
         Ok(StartOutcome::Starting) | Err(Fault::Unavailable(_)) => StepOutcome::Done,
         Ok(StartOutcome::NoCapacity) => {
             let offering = record.facts.offering();
-            tracing::info!(%offering, "shortage");
+            tracing::info!(%offering, "cloud has no capacity for offering");
             stack.shortages().remember(offering, &stack.limits, stack.now());
             StepOutcome::StartRefused
         }
@@ -328,7 +329,8 @@ async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> StepOutcome {
     }
 }
 
-/// Withdraws the assignment, has the runner deleted, and lets GitHub's answer decide.
+/// Withdraws the assignment, asks GitHub to delete the runner, and does what follows from the
+/// answer.
 pub async fn remove<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -346,7 +348,7 @@ pub async fn remove<P: Ports>(
         None => return AttemptOutcome::TryAnother,
     }
     tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
-    let why = told(stack, record, failure).await;
+    let why = failure_text(stack, record, failure).await;
     terms.note_failure(format!("{} was not used: {why}", record.id));
     (terms.tell)(ProgressEvent::Failed { instance: record.id.clone(), why });
     let register_by = failure.may_register().then_some(register_by);
@@ -361,14 +363,15 @@ pub async fn remove<P: Ports>(
     let until = now.after(stack.limits.claim_lease);
     match mail::post(stack, &record.facts.mailbox, &drain, until).await {
         Ok(PostOutcome::Stored(_)) => {}
-        // Fenced, or the store is away: whoever fenced us, or the reaper, carries on.
+        // Fenced, or the store is away: the process that fenced us, or the reaper, continues.
         Ok(PostOutcome::Overtaken(_)) | Err(_) => return AttemptOutcome::TryAnother,
     }
     let runner = terms.runner_on(stack, record);
     loop {
         let deletion = stack.ports.forge().delete(&runner).await;
         match after_removal(deletion, register_by, &stack.limits, stack.now()) {
-            // A job has others to turn to. The release handshake asks on, and ends the machine.
+            // A job can take another machine. The release handshake asks GitHub again and ends this
+            // one.
             AfterRemoval::AskAgain { .. }
                 if terms.begun.is_none() && held.how == AcquiredBy::Started =>
             {
@@ -397,15 +400,19 @@ pub async fn remove<P: Ports>(
     }
 }
 
-/// What failed, in the machine's own words where it has left any.
-async fn told<P: Ports>(stack: &Stack<P>, record: &Record, failure: CheckFailure) -> String {
-    // Asked once: what failed is known without it.
+/// The failure for people, with what the agent reported about it.
+async fn failure_text<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    failure: CheckFailure,
+) -> String {
+    // One read is enough, because the failure is known without the report.
     let report = reports::of(stack, record, stack.now()).await.unwrap_or_default();
     failure.told(report.as_ref())
 }
 
-/// The record as it is now, if it is still this process's to decide about. Another process of the
-/// same request may see what this one does not, and may have marked it running.
+/// The record as it is now, if this process may still decide about it. Another process of the same
+/// request may have seen the listener, and may have marked the machine as running.
 async fn still_ours<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
@@ -422,7 +429,7 @@ async fn still_ours<P: Ports>(
     ours.then_some(fresh)
 }
 
-/// Ends a machine in its owner's name. If this does not land, the claim's lease ends it.
+/// Condemns a machine in its owner's name. If this fails, the reaper takes it after its deadline.
 pub(crate) async fn condemn<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
@@ -437,13 +444,14 @@ pub(crate) async fn condemn<P: Ports>(
     }
 }
 
-/// Takes a machine back in its owner's name; the release handshake goes on from there.
+/// Takes a machine back in its owner's name; the release handshake continues from there.
 pub(crate) async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
     withdraw(stack, owner, record).await;
 }
 
-/// Takes a machine back that is stopped and was not started: it is as it was, and idle again with one
-/// pass of the handshake. Whoever makes a later pass does not know that, and ends it.
+/// Takes back a stopped machine that was not started. Nothing ran on it, so one pass of the
+/// handshake makes it idle again. A process that makes a later pass does not know that, and ends
+/// the machine.
 async fn give_back_unstarted<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
     if let Some(record) = withdraw(stack, owner, record).await
         && let Err(fault) = release::finish_unstarted(stack, &record).await
@@ -452,7 +460,7 @@ async fn give_back_unstarted<P: Ports>(stack: &Stack<P>, owner: &Owner, record: 
     }
 }
 
-/// Fences an owner out of a machine that does not run for it yet; returns it as it is then.
+/// Fences an owner out of a machine that does not run for it yet; returns the stored record.
 async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) -> Option<Record> {
     let now = stack.now();
     let event = InstanceEvent::Withdrawn {
@@ -472,8 +480,8 @@ async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) ->
     }
 }
 
-/// Applies an owner's event to the record as it is now, unless it runs by now: a renewal in between
-/// is no obstacle, and the event's own generation and nonce keep a fenced owner out.
+/// Applies an owner's event to the record as it is now, unless the machine runs by now. A renewal
+/// in between is no obstacle; the event's own generation and nonce keep a fenced owner out.
 pub async fn latest<P: Ports>(
     stack: &Stack<P>,
     record: &Record,

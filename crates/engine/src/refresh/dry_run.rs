@@ -1,10 +1,10 @@
-//! Rehearsal: ports that read what is there and only note what would be written.
+//! Dry run: ports that read the real state and only note the writes.
 //!
-//! A write answers as if it had won, so that the code above goes on as it would. Nothing that a
-//! rehearsal's user can call reaches a store, a machine or GitHub to change it: that holds by how
-//! this module is written, not by whoever remembers a flag.
+//! A write answers as if it had won, so the code above continues as usual. No call through these
+//! ports changes a store, a machine or GitHub: this module makes sure of that by its construction,
+//! so no caller has to check a flag.
 //!
-//! Not here: what is rehearsed.
+//! Not here: the steps that run dry ([`super`]).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use bullpen_core::ports::{
 use bullpen_core::rates::Rates;
 use bullpen_core::time::Timestamp;
 
-/// The ports of a rehearsal, over real ones.
+/// The ports of a dry run, over real ports.
 #[derive(Debug)]
 pub struct DryRun<'p, P> {
     real: &'p P,
@@ -39,12 +39,12 @@ pub struct DryRun<'p, P> {
 }
 
 impl<'p, P> DryRun<'p, P> {
-    /// Over these.
+    /// Makes the ports of a dry run over these.
     pub fn new(real: &'p P) -> Self {
         Self { real, notes: Mutex::default() }
     }
 
-    /// What would have been written so far, in order.
+    /// The writes that would have been made so far, in order.
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -54,9 +54,9 @@ impl<'p, P> DryRun<'p, P> {
     }
 }
 
-/// Something that no refresh does.
-fn not_rehearsed<T>() -> Result<T, Fault> {
-    Err(Fault::Denied("a rehearsal does not do this".to_owned()))
+/// Refuses a call that no refresh makes.
+fn refused<T>() -> Result<T, Fault> {
+    Err(Fault::Denied("a dry run does not do this".to_owned()))
 }
 
 impl<P: Ports> Ports for DryRun<'_, P> {
@@ -97,7 +97,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
     }
 
     async fn claim(&self, _: &ClaimWrite) -> Result<Written<Record>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
@@ -111,7 +111,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
     }
 
     async fn swap(&self, _: &Swap) -> Result<Written<()>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
@@ -135,7 +135,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
     }
 
     async fn reserve(&self, _: &Intent, _: &[Ceiling]) -> Result<Written<Reserved>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
@@ -166,7 +166,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
     }
 
     async fn write_lease(&self, _: Option<&Lease>, _: &Lease) -> Result<Written<Lease>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {
@@ -174,7 +174,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
     }
 
     async fn write_row(&self, _: Option<Revision>, _: &JobRow) -> Result<Written<JobRow>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
@@ -239,15 +239,15 @@ impl<P: Ports> Queues for DryRun<'_, P> {
 
     /// Receiving hides messages from others.
     async fn receive(&self, _: &QueueName, _: usize, _: Duration) -> Result<Vec<Delivery>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn delete(&self, _: &QueueName, _: &[Receipt]) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn defer(&self, _: &QueueName, _: &Receipt, _: Duration) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
     /// A queue that would have been made is empty.
@@ -265,12 +265,12 @@ impl<P: Ports> Mailbox for DryRun<'_, P> {
         let Ok(next) = Inbox::accept(stored.as_ref(), order.clone()) else {
             return Ok(Written::Lost);
         };
-        self.note(format!("{key}: told generation {}", order.rank().generation));
+        self.note(format!("{key}: posted an order of generation {}", order.rank().generation));
         Ok(Written::Won(next))
     }
 
     async fn redact(&self, _: &MailboxKey, _: Generation) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn inbox(&self, key: &MailboxKey, read: Consistency) -> Result<Option<Inbox>, Fault> {
@@ -282,14 +282,14 @@ impl<P: Ports> Mailbox for DryRun<'_, P> {
     }
 
     async fn beat(&self, _: &MailboxKey, _: &Beat) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn signal(&self, _: &MailboxKey, _: SignalKind, _: &Signal) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
-    /// Nobody was told anything, so nobody will answer.
+    /// No order was posted, so no agent will answer.
     async fn wait(&self, _: &MailboxKey, _: Duration) {}
 }
 
@@ -299,20 +299,20 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
     }
 
     async fn launch(&self, _: &LaunchRequest) -> Result<Launched, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn start(&self, _: &[InstanceId]) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn stop(&self, _: &[StopOrder]) -> Result<(), Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         for id in ids {
-            self.note(format!("{id}: the cloud asked to end it"));
+            self.note(format!("{id}: asked the cloud to end it"));
         }
         Ok(())
     }
@@ -351,7 +351,7 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
 
 impl<P: Ports> Forge for DryRun<'_, P> {
     async fn credential(&self, _: &RunnerSpec) -> Result<Credential, Fault> {
-        not_rehearsed()
+        refused()
     }
 
     async fn delete(&self, runner: &RunnerName) -> Deletion {
@@ -363,9 +363,9 @@ impl<P: Ports> Forge for DryRun<'_, P> {
         self.real.forge().runners().await
     }
 
-    /// Stands for those that would be minted.
+    /// Returns empty tokens in place of those that GitHub would mint.
     async fn tokens(&self) -> Result<RunnerTokens, Fault> {
-        self.note("GitHub asked for new tokens".to_owned());
+        self.note("asked GitHub for new tokens".to_owned());
         let nothing = Secret::new("");
         let now = bullpen_core::ports::Clock::now(self.real.clock());
         Ok(RunnerTokens { registration: nothing.clone(), removal: nothing, expires_at: now })

@@ -1,10 +1,10 @@
-//! Runners at GitHub that belong to no machine any more.
+//! Ghosts: runners at GitHub that belong to no machine any more. Refresh removes them.
 //!
-//! A runner that nobody here knows may be registering this moment, or its machine may be restarting
-//! its listener. So only one that is offline in two sweeps, a grace apart, is removed, and of a job's
-//! only one that its job does not wait for.
+//! A runner without a record may be registering at this moment, or its machine may be restarting
+//! its listener. So refresh removes a runner only if it was offline in two sweeps, a grace apart,
+//! and a job's runner only if the job does not wait for it.
 //!
-//! Not here: runners of others; the forge lists only those with the stack's prefix.
+//! Not here: runners of other stacks; the forge lists only runners with the stack's prefix.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +22,10 @@ use crate::reconcile::live_records;
 use crate::retry::retry_until;
 use crate::stored_parameters;
 
-/// One sweep.
+/// Makes one sweep.
 pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
-    // Listed first: a runner of a record that is written meanwhile is then not in the list.
+    // Listed first, so that the list has no runner of a record that is written meanwhile.
     let listed = retry_until(stack, until, || stack.ports.forge().runners()).await?;
     let records = live_records(stack).await?;
     let known: BTreeSet<RunnerName> =
@@ -46,8 +46,8 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
     }
     let live: BTreeSet<&InstanceId> = records.iter().map(|record| &record.id).collect();
     for ghost in ghosts {
-        // A job's runner is called after its job, so that only its row knows. No answer is no reason
-        // to remove it, nor to leave the others.
+        // A job's runner is named after its job, so only the job row knows it. Without an answer
+        // from the ledger the sweep keeps this runner and goes on with the others.
         let awaited = runners::is_awaited(stack, &ghost, |id| live.contains(id), until).await;
         if awaited.unwrap_or(true) {
             continue;
@@ -64,7 +64,7 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
     Ok(done)
 }
 
-/// The names under which a machine may be registered as its record stands. A machine that is being
+/// The names under which a machine may be registered, by its record. A machine that is being
 /// released was assigned one generation earlier.
 fn runners_of<P: Ports>(stack: &Stack<P>, record: &Record) -> Vec<RunnerName> {
     let generation = record.generation;

@@ -1,10 +1,10 @@
-//! Refresh: desired state against actual state, step by step.
+//! Refresh: brings a stack to its desired state, step by step.
 //!
-//! Every step is independent: one that fails is reported and does not stop the others. Running it
-//! twice, or twice at once, is harmless. A dry run is the same code over ports whose writes only
-//! pretend ([`dry_run`]).
+//! The steps are independent: refresh reports a failed step and goes on with the next. Running
+//! refresh twice, or twice at once, is harmless. A dry run is the same code over ports that write
+//! nothing ([`dry_run`]).
 //!
-//! Not here: reaping, reconciling and advertising themselves; each has its own module.
+//! Not here: reaping, reconciling and advertising; each has its own module.
 
 use std::time::Duration;
 
@@ -28,31 +28,31 @@ mod runs;
 /// How long a received message of a class's queue stays hidden.
 const VISIBILITY: Duration = Duration::from_secs(30);
 
-/// What a stack should be like.
+/// The desired state of a stack.
 #[derive(Clone, Debug)]
 pub struct DesiredStack {
     /// The classes that have a queue.
     pub classes: Vec<RunnerClass>,
-    /// What is said about the parameters this time.
+    /// The parameters that this command sets.
     pub parameters: Parameters,
-    /// How old kept tokens may become; none if none are to be kept.
+    /// How old kept tokens may become; `None` to keep no tokens.
     pub tokens_every: Option<Duration>,
-    /// Whether GitHub can be asked about runs.
+    /// Whether the command may ask GitHub about runs.
     pub reads_runs: bool,
-    /// Whether GitHub can be asked about runners.
+    /// Whether the command may ask GitHub about runners.
     pub manages_runners: bool,
 }
 
-/// What a step came to.
+/// The outcome of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepReport {
-    /// Which step.
+    /// The step's name.
     pub step: &'static str,
-    /// What was done, in order, nothing if everything was as it should be; or why it failed.
+    /// The changes made, in order, none if the state was as desired; or why the step failed.
     pub outcome: Result<Vec<String>, String>,
 }
 
-/// Makes the stack what it should be, as far as it can; one report per step, in order.
+/// Brings the stack to its desired state, as far as it can; returns one report per step, in order.
 pub async fn refresh<P: Ports>(
     stack: &Stack<P>,
     desired: &DesiredStack,
@@ -85,14 +85,14 @@ pub async fn refresh<P: Ports>(
     reports
 }
 
-/// How long a step asks again for one thing.
+/// Until when a step retries one call.
 fn retry_deadline<P: Ports>(stack: &Stack<P>) -> Timestamp {
     stack.now().after(stack.limits.release_retry)
 }
 
-/// What the cloud must be asked before anything is launched: a subnet may have been added. When the
-/// stack was made is said once, and two that make it at once must say the same: launches are known
-/// again by it.
+/// Asks the cloud where the stack may launch, because an operator may have added a subnet. The time
+/// of the stack's creation is stored once: two processes that create the stack at the same time
+/// must agree on it, because launches are recognised by it.
 pub async fn learn_launch_site<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
     let known = stored_parameters::load::<P, LaunchSite>(stack, until).await?;
@@ -115,13 +115,14 @@ async fn parameters<P: Ports>(
     stack: &Stack<P>,
     desired: &DesiredStack,
 ) -> Result<Vec<String>, Fault> {
-    let said =
+    let merge =
         |before: Option<Parameters>| desired.parameters.clone().over(before.unwrap_or_default());
-    let changed = stored_parameters::update(stack, retry_deadline(stack), said).await?;
+    let changed = stored_parameters::update(stack, retry_deadline(stack), merge).await?;
     Ok(if changed { vec!["stored the parameters".to_owned()] } else { Vec::new() })
 }
 
-/// One queue per class. A class that was removed keeps its queue until its last machine is gone.
+/// Makes one queue per class. A class that was removed keeps its queue until none of its machines
+/// is idle.
 async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
     let wanted: std::collections::BTreeSet<ClassName> =
@@ -130,7 +131,7 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
         .await?
         .unwrap_or_default()
         .classes;
-    // Remembered before they are made: a queue that nobody remembers would never be removed.
+    // Stored before the queues are made: refresh would never remove a queue that is not stored.
     let all = QueuedClasses { classes: known.union(&wanted).cloned().collect() };
     stored_parameters::update(stack, until, |_| all.clone()).await?;
     let mut done = Vec::new();
@@ -162,7 +163,7 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
     Ok(done)
 }
 
-/// What a class's queue is.
+/// The specification of a class's queue.
 pub fn queue_spec<P: Ports>(stack: &Stack<P>, class: &ClassName) -> QueueSpec {
     let name: QueueName = stack.queue_of(class);
     QueueSpec {
@@ -174,20 +175,20 @@ pub fn queue_spec<P: Ports>(stack: &Stack<P>, class: &ClassName) -> QueueSpec {
     }
 }
 
-/// New tokens before the kept ones are too old. They are in the ledger and nowhere else.
+/// Replaces the kept tokens before they are too old. The ledger is the only place that has them.
 async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
     let kept = match stored_parameters::load::<P, KeptTokens>(stack, until).await {
-        // A step of a workflow that has a credential of its own needs none, and keeps none for others.
+        // A workflow step with a credential of its own needs no tokens, and keeps none for others.
         Err(Fault::Denied(why)) => {
-            tracing::info!(why, "no tokens are kept: this role may not use them");
+            tracing::info!(why, "keeps no tokens; role may not use them");
             return Ok(Vec::new());
         }
         other => other?,
     };
     let now = stack.now();
     if kept.is_some_and(|kept| now.since(kept.minted_at) < every && now < kept.expires_at) {
-        // Again: who kept them may have died before this.
+        // Repeated here: the process that stored the tokens may have died before this.
         stored_parameters::spend_older_tokens(stack, until).await?;
         return Ok(Vec::new());
     }

@@ -1,5 +1,5 @@
-//! Runs that ended without a release: GitHub is asked, and what they hold is released. Machines that a
-//! stranger's job was started on end before their run does.
+//! Asks GitHub which runs ended without a release, and releases their machines. It also ends
+//! machines on which a stranger's job was started, even while their run goes on.
 //!
 //! Not here: releasing ([`crate::release`]).
 
@@ -19,13 +19,13 @@ use crate::release::request::release_request;
 use crate::release::take_back_one;
 use crate::strangers::strangers;
 
-/// One pass over every run that holds machines.
+/// Makes one pass over every run that holds machines.
 pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let mut holders: BTreeMap<RunAttempt, BTreeSet<RequestId>> = BTreeMap::new();
     let records = live_records(stack).await?;
     let mut done = end_strangers(stack, &records).await;
     for record in records {
-        // What is being released already needs nobody's word.
+        // A machine that is already being released needs no answer from GitHub.
         if let (Some(Owner::Request(id)), false) =
             (record.state.owner(), matches!(record.state, State::Releasing { .. }))
             && let Some((run, _)) = split(id)
@@ -38,7 +38,7 @@ pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<Stri
     for (run, requests) in holders {
         match release_if_over(stack, &run, &requests).await {
             Ok(lines) => done.extend(lines),
-            // The next run's answer may come.
+            // GitHub may still answer for the next run.
             Err(fault) => trouble = Some(fault),
         }
     }
@@ -48,8 +48,8 @@ pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<Stri
     }
 }
 
-/// Machines that GitHub started a job of another run on end at once, and their request keeps the rest.
-/// What cannot be read or written now is left for the next pass.
+/// Ends machines on which GitHub started a job of another run; their request keeps the others. A
+/// machine that cannot be read or written now is left for the next pass.
 async fn end_strangers<P: Ports>(stack: &Stack<P>, records: &[Record]) -> Vec<String> {
     let found = match strangers(stack, records).await {
         Ok(found) => found,
@@ -64,7 +64,9 @@ async fn end_strangers<P: Ports>(stack: &Stack<P>, records: &[Record]) -> Vec<St
         let (id, seen) = (&record.id, (&record.id, record.generation));
         match take_back_one(stack, owner, seen).await {
             Ok(()) => done.push(format!("{id}: ends, because it was given a job of another run")),
-            Err(fault) => tracing::info!(instance_id = %id, %fault, "left for the next pass"),
+            Err(fault) => {
+                tracing::info!(instance_id = %id, %fault, "machine left for the next pass");
+            }
         }
     }
     done
@@ -81,7 +83,7 @@ async fn release_if_over<P: Ports>(
     }
     let mut done = Vec::new();
     for id in requests {
-        // One pass; the reaper goes on with what has to be waited for.
+        // One pass; the reaper continues with machines that must be waited for.
         let released = release_request(stack, id, stack.now(), &unobserved).await?;
         let count = released.returned.len() + released.ended.len() + released.waiting.len();
         done.push(format!("released {count} of {id}: its run is over"));
@@ -89,7 +91,7 @@ async fn release_if_over<P: Ports>(
     Ok(done)
 }
 
-/// Whose run it is, as its first request that says so.
+/// The repository of a run, from the first of its requests that names it.
 async fn repository<P: Ports>(
     stack: &Stack<P>,
     requests: &BTreeSet<RequestId>,

@@ -1,7 +1,8 @@
-//! Invariants 2 and 5 as things happen: what is launched is reserved, what is recorded is what was
-//! launched, what is given back never came, what is buried is gone.
+//! Invariants 2 and 5 at each event: an intent reserves every launched machine, a first record
+//! agrees with its launch, an intent is given back only for machines that never came, and a
+//! tombstone is written only for a machine that is gone.
 //!
-//! Not here: the same two looked at as a whole (`core::invariants::on_world`).
+//! Not here: the same invariants on a whole snapshot (`core::invariants::on_world`).
 
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::InstanceId;
@@ -15,7 +16,7 @@ fn wrong(invariant: Invariant, id: &InstanceId, what: String) -> Result<(), Viol
     Err(Violation { invariant, instance: Some(id.clone()), what })
 }
 
-/// A machine exists that did not a moment ago.
+/// The cloud launched a machine: an intent must reserve it, and no ceiling may be exceeded.
 pub(super) fn launched(view: &View, machine: &Machine) -> Result<(), Violation> {
     let reserved = view.intents.get(&machine.intent).map_or(0, |intent| intent.outstanding);
     let reserved = usize::try_from(reserved).unwrap_or(usize::MAX);
@@ -40,20 +41,20 @@ fn unrecorded<'v>(view: &'v View, like: &'v Machine) -> impl Iterator<Item = &'v
     of_it.filter(|machine| !view.live.contains_key(&machine.id))
 }
 
-/// What is outstanding of an intent is returned; it must be what never came.
+/// An intent is given back: no unrecorded machine may have been launched under it.
 pub(super) fn given_back(view: &View, intent: &Intent) -> Result<(), Violation> {
     let mut of_it = view.machines.values().filter(|machine| machine.intent == intent.id);
     let left = of_it.find(|m| !view.live.contains_key(&m.id) && !view.buried.contains(&m.id));
     match left {
         None => Ok(()),
         Some(machine) => {
-            let what = format!("{} was given back, and it is not recorded", intent.id);
+            let what = format!("{} was given back while this machine has no record", intent.id);
             wrong(Invariant::Conservation, &machine.id, what)
         }
     }
 }
 
-/// A machine's first record says of it what its launch said.
+/// A machine's first record must name the intent and the owner of its launch.
 pub(super) fn recorded(view: &View, born: &Record) -> Result<(), Violation> {
     let Some(machine) = view.machines.get(&born.id) else { return Ok(()) };
     if machine.intent != born.facts.intent {
@@ -63,14 +64,14 @@ pub(super) fn recorded(view: &View, born: &Record) -> Result<(), Violation> {
     }
     match view.intents.get(&machine.intent) {
         Some(intent) if Some(&intent.owner) != born.state.owner() => {
-            let what = format!("launched for {}, recorded for somebody else", intent.owner);
+            let what = format!("launched for {}, recorded for another owner", intent.owner);
             wrong(Invariant::OneOwner, &born.id, what)
         }
         _ => Ok(()),
     }
 }
 
-/// A tombstone was written.
+/// A tombstone is written: the machine must be gone.
 pub(super) fn buried(view: &View, id: &InstanceId) -> Result<(), Violation> {
     if view.machines.contains_key(id) {
         return wrong(Invariant::Conservation, id, "buried while its machine runs".into());

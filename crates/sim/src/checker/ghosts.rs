@@ -1,10 +1,10 @@
-//! Invariant 8: no runner of ours at GitHub without a machine that accounts for it, and no machine
-//! that runs for somebody without a runner, beyond a grace.
+//! Invariant 8: beyond a grace, no runner of this stack at GitHub without a machine that accounts
+//! for it, and no running machine without a connected runner.
 //!
-//! A machine accounts for the runner that it was last told to be, while it is somebody's or is being
-//! taken back or ended.
+//! A machine accounts for the runner of its newest assignment while an owner holds it, or while it
+//! is releasing or terminating.
 //!
-//! Not here: whom a listener listens for ([`super::one_owner`]).
+//! Not here: which owner a listener listens for ([`super::one_owner`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,10 +16,11 @@ use bullpen_core::time::Timestamp;
 
 use super::view::View;
 
-/// How long a machine may run for somebody without a runner: longer than any restart.
+/// How long a running machine may be without a connected runner: longer than any restart of its
+/// listener.
 const WITHOUT_RUNNER_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// What was not as it should be, and since when.
+/// Unaccounted runners and machines without a runner, each with the time when it was first seen.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
     runners: BTreeMap<RunnerName, Timestamp>,
@@ -27,8 +28,8 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Looks at all runners: their names, their machines, whether they are connected. One without a
-    /// machine may stay for `grace`, and as long as a job `waits` for it.
+    /// Checks all registered runners (name, machine, connected). A runner without a machine may
+    /// stay for `grace`, and as long as a job `waits` for it.
     pub(super) fn look(
         &mut self,
         view: &View,
@@ -73,7 +74,7 @@ impl Ghosts {
             if now.since(since) > WITHOUT_RUNNER_MAX {
                 return ghost(
                     Some(id),
-                    format!("it runs for somebody, without a runner since {since}"),
+                    format!("it is running without a connected runner since {since}"),
                 );
             }
         }

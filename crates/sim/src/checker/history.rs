@@ -1,7 +1,7 @@
-//! What a run leaves behind: the last lines about each machine, every line if they are wanted, and a
-//! digest of all of them, so that two runs of one seed can be compared.
+//! The event lines of one run: the last lines about each machine, all lines if a trace was
+//! requested, and a digest of all lines, which compares two runs of one seed.
 //!
-//! Not here: judging.
+//! Not here: judging the events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ impl History {
         Self { trace: trace.then(Vec::new), ..Self::default() }
     }
 
-    /// A line about the world.
+    /// Adds a line about the world.
     pub(super) fn keep(&mut self, line: &str) {
         self.digest = fnv1a(line.as_bytes()) ^ self.digest.rotate_left(5);
         if let Some(trace) = &mut self.trace {
@@ -34,7 +34,7 @@ impl History {
         }
     }
 
-    /// A line about a machine.
+    /// Adds a line about a machine.
     pub(super) fn note(&mut self, id: &InstanceId, line: &str) {
         self.keep(line);
         let lines = self.of.entry(id.clone()).or_default();
@@ -54,7 +54,7 @@ impl History {
         self.digest
     }
 
-    /// Every line, if they were kept.
+    /// Every line, if a trace was requested.
     pub(super) fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }

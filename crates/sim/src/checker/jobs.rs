@@ -1,11 +1,11 @@
-//! Invariant 1 for jobs: every job that GitHub queued gets a runner in time, or its author is told; a
-//! job has one machine, a machine has one job, and what is over keeps nothing; nobody's turn is passed
-//! over for long.
+//! Invariant 1 for jobs: every job that GitHub queued gets a runner in time, or its author gets a
+//! notice; a job has one machine and a machine has one job; an ended job keeps no machine; no
+//! waiting repository is passed over for long.
 //!
-//! What GitHub says of its jobs is compared with what the rows say. Whoever waits is known from the
-//! rows' writes alone, and not from any listing, which may lag.
+//! Compares GitHub's view of its jobs with the rows. The waiting jobs are known from the rows'
+//! writes alone, because listings may lag.
 //!
-//! Not here: whose code ran where ([`super::trust`]).
+//! Not here: which trust group's code ran on which machine ([`super::trust`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,34 +20,34 @@ use bullpen_core::time::Timestamp;
 use super::view::View;
 use crate::model::job_forge::SeenJob;
 
-/// How long after its deadline a job may still wait for a runner or a word to its author: what is not
-/// heard of is found late, and GitHub may be down when it is to be told.
+/// How long after its deadline a job may still wait for a runner or for a notice to its author: a
+/// job without webhooks is found late, and GitHub may be down when the notice is due.
 const TOLD_WITHIN: Duration = Duration::from_secs(45 * 60);
-/// How long after a job's end its row may not know of it: GitHub is asked every quarter of an hour,
-/// and may be down then.
+/// How long after a job's end its row may still be open: the service asks GitHub every quarter of
+/// an hour, and GitHub may be down then.
 const ENDED_WITHIN: Duration = Duration::from_secs(45 * 60);
-/// How long two machines may be a job's: a worker that lost its row gives back what it took.
+/// How long a job may own two machines: a worker that lost its row gives back the machine it took.
 const SEVERAL_MAX: Duration = Duration::from_secs(10 * 60);
-/// How long a job that is over may keep a machine: what a crash leaves to leases and sweeps.
+/// How long an ended job may keep a machine: after a crash, leases and sweeps release it.
 const KEPT_MAX: Duration = Duration::from_secs(20 * 60);
-/// How long a row waits before it counts as passed over: listings lag.
+/// How long a row waits before it can count as passed over: listings lag.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
-/// How many turns in a row others may have in a lane while a repository waits there and has none
-/// under way. Turns go round among a few repositories, in each of a few processes.
+/// How many turns in a row other repositories may have in a lane while one repository waits there
+/// and has no job under way. Turns go round among a few repositories, in each of a few processes.
 const PASSED_OVER_MAX: u32 = 16;
 
-/// A job as its row says, and since when it could have been begun.
+/// A job as its row says, and when a worker could first have begun it.
 #[derive(Debug)]
 struct Row {
     job: Job,
     ready: Timestamp,
 }
 
-/// All jobs that have a row.
+/// The state of all checks on jobs that have a row.
 #[derive(Debug, Default)]
 pub(super) struct JobChecks {
     rows: BTreeMap<JobId, Row>,
-    /// Turns that others had since those who wait there had one.
+    /// Turns of other repositories since this waiting repository last had one.
     passed_over: BTreeMap<WaitingAt, u32>,
     several: BTreeMap<JobId, Timestamp>,
     kept: BTreeMap<InstanceId, Timestamp>,
@@ -63,14 +63,14 @@ impl JobChecks {
         self.rows.get(job).map(|row| &row.job)
     }
 
-    /// Whether a runner of this name is a job's that is not over.
+    /// Whether this runner's name belongs to a job that has not ended.
     pub(super) fn wants(&self, stack: &str, runner: &RunnerName) -> bool {
         let job = runner.as_str().strip_prefix(stack).and_then(|rest| rest.strip_prefix('-'));
         let job = job.and_then(|rest| rest.rsplit_once('-')).map(|(job, _)| JobId::new(job));
         job.and_then(|job| self.row(&job)).is_some_and(|job| !job.is_over())
     }
 
-    /// A row was written.
+    /// Records a row's write, and judges it.
     pub(super) fn written(&mut self, at: Timestamp, row: &JobRow) -> Result<String, Violation> {
         let unreadable = |error| Violation {
             invariant: Invariant::EveryJobEnds,
@@ -80,7 +80,7 @@ impl JobChecks {
         let job = Job::decode(&row.body).map_err(unreadable)?;
         let before = self.rows.get(&job.id);
         if before.is_some_and(|before| before.job.is_over()) && !job.is_over() {
-            wrong(None, format!("job {} was over, and is not any more", job.id))?;
+            wrong(None, format!("job {} was ended, and its row was reopened", job.id))?;
         }
         let was_waiting =
             before.is_some_and(|row| matches!(row.job.state, JobState::Waiting { .. }));
@@ -101,7 +101,8 @@ impl JobChecks {
         }
     }
 
-    /// A repository has a turn in a lane.
+    /// A repository takes a turn in a lane: no other waiting repository may be passed over too
+    /// often.
     fn begins(&mut self, at: Timestamp, whose: &WaitingAt) -> Result<(), Violation> {
         self.passed_over.remove(whose);
         let others = self.others(at, whose);
@@ -111,14 +112,14 @@ impl JobChecks {
             *turns += 1;
             if *turns > PASSED_OVER_MAX {
                 let WaitingAt { lane, repository } = &other;
-                let what = format!("{repository} waits in {lane}, and others had {turns} turns");
+                let what = format!("{repository} waits in {lane}; others had {turns} turns");
                 return wrong(None, what);
             }
         }
         Ok(())
     }
 
-    /// The others who wait in the same lane and have nothing under way there.
+    /// The other repositories that wait in the same lane and have no job under way there.
     fn others(&self, at: Timestamp, whose: &WaitingAt) -> BTreeSet<WaitingAt> {
         let busy: BTreeSet<_> = self
             .rows
@@ -134,7 +135,7 @@ impl JobChecks {
             .collect()
     }
 
-    /// Looks at everything: GitHub's jobs, the rows, and the machines that jobs have.
+    /// Judges GitHub's jobs, the rows, and the machines that jobs own.
     pub(super) fn look(
         &mut self,
         view: &View,
@@ -148,7 +149,7 @@ impl JobChecks {
         judged
     }
 
-    /// A job waits no longer than it may, and who was not served was told.
+    /// A job waits no longer than its deadline allows, and the author of a failed job got a notice.
     fn in_time(&self, view: &View, seen: &SeenJob, now: Timestamp) -> Result<(), Violation> {
         let row = self.row(&seen.job);
         if let Some(Job { state: JobState::Ended { end: End::Failed(reason), debts, .. }, .. }) =
@@ -157,12 +158,15 @@ impl JobChecks {
             && !seen.told
         {
             let code = reason.code();
-            return wrong(None, format!("job {} failed ({code}), and nobody was told", seen.job));
+            return wrong(
+                None,
+                format!("job {} failed ({code}), and its author got no notice", seen.job),
+            );
         }
         let has_ended = seen.ended.is_some_and(|at| now.since(at) > ENDED_WITHIN);
         if has_ended && row.is_some_and(|job| !job.is_over()) {
             let (job, is) = (&seen.job, row.map_or("", |job| job.state.name().as_str()));
-            return wrong(None, format!("job {job} is over, and its row is still {is}"));
+            return wrong(None, format!("job {job} has ended, and its row is still {is}"));
         }
         let waits = matches!(seen.said, ReportedStatus::Queued { .. }) && !seen.told;
         if waits && now.since(seen.queued) > view.limits.job_deadline + TOLD_WITHIN {
@@ -173,7 +177,7 @@ impl JobChecks {
         Ok(())
     }
 
-    /// A job has one machine.
+    /// A job owns at most one machine.
     fn one_machine(&mut self, view: &View, now: Timestamp) -> Result<(), Violation> {
         let mut held: BTreeMap<&JobId, u32> = BTreeMap::new();
         let mut running: BTreeMap<&JobId, u32> = BTreeMap::new();
@@ -197,7 +201,7 @@ impl JobChecks {
         Ok(())
     }
 
-    /// A machine has one job.
+    /// At most one row names a machine.
     fn one_job(&self) -> Result<(), Violation> {
         let mut holders: BTreeMap<(&InstanceId, Generation), &JobId> = BTreeMap::new();
         for Row { job, .. } in self.rows.values() {
@@ -214,7 +218,7 @@ impl JobChecks {
         Ok(())
     }
 
-    /// A job that is over has no machine for long.
+    /// An ended job does not keep a machine for long.
     fn keeps_nothing(&mut self, view: &View, now: Timestamp) -> Result<(), Violation> {
         let rows = &self.rows;
         let is_over = |job: &JobId| rows.get(job).is_some_and(|row| row.job.is_over());
@@ -230,7 +234,7 @@ impl JobChecks {
         for (id, job) in kept {
             let since = *self.kept.entry(id.clone()).or_insert(now);
             if now.since(since) > KEPT_MAX {
-                return wrong(Some(id), format!("job {job} is over, and has it since {since}"));
+                return wrong(Some(id), format!("job {job} has ended and keeps it since {since}"));
             }
         }
         Ok(())

@@ -1,29 +1,29 @@
-//! Labels of runners: a runner of a job has no label that would give it the job of another run, or one
-//! that is not this stack's.
+//! Labels of runners: a job's runner has no label for which GitHub would give it the job of another
+//! run, or the job of another stack.
 //!
-//! Written apart from `core::labels`, which decides the same: a job's runner may have labels that
-//! begin with `runs-on`, with its own run's id or with none.
+//! Written independently of `core::labels`, which decides the same: a job's runner may have labels
+//! that begin with `runs-on`, with its own run's id or with none.
 //!
-//! Not here: whose code ran where ([`super::trust`]).
+//! Not here: which trust group's code ran on which machine ([`super::trust`]).
 
 use bullpen_core::ids::RunAttempt;
 use bullpen_core::invariants::{Invariant, Violation};
 
 use crate::model::forge::RanCode;
 
-/// A runner that was made for a job of this run has started a job.
+/// A runner that was minted for a job of this run has started a job: judges its labels.
 pub(super) fn started(ran: &RanCode, run: &RunAttempt) -> Result<(), Violation> {
     match ran.runner_has.split(',').find(|label| !may_have(label, run.run_id())) {
         None => Ok(()),
         Some(label) => Err(Violation {
             invariant: Invariant::OneOwner,
             instance: Some(ran.machine.clone()),
-            what: format!("{} was made for run {run} and has label {label}", ran.runner),
+            what: format!("{} was minted for run {run} and has label {label}", ran.runner),
         }),
     }
 }
 
-/// Whether jobs of this run alone may begin on a runner: each of its labels names the run.
+/// Whether only jobs of this run can begin on a runner: each of its labels names the run.
 pub(super) fn is_bound(runner_has: &str, run: &RunAttempt) -> bool {
     let names = |label: &str| label.starts_with("runs-on=") && may_have(label, run.run_id());
     runner_has.split(',').all(names)

@@ -1,7 +1,7 @@
-//! Invariant 9: whatever matched and was idle from before an attempt until it created machines was
-//! missed.
+//! Invariant 9: no attempt creates machines while a matching machine has been idle since before the
+//! attempt began.
 //!
-//! Not here: what matches ([`super::fit`]).
+//! Not here: which machines match ([`super::fit`]).
 
 use bullpen_core::creation::Intent;
 use bullpen_core::instance::{Record, State};
@@ -12,7 +12,7 @@ use super::fit::misfit;
 use super::requests::{Asked, Requests};
 use super::view::View;
 
-/// Machines are reserved.
+/// A request reserves machines: no matching idle machine may have been available.
 pub(super) fn reserved(
     view: &View,
     requests: &Requests,
@@ -33,7 +33,7 @@ pub(super) fn reserved(
 fn was_there(view: &View, asked: &Asked, at: Timestamp, record: &Record) -> bool {
     let State::Idle { since, deadline, shared: true, .. } = record.state else { return false };
     let limits = &view.limits;
-    // A clock that runs ahead may rightly think that its time is nearly over.
+    // A process whose clock runs ahead may rightly see this deadline as too close.
     let nearly_over = at.after(2 * limits.clock_skew + limits.not_claimable_before_deadline);
     since.after(limits.clock_skew) < asked.began
         && deadline > nearly_over

@@ -1,11 +1,9 @@
-//! Checkers: they watch a world from outside and know nothing of how the engine works.
+//! Checkers: they watch a world from outside, independently of the engine's code.
 //!
-//! Every ledger write, every order to an agent and every launch and end of a machine is judged as it
-//! happens; the whole world is judged at intervals. The first violation stops the run, with a short
-//! history of the machine concerned. All that was seen goes into a digest, so that two runs of one
-//! seed can be compared.
-//!
-//! Each invariant that needs a history has its own file; `view` is what they all know.
+//! They judge every ledger write, order, launch and end of a machine as it happens, and the whole
+//! world at intervals. The first violation stops the run and is reported with a short history of
+//! its machine. All events go into a digest, which compares two runs of one seed. Each invariant
+//! that needs a history has its own file; `view` is their shared state.
 //!
 //! Not here: the invariants that need no history (`core::invariants`).
 
@@ -60,9 +58,9 @@ pub use requests::Told;
 use trust::{Code, Traces};
 use view::View;
 
-/// Where processes of a service say that they live.
+/// The collection of documents in which the service's replicas announce themselves.
 const REPLICAS: &str = "replicas";
-/// How many times their grace a crashed upkeep may leave things lying, while faults go on.
+/// While faults go on, an upkeep that crashed may clean up this many times later than the grace.
 const GRACE_UNDER_FAULTS: u32 = 4;
 
 #[derive(Debug)]
@@ -73,12 +71,12 @@ struct Inner {
     requests: Requests,
     jobs: JobChecks,
     traces: Traces,
-    /// The group of machines that jobs have reused, if it is not each repository's own.
+    /// The trust group of reused machines of jobs, if it is not each repository's own.
     jobs_trust: Option<TrustGroup>,
     tenures: Tenures,
     ghosts: Ghosts,
     pace: Pace,
-    /// What the cloud was asked for, and about how many machines each time.
+    /// The calls to the cloud, each with its number of machines.
     calls: Vec<(FleetCall, u32)>,
     writes: u64,
     machine_time: Duration,
@@ -96,7 +94,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Watches this world from now on; keeps every line if `trace`.
+    /// Watches this world from now on; keeps every event line if `trace`.
     pub fn watch(world: &World, trace: bool) -> Self {
         let outside = &world.outside;
         let numbers = (world.limits.clone(), world.ceilings.clone());
@@ -136,7 +134,7 @@ impl Checker {
         checker
     }
 
-    /// Keeps what is told in words.
+    /// A callback that adds a line to a machine's history.
     fn witness(&self, world: &World) -> impl FnMut(&InstanceId, &str) + Send + use<> {
         let (watching, clock) = (self.clone(), world.outside.clock().clone());
         move |machine, what| {
@@ -156,14 +154,14 @@ impl Checker {
         }
     }
 
-    /// Returns when something is wrong.
+    /// Returns at the first violation.
     pub async fn violated(&self) {
         while self.inner().violation.is_none() {
             self.violated.notified().await;
         }
     }
 
-    /// What is wrong, and the history of the machine concerned.
+    /// The first violation, and the history of its machine.
     pub fn verdict(&self) -> Option<(Violation, Vec<String>)> {
         let inner = self.inner();
         let violation = inner.violation.clone()?;
@@ -176,29 +174,29 @@ impl Checker {
         self.inner().history.digest()
     }
 
-    /// What the cloud was asked for since this was last asked, and about how many machines each time.
+    /// Takes the calls to the cloud since the last take, each with its number of machines.
     pub fn take_calls(&self) -> Vec<(FleetCall, u32)> {
         std::mem::take(&mut self.inner().calls)
     }
 
-    /// This ceiling holds from now on, beside the world's own.
+    /// Adds a ceiling that holds from now on, beside the world's own.
     pub fn holds(&self, ceiling: Ceiling) {
         self.inner().view.ceilings.push(ceiling);
     }
 
-    /// How many ledger writes were seen.
+    /// The number of ledger writes so far.
     pub fn writes(&self) -> u64 {
         self.inner().writes
     }
 
-    /// The machines there are have lived this much longer.
+    /// Adds this time to the machine time, for every existing machine.
     pub fn machines_lived(&self, time: Duration) {
         let mut inner = self.inner();
         let machines = u32::try_from(inner.view.machines.len()).unwrap_or(u32::MAX);
         inner.machine_time += time * machines;
     }
 
-    /// How long machines lived, all together.
+    /// The lifetimes of all machines, summed.
     pub fn machine_time(&self) -> Duration {
         self.inner().machine_time
     }
@@ -208,7 +206,7 @@ impl Checker {
         self.inner().ended.clone()
     }
 
-    /// Every line, if they were kept.
+    /// Every event line, if a trace was requested.
     pub fn take_trace(&self) -> Vec<String> {
         self.inner().history.take_trace()
     }
@@ -223,12 +221,12 @@ impl Checker {
         self.inner().requests.provision_begins(process, owner, deadline);
     }
 
-    /// Somebody cancels a provision: that is a word about the whole request.
+    /// A provision is cancelled: its process now decides for the whole request.
     pub fn is_cancelled(&self, process: &str, owner: &Owner) {
         self.inner().requests.speaks_now(process, owner);
     }
 
-    /// A provision has ended, and its caller was told this.
+    /// A provision has ended with this result for its caller.
     pub fn provision_ends(&self, world: &World, process: &str, told: &Told) {
         let connected: BTreeMap<_, _> = world.outside.forge().listeners().into_iter().collect();
         let now = world.outside.clock().true_now();
@@ -239,46 +237,46 @@ impl Checker {
         });
     }
 
-    /// Machines that jobs have reused are this group's, whichever repository the jobs are of.
+    /// Sets one trust group for reused machines of jobs of every repository.
     pub fn jobs_trust(&self, group: Option<TrustGroup>) {
         self.inner().jobs_trust = group;
     }
 
-    /// A process releases what an owner holds.
+    /// A process begins to release the machines of an owner.
     pub fn release_begins(&self, process: &str, owner: &Owner) {
         let inner = &mut *self.inner();
         inner.requests.release_begins(&inner.view, process, owner);
     }
 
-    /// What an owner held was released.
+    /// The machines of an owner were released.
     pub fn is_released(&self, owner: &Owner, now: Timestamp) {
         self.judge(|inner| inner.requests.is_released(&inner.view, owner, now));
     }
 
-    /// The workflow run of a request is over, and GitHub says so to who asks.
+    /// The workflow run of a request is over, and GitHub says so when asked.
     pub fn run_ends(&self, owner: &Owner) {
         self.inner().requests.run_ends(owner);
     }
 
-    /// A fulfilled request's jobs were waited for, and did not all run.
+    /// The simulator gave up waiting for a fulfilled request's jobs: they did not all run.
     pub fn jobs_given_up(&self, owner: &Owner) {
         self.judge(|inner| inner.requests.jobs_given_up(owner));
     }
 
-    /// Something is wrong.
+    /// Reports a violation; the first report counts.
     pub fn report(&self, violation: Violation) {
         self.inner().violation.get_or_insert(violation);
         self.violated.notify_waiters();
     }
 
-    /// Pools were looked at; their plans must touch nothing that is in use.
+    /// Judges surveyed pools: their plans must touch no machine that is in use.
     pub fn look_at_plans(&self, found: &[SurveyedPool]) {
         for found in found {
             self.judge(|_| plans::planned(found));
         }
     }
 
-    /// What keeps a pool from having converged, if anything does.
+    /// Why a pool has not converged, or `None` if it has.
     pub fn unconverged(found: &SurveyedPool) -> Option<Violation> {
         plans::unconverged(found)
     }
@@ -314,7 +312,7 @@ impl Checker {
         });
     }
 
-    /// Judges everything at once.
+    /// Judges the whole world.
     pub fn look(&self, world: &World) {
         let forge = world.outside.forge();
         let (listeners, registered) = (forge.listeners(), forge.registered());
@@ -340,7 +338,7 @@ impl Checker {
     }
 }
 
-/// The invariants that need no history, on what lives.
+/// The invariants that need no history, on the live records and machines.
 fn on_world(view: &View, now: Timestamp) -> Vec<Result<(), Violation>> {
     let limits = Limits {
         reconcile_grace: view.limits.reconcile_grace * GRACE_UNDER_FAULTS,
@@ -391,7 +389,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whose code an owner runs.
+    /// The trust group whose code an owner runs.
     fn group_of(&self, owner: &Owner) -> Option<TrustGroup> {
         match owner {
             Owner::Request(_) => Some(self.requests.asked(owner)?.request.trust.clone()),
@@ -404,7 +402,8 @@ impl Inner {
         }
     }
 
-    /// What GitHub has started leaves its traces, and must have been for its runner to start.
+    /// Judges every job that GitHub has started: the runner must be allowed to run it, and its code
+    /// leaves a trace on the machine.
     fn code_ran(&mut self) -> Result<(), Violation> {
         let mut judged = Ok(());
         for ran in self.forge.take_ran() {
@@ -419,7 +418,7 @@ impl Inner {
                     && ran.of.as_ref().is_some_and(|of| of.run.to_string() != run.run_id())
             });
             let code = match self.job_forge.by_number(ran.number) {
-                // The agent lets no step of it begin.
+                // The agent stops such a job before its first step.
                 Some(_) if is_strangers => Some(Code::OfAStranger),
                 Some((.., origin @ (Origin::Fork | Origin::Dependabot))) => {
                     Some(Code::Untrusted(origin))
@@ -431,7 +430,7 @@ impl Inner {
                 None => {
                     let request = request_of(&[&ran.label]);
                     let own = request.as_ref().and_then(|id| OwnRun::of_request(id, None));
-                    // Judged apart from the rule itself, so that a mistake there shows here.
+                    // Does not call the engine's own rule, so that a mistake there shows here.
                     let is_own =
                         |of: &RanJob| own.as_ref().is_none_or(|own| own.run == Some(of.run));
                     if ran.of.as_ref().is_some_and(|of| !is_own(of)) {
@@ -448,14 +447,14 @@ impl Inner {
         judged
     }
 
-    /// What GitHub and the mailbox know of a machine.
+    /// The state of a machine at GitHub and in its mailbox.
     fn outside_of(&self, record: &Record) -> Condemned {
         let report = self.mailbox.report_now(&record.facts.mailbox).unwrap_or_default();
         let failed = report.signal(SignalKind::RegistrationFailed, record.generation);
         let order = self.mailbox.inbox_now(&record.facts.mailbox).map(|inbox| inbox.order);
         Condemned {
             is_connected: self.forge.listeners().iter().any(|(machine, _)| *machine == record.id),
-            // One that hung may say so long after its time was up.
+            // An agent that hung may report the failure long after its time was up.
             is_blameless: failed.is_some_and(|failed| failed.detail.starts_with(SYSTEMIC))
                 && !self.view.deserted.contains(&record.id),
             told_to_stop: match order {
@@ -494,7 +493,7 @@ impl Inner {
 
     fn on_fleet(&mut self, at: Timestamp, event: &FleetEvent) -> Result<(), Violation> {
         match event {
-            // Whoever looks from outside is no process.
+            // The simulator's own calls are no process's calls.
             FleetEvent::Asked(process, ..) if **process == *OUTSIDE => Ok(()),
             FleetEvent::Asked(process, call, machines) => {
                 self.calls.push((*call, *machines));
@@ -536,7 +535,7 @@ impl Inner {
         }
     }
 
-    /// Listeners that left by themselves are nobody's fault.
+    /// Notes the listeners that exited by themselves: their owners are not at fault.
     fn deserted(&mut self) {
         for id in self.forge.take_left() {
             self.owner_loses(&id);
@@ -544,13 +543,13 @@ impl Inner {
         }
     }
 
-    /// A machine is gone without anybody having asked for it.
+    /// A machine is gone that no process had terminated.
     fn gone(&mut self, id: &InstanceId) {
         self.view.machines.remove(id);
         self.owner_loses(id);
     }
 
-    /// Whoever has this machine has lost the use of it.
+    /// The owner of this machine has lost the use of it.
     fn owner_loses(&mut self, id: &InstanceId) {
         if let Some(owner) = self.view.live.get(id).and_then(|r| r.state.listed_under()) {
             self.requests.loses_one(owner);
@@ -568,7 +567,7 @@ fn order_line(at: Timestamp, machine: &InstanceId, order: &Order) -> String {
             (*generation, "stop")
         }
     };
-    format!("{at} {machine} is told to {what}, g{generation}")
+    format!("{at} {machine} ordered to {what}, g{generation}")
 }
 
 fn record_line(at: Timestamp, record: &Record, by: &str) -> String {

@@ -1,7 +1,7 @@
-//! Invariant 3: never two owners, and a fenced owner changes nothing: neither in the ledger, nor in
-//! the mailbox, nor at GitHub.
+//! Invariant 3: a machine never has two owners, and a fenced owner changes nothing: not in the
+//! ledger, not in the mailbox, not at GitHub.
 //!
-//! Not here: one write on its own (`core::invariants::on_write`).
+//! Not here: rules for a single write (`core::invariants::on_write`).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ fn wrong(id: &InstanceId, what: String) -> Result<(), Violation> {
     Err(Violation { invariant: Invariant::OneOwner, instance: Some(id.clone()), what })
 }
 
-/// Which process took which machine, at which generation, and whether it was fenced since.
+/// For each machine, the processes that took it, at which generation, and whether each was fenced
+/// since.
 #[derive(Debug, Default)]
 pub(super) struct Tenures {
     of: BTreeMap<InstanceId, BTreeMap<String, Tenure>>,
@@ -29,8 +30,8 @@ struct Tenure {
 }
 
 impl Tenures {
-    /// Judges a write by whether its process was fenced, and remembers who is now. One that
-    /// `speaks_for` the owner may take whatever the owner has.
+    /// Judges whether a fenced process wrote, and records which processes are fenced from now on. A
+    /// process that `speaks_for` the owner may take any machine of the owner.
     pub(super) fn written(
         &mut self,
         speaks_for: impl Fn(&Owner) -> bool,
@@ -66,12 +67,13 @@ impl Tenures {
     }
 }
 
-/// What one process of the service began for a job, or for a pool, any other may finish.
+/// Whether any replica of the service may act for this owner: a replica may finish another's work
+/// for a job or a pool.
 const fn is_anyones(owner: &Owner) -> bool {
     matches!(owner, Owner::Job(_) | Owner::Pool(_))
 }
 
-/// A lease is its owner's: any of the owner's processes may renew it.
+/// A lease belongs to the owner: any of the owner's processes may renew it.
 fn is_renewal(before: Option<&Record>, after: &Record) -> bool {
     let is_claimed = |record: &Record| matches!(record.state, State::Claimed { .. });
     before.is_some_and(|before| {
@@ -98,8 +100,8 @@ pub(super) fn ordered(
     }
 }
 
-/// The label that an owner's listeners have. A job's have the labels that its workflow asks for: they
-/// are in its row and not in its id, and another job with the same ones may be given the runner.
+/// The label of an owner's listeners. `None` for a job: its labels are in its row and not in its
+/// id, and GitHub may give the runner to another job with the same labels.
 pub(super) fn label_of(owner: &Owner) -> Option<String> {
     match owner {
         Owner::Request(id) => Some(format!("warm-{id}")),
@@ -108,18 +110,19 @@ pub(super) fn label_of(owner: &Owner) -> Option<String> {
     }
 }
 
-/// Whoever listens on a machine listens for its owner, and on one that is idle or ending nobody does.
+/// A listener on a machine listens for the machine's owner; an idle or terminating machine has
+/// none.
 pub(super) fn listens(view: &View, machine: &InstanceId, label: &str) -> Result<(), Violation> {
     let Some(record) = view.live.get(machine) else { return Ok(()) };
     let expected = record.state.listed_under().and_then(label_of);
-    let is_nobodys = match record.state {
-        // A dump and an operator spare nobody, whatever listens there.
+    let is_unowned = match record.state {
+        // A dump and an operator terminate a machine even while a listener is connected.
         State::Terminating { why: EndReason::Dumped | EndReason::Operator, .. } => false,
         State::Idle { .. } | State::Terminating { .. } => true,
         _ => false,
     };
-    if is_nobodys || expected.is_some_and(|expected| expected != label) {
-        let what = format!("a listener for {label} is connected, and it is not the owner's");
+    if is_unowned || expected.is_some_and(|expected| expected != label) {
+        let what = format!("a listener for {label} is connected that is not the owner's");
         return wrong(machine, what);
     }
     Ok(())

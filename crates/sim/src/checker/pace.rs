@@ -1,10 +1,10 @@
-//! Invariant 7 from outside: no process asks the cloud more often than it may, and the processes of a
-//! service together no more often than the cloud allows.
+//! Invariant 7 from outside: no process calls the cloud more often than its share allows, and the
+//! replicas of a service together no more often than the cloud allows.
 //!
-//! Written apart from `core::rates`, on plain lists of times, so that a mistake there is not repeated
-//! here. A process that is told it was too much must not become faster.
+//! Written independently of `core::rates`, on plain lists of times, so that a mistake there is not
+//! repeated here. A throttled process must not become faster.
 //!
-//! Not here: what the cloud itself allows to everybody together (`model::fleet`).
+//! Not here: the cloud's own limits on all callers (`model::fleet`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::rates::FleetCall;
 use bullpen_core::time::Timestamp;
 
-/// Within this time everybody has counted a process of a service that has announced itself, and has
-/// made the calls that it had begun to wait for. Until then it may have a command's share besides.
+/// Within this time every replica has counted a newly announced replica, and has made the calls
+/// that were already waiting. Until then the new replica may also use a command's share.
 const COUNTED_AFTER: Duration = Duration::from_secs(120);
-/// One that has not announced itself for this long may be thought dead, and have a command's share
-/// besides.
+/// The others may take a replica for dead that has not announced itself for this long; it may then
+/// use a command's share.
 const MISSED_AFTER: Duration = Duration::from_secs(60);
 
-/// Calls at once, and calls a minute.
+/// The size of a burst, and the calls per minute.
 #[derive(Clone, Copy)]
 struct Allowed {
     at_once: u64,
     a_minute: u64,
 }
 
-/// A tenth of what EC2 allows to an account. At least one.
+/// A tenth of an account's EC2 limit, at least one.
 const fn command(call: FleetCall) -> Allowed {
     let (at_once, a_minute) = match call {
         FleetCall::Launch | FleetCall::Start => (1, 12),
@@ -39,7 +39,7 @@ const fn command(call: FleetCall) -> Allowed {
     Allowed { at_once, a_minute }
 }
 
-/// What one command leaves of what EC2 allows to an account.
+/// An account's EC2 limit less one command's share.
 const fn service(call: FleetCall) -> Allowed {
     let (at_once, a_minute) = match call {
         FleetCall::Launch | FleetCall::Start => (4, 108),
@@ -58,35 +58,36 @@ impl Allowed {
         }
     }
 
-    /// Whether so many calls in so long are within it. A millisecond for rounding, for each caller:
-    /// waits are whole milliseconds.
+    /// Whether `calls` calls within `stretch` milliseconds are allowed. Adds a millisecond for each
+    /// caller, because waits are rounded to whole milliseconds.
     const fn holds(self, calls: u64, stretch: u64, callers: u64) -> bool {
         calls * 60_000 <= self.at_once * 60_000 + self.a_minute * (stretch + callers)
     }
 }
 
-/// When each process asked for what.
+/// The times of all calls to the cloud.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     by_process: BTreeMap<(Arc<str>, FleetCall), Vec<Timestamp>>,
     replicas: BTreeMap<Arc<str>, Replica>,
-    /// When they asked for what, all of them.
+    /// The calls of all replicas together.
     together: BTreeMap<FleetCall, Vec<Timestamp>>,
 }
 
-/// A process of a service.
+/// A replica of the service.
 #[derive(Debug)]
 struct Replica {
-    /// When it first said that it lives.
+    /// When it first announced itself.
     first: Timestamp,
-    /// When it last did.
+    /// When it last announced itself.
     last: Timestamp,
-    /// When it last asked for anything.
+    /// When it last called the cloud.
     asked: Timestamp,
 }
 
 impl Replica {
-    /// Whether it has asked for something between these times that others need not have left to it.
+    /// Whether it called the cloud between these times while the other replicas need not have
+    /// counted it.
     fn was_outside(&self, since: Timestamp, at: Timestamp) -> bool {
         let is_new = self.first.after(COUNTED_AFTER) > since;
         self.asked >= since && (is_new || self.last.after(MISSED_AFTER) <= at)
@@ -94,14 +95,14 @@ impl Replica {
 }
 
 impl Pace {
-    /// A process of a service says that it lives.
+    /// A replica announces itself.
     pub(super) fn announced(&mut self, process: &Arc<str>, at: Timestamp) {
         let new = Replica { first: at, last: at, asked: at };
         self.replicas.entry(Arc::clone(process)).or_insert(new).last = at;
     }
 
-    /// A process makes a call: in every stretch of time that ends now, is it within its share, and are
-    /// the processes of its service within theirs?
+    /// A process calls the cloud: in every stretch of time that ends now, the process must be
+    /// within its share, and the replicas together within theirs.
     pub(super) fn asked(
         &mut self,
         process: &Arc<str>,
@@ -126,7 +127,7 @@ impl Pace {
     }
 }
 
-/// Whether the calls at these times are allowed, in every stretch of time that ends with the last.
+/// Judges the calls at these times in every stretch of time that ends with the last call.
 fn judge(
     who: &str,
     call: FleetCall,
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_share_passes_and_one_more_does_not() {
+    fn calls_within_the_share_pass_and_one_more_does_not() {
         let (mut pace, process) = (Pace::default(), Arc::from("provision"));
         for time in [0, 5_000, 10_000] {
             assert_eq!(pace.asked(&process, FleetCall::Launch, at(time)), Ok(()));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_new_may_have_a_commands_share_besides() {
+    fn a_new_replica_may_also_use_a_commands_share() {
         let (mut pace, one, other) = (Pace::default(), Arc::from("one"), Arc::from("other"));
         pace.announced(&one, at(0));
         pace.announced(&one, at(200_000));

@@ -1,17 +1,17 @@
-//! Invariants 4 and 6 in plans: none touches a machine that somebody uses, and a pool that keeps its
-//! target plans nothing.
+//! Invariants 4 and 6 in plans: no plan touches a machine that is in use, and a pool at its target
+//! plans nothing.
 //!
-//! A plan is looked at because what carries it out would hide its mistakes: a conditional write refuses
-//! whatever a plan should not have said. What is in use is judged from the record's state alone, apart
-//! from the planner's own filter.
+//! The plan itself is judged because its execution hides mistakes: a conditional write refuses a
+//! wrong action. Use is judged from the record's state alone, independently of the planner's own
+//! filter.
 //!
-//! Not here: what the writes did ([`super::protected`]).
+//! Not here: judging the writes ([`super::protected`]).
 
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_engine::pools::SurveyedPool;
 
-/// No action of the plan touches what somebody uses.
+/// No action of the plan touches a machine that is in use.
 pub(super) fn planned(found: &SurveyedPool) -> Result<(), Violation> {
     let touched: Vec<_> = found.plan.actions.iter().flat_map(|action| action.touches()).collect();
     let in_use = |record: &&Record| is_in_use(record) && touched.contains(&&record.id);
@@ -36,7 +36,7 @@ fn is_in_use(record: &Record) -> bool {
     }
 }
 
-/// What keeps a pool from having converged, if anything does.
+/// Why a pool has not converged, or `None` if it has.
 pub(super) fn unconverged(found: &SurveyedPool) -> Option<Violation> {
     let what = if found.plan.actions.is_empty() {
         let waits = found.plan.notes.iter().find(|note| note.is_passing())?;

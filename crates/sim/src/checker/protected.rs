@@ -1,12 +1,11 @@
-//! Invariant 4, from outside: who took a machine from its owner, and whether they might.
+//! Invariant 4 from outside: whether the process that took a machine from its owner was allowed to.
 //!
-//! An owner's decision is one by a process that acts for it, or by anyone once its workflow run is
-//! over; a deadline has passed by true time; the cloud's doing was seen in the cloud.
+//! A process that acts for the owner may take it, and any process once the owner's workflow run is
+//! over, once the deadline has passed by true time, or once the cloud took the machine away. A
+//! machine without an owner is also protected while its runner is connected, because GitHub may be
+//! giving that runner a job; and GitHub's failures end no machine.
 //!
-//! A machine that nobody owns any more is protected too while a runner of it is connected, because
-//! GitHub may be giving that a job this moment; and what only GitHub failed to do ends no machine.
-//!
-//! Not here: the reasons that are written into records (`core::invariants::on_write`).
+//! Not here: the reasons written into records (`core::invariants::on_write`).
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{EndReason, Owner, Record, State};
@@ -20,7 +19,7 @@ fn wrong(id: &InstanceId, what: String) -> Result<(), Violation> {
     Err(Violation { invariant: Invariant::Protected, instance: Some(id.clone()), what })
 }
 
-/// A write that takes a machine from its owner must be by one who may.
+/// Judges a write that takes a machine from its owner.
 pub(super) fn taken(
     view: &View,
     requests: &Requests,
@@ -38,7 +37,7 @@ pub(super) fn taken(
     let may = match why {
         Some(EndReason::Operator) => true,
         Some(EndReason::MachineGone) => {
-            // Given notice, it is as good as gone to the pool that it is being made for.
+            // For the pool that is preparing it, a machine with a reclaim notice counts as gone.
             let is_pools = matches!(owner, Owner::Pool(_));
             view.lost.contains(&before.id)
                 || view.powered_off.contains(&before.id)
@@ -53,18 +52,18 @@ pub(super) fn taken(
     wrong(&before.id, format!("{was} for {owner} became {is} by {by}, before its time"))
 }
 
-/// What the world outside knows of a machine that is being condemned.
+/// The state, outside the ledger, of a machine that is being condemned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Condemned {
-    /// A runner of it is connected.
+    /// Whether its runner is connected.
     pub(super) is_connected: bool,
-    /// Its agent said that GitHub's fault, not its own, kept it from registering.
+    /// Whether its agent reported that GitHub's fault, not the machine's, kept it from registering.
     pub(super) is_blameless: bool,
-    /// When its agent was told to stop.
+    /// When its agent was ordered to stop.
     pub(super) told_to_stop: Option<Timestamp>,
 }
 
-/// A machine is to end for something it did, or did not do.
+/// Judges a write that condemns a machine.
 pub(super) fn condemned(
     view: &View,
     at: Timestamp,
@@ -76,7 +75,7 @@ pub(super) fn condemned(
     let is_releasing = matches!(before.state, State::Releasing { .. });
     match why {
         EndReason::Operator | EndReason::Dumped | EndReason::MachineGone => Ok(()),
-        // The hard cap spares nobody.
+        // The hard cap ends a machine even while its runner is connected.
         EndReason::DeadlinePassed if is_releasing => Ok(()),
         EndReason::DeadlinePassed if at < before.state.deadline() => {
             wrong(&after.id, format!("condemned before its deadline, {}", before.state.deadline()))
@@ -85,7 +84,7 @@ pub(super) fn condemned(
             wrong(&after.id, format!("condemned for {why:?} while its runner is connected"))
         }
         EndReason::FailedChecks if outside.is_blameless => {
-            wrong(&after.id, "condemned for what GitHub did not do".into())
+            wrong(&after.id, "condemned for GitHub's failure".into())
         }
         EndReason::NotAcknowledged
             if outside
@@ -98,7 +97,8 @@ pub(super) fn condemned(
     }
 }
 
-/// Only a machine that is recorded as ending, or that nobody accounts for, may be ended.
+/// The cloud terminates a machine: its record must be terminating, or no record and no live intent
+/// may account for it.
 pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), Violation> {
     match view.live.get(id).map(|record| &record.state) {
         Some(State::Terminating { .. }) => Ok(()),
@@ -117,7 +117,8 @@ pub(super) fn ended(view: &View, at: Timestamp, id: &InstanceId) -> Result<(), V
     }
 }
 
-/// Only a machine that is recorded as stopping may be stopped: a stop call finds nobody, however late.
+/// The cloud stops a machine: its record must be stopping or terminating, however late the stop
+/// call lands.
 pub(super) fn stopped(view: &View, id: &InstanceId) -> Result<(), Violation> {
     match view.live.get(id).map(|record| &record.state) {
         Some(State::Stopping { .. } | State::Terminating { .. }) => Ok(()),
@@ -127,12 +128,12 @@ pub(super) fn stopped(view: &View, id: &InstanceId) -> Result<(), Violation> {
     }
 }
 
-/// A job ended before its time.
+/// A job was interrupted: only the loss of its machine excuses that.
 pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), Violation> {
     if view.lost.contains(id) {
         return Ok(());
     }
-    wrong(id, format!("job {job} was interrupted, and the cloud did not do it"))
+    wrong(id, format!("job {job} was interrupted, and not by the cloud"))
 }
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use crate::sample::record;
 
-    /// Whether it may be ended as gone, before its deadline.
+    /// Whether a process may end this owner's machine as gone, before its deadline.
     fn may_be_taken_for_gone(view: &View, owner: Owner) -> bool {
         let (at, deadline) = (Timestamp::from_millis(1_000), Timestamp::from_millis(60_000));
         let before = record(State::Created { owner, deadline });
@@ -153,17 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_makes_a_machine_as_good_as_gone_to_its_pool_alone() {
+    fn a_notice_lets_only_the_pool_end_its_machine_as_gone() {
         let pool = || Owner::Pool(PoolName::new("ci"));
         let request = || Owner::Request(RequestId::new("7.1.build"));
         let mut view = View::new((Limits::default(), Vec::new()), Default::default(), Vec::new());
-        assert!(!may_be_taken_for_gone(&view, pool()), "nobody said that it would go");
+        assert!(!may_be_taken_for_gone(&view, pool()), "the cloud gave no notice");
         view.noticed.insert(InstanceId::new("i-1"));
         assert!(may_be_taken_for_gone(&view, pool()));
-        assert!(
-            !may_be_taken_for_gone(&view, request()),
-            "it may finish its job within the notice"
-        );
+        assert!(!may_be_taken_for_gone(&view, request()), "the job may finish within the notice");
         view.lost.insert(InstanceId::new("i-1"));
         assert!(may_be_taken_for_gone(&view, request()));
     }

@@ -1,10 +1,11 @@
-//! Invariant 1 for requests: every provision ends, in time, with all of its runners or with an error;
-//! what it says it has is there; what it gave up it does not keep; and the jobs of a fulfilled one run.
+//! Invariant 1 for requests: every provision ends in time, with all of its runners or with an
+//! error; the runners it reports exist; a failed request keeps no machine; and the jobs of a
+//! fulfilled request run.
 //!
-//! Whoever makes requests tells what they ask and what they are told ([`super::Checker`]'s calls); a
-//! request that nobody told of is not judged.
+//! The simulator reports its requests and their results through [`super::Checker`]'s calls; a
+//! request that it did not report is not judged.
 //!
-//! Not here: what a machine has to be like ([`super::fit`]).
+//! Not here: which machines fit a request ([`super::fit`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,48 +19,48 @@ use bullpen_core::time::Timestamp;
 use super::fit::misfit;
 use super::view::View;
 
-/// How long after its deadline a provision may still be undoing: the last launch's validation, its
-/// removal, and giving back.
+/// How long after its deadline a provision may still be undoing: validating and terminating its
+/// last launch, and giving machines back.
 const UNDONE_WITHIN: Duration = Duration::from_secs(8 * 60);
-/// How long a failed or released request may keep what it could not give back: what a crash or a
-/// store that is away leaves to leases.
+/// How long a failed or released request may keep machines: after a crash or an outage of a store,
+/// their leases must expire first.
 const KEPT_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// What a provision came to, as its caller was told.
+/// A provision's result as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It has these runners.
+    /// The request has these runners.
     Fulfilled(Vec<InstanceId>),
-    /// It has none, and nobody else provisions for the request.
+    /// The request has none, and no other process provisions for it.
     Failed,
-    /// It stood down, or its process died: nobody was told anything of the request.
+    /// The process stood down or died: the caller learned nothing of the request.
     Nothing,
 }
 
-/// One request.
+/// A request, and what the checker knows of its processes.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// What it asks for.
+    /// Its parameters.
     pub(super) request: Request,
-    /// When its first attempt began.
+    /// The begin of its first attempt.
     pub(super) began: Timestamp,
     /// Processes that act for it.
     processes: BTreeSet<String>,
-    /// The process that began to provision for it last.
+    /// The process that decides for it: the last that began to provision or cancelled.
     newest: String,
     /// Whether its workflow run is over.
     is_over: bool,
-    /// Whether a process was told that it has its runners.
+    /// Whether a provision reported all its runners.
     is_fulfilled: bool,
     /// Whether the cloud took one of its machines, or its time on one was up.
     has_losses: bool,
-    /// What it held when its release began, at which generation.
+    /// The machines it held when its release began, with their generations.
     to_take: BTreeMap<InstanceId, Generation>,
     /// Since when it must hold nothing.
     done: Option<Timestamp>,
 }
 
-/// All requests that were told of.
+/// All requests that the simulator reported.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     all: BTreeMap<Owner, Asked>,
@@ -72,12 +73,12 @@ fn wrong(instance: Option<&InstanceId>, what: String) -> Result<(), Violation> {
 }
 
 impl Requests {
-    /// A request that was told of.
+    /// A reported request.
     pub(super) fn asked(&self, owner: &Owner) -> Option<&Asked> {
         self.all.get(owner)
     }
 
-    /// A request begins, or begins again; its first beginning counts.
+    /// A request begins or is repeated; `began` of the first time counts.
     pub(super) fn begins(&mut self, owner: Owner, request: Request, began: Timestamp) {
         let again = request.clone();
         self.all.entry(owner).and_modify(|asked| asked.request = again).or_insert(Asked {
@@ -110,14 +111,14 @@ impl Requests {
         }
     }
 
-    /// This process's word counts for the request from now on.
+    /// From now on this process decides for the request.
     pub(super) fn speaks_now(&mut self, process: &str, owner: &Owner) {
         if let Some(asked) = self.all.get_mut(owner) {
             process.clone_into(&mut asked.newest);
         }
     }
 
-    /// Whether this is the process that carries the request on, should others still work on it.
+    /// Whether this process decides for the request while others still work on it.
     pub(super) fn is_newest(&self, process: &str, owner: &Owner) -> bool {
         self.all.get(owner).is_some_and(|asked| asked.newest == process)
     }
@@ -136,7 +137,7 @@ impl Requests {
         if let Some(asked) = self.all.get_mut(&owner) {
             asked.is_fulfilled |= matches!(told, Told::Fulfilled(_));
         }
-        // What another process of the request got stays.
+        // The runners of another process of the request stay.
         let has_nothing = self.all.get(&owner).is_some_and(|asked| !asked.is_fulfilled);
         if *told == Told::Failed && is_alone && has_nothing {
             self.is_done(&owner, now);
@@ -150,7 +151,7 @@ impl Requests {
         }
     }
 
-    /// A release begins: what its owner holds now must be taken by its end.
+    /// A release begins: at its end the owner must not hold its present machines any more.
     pub(super) fn release_begins(&mut self, view: &View, process: &str, owner: &Owner) {
         self.acts_for(process, owner);
         if let Some(asked) = self.all.get_mut(owner) {
@@ -180,29 +181,29 @@ impl Requests {
         }
     }
 
-    /// A request was released, or gave everything back.
+    /// A request was released, or failed and gave everything back.
     fn is_done(&mut self, owner: &Owner, now: Timestamp) {
         if let Some(asked) = self.all.get_mut(owner) {
             asked.done.get_or_insert(now);
         }
     }
 
-    /// A request's workflow run is over: anyone may release it.
+    /// A request's workflow run is over: any process may release its machines.
     pub(super) fn run_ends(&mut self, owner: &Owner) {
         if let Some(asked) = self.all.get_mut(owner) {
             asked.is_over = true;
         }
     }
 
-    /// The cloud took one of a request's machines, or its time on one was up.
+    /// The cloud took one of a request's machines, or one passed its deadline.
     pub(super) fn loses_one(&mut self, owner: &Owner) {
         if let Some(asked) = self.all.get_mut(owner) {
             asked.has_losses = true;
         }
     }
 
-    /// Whether what a process does to a request's machines is the request's own decision; unknown if
-    /// nobody told of the request, or of who acts for it.
+    /// Whether a process may decide for a request; `None` if the simulator did not report the
+    /// request or a process of it.
     pub(super) fn decides_for(&self, process: &str, owner: &Owner) -> Option<bool> {
         let asked = self.all.get(owner).filter(|asked| !asked.processes.is_empty())?;
         Some(asked.is_over || asked.processes.contains(process))
@@ -224,7 +225,7 @@ impl Requests {
         if *deadline <= at {
             return wrong(
                 Some(&before.id),
-                format!("{owner} claimed it after its time, {deadline}"),
+                format!("{owner} claimed it after its deadline, {deadline}"),
             );
         }
         let asked = self.all.get(owner);
@@ -234,7 +235,7 @@ impl Requests {
         }
     }
 
-    /// A fulfilled request's jobs were waited for, and did not all run.
+    /// The simulator gave up waiting for a fulfilled request's jobs: they did not all run.
     pub(super) fn jobs_given_up(&self, owner: &Owner) -> Result<(), Violation> {
         if self.all.get(owner).is_none_or(|asked| asked.has_losses) {
             return Ok(());
@@ -242,7 +243,7 @@ impl Requests {
         wrong(None, format!("jobs of {owner} did not run, and the cloud took none of its machines"))
     }
 
-    /// Looks at everything that should be over.
+    /// Judges all provisions that should have ended and all requests that should hold nothing.
     pub(super) fn look(&self, view: &View, now: Timestamp) -> Result<(), Violation> {
         for (process, (owner, deadline)) in &self.open {
             in_time(owner, process, *deadline, now)?;
@@ -277,7 +278,7 @@ fn in_time(
     Ok(())
 }
 
-/// All that were asked for run for it and listen, and no others do.
+/// A fulfilled request has as many running, listening machines as it asked for, and no others.
 fn has_runners(
     view: &View,
     connected: &BTreeMap<InstanceId, String>,
@@ -288,7 +289,7 @@ fn has_runners(
     let wanted = usize::try_from(asked.request.count).unwrap_or(usize::MAX);
     let distinct: BTreeSet<_> = runners.iter().collect();
     if distinct.len() != wanted {
-        return wrong(None, format!("{owner} asked for {wanted} and was told of {runners:?}"));
+        return wrong(None, format!("{owner} asked for {wanted} and got {runners:?}"));
     }
     let lost = |id: &InstanceId| view.lost.contains(id) || view.powered_off.contains(id);
     for id in distinct {
@@ -296,16 +297,16 @@ fn has_runners(
         let label = super::one_owner::label_of(owner);
         let listens = |heard: &String| label.as_ref().is_none_or(|label| label == heard);
         if !runs && !lost(id) {
-            return wrong(Some(id), format!("{owner} was told of it, and it does not run for it"));
+            return wrong(Some(id), format!("{owner} got it, and it does not run for the request"));
         }
         if !connected.get(id).is_some_and(listens) && !lost(id) && !view.deserted.contains(id) {
-            return wrong(Some(id), format!("{owner} was told of it, and it does not listen"));
+            return wrong(Some(id), format!("{owner} got it, and it does not listen"));
         }
     }
     match view.running_for(owner).find(|record| !runners.contains(&record.id)) {
         None => Ok(()),
         Some(spare) => {
-            wrong(Some(&spare.id), format!("it runs for {owner}, which was not told of it"))
+            wrong(Some(&spare.id), format!("it runs for {owner}, whose result does not list it"))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Whose code ran on a machine, by what GitHub started there, and who may have it after that: those of
-//! the same trust group, and nobody after code that is not trusted.
+//! Which trust group's code GitHub started on a machine, and which owners may claim it afterwards:
+//! owners of the same trust group, and none after untrusted code.
 //!
-//! GitHub may give a runner to another job of the same labels, whosever it is. To hand the machine on
-//! afterwards is a fault; and so is a runner on a used machine that a fork's or Dependabot's job fits.
+//! GitHub may give a runner to any job with the same labels. A violation is a machine that another
+//! group claims afterwards, and a used machine whose runner can take a fork's or Dependabot's job.
 //!
-//! Not here: what the record says of it ([`super::fit`]).
+//! Not here: the trust group in the record ([`super::fit`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,14 +13,14 @@ use bullpen_core::ids::{InstanceId, TrustGroup};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::job::Origin;
 
-/// Whose code it was.
+/// The origin of code that ran on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Code {
-    /// A trust group's.
+    /// Code of a trust group.
     Of(TrustGroup),
-    /// A fork's, or Dependabot's.
+    /// Code of a fork, or of Dependabot.
     Untrusted(Origin),
-    /// A job's of another run, on a machine that was for one run alone.
+    /// A job of another run, on a machine that was for one run alone.
     OfAStranger,
 }
 
@@ -34,17 +34,17 @@ impl fmt::Display for Code {
     }
 }
 
-/// Whose code ran where.
+/// The code that ran on each machine.
 #[derive(Debug, Default)]
 pub(super) struct Traces(BTreeMap<InstanceId, BTreeSet<Code>>);
 
 impl Traces {
-    /// Somebody's code runs on a machine.
+    /// Code runs on a machine: untrusted code must not follow trusted code.
     pub(super) fn ran(&mut self, machine: &InstanceId, code: Code) -> Result<(), Violation> {
         let before = self.0.entry(machine.clone()).or_default();
         let trusted = before.iter().find(|code| matches!(code, Code::Of(_)));
         let what = trusted.filter(|_| matches!(code, Code::Untrusted(_)));
-        let what = what.map(|trusted| format!("{code} runs on it, and {trusted} ran there before"));
+        let what = what.map(|trusted| format!("{code} runs on it after {trusted}"));
         before.insert(code);
         match what {
             None => Ok(()),
@@ -56,7 +56,7 @@ impl Traces {
         }
     }
 
-    /// A machine is claimed for a trust group.
+    /// A machine is claimed for a trust group: no other group's code may have run on it.
     pub(super) fn claimed(&self, machine: &InstanceId, by: TrustGroup) -> Result<(), Violation> {
         let (ours, group) = (Code::Of(by.clone()), by);
         let others = self.0.get(machine).into_iter().flatten().find(|code| **code != ours);

@@ -1,7 +1,7 @@
-//! What a watcher knows of a world: what lives in it now, and what the cloud took away.
+//! The checkers' view of a world: its live records and machines, and the machines that the cloud
+//! took away.
 //!
-//! It is kept from what was seen happening, so that looking at everything costs as much as there is
-//! alive, however much has ended before.
+//! Events keep it up to date, so that a check of the whole world costs only as much as is alive.
 //!
 //! Not here: judging.
 
@@ -13,10 +13,10 @@ use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Machine, MachineState};
 
-/// The present, and what cannot be seen in it any more.
+/// The present state of a world, and past events that the checks need.
 #[derive(Debug)]
 pub(super) struct View {
-    /// The numbers in force.
+    /// The limits in force.
     pub(super) limits: Limits,
     /// The ceilings in force.
     pub(super) ceilings: Vec<Ceiling>,
@@ -24,24 +24,24 @@ pub(super) struct View {
     pub(super) live: BTreeMap<InstanceId, Record>,
     /// Machines whose record is a tombstone.
     pub(super) buried: BTreeSet<InstanceId>,
-    /// Intents with something outstanding.
+    /// Intents with outstanding machines.
     pub(super) intents: BTreeMap<IntentId, Intent>,
     /// Machines that are not gone.
     pub(super) machines: BTreeMap<InstanceId, Machine>,
-    /// Machines that the cloud said it would take away.
+    /// Machines with a reclaim notice.
     pub(super) noticed: BTreeSet<InstanceId>,
     /// Machines that the cloud took away.
     pub(super) lost: BTreeSet<InstanceId>,
     /// Machines that switched themselves off.
     pub(super) powered_off: BTreeSet<InstanceId>,
-    /// Machines whose listener left by itself since they were last assigned.
+    /// Machines whose listener exited by itself since their last assignment.
     pub(super) deserted: BTreeSet<InstanceId>,
-    /// The runner that each machine was last told to be.
+    /// The runner of each machine's newest assignment.
     pub(super) assigned: BTreeMap<InstanceId, RunnerName>,
 }
 
 impl View {
-    /// Of a world as it stands.
+    /// The view of a world at its present state.
     pub(super) fn new(
         (limits, ceilings): (Limits, Vec<Ceiling>),
         (records, intents): (Vec<Record>, Vec<Intent>),
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// A record was written.
+    /// Applies a record's write.
     pub(super) fn stored(&mut self, is_first: bool, after: &Record) {
         if is_first && let Some(intent) = self.intents.get_mut(&after.facts.intent) {
             intent.outstanding = intent.outstanding.saturating_sub(1);

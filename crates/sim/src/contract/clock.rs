@@ -1,6 +1,6 @@
-//! What the `Clock` port promises.
+//! The contract of the `Clock` port.
 //!
-//! Not here: how far two clocks may differ; that is for `doctor` to measure.
+//! Not here: how far two clocks may differ; `doctor` measures that.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ macro_rules! clock_contract {
     };
 }
 
-/// Monotonic time never goes back, and the time of day goes on with it.
+/// Monotonic time never goes back, and the time of day advances with it.
 pub async fn monotonic_time_never_goes_back<H: Harness<Port: Clock>>(harness: H) {
     let clock = harness.port();
     let (began, mut last) = (clock.now(), clock.monotonic());
@@ -33,7 +33,7 @@ pub async fn monotonic_time_never_goes_back<H: Harness<Port: Clock>>(harness: H)
     assert!(clock.now() > began, "the time of day stands still");
 }
 
-/// A sleep takes its time, and ends.
+/// A sleep lasts at least its time, and ends.
 pub async fn a_sleep_lasts_as_long_as_it_says<H: Harness<Port: Clock>>(harness: H) {
     let (clock, wait) = (harness.port(), Duration::from_millis(250));
     let began = clock.monotonic();

@@ -1,6 +1,6 @@
-//! What the `DemandSource` port promises.
+//! The contract of the `DemandSource` port.
 //!
-//! Not here: signatures, labels, or what becomes of a job.
+//! Not here: signatures, labels, or the later states of a job.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ macro_rules! demand_contract {
 
 /// A harness that can announce jobs.
 pub trait DemandHarness: Harness<Port: DemandSource> {
-    /// The source announces a job; it will not be lost there.
+    /// The source announces a job, and keeps it until it is settled.
     fn announce(&self, demand: Demand) -> impl Future<Output = ()>;
 }
 
@@ -45,7 +45,7 @@ async fn announce<H: DemandHarness>(harness: &H, jobs: &[&str]) {
     harness.settle().await;
 }
 
-/// Everything that is handed out, asked for as often as it takes where demands may be late.
+/// All demands that the port hands out; polls several times where demands may be late.
 async fn handed_out<H: DemandHarness>(harness: &H) -> BTreeSet<String> {
     let mut jobs = BTreeSet::new();
     for _ in 0..if H::WEAK { 20 } else { 1 } {
@@ -73,7 +73,7 @@ pub async fn a_demand_is_handed_out_until_it_is_settled<H: DemandHarness>(harnes
     assert!(H::WEAK || left == set(&["j-2"]), "{left:?}");
 }
 
-/// At most as many as were asked for, and the others later.
+/// A poll returns at most the number it asked for; later polls return the others.
 pub async fn no_more_are_handed_out_than_asked_for<H: DemandHarness>(harness: H) {
     announce(&harness, &["j-1", "j-2", "j-3", "j-4", "j-5"]).await;
     let mut seen = BTreeSet::new();
@@ -87,7 +87,7 @@ pub async fn no_more_are_handed_out_than_asked_for<H: DemandHarness>(harness: H)
     assert_eq!(seen, set(&["j-1", "j-2", "j-3", "j-4", "j-5"]));
 }
 
-/// Settling again, or what never was, changes nothing.
+/// Settling a demand twice, or an unknown demand, changes nothing.
 pub async fn settling_twice_is_harmless<H: DemandHarness>(harness: H) {
     announce(&harness, &["j-1", "j-2"]).await;
     for _ in 0..2 {
@@ -98,7 +98,7 @@ pub async fn settling_twice_is_harmless<H: DemandHarness>(harness: H) {
     assert!(handed_out(&harness).await.contains("j-2"));
 }
 
-/// Job, repository, labels in their order, and when it was queued.
+/// A demand has its job, repository, labels in their order, and the time when it was queued.
 pub async fn a_demand_comes_whole<H: DemandHarness>(harness: H) {
     let demand = Demand {
         job: JobId::new("j-1"),
@@ -114,5 +114,5 @@ pub async fn a_demand_comes_whole<H: DemandHarness>(harness: H) {
             return;
         }
     }
-    panic!("a demand that was announced never came");
+    panic!("an announced demand never came");
 }

@@ -1,9 +1,9 @@
-//! What the `Fleet` port promises.
+//! The contract of the `Fleet` port.
 //!
-//! Machines are visible late and states lag, so cases look again until they see what must come, and
-//! give up after [`PATIENCE`].
+//! Machines are visible late and states lag, so a case looks again until it sees the expected
+//! state, and gives up after [`PATIENCE`].
 //!
-//! Not here: which machines a launch chooses, or how long anything takes.
+//! Not here: which machines a launch chooses, or how long a call takes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,16 +45,16 @@ macro_rules! fleet_contract {
 pub const PATIENCE: Duration = Duration::from_secs(600);
 const LOOKS: u32 = 120;
 
-/// A harness that knows what its fleet can launch.
+/// A harness that makes launch requests which its fleet can fulfil.
 pub trait FleetHarness: Harness<Port: Fleet> {
-    /// Whether a launch's answer says when its machines were launched. Where the cloud does not say, the
-    /// adapter's own time stands in for it until the machines are described.
+    /// Whether a launch's answer contains the launch time. If not, the adapter's own time stands in
+    /// for it until the machines are described.
     const TELLS_LAUNCH_TIME: bool = true;
 
     /// A request for this many machines that the fleet can fulfil.
     fn request(&self, intent: &IntentId, pool: Option<PoolName>, count: u32) -> LaunchRequest;
-    /// Lever: from now on there is room for this many machines more; false if that cannot be
-    /// arranged here.
+    /// From now on the cloud has capacity for this many more machines; false if the harness cannot
+    /// arrange that.
     fn leave_room_for(&self, machines: u32) -> bool;
 }
 
@@ -69,7 +69,7 @@ fn ids(machines: &[Machine]) -> BTreeSet<InstanceId> {
     machines.iter().map(|machine| machine.id.clone()).collect()
 }
 
-/// The state of a machine once it is one of these; what is absent from the answer is gone.
+/// Waits until a machine has this state; a machine that is absent from the answer is gone.
 async fn until<H: FleetHarness>(harness: &H, id: &InstanceId, wanted: MachineState) {
     for _ in 0..LOOKS {
         let seen = answered(harness.port().describe(std::slice::from_ref(id)).await);
@@ -82,7 +82,7 @@ async fn until<H: FleetHarness>(harness: &H, id: &InstanceId, wanted: MachineSta
     panic!("{id} was not {wanted:?} within {PATIENCE:?}");
 }
 
-/// All machines that are listed and not gone, once listings have caught up.
+/// All listed machines that are not gone, once listings have caught up.
 async fn listed<H: FleetHarness>(harness: &H) -> Vec<Machine> {
     harness.settle().await;
     let mut machines = answered(harness.port().list().await);
@@ -90,7 +90,7 @@ async fn listed<H: FleetHarness>(harness: &H) -> Vec<Machine> {
     machines
 }
 
-/// As many machines as asked for, each with its own id.
+/// A launch brings the requested number of machines, each with its own id.
 pub async fn a_launch_brings_what_was_asked_for<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 3).await;
     assert_eq!(ids(&machines).len(), 3);
@@ -101,7 +101,7 @@ pub async fn a_launch_brings_what_was_asked_for<H: FleetHarness>(harness: H) {
     }
 }
 
-/// The same request again is the same launch; another intent is another.
+/// A repeated request is the same launch; another intent is another launch.
 pub async fn a_launch_is_made_once_per_intent<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 2).await;
     let request = harness.request(&IntentId::new("intent-1"), None, 2);
@@ -114,7 +114,7 @@ pub async fn a_launch_is_made_once_per_intent<H: FleetHarness>(harness: H) {
     assert_eq!(listed(&harness).await.len(), 3);
 }
 
-/// A launch that landed without an answer is found by making it again.
+/// A repeated launch finds the machines of a launch whose answer was lost.
 pub async fn a_launch_whose_answer_was_lost_is_made_once<H: FleetHarness>(harness: H) {
     let request = harness.request(&IntentId::new("intent-1"), None, 2);
     let answer_lost = harness.lose_next_answer();
@@ -125,7 +125,8 @@ pub async fn a_launch_whose_answer_was_lost_is_made_once<H: FleetHarness>(harnes
     assert_eq!(ids(&listed(&harness).await), ids(&again.machines));
 }
 
-/// With room for fewer, fewer come, and the same request again brings none anew.
+/// With too little capacity a launch brings fewer machines, and a repeat of the request brings no
+/// more.
 pub async fn a_launch_may_bring_less_and_never_more<H: FleetHarness>(harness: H) {
     if !harness.leave_room_for(2) {
         return;
@@ -139,7 +140,7 @@ pub async fn a_launch_may_bring_less_and_never_more<H: FleetHarness>(harness: H)
     assert_eq!(listed(&harness).await.len(), 2);
 }
 
-/// Listings show every machine with what it was launched with.
+/// Listings show every machine with the tags of its launch.
 pub async fn machines_are_listed_with_their_tags<H: FleetHarness>(harness: H) {
     let pool = PoolName::new("linux");
     let request = harness.request(&IntentId::new("intent-1"), Some(pool.clone()), 1);
@@ -155,16 +156,16 @@ pub async fn machines_are_listed_with_their_tags<H: FleetHarness>(harness: H) {
     assert_eq!(mine.architecture, request.class.architecture);
     let mailboxes: BTreeSet<_> = machines.iter().map(|machine| &machine.mailbox).collect();
     assert_eq!(mailboxes.len(), 3, "each has a mailbox of its own");
-    let but_for_its_state =
+    let without_state =
         |machine: &Machine| Machine { state: MachineState::Running, ..machine.clone() };
-    let mut said = but_for_its_state(&launched[0]);
+    let mut launched_as = without_state(&launched[0]);
     if !H::TELLS_LAUNCH_TIME {
-        said.launched_at = mine.launched_at;
+        launched_as.launched_at = mine.launched_at;
     }
-    assert_eq!(but_for_its_state(mine), said, "the launch said the same");
+    assert_eq!(without_state(mine), launched_as, "the launch's answer had the same tags");
 }
 
-/// Unknown ids are absent from the answer, and no error.
+/// Unknown ids are absent from the answer and cause no error.
 pub async fn describing_leaves_out_what_is_not_there<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 2).await;
     harness.settle().await;
@@ -174,7 +175,7 @@ pub async fn describing_leaves_out_what_is_not_there<H: FleetHarness>(harness: H
     assert_eq!(answered(harness.port().describe(&[]).await), []);
 }
 
-/// A machine can be stopped and started, and either can be asked for twice.
+/// A machine can be stopped and started, and both calls can be repeated.
 pub async fn a_machine_runs_stops_and_starts_again<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let id = launch(&harness, "intent-1", 1).await.remove(0).id;
@@ -192,7 +193,7 @@ pub async fn a_machine_runs_stops_and_starts_again<H: FleetHarness>(harness: H) 
     }
 }
 
-/// One answer per id: what runs is starting, what never was has failed.
+/// One answer per id: a running machine is starting, an unknown id has failed.
 pub async fn starting_answers_for_each_machine<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 2).await;
     for machine in &machines {
@@ -208,7 +209,7 @@ pub async fn starting_answers_for_each_machine<H: FleetHarness>(harness: H) {
     }
 }
 
-/// What was ended stays so, and its intent brings nothing anew.
+/// A terminated machine stays gone, and its intent launches no replacement.
 pub async fn ending_is_final_and_can_be_asked_twice<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let machines = launch(&harness, "intent-1", 2).await;
@@ -220,12 +221,12 @@ pub async fn ending_is_final_and_can_be_asked_twice<H: FleetHarness>(harness: H)
     let started = answered(fleet.start(std::slice::from_ref(&ended)).await);
     assert!(matches!(started.as_slice(), [(_, StartOutcome::Failed(_))]), "{started:?}");
     let request = harness.request(&IntentId::new("intent-1"), None, 2);
-    // What it says of the one that ended is its own; it must not replace it.
+    // The answer may still list the terminated machine; the launch must not replace it.
     answered(fleet.launch(&request).await);
     assert_eq!(ids(&listed(&harness).await), BTreeSet::from([kept]));
 }
 
-/// An unknown id is no error, and does not keep the known ones beside it alive.
+/// An unknown id causes no error, and the known ids of the same call are terminated.
 pub async fn ending_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
     let id = launch(&harness, "intent-1", 1).await.remove(0).id;
     let unknown = InstanceId::new("i-00000000000000000");
@@ -235,7 +236,7 @@ pub async fn ending_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
     answered(harness.port().terminate(&[]).await);
 }
 
-/// What listings and descriptions show of a machine's tags, which is the same.
+/// A machine's tags, which listings and descriptions must show alike.
 async fn tags_of<H: FleetHarness>(harness: &H, id: &InstanceId) -> Tags {
     let listed = listed(harness).await;
     let listed = listed.iter().find(|machine| machine.id == *id).expect("it is listed");
@@ -244,8 +245,8 @@ async fn tags_of<H: FleetHarness>(harness: &H, id: &InstanceId) -> Tags {
     listed.tags
 }
 
-/// Each kind of tag is shown beside the other, on the machines it was put on; twice is once, and
-/// another status replaces the one before.
+/// Both kinds of tag are shown side by side on the tagged machines; tagging is idempotent, and a
+/// new status replaces the previous one.
 pub async fn tags_are_shown_and_the_last_one_counts<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let all: Vec<_> = launch(&harness, "intent-1", 3).await.into_iter().map(|it| it.id).collect();
@@ -268,7 +269,7 @@ pub async fn tags_are_shown_and_the_last_one_counts<H: FleetHarness>(harness: H)
     }
 }
 
-/// Tags are the machine's, not its boot's.
+/// Tags survive a stop and a start.
 pub async fn a_machine_keeps_its_tags_while_it_is_stopped<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let id = launch(&harness, "intent-1", 1).await.remove(0).id;
@@ -287,7 +288,7 @@ pub async fn a_machine_keeps_its_tags_while_it_is_stopped<H: FleetHarness>(harne
     assert_eq!(tags_of(&harness, &id).await, Tags { standby, job_started: true });
 }
 
-/// An unknown or gone id is no error, and does not keep the tag from the others.
+/// An unknown or gone id causes no error, and the other ids of the same call are tagged.
 pub async fn tagging_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let machines = launch(&harness, "intent-1", 2).await;
@@ -299,6 +300,6 @@ pub async fn tagging_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
     answered(fleet.tag(std::slice::from_ref(&unknown), Tag::JobStarted).await);
     answered(fleet.tag(&[unknown, ended.clone(), kept.clone()], Tag::JobStarted).await);
     assert_eq!(tags_of(&harness, &kept).await, Tags { standby: None, job_started: true });
-    assert_eq!(ids(&listed(&harness).await), BTreeSet::from([kept]), "nothing came back");
+    assert_eq!(ids(&listed(&harness).await), BTreeSet::from([kept]), "tagging revived no machine");
     answered(fleet.tag(&[], Tag::JobStarted).await);
 }

@@ -1,6 +1,6 @@
-//! What the `Forge` port promises.
+//! The contract of the `Forge` port.
 //!
-//! Not here: when a runner is deleted, or how often GitHub may be asked.
+//! Not here: when a runner is deleted, or GitHub's rate limits.
 
 use std::time::Duration;
 
@@ -30,15 +30,16 @@ macro_rules! forge_contract {
     };
 }
 
-/// A harness that can play the runners, and the forge's own side.
+/// A harness that plays the runners, and the forge's own side.
 pub trait ForgeHarness: Harness<Port: Forge> {
-    /// A runner of this stack registers with this credential and listens; false if it is refused.
+    /// A runner of this stack registers with this credential and listens; false if the forge
+    /// refuses it.
     fn listen(&self, runner: &RunnerSpec, credential: &Credential) -> impl Future<Output = bool>;
     /// The forge gives the runner a job.
     fn give_job(&self, runner: &RunnerName) -> impl Future<Output = ()>;
-    /// The runner's job ends; a runner for one job is gone with it.
+    /// The runner's job ends; an ephemeral runner is gone with it.
     fn end_job(&self, runner: &RunnerName) -> impl Future<Output = ()>;
-    /// A name that carries the stack's prefix.
+    /// A name with the stack's prefix.
     fn name(&self, stem: &str) -> RunnerName;
 }
 
@@ -47,7 +48,7 @@ fn spec<H: ForgeHarness>(harness: &H, stem: &str, ephemeral: bool) -> RunnerSpec
     RunnerSpec { name: harness.name(stem), labels, group: None, ephemeral }
 }
 
-/// A runner that listens.
+/// Registers a runner that listens.
 async fn listening<H: ForgeHarness>(harness: &H, stem: &str, ephemeral: bool) -> RunnerName {
     let spec = spec(harness, stem, ephemeral);
     let credential = answered(harness.port().credential(&spec).await);
@@ -64,13 +65,13 @@ async fn listed<H: ForgeHarness>(harness: &H, name: &RunnerName) -> Option<Runne
     runners.pop()
 }
 
-/// Deleting what is not there says so.
+/// Deleting an unknown runner answers that there is none.
 pub async fn an_unknown_runner_is_not_found<H: ForgeHarness>(harness: H) {
     let unknown = harness.name("unknown");
     assert_eq!(harness.port().delete(&unknown).await, Deletion::NotFound);
 }
 
-/// The first deletion deletes, the second finds nothing.
+/// The first deletion deletes, the second finds no runner.
 pub async fn an_idle_runner_is_deleted_once<H: ForgeHarness>(harness: H) {
     for ephemeral in [true, false] {
         let name = listening(&harness, &format!("idle-{ephemeral}"), ephemeral).await;
@@ -80,7 +81,7 @@ pub async fn an_idle_runner_is_deleted_once<H: ForgeHarness>(harness: H) {
     }
 }
 
-/// A job is never interrupted: while it runs the runner stays, busy and online.
+/// A deletion never interrupts a job: while the job runs, the runner stays busy and online.
 pub async fn a_busy_runner_is_left_as_it_is<H: ForgeHarness>(harness: H) {
     let name = listening(&harness, "busy", false).await;
     harness.give_job(&name).await;
@@ -94,7 +95,8 @@ pub async fn a_busy_runner_is_left_as_it_is<H: ForgeHarness>(harness: H) {
     assert_eq!(harness.port().delete(&name).await, Deletion::Deleted);
 }
 
-/// Listings show every runner of the stack, more than a page of them, with what it does.
+/// Listings show every runner of the stack, more than a page of them, each as online and as busy as
+/// it is.
 pub async fn runners_are_listed_with_what_they_do<H: ForgeHarness>(harness: H) {
     let mut names = Vec::new();
     for number in 0..120 {
@@ -111,7 +113,8 @@ pub async fn runners_are_listed_with_what_they_do<H: ForgeHarness>(harness: H) {
     assert_eq!(runners.len(), names.len());
 }
 
-/// A worker that died before it used its credential gets another under the same name.
+/// After a worker died before it used its credential, another worker gets a new credential under
+/// the same name.
 pub async fn a_credential_can_be_had_again_under_the_same_name<H: ForgeHarness>(harness: H) {
     let spec = spec(&harness, "again", true);
     answered(harness.port().credential(&spec).await);
@@ -120,7 +123,7 @@ pub async fn a_credential_can_be_had_again_under_the_same_name<H: ForgeHarness>(
     assert!(listed(&harness, &spec.name).await.is_some_and(|runner| runner.online));
 }
 
-/// After 204 no job can start on a JIT runner any more: its credential is worth nothing.
+/// After the forge deleted a JIT runner (204), no job can start on it: its credential is void.
 pub async fn a_runner_that_was_deleted_cannot_come_back_by_its_old_credential<H: ForgeHarness>(
     harness: H,
 ) {
@@ -132,5 +135,5 @@ pub async fn a_runner_that_was_deleted_cannot_come_back_by_its_old_credential<H:
     }
     assert!(harness.listen(&spec, &credential).await);
     assert_eq!(harness.port().delete(&spec.name).await, Deletion::Deleted);
-    assert!(!harness.listen(&spec, &credential).await, "a dead runner listens");
+    assert!(!harness.listen(&spec, &credential).await, "a deleted runner listens");
 }

@@ -1,6 +1,6 @@
-//! What the `Ids` port promises.
+//! The contract of the `Ids` port.
 //!
-//! Not here: what an id looks like.
+//! Not here: the form of an id.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ macro_rules! ids_contract {
     };
 }
 
-/// No two processes ever get the same claim, stop call or label.
+/// No two processes ever get the same claim id, stop operation or label bits.
 #[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
 pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
     const EACH: usize = 1_000;
@@ -36,7 +36,7 @@ pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
     assert_eq!(each, [2 * EACH; 3]);
 }
 
-/// A process is always the same holder, and never another's.
+/// A process always has the same holder id, and no other process has it.
 #[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
 pub async fn a_process_is_one_holder<H: Harness<Port: Ids>>(harness: H) {
     let other = harness.another_process();
@@ -44,12 +44,12 @@ pub async fn a_process_is_one_holder<H: Harness<Port: Ids>>(harness: H) {
     assert_ne!(harness.port().holder(), other.holder());
 }
 
-/// Jitter stays below its bound, and moves.
+/// Jitter stays below its bound, and varies.
 #[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
 pub async fn jitter_stays_below_its_bound<H: Harness<Port: Ids>>(harness: H) {
     let ids = harness.port();
     let drawn: BTreeSet<u64> = (0..1_000).map(|_| ids.jitter(10)).collect();
     assert!(drawn.iter().all(|jitter| *jitter < 10), "{drawn:?}");
-    assert!(drawn.len() > 1, "jitter that does not jitter");
+    assert!(drawn.len() > 1, "the jitter is constant");
     assert_eq!(ids.jitter(1), 0);
 }

@@ -1,6 +1,6 @@
-//! What the `Mailbox` port promises.
+//! The contract of the `Mailbox` port.
 //!
-//! Not here: what an agent does about an order, or how exposure is judged; those are the core's.
+//! Not here: an agent's response to an order, or judging exposure; those are the core's.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use futures_util::future::{join, join_all};
 use super::{Harness, answered, landed, lost, while_this_happens, while_time_passes, won};
 use crate::model::mailbox::Forgery;
 
-/// A world of mailboxes in which somebody has root on the machines.
+/// A harness with an intruder who has root on the machines.
 pub trait MailboxHarness: Harness<Port: Mailbox> {
-    /// Writes this over the parts of a report, as whoever can write it with any program can.
+    /// Writes a forgery over parts of a report, as a program with the machine's credentials can.
     fn forge_report(&self, key: &MailboxKey, forged: &Forgery) -> impl Future<Output = ()>;
 }
 
@@ -53,7 +53,7 @@ macro_rules! mailbox_contract {
                 beats_and_signals_leave_each_other_alone,
                 reports_come_in_the_order_they_were_asked_for,
                 what_is_no_report_is_unreadable_for_its_own_machine_alone,
-                a_hostile_machine_reports_for_nobody_else,
+                a_hostile_machine_reports_only_for_itself,
                 an_agent_goes_on_beside_what_was_forged,
                 mailboxes_are_apart,
                 a_wait_ends_when_an_order_comes,
@@ -130,10 +130,10 @@ async fn reports_of(mailbox: &impl Mailbox, keys: &[MailboxKey]) -> Vec<Option<R
 
 async fn report(mailbox: &impl Mailbox) -> Report {
     let mut reports = reports_of(mailbox, &[key()]).await;
-    reports.pop().flatten().expect("the report is there")
+    reports.pop().flatten().expect("the report exists")
 }
 
-/// Orders that go together are still accepted one by one, and answered in their order.
+/// Orders of one batch are accepted one by one, and answered in their order.
 pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>(harness: H) {
     const AGENTS: u64 = 60;
     let mailbox = harness.port();
@@ -146,7 +146,7 @@ pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>
     assert_eq!(answers.len(), orders.len());
     for (number, (answer, (key, order))) in answers.into_iter().zip(&orders).enumerate() {
         let inbox =
-            answered(mailbox.inbox(key, Consistency::Consistent).await).expect("it is there");
+            answered(mailbox.inbox(key, Consistency::Consistent).await).expect("the inbox exists");
         if number % 3 == 0 {
             lost(answer);
             assert_eq!(inbox.order, withdrawn(2, WithdrawalMode::Drain));
@@ -158,7 +158,7 @@ pub async fn a_batch_of_orders_is_accepted_one_by_one<H: Harness<Port: Mailbox>>
     assert!(mailbox.post_all(&[]).await.is_empty());
 }
 
-/// An order and the memory of what was assigned come back whole, to any process.
+/// An order and the last assigned generation are read back complete by every process.
 pub async fn an_order_is_read_back_as_it_was_posted<H: Harness<Port: Mailbox>>(harness: H) {
     let other = harness.another_process();
     assert_eq!(inbox(&other).await, None);
@@ -173,7 +173,7 @@ pub async fn an_order_is_read_back_as_it_was_posted<H: Harness<Port: Mailbox>>(h
     }
 }
 
-/// Equal or older orders lose and change nothing.
+/// An equal or older order loses and changes nothing.
 pub async fn only_a_newer_order_is_stored<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     let stored = won(mailbox.post(&key(), &assigned(5)).await);
@@ -187,12 +187,12 @@ pub async fn only_a_newer_order_is_stored<H: Harness<Port: Mailbox>>(harness: H)
     }
     assert_eq!(inbox(mailbox).await, Some(stored));
     won(mailbox.post(&key(), &assigned(6)).await);
-    // Generations need not be dense, and are numbers: ten is more than nine.
+    // Generations may have gaps, and are compared as numbers: ten is more than nine.
     won(mailbox.post(&key(), &assigned(9)).await);
     won(mailbox.post(&key(), &assigned(10)).await);
 }
 
-/// Within one generation: assignment, drain, stop, in this order only.
+/// Within one generation an order advances only from assignment to drain to stop.
 pub async fn a_drain_becomes_a_stop_and_never_the_reverse<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     won(mailbox.post(&key(), &withdrawn(3, WithdrawalMode::Drain)).await);
@@ -204,11 +204,11 @@ pub async fn a_drain_becomes_a_stop_and_never_the_reverse<H: Harness<Port: Mailb
     assert_eq!(inbox(mailbox).await, Some(stop));
 }
 
-/// However many withdrawals follow, the last assignment is remembered.
+/// The inbox remembers the last assignment over any number of withdrawals.
 pub async fn a_withdrawal_never_erases_what_was_assigned<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     let first = won(mailbox.post(&key(), &withdrawn(1, WithdrawalMode::Drain)).await);
-    assert_eq!(first.assigned, Generation(0), "nothing was ever assigned");
+    assert_eq!(first.assigned, Generation(0), "no generation was assigned");
     won(mailbox.post(&key(), &assigned(2)).await);
     for (generation, mode) in [
         (2, WithdrawalMode::Drain),
@@ -222,7 +222,7 @@ pub async fn a_withdrawal_never_erases_what_was_assigned<H: Harness<Port: Mailbo
     assert_eq!(inbox(mailbox).await.map(|inbox| inbox.assigned), Some(Generation(2)));
 }
 
-/// Fencing reaches the agent: a claimer that slept cannot put its assignment over a newer one.
+/// Fencing reaches the agent: a stalled claimer cannot put its assignment over a newer one.
 pub async fn a_stalled_claimer_cannot_overwrite_a_newer_assignment<H: Harness<Port: Mailbox>>(
     harness: H,
 ) {
@@ -234,7 +234,7 @@ pub async fn a_stalled_claimer_cannot_overwrite_a_newer_assignment<H: Harness<Po
     assert_eq!(inbox(stalled).await, Some(newer));
 }
 
-/// Many writers at once: the newest order remains, and what each winner was told was true.
+/// Of orders posted at once the newest remains, and each winner's answer was true.
 pub async fn of_many_orders_at_once_the_newest_remains<H: Harness<Port: Mailbox>>(harness: H) {
     let orders: Vec<Order> = (1..=24_u64)
         .map(|number| match number * 7 % 24 + 1 {
@@ -242,12 +242,12 @@ pub async fn of_many_orders_at_once_the_newest_remains<H: Harness<Port: Mailbox>
             generation => withdrawn(generation, WithdrawalMode::Drain),
         })
         .collect();
-    let newest = orders.iter().max_by_key(|order| order.rank()).expect("there are some");
+    let newest = orders.iter().max_by_key(|order| order.rank()).expect("the list is not empty");
     let handles: Vec<_> = orders.iter().map(|_| harness.another_process()).collect();
     let key = key();
     let posts = handles.iter().zip(&orders).map(|(mailbox, order)| mailbox.post(&key, order));
     let answers = join_all(posts).await;
-    let stored = inbox(harness.port()).await.expect("something was stored");
+    let stored = inbox(harness.port()).await.expect("an order was stored");
     assert_eq!(stored.order, *newest);
     let mut assigned = Generation(0);
     for (order, answer) in orders.iter().zip(answers) {
@@ -255,10 +255,10 @@ pub async fn of_many_orders_at_once_the_newest_remains<H: Harness<Port: Mailbox>
             assigned = assigned.max(assignment.generation);
         }
     }
-    assert_eq!(stored.assigned, assigned, "an assignment that won is remembered");
+    assert_eq!(stored.assigned, assigned, "the inbox remembers an assignment that won");
 }
 
-/// An order that landed without an answer is there, once.
+/// An order whose answer was lost is stored once.
 pub async fn an_order_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port: Mailbox>>(
     harness: H,
 ) {
@@ -268,11 +268,11 @@ pub async fn an_order_whose_answer_was_lost_is_settled_by_reading<H: Harness<Por
     lost(harness.port().post(&key(), &assigned(1)).await);
 }
 
-/// The credential of the latest assignment is removed by its own generation and by no other.
+/// Only its own generation removes the credential of the latest assignment.
 pub async fn redacting_removes_only_its_own_credential<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     answered(mailbox.redact(&key(), Generation(1)).await);
-    assert_eq!(inbox(mailbox).await, None, "redacting makes nothing");
+    assert_eq!(inbox(mailbox).await, None, "redacting stores no inbox");
     let stored = won(mailbox.post(&key(), &assigned(2)).await);
     for other in [1, 3] {
         answered(mailbox.redact(&key(), Generation(other)).await);
@@ -288,17 +288,17 @@ pub async fn redacting_removes_only_its_own_credential<H: Harness<Port: Mailbox>
     assert_eq!(inbox(mailbox).await, Some(withdrawn), "a withdrawal keeps its token");
 }
 
-/// A redacted assignment keeps its rank: the same again cannot bring the credential back.
+/// A redacted assignment keeps its rank: repeating the post cannot restore the credential.
 pub async fn a_redacted_assignment_is_not_posted_again<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     won(mailbox.post(&key(), &assigned(2)).await);
     answered(mailbox.redact(&key(), Generation(2)).await);
     lost(mailbox.post(&key(), &assigned(2)).await);
-    let stored = inbox(mailbox).await.expect("it is there");
+    let stored = inbox(mailbox).await.expect("the inbox exists");
     assert!(matches!(stored.order, Order::Assigned(Assignment { credential: None, .. })));
 }
 
-/// An eventual read shows some value that was there, and in the end the last.
+/// An eventual read shows an earlier value, and in the end the last one.
 pub async fn eventual_reads_catch_up<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     for generation in 1..=10_u64 {
@@ -327,7 +327,7 @@ const KINDS: [SignalKind; 9] = [
     SignalKind::Interrupted,
 ];
 
-/// All kinds written at once are all there.
+/// Signals of all kinds that are written at once are all stored.
 pub async fn signals_do_not_overwrite_each_other<H: Harness<Port: Mailbox>>(harness: H) {
     let handles: Vec<_> = KINDS.iter().map(|_| harness.another_process()).collect();
     for round in 1..=5 {
@@ -344,22 +344,22 @@ pub async fn signals_do_not_overwrite_each_other<H: Harness<Port: Mailbox>>(harn
     }
 }
 
-/// A signal that speaks of an earlier owner never hides one of a later.
+/// A signal about an earlier owner never hides a signal about a later owner.
 pub async fn a_signal_of_an_earlier_generation_is_dropped<H: Harness<Port: Mailbox>>(harness: H) {
     let (mailbox, kind) = (harness.port(), SignalKind::Removed);
     answered(mailbox.signal(&key(), kind, &signal(10, "later")).await);
     answered(mailbox.signal(&key(), kind, &signal(9, "earlier")).await);
     assert_eq!(report(mailbox).await.signals.get(&kind), Some(&signal(10, "later")));
-    // The same generation may say more.
+    // A repeat with the same generation replaces the signal.
     answered(mailbox.signal(&key(), kind, &signal(10, "more")).await);
     assert_eq!(report(mailbox).await.signals.get(&kind), Some(&signal(10, "more")));
-    // Another kind is not held back by this one.
+    // A signal of another kind is stored independently.
     answered(mailbox.signal(&key(), SignalKind::WarmUpOk, &signal(0, "warm")).await);
     assert_eq!(report(mailbox).await.removed(), Generation(10));
     assert!(report(mailbox).await.signals.contains_key(&SignalKind::WarmUpOk));
 }
 
-/// A beat that was overtaken on the way is dropped.
+/// A beat that arrives after a later beat is dropped.
 pub async fn an_older_beat_is_dropped<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     for (sent, stored) in [(1, 1), (10, 10), (9, 10), (2, 10), (11, 11)] {
@@ -368,7 +368,7 @@ pub async fn an_older_beat_is_dropped<H: Harness<Port: Mailbox>>(harness: H) {
     }
 }
 
-/// Beats and signals at once: neither is lost.
+/// Beats and signals written at once are all stored.
 pub async fn beats_and_signals_leave_each_other_alone<H: Harness<Port: Mailbox>>(harness: H) {
     let (mailbox, other) = (harness.port(), harness.another_process());
     for round in 1..=20 {
@@ -385,7 +385,7 @@ pub async fn beats_and_signals_leave_each_other_alone<H: Harness<Port: Mailbox>>
     }
 }
 
-/// One answer per key, in the keys' order; none where nobody has reported.
+/// One answer per key, in the keys' order; `None` without a report.
 pub async fn reports_come_in_the_order_they_were_asked_for<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     let keys: Vec<_> =
@@ -393,7 +393,7 @@ pub async fn reports_come_in_the_order_they_were_asked_for<H: Harness<Port: Mail
     for (seq, key) in (0..).zip(&keys).filter(|(seq, _)| seq % 3 != 0) {
         answered(mailbox.beat(key, &beat(seq)).await);
     }
-    // An order makes no report.
+    // An order creates no report.
     won(mailbox.post(&keys[0], &assigned(1)).await);
     let asked: Vec<_> = keys.iter().rev().cloned().collect();
     let reports = reports_of(mailbox, &asked).await;
@@ -416,7 +416,7 @@ fn signalled(kind: SignalKind, signal: Signal) -> Report {
     Report { beat: None, signals: [(kind, signal)].into() }
 }
 
-/// Everything that no agent of ours writes, and what it is called here.
+/// Reports that no agent of ours writes, each with a name.
 fn forgeries() -> Vec<(&'static str, Forgery)> {
     let long = |bytes: usize| "x".repeat(bytes);
     let detail = |bytes| signalled(SignalKind::Registered, signal(1, &long(bytes)));
@@ -428,7 +428,7 @@ fn forgeries() -> Vec<(&'static str, Forgery)> {
         Forgery::of(&signalled(SignalKind::JobStarted, Signal { ran, ..signal(1, "") }))
     };
     let word = long(REPORT_WORD_BYTES_MAX + 1);
-    // Each fits, and all of them together do not.
+    // Each part fits, and all parts together do not.
     let padding = " ".repeat(REPORT_PART_BYTES_MAX / 2);
     let padded = |kind: &SignalKind| {
         let Forgery { mut signals, .. } = Forgery::of(&signalled(*kind, signal(1, "")));
@@ -443,7 +443,7 @@ fn forgeries() -> Vec<(&'static str, Forgery)> {
         ("an empty beat", forged(Some(""), &[])),
         ("a beat of another shape", forged(Some(r#"{"seq":-1,"at":7,"phase":"sleeping"}"#), &[])),
         ("a generation below none", forged(None, &[("UD_OK", r#"{"generation":-1}"#)])),
-        ("a kind that nobody knows", forged(None, &[("UD_\u{202e}ROOT", "{}")])),
+        ("an unknown kind", forged(None, &[("UD_\u{202e}ROOT", "{}")])),
         ("a detail that is too long", Forgery::of(&detail(SIGNAL_DETAIL_BYTES_MAX + 1))),
         ("300 KB", Forgery::of(&detail(300 * 1024))),
         ("a boot that is too long", Forgery::of(&strange)),
@@ -455,7 +455,8 @@ fn forgeries() -> Vec<(&'static str, Forgery)> {
     ]
 }
 
-/// An unreadable report is told apart from none, with a short reason, and costs no other machine.
+/// An unreadable report is distinct from an absent one, has a short reason, and affects no other
+/// machine's report.
 pub async fn what_is_no_report_is_unreadable_for_its_own_machine_alone<H: MailboxHarness>(
     harness: H,
 ) {
@@ -483,8 +484,8 @@ pub async fn what_is_no_report_is_unreadable_for_its_own_machine_alone<H: Mailbo
     }
 }
 
-/// What can be read is read, however unlikely: the port judges no generation and no clock.
-pub async fn a_hostile_machine_reports_for_nobody_else<H: MailboxHarness>(harness: H) {
+/// A well-formed report is read, even if unlikely: the port judges no generation and no clock.
+pub async fn a_hostile_machine_reports_only_for_itself<H: MailboxHarness>(harness: H) {
     let mailbox = harness.port();
     let other = MailboxKey::new("AROA:i-12");
     answered(mailbox.beat(&other, &beat(1)).await);
@@ -500,7 +501,7 @@ pub async fn a_hostile_machine_reports_for_nobody_else<H: MailboxHarness>(harnes
     assert_eq!(found[1], Some(Report { beat: Some(beat(1)), ..Report::default() }));
 }
 
-/// Whatever stands in its report, an agent's own calls are answered, and so are orders to it.
+/// With any forged report an agent's own calls are answered, and so are orders to it.
 pub async fn an_agent_goes_on_beside_what_was_forged<H: MailboxHarness>(harness: H) {
     let mailbox = harness.port();
     for (number, (what, forgery)) in (0..).zip(forgeries()) {
@@ -516,7 +517,7 @@ pub async fn an_agent_goes_on_beside_what_was_forged<H: MailboxHarness>(harness:
     }
 }
 
-/// What is written under one key is seen under no other.
+/// A write under one key is visible under no other key.
 pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     won(mailbox.post(&key(), &assigned(7)).await);
@@ -530,7 +531,7 @@ pub async fn mailboxes_are_apart<H: Harness<Port: Mailbox>>(harness: H) {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// How long a wait took that another process was to end after two seconds.
+/// The length of a wait that another process's change should end after two seconds.
 async fn waited<H: Harness<Port: Mailbox>>(
     harness: &H,
     change: impl Future<Output = ()>,
@@ -546,27 +547,27 @@ async fn waited<H: Harness<Port: Mailbox>>(
     harness.now().since(began)
 }
 
-/// An agent that waits hears of its order at once, where the adapter can.
+/// A waiting agent sees its order at once, where the adapter can wake it.
 pub async fn a_wait_ends_when_an_order_comes<H: Harness<Port: Mailbox>>(harness: H) {
     let other = harness.another_process();
     let change = async { drop(won(other.post(&key(), &assigned(1)).await)) };
     let waited = waited(&harness, change).await;
-    assert!(H::WEAK || waited < LONG / 2, "it slept on for {waited:?}");
+    assert!(H::WEAK || waited < LONG / 2, "the wait slept on for {waited:?}");
 }
 
-/// Whoever waits for an agent hears of its report at once, where the adapter can.
+/// A process that waits for an agent sees its report at once, where the adapter can wake it.
 pub async fn a_wait_ends_when_a_report_comes<H: Harness<Port: Mailbox>>(harness: H) {
     let other = harness.another_process();
     let change = async {
         answered(other.signal(&key(), SignalKind::Registered, &signal(1, "")).await);
     };
     let waited = waited(&harness, change).await;
-    assert!(H::WEAK || waited < LONG / 2, "it slept on for {waited:?}");
+    assert!(H::WEAK || waited < LONG / 2, "the wait slept on for {waited:?}");
 }
 
-/// Without a change a wait ends in its time.
+/// Without a change a wait ends after its time.
 pub async fn a_wait_ends_by_itself<H: Harness<Port: Mailbox>>(harness: H) {
     let (key, wait) = (key(), Duration::from_secs(3));
     let done = while_time_passes(&harness, wait * 3, harness.port().wait(&key, wait)).await;
-    assert!(done.is_some(), "it waits for ever");
+    assert!(done.is_some(), "the wait never ended");
 }

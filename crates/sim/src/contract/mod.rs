@@ -1,25 +1,11 @@
-//! One contract suite per port. Every adapter passes the same cases, the models first; without that
-//! a simulation proves nothing about what ships.
+//! One contract suite per port. Every adapter passes the same cases, the models first; otherwise a
+//! simulation would prove nothing about the shipped program.
 //!
-//! A suite is a list of cases, each an async function over any [`Harness`] whose port it is, and a
-//! macro that makes one test of each: [`ledger_contract!`](crate::ledger_contract),
-//! [`queues_contract!`](crate::queues_contract), [`mailbox_contract!`](crate::mailbox_contract),
-//! [`fleet_contract!`](crate::fleet_contract), [`forge_contract!`](crate::forge_contract),
-//! [`demand_contract!`](crate::demand_contract), [`clock_contract!`](crate::clock_contract),
-//! [`ids_contract!`](crate::ids_contract). For a new adapter, write a harness that makes a fresh
-//! world (its own file, its own tables), and say in an otherwise empty module:
+//! A suite is a list of cases, async functions over any [`Harness`] of its port, and a macro such
+//! as [`ledger_contract!`](crate::ledger_contract) that makes one test of each. For a new adapter,
+//! write a [`Harness`] and call the macro in an otherwise empty module, such as `mod ledger`.
 //!
-//! ```text
-//! mod ledger {
-//!     bullpen_sim::ledger_contract!(super::SqliteLedger);
-//! }
-//! ```
-//!
-//! A case asserts only what the port promises. Where the promise has a *weak arm*, a case waits
-//! ([`Harness::settle`]), asks again, or asserts absences only if the harness is not
-//! [`Harness::WEAK`].
-//!
-//! Not here: what an adapter does beyond its port, or how fast it is.
+//! Not here: an adapter's behaviour beyond its port, or its speed.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -45,29 +31,30 @@ pub trait Harness: Sized {
     type Port;
 
     /// Whether this world may do everything its port allows: lag, list too much, double, reorder.
+    /// There a case waits ([`Harness::settle`]), asks again, and asserts no absences.
     const WEAK: bool = false;
-    /// How often the cases that look for races try; each costs some seventy writes.
+    /// The number of rounds of a case that looks for races; a round costs some seventy writes.
     const ROUNDS: u32 = 200;
 
     /// Runs one case to its end, on a runtime that suits the adapter.
     fn block_on<F: Future>(case: F) -> F::Output;
-    /// A new world, with nothing in it.
+    /// A new, empty world.
     fn fresh() -> impl Future<Output = Self>;
-    /// The adapter as one process has it.
+    /// The adapter of one process.
     fn port(&self) -> &Self::Port;
-    /// The adapter as another process has it, on the same world.
+    /// The adapter of another process, on the same world.
     fn another_process(&self) -> Self::Port;
-    /// The time, as the adapter's clock says it.
+    /// The time of the adapter's clock.
     fn now(&self) -> Timestamp;
-    /// Lets time pass. Whatever waits meanwhile must get its turn: where the clock is turned by hand,
-    /// some real time has to pass as well.
+    /// Lets time pass. Tasks that wait meanwhile must run: where the harness advances the clock by
+    /// hand, some real time has to pass too.
     fn pass(&self, wait: Duration) -> impl Future<Output = ()>;
-    /// Lets everything that may lag catch up.
+    /// Lets lagging reads catch up.
     fn settle(&self) -> impl Future<Output = ()> {
         async {}
     }
-    /// Makes the next call of [`Harness::port`] land without an answer; false if that cannot be
-    /// arranged here.
+    /// Makes the next call of [`Harness::port`] land without an answer; false if the harness cannot
+    /// arrange that.
     fn lose_next_answer(&self) -> bool {
         false
     }
@@ -90,16 +77,16 @@ macro_rules! contract_cases {
     )+};
 }
 
-/// An answer that must have come.
+/// Takes an answer that must have come.
 #[track_caller]
 pub(crate) fn answered<T>(result: Result<T, Fault>) -> T {
     match result {
         Ok(answer) => answer,
-        Err(fault) => panic!("the adapter failed in good weather: {fault}"),
+        Err(fault) => panic!("the adapter failed without a fault: {fault}"),
     }
 }
 
-/// A write that must have won.
+/// Takes the answer of a write that must have won.
 #[track_caller]
 pub(crate) fn won<T: Debug>(result: Result<Written<T>, Fault>) -> T {
     match answered(result) {
@@ -108,7 +95,7 @@ pub(crate) fn won<T: Debug>(result: Result<Written<T>, Fault>) -> T {
     }
 }
 
-/// A write that must have lost.
+/// Checks a write that must have lost.
 #[track_caller]
 pub(crate) fn lost<T: Debug>(result: Result<Written<T>, Fault>) {
     match answered(result) {
@@ -117,7 +104,7 @@ pub(crate) fn lost<T: Debug>(result: Result<Written<T>, Fault>) {
     }
 }
 
-/// A write that landed, whose answer was lost exactly if the lever worked.
+/// Checks a write that landed, and whose answer was lost if the harness arranged that.
 #[track_caller]
 pub(crate) fn landed<T: Debug>(result: Result<Written<T>, Fault>, answer_lost: bool) {
     match (answered(result), answer_lost) {
@@ -126,8 +113,8 @@ pub(crate) fn landed<T: Debug>(result: Result<Written<T>, Fault>, answer_lost: b
     }
 }
 
-/// Awaits `work`, which `change` is to end: no time passes but what the change takes, until it is
-/// made; then as in [`while_time_passes`].
+/// Awaits `work`, which `change` should end: until the change is made only its own time passes;
+/// then as [`while_time_passes`].
 pub(crate) async fn while_this_happens<H: Harness, T>(
     harness: &H,
     at_most: Duration,
@@ -143,8 +130,8 @@ pub(crate) async fn while_this_happens<H: Harness, T>(
     }
 }
 
-/// Awaits `work` while time passes in small steps, at most `at_most` of it; none if that was not
-/// enough. For what waits on its own: nobody else would turn a clock that is turned by hand.
+/// Awaits `work` while time passes in small steps; none if `at_most` was not enough. For work that
+/// only waits: nothing else would advance a clock that the harness advances by hand.
 pub(crate) async fn while_time_passes<H: Harness, T>(
     harness: &H,
     at_most: Duration,

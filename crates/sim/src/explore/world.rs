@@ -12,14 +12,15 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bullpen_agent::agent_life::{AgentLife, Effect};
-use bullpen_core::ids::{Generation, Revision, RunnerName};
+use bullpen_core::ids::{Generation, InstanceId, Revision, RunnerName};
 use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Assignment, Inbox, Order, Report, Signal, SignalKind};
+use bullpen_core::tenure::runner_name;
 use bullpen_core::time::Timestamp;
 
 use super::Config;
-use super::actors::{Claimer, Hand, Manager, agent};
+use super::actors::{Claimer, Manager, Pending, agent};
 use super::fingerprint::{Fingerprint, Part};
 use super::rules::{Property, Rule};
 use crate::sample::record;
@@ -129,8 +130,8 @@ pub(super) struct ExploredWorld {
     /// The trace of a started listener on the machine's disk.
     pub(super) trace: Option<Part<Assignment>>,
     pub(super) claimers: [Claimer; 2],
-    pub(super) releaser: Hand,
-    pub(super) reaper: Hand,
+    pub(super) releaser: Pending,
+    pub(super) reaper: Pending,
     pub(super) manager: Manager,
     /// What the step that led here broke.
     pub(super) broke: Option<Property>,
@@ -139,12 +140,15 @@ pub(super) struct ExploredWorld {
 /// The owner a claimer works for.
 pub(super) fn owner(config: &Config, claimer: usize) -> Owner {
     let name = if config.one_owner { "A" } else { ["A", "B"][claimer] };
-    Owner::Job(name.into())
+    Owner::Request(name.into())
 }
 
-/// A runner's name, as the engine makes it of the machine and the generation.
+/// The stack's name.
+pub(super) const STACK: &str = "explored";
+
+/// The name of the machine's runner at this generation.
 pub(super) fn runner(generation: Generation) -> RunnerName {
-    RunnerName::new(format!("runner-{generation}"))
+    runner_name(STACK, &InstanceId::new("i-1"), generation)
 }
 
 impl ExploredWorld {
@@ -170,8 +174,8 @@ impl ExploredWorld {
             listener: None,
             trace: None,
             claimers: [Claimer::default(), Claimer::default()],
-            releaser: Hand::Rests,
-            reaper: Hand::Rests,
+            releaser: Pending::Nothing,
+            reaper: Pending::Nothing,
             manager: Manager::Rests,
             broke: None,
         };
@@ -225,9 +229,10 @@ impl ExploredWorld {
     /// Stores a record. Instants that only people read are left out, so that they tell no states apart.
     pub(super) fn overwrite(&mut self, mut next: Record) {
         match &mut next.state {
-            State::Idle { since, .. }
-            | State::Running { since, .. }
-            | State::Terminating { since, .. } => *since = at(0),
+            State::Running { since, .. } | State::Terminating { since, .. } => *since = at(0),
+            // An idle machine is claimed long before its deadline, or never.
+            State::Idle { since, deadline, .. } => (*since, *deadline) = (at(0), never()),
+            State::Releasing { cap, .. } => *cap = never(),
             _ => {}
         }
         next.revision = Revision(self.record.0.revision.0 + 1);
@@ -253,7 +258,7 @@ impl ExploredWorld {
     pub(super) fn summary(&self) -> String {
         let record = &self.record.0;
         let owner = record.state.listed_under().map(|owner| match owner {
-            Owner::Job(id) => format!(" of {id}"),
+            Owner::Request(id) => format!(" of {id}"),
             other => format!(" of {other}"),
         });
         let inbox = self.inbox().map(|inbox| {

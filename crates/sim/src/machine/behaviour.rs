@@ -1,6 +1,6 @@
-//! How machines behave in a world: the odds of what goes wrong on them.
+//! How machines behave in a world: the odds of the troubles on them.
 //!
-//! Not here: making it happen ([`super`]), or the wire's own troubles ([`crate::wire::Weather`]).
+//! Not here: causing them ([`super`]), or the wire's troubles ([`crate::wire::Weather`]).
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use crate::dice::Dice;
 /// How machines and their agents behave. Odds are out of a thousand.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentBehaviour {
-    /// The longest a usual warm-up takes.
+    /// The longest usual warm-up.
     pub warm_up_max: Duration,
     /// Warm-ups that fail.
     pub warm_up_fails: u32,
-    /// Warm-ups that take up to twice the time they may.
+    /// Warm-ups that take up to twice the limit.
     pub warm_up_slow: u32,
     /// Warm-ups that never end.
     pub warm_up_hangs: u32,
-    /// The longest a registration takes.
+    /// The longest registration.
     pub register_max: Duration,
-    /// Agent processes that die, at some await or some time.
+    /// Agent processes that die, at an await or at a time.
     pub dies: u32,
-    /// Agent processes that hang at some time, for a while or for ever.
+    /// Agent processes that hang once, for a while or for ever.
     pub hangs: u32,
-    /// Machines that never say anything.
+    /// Machines whose agent never starts.
     pub mute: u32,
-    /// The largest skew of a usual machine's clock, either way.
+    /// The largest usual skew of a machine's clock, in either direction.
     pub skew_max: Duration,
     /// Machines whose clock is off by up to ten minutes.
     pub skewed: u32,
     /// Listeners that exit by themselves, with or without a job.
     pub exits: u32,
-    /// Listeners that GitHub forgets.
+    /// Listeners whose runner GitHub removes.
     pub forgotten: u32,
 }
 
-/// The largest skew there is.
+/// The largest skew of all.
 const SKEW_MOST: Duration = Duration::from_secs(600);
 
 impl AgentBehaviour {
-    /// The same machines, with nothing going wrong any more.
+    /// The same behaviour without troubles.
     #[must_use]
     pub fn healed(self) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl AgentBehaviour {
         }
     }
 
-    /// Draws one machine's skew in milliseconds, and whether it is more than usual.
+    /// Draws a machine's skew in milliseconds, and whether it is unusually large.
     pub(super) fn skew(&self, dice: &Dice) -> (i64, bool) {
         let wrong = dice.chance(self.skewed);
         let most = if wrong { SKEW_MOST } else { self.skew_max };

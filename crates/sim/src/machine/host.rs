@@ -1,6 +1,6 @@
-//! What a simulated machine offers its agent besides the runner: watchdog, warm-up, notes.
+//! The host that a simulated machine offers its agent: watchdog, warm-up, notes.
 //!
-//! All of it belongs to the boot and not to the agent's process, which may die and come back.
+//! All of it belongs to the boot, and outlives an agent process that dies and restarts.
 //!
 //! Not here: the runner program ([`super::runner`]).
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::runner::Program;
 use crate::clock::{SimClock, pass};
 
-/// One boot's side of its agents.
+/// The host of one boot's agents.
 #[derive(Clone, Debug)]
 pub(super) struct SimHost {
     pub(super) program: Arc<Program>,
@@ -51,7 +51,7 @@ impl Host for SimHost {
     }
 }
 
-/// What switches the machine off, by the machine's own clock.
+/// Switches the machine off, by the machine's own clock.
 #[derive(Debug)]
 pub(super) struct Timer {
     clock: SimClock,
@@ -63,7 +63,7 @@ impl Timer {
         Self { clock, at: watch::Sender::new(None) }
     }
 
-    /// Returns when the machine is to go.
+    /// Returns when the machine must switch off.
     pub(super) async fn fires(&self) {
         let mut moved = self.at.subscribe();
         loop {
@@ -121,7 +121,7 @@ impl Scripts for BootScript {
     }
 }
 
-/// Where notes are kept.
+/// The agent's notes.
 #[derive(Debug, Default)]
 pub(super) struct NotesFile(Mutex<Option<Notes>>);
 

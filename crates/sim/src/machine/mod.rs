@@ -1,14 +1,11 @@
-//! A simulated machine: one boot, on which the production agent lives over a simulated host.
+//! A simulated machine: one boot, on which the production agent runs over a simulated host.
 //!
-//! Agent processes come one after the other: one that dies is followed by the next, which finds what
-//! its predecessor left (`host`, `runner`). One that hangs is simply not polled for a while, or
-//! ever again; its listener goes on. All of it dies with the machine.
-//!
-//! The agent is told to beat once in an hour: its mailbox's model works out the beats in between
+//! When an agent process dies, the next one starts and finds its predecessor's state (`host`,
+//! `runner`). A process that hangs is not polled for a while, or never again; its listener goes on.
+//! The agent is told to beat once in an hour: the mailbox's model computes the beats in between
 //! ([`crate::model::mailbox`]).
 //!
-//! Not here: the agent (`bullpen-agent`), or the cloud that owns the machine
-//! ([`crate::model::fleet`]).
+//! Not here: the agent (`bullpen-agent`), or the cloud ([`crate::model::fleet`]).
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -37,9 +34,9 @@ pub use behaviour::AgentBehaviour;
 
 /// How often a simulated agent really beats and polls.
 const SELDOM: Duration = Duration::from_secs(3_600);
-/// When a process dies or hangs, at the latest, since it began.
+/// The latest time at which a process dies or hangs, from its start.
 const MISHAP_WITHIN: Duration = Duration::from_secs(900);
-/// At how many awaits a process dies at the latest, where it dies at one of the first.
+/// The latest await at which a process dies, if it dies at an early one.
 const AWAITS_MAX: u64 = 60;
 
 /// One boot of a machine.
@@ -53,16 +50,16 @@ pub(crate) struct Machine {
     host: SimHost,
 }
 
-/// What happens to an agent process, and when.
+/// A trouble of an agent process, and its time.
 enum Mishap {
     Dies { after: Duration },
     Hangs { after: Since, length: Option<Duration> },
 }
 
-/// Since when time counts towards a mishap.
+/// The start from which the time of a mishap counts.
 enum Since {
     Beginning(Duration),
-    /// The moment that matters most: what was true when it began may not be when it is done.
+    /// A hang here is the most dangerous: the world may change before the registration is done.
     Registering(Duration),
 }
 
@@ -126,7 +123,7 @@ impl Machine {
             world.outside.mailbox().falls_silent(&self.facts.mailbox);
             world.retire(&wire);
             if ended.is_some() {
-                // The watchdog does the rest.
+                // The watchdog switches the machine off.
                 pending::<()>().await;
             }
             world.happened("agent died");
@@ -135,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// One agent process, to its death or to its machine's end.
+    /// One agent process, to its death or to the end of its machine.
     async fn process(
         &self,
         world: &World,
@@ -178,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// Returns when the mishap happens.
+    /// Returns at the time of the mishap.
     async fn strikes(&self, mishap: Option<&Mishap>, began: Duration, world: &World) {
         match mishap {
             None => pending().await,
@@ -192,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// The process is not polled meanwhile.
+    /// Hangs the process: it is not polled meanwhile.
     async fn hang(&self, world: &World, length: Option<Duration>) {
         let (mailbox, key) = (world.outside.mailbox(), &self.facts.mailbox);
         mailbox.hangs(key);

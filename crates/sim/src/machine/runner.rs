@@ -1,12 +1,12 @@
-//! A model of the runner program on one machine: it registers at the model GitHub, listens, hears of
-//! jobs, and ends.
+//! A model of the runner program on one machine: it registers at the model GitHub, listens,
+//! receives jobs, and ends.
 //!
-//! What it runs goes on without the agent that asked for it: a registration that its agent does not
-//! wait for any more still happens, a listener outlives its agent. Both end by [`Runner::end`], by a
-//! sweep in [`Runner::find`], or with the machine ([`Program::die`]). An *era* is the time between
-//! two such ends; whatever belongs to an earlier one has no effect.
+//! It goes on without the agent that started it: a registration continues when its agent is gone,
+//! and a listener outlives its agent. Both end by [`Runner::end`], by [`Runner::find`], or with the
+//! machine ([`Program::die`]). An *era* is the time between two such ends; effects of an earlier
+//! era are ignored.
 //!
-//! Not here: jobs ([`crate::model::forge`]), or what the agent makes of it all.
+//! Not here: jobs ([`crate::model::forge`]), or the agent's decisions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,15 +28,15 @@ use crate::model::forge::{ListenerPort, ListenerWord};
 use crate::wire::detach;
 use crate::world::World;
 
-/// How long before its hard cap a job may be ended by a machine whose clock is within what is
-/// tolerated: the owner's deadline, and nobody's mistake.
+/// A machine may end a job this long before the job's hard cap: its clock may be ahead by the
+/// tolerated skew, and the end by the owner's deadline is no mistake of our code.
 const CAP_TOLERANCE: Duration = Duration::from_secs(60);
-/// When a listener exits by itself, or is forgotten, since it began to listen.
+/// The latest time at which a listener exits or is forgotten, from its start.
 const MISHAP_WITHIN: Duration = Duration::from_secs(600);
-/// How often a listener that cannot reach GitHub tries again.
+/// How often a listener retries when it cannot reach GitHub.
 const RECONNECT: Duration = Duration::from_secs(5);
 
-/// The program.
+/// The runner program.
 #[derive(Debug)]
 pub(super) struct Program {
     machine: InstanceId,
@@ -46,21 +46,21 @@ pub(super) struct Program {
     state: Mutex<State>,
     said: Notify,
     registering: Notify,
-    /// What a task that goes on by itself holds.
+    /// This program, for its detached tasks.
     me: Weak<Program>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     era: u64,
-    /// The state file: what the last listener was started for, without its credential.
+    /// The state file: the last listener's assignment, without its credential.
     file: Option<Assignment>,
-    /// The registration's files.
+    /// The registration's files: the registered runner.
     registered: Option<RunnerName>,
-    /// The listener that lives.
+    /// The running listener.
     listener: Option<Listener>,
     heard: VecDeque<Observed>,
-    /// Which run the last job is of; told to every agent that comes.
+    /// The run of the last job; every new agent receives it.
     ran: Option<RanJob>,
 }
 
@@ -98,7 +98,7 @@ impl Program {
         pass(self.dice.between(most / 10, most)).await;
     }
 
-    /// The machine is gone, and all that ran on it.
+    /// The machine is gone, and its listener with it.
     pub(super) fn die(&self) {
         let listener = {
             let mut state = self.state();
@@ -110,7 +110,7 @@ impl Program {
         }
     }
 
-    /// Ends whatever runs.
+    /// Ends the listener and any registration.
     fn kill(&self) {
         let (listener, file) = {
             let mut state = self.state();
@@ -137,7 +137,7 @@ impl Program {
     fn exits(&self, why: Option<ListenerRefusal>) {
         let gone = self.state().listener.take();
         if let Some(listener) = gone {
-            // Whose registration somebody deleted does not leave by itself.
+            // A listener whose registration was deleted is not excused: it did not leave by itself.
             match &why {
                 Some(refused) if !refused.systemic => self.forge.drop_out(&listener.runner),
                 _ => self.forge.leave(&listener.runner, &self.machine),
@@ -149,20 +149,20 @@ impl Program {
         }
     }
 
-    /// Whether this era is still the present one.
+    /// Whether this era is the current one.
     fn is_now(&self, era: u64) -> bool {
         self.state().era == era
     }
 
-    /// A started listener connects, and keeps trying while GitHub is down.
+    /// Connects a started listener; it retries while GitHub is down.
     async fn connect(self: Arc<Self>, era: u64, runner: RunnerName) {
         self.takes(2_000).await;
         loop {
             if !self.is_now(era) {
                 return;
             }
-            let ear: Arc<dyn ListenerPort> = self.clone();
-            match self.forge.listen(&runner, &self.machine, &ear) {
+            let port: Arc<dyn ListenerPort> = self.clone();
+            match self.forge.listen(&runner, &self.machine, &port) {
                 Ok(true) => break,
                 Ok(false) => {
                     self.exits(Some(ListenerRefusal::here("the registration was deleted")));
@@ -179,11 +179,11 @@ impl Program {
             }
             pass(RECONNECT).await;
         }
-        self.suffer(era, &runner).await;
+        self.misbehave(era, &runner).await;
     }
 
-    /// What goes wrong with a listener that listens.
-    async fn suffer(&self, era: u64, runner: &RunnerName) {
+    /// Lets a connected listener exit or be forgotten, by chance.
+    async fn misbehave(&self, era: u64, runner: &RunnerName) {
         let Some(temper) = self.world.upgrade().map(|world| world.climate().temper) else { return };
         let (exits, forgotten) =
             (self.dice.chance(temper.exits), self.dice.chance(temper.forgotten));
@@ -220,7 +220,7 @@ impl ListenerPort for Program {
                 self.says(Observed::JobOf(ran));
             }
             ListenerWord::JobStarted(job) => {
-                self.says(Observed::JobStarted { name: job.to_string() })
+                self.says(Observed::JobStarted { name: job.to_string() });
             }
             ListenerWord::JobFinished(job) => self.says(Observed::JobFinished {
                 name: job.to_string(),
@@ -232,7 +232,7 @@ impl ListenerPort for Program {
                 }
             }
             ListenerWord::Removed => {
-                self.exits(Some(ListenerRefusal::here("the registration was deleted")))
+                self.exits(Some(ListenerRefusal::here("the registration was deleted")));
             }
         }
     }
@@ -270,7 +270,7 @@ impl Runner for Program {
         detach(async move {
             pass(takes).await;
             if program.is_now(era) {
-                // Whoever minted a JIT configuration has made its runner known.
+                // A JIT configuration's runner is known to GitHub already.
                 let done = if let Some(Credential::Jit(_)) = &to.credential {
                     Ok(())
                 } else {
@@ -278,7 +278,7 @@ impl Runner for Program {
                     program.forge.register(&to.runner, &to.label, &program.machine)
                 };
                 program.state().registered = Some(to.runner);
-                // Its agent may be dead.
+                // The agent that waited may be dead.
                 let _ = answer.send(done);
             }
         });
@@ -339,7 +339,7 @@ impl Runner for Program {
             state.listener.take()
         };
         if let Some(listener) = listener {
-            // The job was a stranger's, and ending it is nobody's mistake.
+            // The job was a stranger's: ending it is no mistake of our code.
             self.forge.leave(&listener.runner, &self.machine);
         }
         self.takes(300).await;

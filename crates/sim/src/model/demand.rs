@@ -1,8 +1,8 @@
-//! A demand source's model: jobs that were announced and not settled.
+//! The model of a demand source: announced jobs that are not settled.
 //!
-//! A *weak* source hands some out late, some twice, and all in any order.
+//! A *weak* source hands out some jobs late, some twice, and all in any order.
 //!
-//! Not here: losing a job at the source; whoever announces decides that.
+//! Not here: losing a job before it is announced.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use super::locked;
 use crate::dice::Dice;
 use crate::wire::Wire;
 
-/// Everything a source has announced and not been told to forget.
+/// All demands that were announced and not settled.
 #[derive(Debug, Default)]
 struct DemandState {
     open: BTreeMap<JobId, Demand>,
@@ -26,7 +26,7 @@ impl DemandState {
         let mut open: Vec<&Demand> = self.open.values().collect();
         open.sort_by_key(|demand| demand.queued_at);
         if self.weak && !open.is_empty() {
-            // Any order, some late, one perhaps twice.
+            // In any order, some late, one perhaps twice.
             open.sort_by_cached_key(|_| dice.any());
             open.retain(|_| !dice.chance(300));
             if let Some(again) = dice.pick(&open).copied() {
@@ -50,7 +50,7 @@ impl DemandModel {
         Self { state: Arc::default(), wire }
     }
 
-    /// A new world's source, which is late, doubles and reorders.
+    /// A new world's source that hands demands out late, twice and in any order.
     pub fn weak(wire: Wire) -> Self {
         let model = Self::new(wire);
         locked(&model.state).weak = true;
@@ -63,7 +63,7 @@ impl DemandModel {
         Self { state: Arc::clone(&self.state), wire }
     }
 
-    /// A job is queued at the source.
+    /// Announces a job that is queued at the source.
     pub fn announce(&self, demand: Demand) {
         locked(&self.state).open.insert(demand.job.clone(), demand);
     }

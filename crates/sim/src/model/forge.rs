@@ -1,12 +1,11 @@
-//! A model of GitHub: credentials, runners, and jobs that it gives to any listening runner with the
-//! right label, at any moment it likes.
+//! The model of GitHub: credentials, runners, and jobs, which it gives to any listening runner with
+//! the job's labels.
 //!
-//! A runner that was minted for one job is known from then on, offline, and forgotten after its job.
+//! A runner with a JIT credential is known, offline, from the credential on, and removed after its
+//! job. The model remembers every job that our code interrupts, by ending its listener or its
+//! machine: our code must never do that.
 //!
-//! A job that dies with its machine, or is stopped under its feet, is remembered: that must never
-//! be our doing.
-//!
-//! Not here: what is said of jobs ([`super::job_forge`]).
+//! Not here: what GitHub reports about jobs ([`super::job_forge`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -26,105 +25,105 @@ use super::{Witness, locked};
 use crate::clock::{instant, pass};
 use crate::wire::{Wire, detach};
 
-/// What a reading call costs.
+/// The points of a reading call.
 pub(super) const READ: u32 = 1;
-/// What a writing call costs.
+/// The points of a writing call.
 pub(super) const WRITE: u32 = 5;
-/// How long a call waits for its turn within what callers allow themselves.
+/// How long a call waits for its turn within the callers' own budget.
 const TURN_PATIENCE: Duration = Duration::from_secs(15);
-/// GitHub counts points over this long.
+/// The window in which GitHub counts points.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A job of the model's.
+/// A queued job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Which one.
+    /// Its number.
     pub number: u64,
     /// The label it asks for.
     pub label: String,
     /// How long it runs.
     pub lasts: Duration,
-    /// Which run it is of, where the runner's hook says so.
+    /// The run and job that the runner's hook reports, if it does.
     pub of: Option<RanJob>,
 }
 
 impl Job {
-    /// Whether a runner with these labels may have it: it has all of the job's. A request's own workflow is told the label by
-    /// its `provision`, so its jobs name the request and know the bits; a job of a named run is the
-    /// world's, and has what it was given.
+    /// Whether a runner with these labels may take the job: it must have all of the job's labels. A
+    /// request's jobs name the request without its random bits, although a real workflow knows the
+    /// full label from `provision`; a job of a named run names its full labels.
     fn fits(&self, label: &str) -> bool {
         has_all(label, &self.label) || (self.of.is_none() && without_bits(label) == self.label)
     }
 }
 
-/// A request's label as it can be worked out from its id; any other as it is.
+/// A request's label without its random bits, as derived from its id; other labels unchanged.
 fn without_bits(label: &str) -> String {
     request_of(&[label]).map_or_else(|| label.to_owned(), |id| format!("warm-{id}"))
 }
 
-/// What GitHub tells a listener.
+/// A message of GitHub to a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerWord {
-    /// You are connected; jobs may come.
+    /// The listener is connected; jobs may come.
     Connected,
-    /// This job is yours.
+    /// The listener has this job.
     JobStarted(u64),
-    /// It is of this run.
+    /// The listener's job belongs to this run.
     JobOf(RanJob),
-    /// It is over.
+    /// The job is over.
     JobFinished(u64),
-    /// That was your one job, and you are not known here any more.
+    /// The runner's one job is over, and GitHub has removed the runner.
     Served,
-    /// You are not known here any more.
+    /// GitHub has removed the runner.
     Removed,
 }
 
-/// What happened to a job that somebody follows.
+/// An event of a followed job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobNews {
-    /// Which job.
+    /// The job.
     pub number: u64,
-    /// At which runner.
+    /// Its runner.
     pub runner: RunnerName,
-    /// On which machine.
+    /// The runner's machine.
     pub machine: Option<InstanceId>,
-    /// What.
+    /// The event.
     pub happened: JobHappening,
 }
 
-/// What happens to a job.
+/// The kinds of events of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobHappening {
-    /// A runner has it.
+    /// A runner has taken the job.
     Started,
-    /// It ran to its end.
+    /// The job ran to its end.
     Finished,
-    /// Somebody cancelled it while it ran.
+    /// The job was cancelled while it ran.
     Cancelled,
-    /// Its runner went away with it.
+    /// The job's runner went away during the job.
     Dropped,
 }
 
-/// Code of a job runs on a machine.
+/// A job whose code ran on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanCode {
-    /// Where.
+    /// The machine.
     pub machine: InstanceId,
-    /// Which job.
+    /// The job.
     pub number: u64,
-    /// Under which label.
+    /// The job's labels.
     pub label: String,
     /// The name of the runner.
     pub runner: RunnerName,
     /// All labels of the runner.
     pub runner_has: String,
-    /// Of which run, where it was said.
+    /// The run and job that the runner's hook reported, if it did.
     pub of: Option<RanJob>,
 }
 
-/// A listener's end of its connection.
+/// A listener, as the receiver of GitHub's messages.
 pub trait ListenerPort: fmt::Debug + Send + Sync {
-    /// Hears one word.
+    /// Receives one message.
     fn hear(&self, word: ListenerWord);
 }
 
@@ -137,10 +136,10 @@ struct Entry {
     /// Whether it serves one job only.
     ephemeral: bool,
     job: Option<u64>,
-    ear: Option<Arc<dyn ListenerPort>>,
+    port: Option<Arc<dyn ListenerPort>>,
 }
 
-/// What callers allow themselves.
+/// The limit that the callers set for themselves.
 #[derive(Debug)]
 struct Budget {
     points: u32,
@@ -149,7 +148,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// How long a call has to wait; it is made if it has not to.
+    /// How long a call has to wait; at zero the call is counted.
     fn wait(&mut self, points: u32, now: tokio::time::Instant) -> Duration {
         let window = self.window;
         self.spent.retain(|(at, _)| now < *at + window);
@@ -178,10 +177,10 @@ pub struct ForgeState {
     runners: BTreeMap<RunnerName, Entry>,
     queued: VecDeque<Job>,
     serial: u64,
-    /// Jobs whose news somebody wants, and the news that nobody has taken yet.
+    /// Jobs whose news are kept, and the news that have not been taken yet.
     followed: BTreeSet<u64>,
     news: Vec<JobNews>,
-    /// Whose code ran where, not taken yet.
+    /// Code that ran, not taken yet.
     ran: Vec<RanCode>,
     outage: bool,
     completed: u64,
@@ -189,11 +188,12 @@ pub struct ForgeState {
     over: BTreeSet<RunAttempt>,
     /// Runs with a fork's code.
     forks: BTreeSet<RunAttempt>,
-    /// Machines that may be without a listener through nobody's fault.
+    /// Machines that may be without a listener although their owners made no mistake.
     left: Vec<InstanceId>,
-    /// The group that each runner joined, where one was named.
+    /// The runner group that each runner named, if it named one.
     groups: BTreeMap<RunnerName, RunnerGroup>,
-    /// How many points all callers together may spend in a minute, and what they spent lately.
+    /// The points that all callers together may spend in a minute, and the points they spent in the
+    /// last one.
     points_a_minute: Option<u32>,
     spent: VecDeque<(tokio::time::Instant, u32)>,
     budget: Option<Budget>,
@@ -224,18 +224,18 @@ impl ForgeModel {
         locked(&self.state)
     }
 
-    /// Who is told of runners that come, go, and run jobs.
+    /// Sets the witness of runners' registrations, removals and jobs.
     pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
         self.state().witness = Witness(Some(Box::new(witness)));
     }
 
-    /// Lever: so many points a minute, and no more; or as many as one likes.
+    /// Lever: limits the points of a minute; `None` removes the limit.
     pub fn limit_points(&self, a_minute: Option<u32>) {
         self.state().points_a_minute = a_minute;
     }
 
-    /// Lever: whoever calls keeps to so many points in every stretch of time this long, as the client
-    /// does: a call waits for its turn, and is not made if that is too far off.
+    /// Lever: the callers spend at most so many points in every window of this length, as the real
+    /// client does: a call waits for its turn, and fails if the turn is too far off.
     pub fn budget(&self, points: u32, window: Duration) {
         self.state().budget = Some(Budget { points, window, spent: VecDeque::new() });
     }
@@ -269,13 +269,13 @@ impl ForgeModel {
         self.queue(label, lasts, false, None)
     }
 
-    /// Queues a job of this run and returns its number: the runner's hook says which run it is of.
+    /// Queues a job of this run and returns its number; the runner's hook reports the run.
     pub fn submit_of(&self, label: &str, lasts: Duration, of: RanJob) -> u64 {
         self.queue(label, lasts, false, Some(of))
     }
 
-    /// Queues a job whose news are kept until they are taken; returns its number. It goes to no
-    /// runner before [`ForgeModel::assign`].
+    /// Queues a job whose news are kept until they are taken; returns its number. No runner gets it
+    /// before [`ForgeModel::assign`].
     pub(super) fn submit_followed(&self, label: &str, lasts: Duration, of: Option<RanJob>) -> u64 {
         self.queue(label, lasts, true, of)
     }
@@ -295,12 +295,12 @@ impl ForgeModel {
         number
     }
 
-    /// What happened to followed jobs that `mine` knows, in its order; each is told once.
+    /// Takes the news of followed jobs that `mine` selects, in order.
     pub(super) fn take_news(&self, mine: impl Fn(&JobNews) -> bool) -> Vec<JobNews> {
         self.state().news.extract_if(.., |news| mine(news)).collect()
     }
 
-    /// There may be news.
+    /// Wakes the task that waits for news.
     pub(super) fn notify(&self) {
         self.news.notify_one();
     }
@@ -310,12 +310,12 @@ impl ForgeModel {
         self.news.notified().await;
     }
 
-    /// Whose code ran where since the last time.
+    /// Takes the code that ran since the last take.
     pub fn take_ran(&self) -> Vec<RanCode> {
         std::mem::take(&mut self.state().ran)
     }
 
-    /// Somebody cancels a job: it leaves the queue, or its runner.
+    /// Cancels a job: it leaves the queue, or its runner.
     pub(super) fn cancel_job(&self, number: u64) {
         let mut state = self.state();
         state.queued.retain(|job| job.number != number);
@@ -328,12 +328,12 @@ impl ForgeModel {
         }
     }
 
-    /// Takes the jobs of a label off the queue, as cancelling a run does.
+    /// Removes a label's jobs from the queue, as cancelling a run does.
     pub fn cancel(&self, label: &str) {
         self.state().queued.retain(|job| job.label != label);
     }
 
-    /// A workflow run's attempt has ended; none of its jobs will start any more.
+    /// Ends a workflow run's attempt.
     pub fn end_run(&self, run: RunAttempt) {
         self.state().over.insert(run);
     }
@@ -361,12 +361,12 @@ impl ForgeModel {
         self.state().completed
     }
 
-    /// Jobs that were interrupted, with the machine they ran on; each is reported once.
+    /// Takes the jobs that were interrupted, each with the machine it ran on.
     pub fn take_interrupted(&self) -> Vec<(InstanceId, u64)> {
         std::mem::take(&mut self.state().interrupted)
     }
 
-    /// A runner becomes known; it is offline. `Err` is GitHub's doing, not the machine's.
+    /// Registers a runner, offline. An error is GitHub's fault, not the machine's.
     pub fn register(
         &self,
         name: &RunnerName,
@@ -379,29 +379,30 @@ impl ForgeModel {
         }
         state.witness.see(machine, format_args!("{name} registers"));
         let (label, machine) = (label.to_owned(), Some(machine.clone()));
-        let entry = Entry { label, machine, online: false, ephemeral: false, job: None, ear: None };
+        let entry =
+            Entry { label, machine, online: false, ephemeral: false, job: None, port: None };
         state.runners.insert(name.clone(), entry);
         Ok(())
     }
 
-    /// A runner that registers names its group.
+    /// Notes the runner group that a registering runner names.
     pub fn join(&self, name: &RunnerName, group: Option<&RunnerGroup>) {
         let named = group.map(|group| (name.clone(), group.clone()));
         self.state().groups.extend(named);
     }
 
-    /// The groups that runners joined, in the order of the runners' names.
+    /// The groups that runners named, in the order of the runners' names.
     pub fn groups(&self) -> Vec<RunnerGroup> {
         self.state().groups.values().cloned().collect()
     }
 
-    /// A known runner's listener connects from a machine, and takes jobs from now on. Says whether it
-    /// is known.
+    /// Connects a runner's listener on a machine; from now on it takes jobs. The result says
+    /// whether GitHub knows the runner.
     pub fn listen(
         &self,
         name: &RunnerName,
         machine: &InstanceId,
-        ear: &Arc<dyn ListenerPort>,
+        port: &Arc<dyn ListenerPort>,
     ) -> Result<bool, Fault> {
         let mut state = self.state();
         if state.outage {
@@ -409,34 +410,34 @@ impl ForgeModel {
         }
         let Some(entry) = state.runners.get_mut(name) else { return Ok(false) };
         entry.online = true;
-        entry.ear = Some(Arc::clone(ear));
+        entry.port = Some(Arc::clone(port));
         entry.machine = Some(machine.clone());
         state.witness.see(machine, format_args!("{name} listens"));
         drop(state);
-        ear.hear(ListenerWord::Connected);
+        port.hear(ListenerWord::Connected);
         self.assign();
         Ok(true)
     }
 
-    /// A listener's connection ends because somebody ended it. Its job is interrupted.
+    /// Ends a listener's connection because our code ended the listener; its job is interrupted.
     pub fn disconnect(&self, name: &RunnerName) {
         if let Some(interrupted) = self.hang_up(name) {
             self.state().interrupted.push(interrupted);
         }
     }
 
-    /// A listener's connection ends for a reason that is nobody's fault; so does its job.
+    /// Ends a listener's connection, and its job, without a mistake of our code.
     pub fn drop_out(&self, name: &RunnerName) {
         self.hang_up(name);
     }
 
-    /// A listener leaves by itself, and its job with it.
+    /// A listener exits by itself, and its job ends with it.
     pub fn leave(&self, name: &RunnerName, machine: &InstanceId) {
         self.hang_up(name);
         self.excuse(machine);
     }
 
-    /// GitHub forgets a runner, unless it runs a job; the answer says whether it did.
+    /// Removes a runner unless it runs a job; says whether it did.
     pub fn forget(&self, name: &RunnerName, machine: &InstanceId) -> bool {
         let forgotten = self.remove(name) == Deletion::Deleted;
         if forgotten {
@@ -445,12 +446,12 @@ impl ForgeModel {
         forgotten
     }
 
-    /// A machine whose agent hung may end its listener for having come to it too late.
+    /// Excuses a machine whose agent hung: it may end its listener because it saw an order late.
     pub fn excuse(&self, machine: &InstanceId) {
         self.state().left.push(machine.clone());
     }
 
-    /// Machines that may be without a listener through nobody's fault; each is told once.
+    /// Takes the machines that may be without a listener although their owners made no mistake.
     pub fn take_left(&self) -> Vec<InstanceId> {
         std::mem::take(&mut self.state().left)
     }
@@ -459,7 +460,7 @@ impl ForgeModel {
         let mut state = self.state();
         let entry = state.runners.get_mut(name)?;
         entry.online = false;
-        entry.ear = None;
+        entry.port = None;
         let (machine, job) = (entry.machine.clone()?, entry.job.take());
         state.witness.see(&machine, format_args!("{name} hangs up, with job {job:?}"));
         let job = job?;
@@ -479,8 +480,8 @@ impl ForgeModel {
         self.state().runners.get(name)?.job
     }
 
-    /// Every listener that is connected: its machine and its label, seen from outside the world, a
-    /// request's without its bits.
+    /// The machine and the label of every connected listener, without a call; a request's label
+    /// without its bits.
     pub fn listeners(&self) -> Vec<(InstanceId, String)> {
         let state = self.state();
         let online = state.runners.values().filter(|entry| entry.online);
@@ -489,15 +490,15 @@ impl ForgeModel {
             .collect()
     }
 
-    /// The whole label of a request's runners, as GitHub shows it to whoever may read the repository.
+    /// The full label of a request's runners, as GitHub shows it to readers of the repository.
     pub fn label_of(&self, request: &RequestId) -> Option<String> {
         let state = self.state();
         let mut labels = state.runners.values().map(|entry| &entry.label);
         labels.find(|label| request_of(&[label]).as_ref() == Some(request)).cloned()
     }
 
-    /// Every runner that is registered, its machine once one has connected, and whether it is
-    /// connected, seen from outside the world.
+    /// Every registered runner: its machine, once a listener has connected, and whether it is
+    /// connected. Makes no call.
     pub fn registered(&self) -> Vec<(RunnerName, Option<InstanceId>, bool)> {
         let state = self.state();
         let all = state.runners.iter();
@@ -521,7 +522,7 @@ impl ForgeModel {
                     runner.job = Some(job.number);
                     let has = runner.label.clone();
                     seen.push((name.clone(), has, runner.machine.clone(), job.clone()));
-                    started.push((name.clone(), runner.ear.clone(), job));
+                    started.push((name.clone(), runner.port.clone(), job));
                 }
                 None => waiting.push_back(job),
             }
@@ -536,10 +537,10 @@ impl ForgeModel {
         }
         drop(state);
         self.notify();
-        for (name, ear, job) in started {
-            tell(ear.as_ref(), ListenerWord::JobStarted(job.number));
+        for (name, port, job) in started {
+            tell(port.as_ref(), ListenerWord::JobStarted(job.number));
             if let Some(of) = job.of {
-                tell(ear.as_ref(), ListenerWord::JobOf(of));
+                tell(port.as_ref(), ListenerWord::JobOf(of));
             }
             let model = self.clone();
             detach(async move {
@@ -555,8 +556,8 @@ impl ForgeModel {
             && entry.job == Some(job)
         {
             entry.job = None;
-            let (ear, ephemeral, machine) =
-                (entry.ear.clone(), entry.ephemeral, entry.machine.clone());
+            let (port, ephemeral, machine) =
+                (entry.port.clone(), entry.ephemeral, entry.machine.clone());
             state.completed += u64::from(happened == JobHappening::Finished);
             state.tell_of(job, name, happened);
             if ephemeral {
@@ -565,9 +566,9 @@ impl ForgeModel {
             }
             drop(state);
             self.notify();
-            tell(ear.as_ref(), ListenerWord::JobFinished(job));
+            tell(port.as_ref(), ListenerWord::JobFinished(job));
             if ephemeral {
-                tell(ear.as_ref(), ListenerWord::Served);
+                tell(port.as_ref(), ListenerWord::Served);
             }
         } else {
             drop(state);
@@ -576,17 +577,17 @@ impl ForgeModel {
     }
 }
 
-/// Never under the state's lock: whoever hears may have questions.
-fn tell(ear: Option<&Arc<dyn ListenerPort>>, word: ListenerWord) {
-    if let Some(ear) = ear {
-        ear.hear(word);
+/// Must not run under the state's lock: the listener may call back.
+fn tell(port: Option<&Arc<dyn ListenerPort>>, word: ListenerWord) {
+    if let Some(port) = port {
+        port.hear(word);
     }
 }
 
-/// Removes a runner, and its listener hears of it.
+/// Removes a runner and tells its listener.
 fn remove(state: &Mutex<ForgeState>, name: &RunnerName) -> Deletion {
-    let (deletion, ear) = locked(state).delete(name);
-    tell(ear.as_ref(), ListenerWord::Removed);
+    let (deletion, port) = locked(state).delete(name);
+    tell(port.as_ref(), ListenerWord::Removed);
     deletion
 }
 
@@ -603,7 +604,7 @@ impl ForgeState {
                 if let Some(machine) = removed.as_ref().and_then(|entry| entry.machine.as_ref()) {
                     self.witness.see(machine, format_args!("{name} is removed"));
                 }
-                (Deletion::Deleted, removed.and_then(|entry| entry.ear))
+                (Deletion::Deleted, removed.and_then(|entry| entry.port))
             }
         }
     }
@@ -616,12 +617,12 @@ impl ForgeState {
     }
 }
 
-/// A runner for one job becomes known. An idle one of the same name is replaced.
-/// Whether a runner with these labels has all of a job's; both are joined by commas.
+/// Whether a runner's labels include all labels of a job; both are joined by commas.
 fn has_all(runner: &str, job: &str) -> bool {
     runner == job || job.split(',').all(|label| runner.split(',').any(|has| has == label))
 }
 
+/// Registers a runner with a JIT credential. Replaces an idle runner of the same name.
 fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Fault> {
     if remove(state, &spec.name) == Deletion::Busy {
         return Err(Fault::Unclassified(format!("the runner {} runs a job", spec.name)));
@@ -632,7 +633,7 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
         online: false,
         ephemeral: true,
         job: None,
-        ear: None,
+        port: None,
     };
     let mut state = locked(state);
     state.runners.insert(spec.name.clone(), entry);
@@ -641,8 +642,8 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
 }
 
 impl ForgeModel {
-    /// Makes one call that costs so many points; refused while GitHub is down or the minute's points
-    /// are spent.
+    /// Makes one call that costs so many points. GitHub refuses it during an outage, or when the
+    /// minute's points are spent.
     async fn ask<T: Send + 'static>(
         &self,
         points: u32,
@@ -659,7 +660,7 @@ impl ForgeModel {
 }
 
 impl ForgeModel {
-    /// Whether a call of so many points may be made now, as any of GitHub's calls.
+    /// Whether GitHub accepts a call of so many points now.
     pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
         self.state().admit(points, wire)
     }

@@ -1,10 +1,9 @@
-//! A model of GitHub's jobs: what it says of them, and what is said to their authors.
+//! The model of GitHub's jobs: their reported states, and the notices to their authors.
 //!
-//! Which runner a job goes to is the other model's doing ([`ForgeModel`]): jobs of one label go to
-//! its runners in the order they were queued. [`JobForgeModel::observe`] turns what happened there
-//! into facts, as webhooks would say them; whoever hands them on may lose, double and reorder them.
-//!
-//! Outages and points are the other model's too: GitHub is one.
+//! [`ForgeModel`] gives jobs to runners; jobs of one label go to its runners in the order of the
+//! queue. [`JobForgeModel::observe`] turns those events into facts, as webhooks would report them;
+//! the sender of the webhooks may lose, double and reorder them. Outages and point limits are those
+//! of [`ForgeModel`].
 //!
 //! Not here: runners, credentials.
 
@@ -34,18 +33,18 @@ struct Job {
     ended: Option<Timestamp>,
 }
 
-/// A job as it is seen from outside the world.
+/// A job, as a test sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenJob {
-    /// Which one.
+    /// Its id.
     pub job: JobId,
-    /// Whose.
+    /// Its details.
     pub about: JobDetails,
-    /// Where it stands.
+    /// The status that GitHub reports.
     pub said: ReportedStatus,
     /// When it was queued.
     pub queued: Timestamp,
-    /// When it began, and where.
+    /// When it began, and on which machine.
     pub began: Option<(Timestamp, InstanceId)>,
     /// When it ended on its runner.
     pub ended: Option<Timestamp>,
@@ -53,25 +52,25 @@ pub struct SeenJob {
     pub told: bool,
 }
 
-/// Everything GitHub knows of jobs, and was told about them.
+/// GitHub's state of all jobs, and the notices it received about them.
 #[derive(Debug, Default)]
 struct JobForgeState {
     jobs: BTreeMap<JobId, Job>,
-    /// The same jobs, by the numbers that the runners know them by.
+    /// The same jobs by the numbers of [`ForgeModel`].
     numbers: BTreeMap<u64, JobId>,
     told: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
-    /// The installations that webhooks name, of jobs whose webhooks name one.
+    /// The installations that webhooks name, for jobs whose webhooks name one.
     installations: BTreeMap<JobId, u64>,
-    /// Runs whose code is not simply the repository's own.
+    /// Runs whose origin is not [`Origin::Own`].
     origins: BTreeMap<RunAttempt, Origin>,
-    /// Repositories that everybody can see; all others are private.
+    /// The public repositories; all others are private.
     public: BTreeSet<Repository>,
     lost: Vec<(LostDelivery, JobFact)>,
-    /// Deliveries that were ever lost, to name the next one.
+    /// The number of lost deliveries so far; it names the next one.
     losses: u64,
     redelivered: Vec<JobFact>,
-    /// What was said since it was last observed, apart from what runners did.
+    /// News since the last observation, apart from the runners' events.
     news: Vec<JobFact>,
     outage: bool,
 }
@@ -84,7 +83,7 @@ pub struct JobForgeModel {
     wire: Wire,
 }
 
-/// What the runner program's hook is told of a job.
+/// The run and job that the runner program's hook reports.
 fn ran(about: &JobDetails) -> Option<RanJob> {
     let (run, attempt) = about.run.at_github()?;
     let (repository, job) = (about.repository.clone(), about.name.clone());
@@ -103,7 +102,7 @@ impl JobForgeModel {
         Self { wire, ..self.clone() }
     }
 
-    /// Queues a job and returns what a webhook would say of it.
+    /// Queues a job and returns the fact that a webhook would report.
     pub fn queue(
         &self,
         job: &str,
@@ -125,7 +124,7 @@ impl JobForgeModel {
         fact
     }
 
-    /// Webhooks about this job name this installation.
+    /// Sets the installation that webhooks about this job name.
     pub fn announced_by(&self, job: JobId, installation: u64) {
         locked(&self.state).installations.insert(job, installation);
     }
@@ -135,7 +134,7 @@ impl JobForgeModel {
         locked(&self.state).installations.get(job).copied()
     }
 
-    /// A webhook is to say this.
+    /// Adds a fact that a webhook is to report.
     pub fn say(&self, fact: JobFact) {
         locked(&self.state).news.push(fact);
         self.runners.notify();
@@ -146,13 +145,13 @@ impl JobForgeModel {
         self.runners.has_news().await;
     }
 
-    /// Somebody cancels a job that waits; returns what a webhook would say.
+    /// Cancels a waiting job; returns the fact that a webhook would report.
     pub fn cancel_queued(&self, job: &str, now: Timestamp) -> JobFact {
         self.cancel_job(&JobId::new(job), now);
-        locked(&self.state).news.pop().expect("it waited")
+        locked(&self.state).news.pop().expect("the cancelled job was waiting")
     }
 
-    /// Somebody cancels a job, whatever it does; webhooks will say so.
+    /// Cancels a job in any state; webhooks will report it.
     pub fn cancel_job(&self, job: &JobId, now: Timestamp) {
         let mut state = locked(&self.state);
         let Some(number) = state.jobs.get(job).map(|job| job.number) else { return };
@@ -162,8 +161,8 @@ impl JobForgeModel {
         self.runners.notify();
     }
 
-    /// What happened since the last time, as webhooks would say it, to runners of this stack and to
-    /// jobs without one; to be asked several times a second.
+    /// The events since the last call, as webhooks would report them, of this stack's runners and
+    /// of jobs without a runner; to be called several times a second.
     pub fn observe(&self, stack: &str, now: Timestamp) -> Vec<JobFact> {
         let mut state = locked(&self.state);
         let mut facts = std::mem::take(&mut state.news);
@@ -196,7 +195,7 @@ impl JobForgeModel {
         facts
     }
 
-    /// Every job there is, as it is seen from outside the world.
+    /// Every job, without a call.
     pub fn seen(&self) -> Vec<SeenJob> {
         let state = locked(&self.state);
         let told: BTreeSet<&JobId> = state.told.iter().map(|notice| &notice.job).collect();
@@ -212,7 +211,7 @@ impl JobForgeModel {
         state.jobs.iter().map(seen).collect()
     }
 
-    /// Whether a job is over, or its author was told that it will not be served.
+    /// Whether a job is over, or its author was told that it cannot be served.
     pub fn is_over(&self, job: &JobId) -> bool {
         let state = locked(&self.state);
         state.told.iter().any(|notice| notice.job == *job)
@@ -222,7 +221,7 @@ impl JobForgeModel {
                 .is_none_or(|job| matches!(job.said, ReportedStatus::Completed { .. }))
     }
 
-    /// Of which job this number is, whose it is, and whose code runs in it.
+    /// The job of this number, its repository, and the origin of its code.
     pub fn by_number(&self, number: u64) -> Option<(JobId, Repository, Origin)> {
         let state = locked(&self.state);
         let id = state.numbers.get(&number)?;
@@ -230,12 +229,12 @@ impl JobForgeModel {
         Some((id.clone(), about.repository.clone(), state.origin(&about.run)))
     }
 
-    /// Lever: GitHub answers nothing about jobs.
+    /// Lever: GitHub answers no call about jobs.
     pub fn set_outage(&self, outage: bool) {
         locked(&self.state).outage = outage;
     }
 
-    /// Lever: a webhook fails to arrive, and GitHub knows it.
+    /// Lever: a webhook does not arrive, and GitHub lists it as failed.
     pub fn lose(&self, fact: JobFact, at: Timestamp) {
         let mut state = locked(&self.state);
         state.losses += 1;
@@ -249,37 +248,37 @@ impl JobForgeModel {
         locked(&self.state).jobs.remove(&JobId::new(job));
     }
 
-    /// Lever: a run is a fork's.
+    /// Lever: a run has a fork's code.
     pub fn from_fork(&self, run: RunAttempt) {
         self.comes_from(run, Origin::Fork);
     }
 
-    /// Lever: the code of a run is not simply the repository's own.
+    /// Lever: a run's code has this origin.
     pub fn comes_from(&self, run: RunAttempt, origin: Origin) {
         locked(&self.state).origins.insert(run, origin);
     }
 
-    /// Lever: everybody can see a repository, so that forks of it can queue jobs.
+    /// Lever: a repository is public, so that its forks can queue jobs.
     pub fn make_public(&self, repository: &Repository) {
         locked(&self.state).public.insert(repository.clone());
     }
 
-    /// Webhooks that were sent again, and not taken yet.
+    /// Takes the webhooks that GitHub has sent again.
     pub fn take_redelivered(&self) -> Vec<JobFact> {
         std::mem::take(&mut locked(&self.state).redelivered)
     }
 
-    /// What authors were told.
+    /// The notices to authors.
     pub fn told(&self) -> Vec<Notice> {
         locked(&self.state).told.clone()
     }
 
-    /// Which runs were cancelled.
+    /// The cancelled runs.
     pub fn cancelled(&self) -> Vec<RunAttempt> {
         locked(&self.state).cancelled.clone()
     }
 
-    /// Where a job stands.
+    /// The status that GitHub reports for a job.
     pub fn said(&self, job: &str) -> Option<ReportedStatus> {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
@@ -314,7 +313,7 @@ impl JobForgeState {
         if self.public.contains(repository) { Visibility::Public } else { Visibility::Private }
     }
 
-    /// A job is cancelled, if it waits.
+    /// Cancels a job that waits; leaves any other job.
     fn cancel_waiting(&mut self, id: &JobId, at: Option<Timestamp>) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         if !matches!(job.said, ReportedStatus::Queued { .. }) {
@@ -393,7 +392,7 @@ impl JobForge for JobForgeModel {
     async fn tell(&self, notice: &Notice) -> Result<(), Fault> {
         let notice = notice.clone();
         self.call(WRITE, move |state| {
-            // The same again says it once.
+            // A repeated notice replaces the first.
             state.told.retain(|told| told.job != notice.job);
             state.told.push(notice);
             Ok(())

@@ -1,20 +1,10 @@
 //! The mailbox's model: two records per key, with the fencing rules of the port.
 //!
-//! In weather with lag an eventual read answers from the past. A *weak* mailbox never wakes anyone:
-//! a wait only ever times out.
+//! In weather with lag an eventual read answers from the past. In a *weak* mailbox a wait only ever
+//! times out. An agent's own handle ([`MailboxModel::for_agent`]) computes most beats and polls
+//! instead of simulating them (`Lazy`), so that an idle agent costs nothing to simulate.
 //!
-//! An idle agent must cost nothing to simulate, so two things about an agent's own handle
-//! ([`MailboxModel::for_agent`]) are worked out instead of played through:
-//!
-//! - *Beats are lazy.* The simulated agent beats when its phase changes and hardly ever besides.
-//!   Each beat starts a `Pulse`: whoever reads the report sees the beats that a process which
-//!   lives and does not hang would have sent by then, one per heartbeat. Beats that were never
-//!   sent still count: the next real one gets a number after them.
-//! - *Polls are lazy.* Where an agent would poll, a wait returns up to one poll after a change;
-//!   while its last read showed less than is stored (it lagged, or a change came right after it) a
-//!   wait lasts one poll.
-//!
-//! Not here: the rule an order is accepted by ([`Inbox::accept`]), or what an agent does about it.
+//! Not here: when an order is accepted ([`Inbox::accept`]), or what an agent does with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +24,7 @@ use super::{Past, Witness, each, lag, locked, written};
 use crate::clock::{SimClock, pass};
 use crate::wire::{Reply, Wire};
 
-/// How often an agent's inbox is read where no wake-up comes.
+/// How often an agent reads its inbox without a wake-up.
 const POLL: Duration = Duration::from_secs(1);
 
 /// The two records under one key.
@@ -45,10 +35,10 @@ struct Slot {
     version: u64,
     past: Past<Option<Inbox>>,
     report: Option<Report>,
-    /// What somebody with root on the machine writes over it, again and again.
+    /// The text that an intruder with root on the machine keeps writing over the report.
     forged: Option<Forgery>,
     pulse: Option<Pulse>,
-    /// Beats that were worked out and never sent, of all pulses before this one.
+    /// The number of computed, never sent beats of all earlier pulses.
     unsent: u64,
     /// The inbox or the report changed.
     changed: Arc<Notify>,
@@ -56,22 +46,22 @@ struct Slot {
     ordered: Arc<Notify>,
 }
 
-/// What somebody with root on a machine writes over its report. Parts that it leaves out stay the
-/// agent's.
+/// The text that an intruder with root on a machine writes over its report. Parts that it leaves
+/// out stay the agent's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forgery {
-    /// Over its beat.
+    /// Replaces the beat.
     pub beat: Option<String>,
-    /// Over its signals: the kind of each, and the signal.
+    /// Replaces signals: the kind of each, and the signal.
     pub signals: Vec<(String, String)>,
-    /// Something that is no text stands where a text should.
+    /// Whether a value that is no text stands where a text should.
     pub ill_typed: bool,
 }
 
 impl Forgery {
     /// This beat and these signals, as an agent would write them.
     pub fn of(report: &Report) -> Self {
-        let text = |written: serde_json::Result<String>| written.expect("it has string keys only");
+        let text = |written: serde_json::Result<String>| written.expect("all keys are strings");
         let kind = |kind| text(serde_json::to_string(kind)).trim_matches('"').to_owned();
         let signals = report.signals.iter();
         Self {
@@ -83,7 +73,7 @@ impl Forgery {
         }
     }
 
-    /// What is read where this stands over what the agent wrote.
+    /// The report as a reader sees it: the forgery over the agent's report.
     fn over(&self, report: Option<&Report>) -> ReportRead {
         if self.ill_typed {
             return ReportRead::Unreadable(UnreadableReport::because("its beat is no text"));
@@ -100,20 +90,20 @@ impl Forgery {
     }
 }
 
-/// A process that goes on beating.
+/// A process that keeps beating.
 #[derive(Clone, Debug)]
 struct Pulse {
-    /// The last beat that was really sent.
+    /// The last beat that the agent sent.
     beat: Beat,
-    /// When, by the true time.
+    /// The true time of that beat.
     since: Timestamp,
     every: Duration,
-    /// A process that hangs does not beat.
+    /// Whether the process hangs; it does not beat then.
     hangs: bool,
 }
 
 impl Pulse {
-    /// How many beats followed the one that was sent.
+    /// How many beats followed the sent beat.
     fn followed(&self, now: Timestamp) -> u64 {
         let every = self.every.as_millis().max(1);
         u64::try_from(now.since(self.since).as_millis() / every).unwrap_or(u64::MAX)
@@ -147,7 +137,7 @@ impl Slot {
         follows
     }
 
-    /// The process beats no more, or the next beat is a real one.
+    /// Ends the pulse: the process beats no more, or sends its next beat.
     fn end_pulse(&mut self, now: Timestamp) {
         self.settle(now);
         if let Some(pulse) = self.pulse.take().filter(|pulse| !pulse.hangs) {
@@ -177,7 +167,7 @@ impl Slot {
     }
 }
 
-/// Everything all mailboxes hold.
+/// The state of all mailboxes.
 #[derive(Default)]
 pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
@@ -186,7 +176,7 @@ pub struct MailboxState {
     witness: Witness,
 }
 
-/// Who is told of every order as it lands: what was stored, what is stored now.
+/// The observer of every order as it lands: the inbox before, the inbox now.
 pub type MailboxObserver = Box<dyn FnMut(&MailboxKey, Option<&Inbox>, &Inbox) + Send>;
 
 impl fmt::Debug for MailboxState {
@@ -200,7 +190,7 @@ impl MailboxState {
         if !self.slots.contains_key(key) {
             self.slots.insert(key.clone(), Slot::default());
         }
-        self.slots.get_mut(key).expect("it is there now")
+        self.slots.get_mut(key).expect("the slot was inserted above")
     }
 
     fn wake(&self, key: &MailboxKey) {
@@ -235,19 +225,19 @@ impl MailboxState {
         }
     }
 
-    /// Removes the credential of this generation's assignment, if it is the latest order.
+    /// Removes the credential of this generation's assignment if that is the latest order.
     pub fn redact(&mut self, now: Timestamp, key: &MailboxKey, generation: Generation) {
         if let Some(next) = self.inbox(key).and_then(|inbox| inbox.redacted(generation)) {
             self.put(now, key, next);
         }
     }
 
-    /// The inbox now.
+    /// The current inbox.
     pub fn inbox(&self, key: &MailboxKey) -> Option<&Inbox> {
         self.slots.get(key)?.inbox.as_ref()
     }
 
-    /// The inbox as it was then, and how many changes it had seen.
+    /// The inbox as it was then, and the number of changes until then.
     fn inbox_then(&self, key: &MailboxKey, then: Timestamp) -> (Option<&Inbox>, u64) {
         let Some(slot) = self.slots.get(key) else { return (None, 0) };
         let missed = u64::try_from(slot.past.since(then).count()).unwrap_or(u64::MAX);
@@ -255,14 +245,14 @@ impl MailboxState {
         (inbox, slot.version.saturating_sub(missed))
     }
 
-    /// The report now.
+    /// The current report.
     pub fn report(&mut self, now: Timestamp, key: &MailboxKey) -> Option<&Report> {
         let slot = self.slots.get_mut(key)?;
         slot.settle(now);
         slot.report.as_ref()
     }
 
-    /// What is read as the report now: whatever was forged stands over what the agent said.
+    /// The report as a reader sees it: a forgery stands over the agent's report.
     fn read_report(&mut self, now: Timestamp, key: &MailboxKey) -> ReportRead {
         let forged = self.slots.get(key).and_then(|slot| slot.forged.clone());
         let report = self.report(now, key);
@@ -272,14 +262,14 @@ impl MailboxState {
         }
     }
 
-    /// Stores a beat, unless it does not follow the one that is there.
+    /// Stores a beat if it follows the stored beat.
     pub fn beat(&mut self, key: &MailboxKey, beat: Beat) {
         if self.slot(key).store(beat) {
             self.wake(key);
         }
     }
 
-    /// Stores a signal, unless one of its kind and of a later generation is there.
+    /// Stores a signal unless a signal of its kind with a later generation is stored.
     pub fn signal(&mut self, key: &MailboxKey, kind: SignalKind, signal: Signal) {
         let report = self.slot(key).report.get_or_insert_default();
         let stored = report.signals.get(&kind);
@@ -302,11 +292,18 @@ pub struct MailboxModel {
     agent: Option<Arc<Lazy>>,
 }
 
-/// What makes an agent's handle lazy.
+/// The state of an agent's lazy handle.
+///
+/// The simulated agent beats when its phase changes and hardly ever besides. Each beat starts a
+/// [`Pulse`]: a reader of the report sees the beats that a live, responsive process would have sent
+/// by then, one per heartbeat. Unsent beats count: the next sent beat gets a number after them.
+///
+/// Where an agent would poll, a wait returns up to one poll after a change. While its last read
+/// showed less than is stored (it lagged, or a change came right after it), a wait lasts one poll.
 #[derive(Debug)]
 struct Lazy {
     heartbeat: Duration,
-    /// Which version of its inbox it read last.
+    /// The version of the inbox at the last read.
     read: AtomicU64,
 }
 
@@ -336,60 +333,59 @@ impl MailboxModel {
         Self { agent, ..self.for_process(wire, clock) }
     }
 
-    /// The agent process under this key is dead.
+    /// Ends the beats of this key: its agent process is dead.
     pub fn falls_silent(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
         locked(&self.state).slot(key).end_pulse(now);
     }
 
-    /// The agent process under this key hangs.
+    /// Pauses the beats of this key: its agent process hangs.
     pub fn hangs(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
         locked(&self.state).slot(key).hang(now);
     }
 
-    /// The agent process under this key goes on.
+    /// Resumes the beats of this key: its agent process continues.
     pub fn goes_on(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
         locked(&self.state).slot(key).go_on(now);
     }
 
-    /// Somebody with root on the machine under this key writes this over its report, from now on and
-    /// after whatever the agent says; none: no more.
+    /// Lays a forgery over the report of this key, from now on and over later signals of the agent;
+    /// `None` removes it.
     pub fn forge_report(&self, key: &MailboxKey, forged: Option<Forgery>) {
         let mut state = locked(&self.state);
         state.slot(key).forged = forged;
         state.wake(key);
     }
 
-    /// Whether a wait only ever times out.
+    /// Sets whether a wait only ever times out.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).weak = weak;
     }
 
-    /// Who is told of every order.
-    /// Who is told of every signal as it lands.
+    /// Sets the witness of every signal as it lands.
     pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
         locked(&self.state).witness = Witness(Some(Box::new(witness)));
     }
 
-    /// Who is told of every order as it lands.
+    /// Sets the observer of every order as it lands.
     pub fn set_observer(&self, observer: MailboxObserver) {
         locked(&self.state).observer = Some(observer);
     }
 
-    /// What is stored for an agent, without a trip.
+    /// The stored inbox of an agent, without a call.
     pub fn inbox_now(&self, key: &MailboxKey) -> Option<Inbox> {
         locked(&self.state).inbox(key).cloned()
     }
 
-    /// What an agent said, whatever was forged, without a trip.
+    /// The agent's own report without forgeries, without a call.
     pub fn report_now(&self, key: &MailboxKey) -> Option<Report> {
         let now = self.clock.true_now();
         locked(&self.state).report(now, key).cloned()
     }
 
-    /// The beat as it is sent: numbered after all that were not.
+    /// The beat to send, numbered after all unsent beats.
     fn pulsing(&self, key: &MailboxKey, beat: &Beat) -> Beat {
         let Some(agent) = &self.agent else { return beat.clone() };
         let since = self.clock.true_now();
@@ -402,7 +398,7 @@ impl MailboxModel {
         beat
     }
 
-    /// What a wait waits for, how long, and how much later the change may be noticed.
+    /// The event that a wait waits for, the wait's length, and how late the waiter may notice it.
     fn what_to_wait_for(
         &self,
         key: &MailboxKey,
@@ -491,7 +487,7 @@ impl Mailbox for MailboxModel {
     async fn wait(&self, key: &MailboxKey, at_most: Duration) {
         let (changed, at_most, notices_within) = self.what_to_wait_for(key, at_most);
         let changed = changed.notified();
-        // Registered before the step, or a change during it would be slept through.
+        // Registered before the step: a change during the step must not be missed.
         tokio::pin!(changed);
         changed.as_mut().enable();
         self.wire.step().await;

@@ -1,11 +1,11 @@
-//! Models of what is outside: stores and services that follow the real rules and can misbehave in
-//! named ways.
+//! Models of the outside systems: stores and services that follow the real rules and can misbehave
+//! in named ways.
 //!
 //! Each model is shared state with synchronous methods, and a *handle* per process that implements
 //! the port: one trip over that process's [`crate::wire::Wire`] per call. A new world has new
 //! models; there is no reset.
 //!
-//! Not here: the odds of misbehaviour ([`crate::wire::Weather`]), or what the ports promise
+//! Not here: the odds of misbehaviour ([`crate::wire::Weather`]), or the ports' contracts
 //! (`contract`).
 
 use std::collections::VecDeque;
@@ -35,10 +35,10 @@ pub use ledger::{LedgerModel, LedgerWrite};
 pub use mailbox::MailboxModel;
 pub use queues::QueuesModel;
 
-/// How far back a lagging read can reach, whatever the weather says.
+/// The longest lag of a read, in any weather.
 const PAST_KEPT: Duration = Duration::from_secs(120);
 
-/// What was there before each change, so that a read that lags can see it.
+/// The state before each change, for reads that lag.
 #[derive(Debug)]
 struct Past<T> {
     changes: VecDeque<(Timestamp, T)>,
@@ -51,7 +51,7 @@ impl<T> Default for Past<T> {
 }
 
 impl<T> Past<T> {
-    /// Notes a change that happens now, by what was there before it.
+    /// Notes a change that happens now, by the state before it.
     fn note(&mut self, now: Timestamp, before: T) {
         let kept_from = now.before(PAST_KEPT);
         while self.changes.front().is_some_and(|(at, _)| *at < kept_from) {
@@ -60,14 +60,14 @@ impl<T> Past<T> {
         self.changes.push_back((now, before));
     }
 
-    /// What was there before each change after `then`, the earliest change first.
+    /// The states before each change after `then`, the earliest change first.
     fn since(&self, then: Timestamp) -> impl Iterator<Item = &T> {
         let first = self.changes.partition_point(|(at, _)| *at <= then);
         self.changes.range(first..).map(|(_, before)| before)
     }
 }
 
-/// Who is told in words what happens on a machine and to its runner.
+/// A callback that receives, in words, the events of a machine and of its runner.
 #[derive(Default)]
 struct Witness(Option<Told>);
 
@@ -87,12 +87,12 @@ impl fmt::Debug for Witness {
     }
 }
 
-/// A model's state; a panic elsewhere is that test's failure, not a reason to hide this one's.
+/// A model's state; ignores poisoning, so that a panic elsewhere does not hide this test's result.
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a conditional write answers its caller.
+/// The result of a conditional write for its caller.
 fn written<T>(reply: Reply<Written<T>>) -> Result<Written<T>, Fault> {
     match reply {
         Reply::Answered(written) => Ok(written),
@@ -101,7 +101,7 @@ fn written<T>(reply: Reply<Written<T>>) -> Result<Written<T>, Fault> {
     }
 }
 
-/// What conditional writes that were made by one call answer their caller.
+/// The results of conditional writes in one call, for their caller.
 fn each<T>(reply: Reply<Vec<Written<T>>>, count: usize) -> Vec<Result<Written<T>, Fault>> {
     match reply {
         Reply::Answered(written) => written.into_iter().map(Ok).collect(),
@@ -110,7 +110,7 @@ fn each<T>(reply: Reply<Vec<Written<T>>>, count: usize) -> Vec<Result<Written<T>
     }
 }
 
-/// How much a read that may lag does this time. Draws nothing in weather without lag.
+/// Draws the lag of one read; draws nothing in weather without lag.
 fn lag(wire: &Wire) -> Duration {
     match wire.weather().lag_max {
         Duration::ZERO => Duration::ZERO,

@@ -1,11 +1,10 @@
-//! A yard: a world whose standby pools are kept by the production engine, and looks into it from
-//! outside.
+//! A world whose standby pools the production engine keeps, for tests that look at pools.
 //!
-//! A *keeper* is a process that keeps pools and nothing else; a *service* is the whole production
-//! service, so that jobs pick what it keeps. Whatever is looked at is also judged: every plan, all the
-//! time.
+//! A *keeper* is a process that only keeps pools; a *service* is the whole production service, so
+//! that jobs use the pools' machines. The checker judges every plan that a test looks at, and looks
+//! at all plans itself at intervals.
 //!
-//! Not here: worlds drawn from a seed ([`crate::kernel`]), or what is expected of pools (`tests/pools`).
+//! Not here: worlds drawn from a seed ([`crate::kernel`]), or the expectations (`tests/pools`).
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -36,9 +35,9 @@ use crate::stage;
 use crate::wire::Wire;
 use crate::world::{SimPorts, World};
 
-/// How often somebody looks at every plan.
+/// How often the checker looks at every plan.
 const LOOK: Duration = Duration::from_secs(5);
-/// After how many looks at plans somebody looks at everything.
+/// After this many looks at plans it looks at the whole world.
 const WHOLE: u32 = 6;
 
 /// A world whose pools are kept.
@@ -46,18 +45,18 @@ const WHOLE: u32 = 6;
 pub struct PoolWorld {
     /// The world.
     pub world: Arc<World>,
-    /// Who watches it.
+    /// Its checker.
     pub checker: Checker,
     configured: Mutex<Configured>,
 }
 
-/// What is configured now. Read once: reading takes longer than looking.
+/// The current configuration. Read once: reading takes longer than looking.
 #[derive(Clone, Debug, Default)]
 struct Configured {
     config: Config,
     foundation: StackBase,
     blueprints: Blueprints,
-    /// How often that was something else before.
+    /// The number of changes so far.
     version: u64,
 }
 
@@ -68,7 +67,7 @@ pub struct PoolKeeper {
     pub wire: Wire,
     /// Its engine.
     pub stack: Stack<SimPorts>,
-    /// What it holds.
+    /// Its leases.
     pub leases: Leases,
 }
 
@@ -77,33 +76,33 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PoolWorld {
-    /// A calm one with room for this many machines, and this configured.
+    /// A calm world with capacity for this many machines, and this configuration.
     pub async fn new(machines_max: u32, config: &str) -> Self {
         Self::in_world(stage::calm(7, machines_max).await, config).await
     }
 
-    /// In this world.
+    /// Keeps pools in this world, with this configuration.
     pub async fn in_world(world: Arc<World>, config: &str) -> Self {
         let checker = Checker::watch(&world, false);
         service::make_queues(&world).await;
-        let yard = Self { world, checker, configured: Mutex::default() };
-        yard.configure(config);
-        for (name, pool) in &locked(&yard.configured).config.pools {
+        let built = Self { world, checker, configured: Mutex::default() };
+        built.configure(config);
+        for (name, pool) in &locked(&built.configured).config.pools {
             if let Some(max) = pool.max {
-                yard.checker.holds(Ceiling { scope: Scope::Pool(name.clone()), max });
+                built.checker.holds(Ceiling { scope: Scope::Pool(name.clone()), max });
             }
         }
-        yard
+        built
     }
 
-    /// From now on this is configured.
+    /// Changes the configuration.
     pub fn configure(&self, config: &str) {
         let (read, findings) = runs_on::read(config.as_bytes()).into_parts();
-        let Some(read) = read else { panic!("the yard's configuration is bad: {findings:?}") };
+        let Some(read) = read else { panic!("the test's configuration is bad: {findings:?}") };
         self.change(|configured| configured.config = read);
     }
 
-    /// From now on machines are built from this image.
+    /// Changes the image of machines.
     pub fn build_from(&self, image: &str) {
         self.change(|configured| image.clone_into(&mut configured.foundation.image));
     }
@@ -120,14 +119,14 @@ impl PoolWorld {
         locked(&self.configured).blueprints.clone()
     }
 
-    /// A process that keeps pools, not yet at work.
+    /// A process that can keep pools; it has not begun.
     pub fn keeper(&self, name: &str) -> PoolKeeper {
         let (wire, stack) = self.world.process(name);
         let leases = Leases::new(&stack);
         PoolKeeper { wire, stack, leases }
     }
 
-    /// Keeps pools for ever, or until it dies.
+    /// Keeps pools until the keeper dies; never returns.
     pub async fn keeping(&self, keeper: &PoolKeeper) -> Infallible {
         let PoolKeeper { wire, stack, leases } = keeper;
         let configured = || Some(self.blueprints());
@@ -139,8 +138,8 @@ impl PoolWorld {
         pending().await
     }
 
-    /// A keeper of this name keeps the pools until `done`, and gives them up then; false if that did
-    /// not come in time.
+    /// A keeper of this name keeps the pools until `done`, and then gives up its leases; false if
+    /// `done` did not come in time.
     pub async fn keep(&self, name: &str, within: Duration, done: impl AsyncFn() -> bool) -> bool {
         let keeper = self.keeper(name);
         let came = self.until(within, done, self.keeping(&keeper)).await;
@@ -148,16 +147,16 @@ impl PoolWorld {
         came
     }
 
-    /// The same with nothing to wait for.
+    /// A keeper of this name keeps the pools for this long.
     pub async fn keep_for(&self, name: &str, time: Duration) {
         self.keep(name, time, async || false).await;
     }
 
-    /// The whole service for ever, and whoever brings it what GitHub says.
+    /// Runs the whole service, and GitHub's webhooks to it, for ever.
     pub async fn serving(&self, name: &str) -> Infallible {
         let plan = self.plan();
         let duties = Duties { jobs: true, upkeep: false, pools: true, repositories: Vec::new() };
-        let courier = WebhookSender::new(WebhookOdds::default());
+        let sender = WebhookSender::new(WebhookOdds::default());
         let served = service::process(&self.world, &plan, name, None, async |service| {
             tokio::select! {
                 biased;
@@ -167,12 +166,12 @@ impl PoolWorld {
         });
         tokio::select! {
             biased;
-            never = Box::pin(courier.bring(&self.world, &plan)) => match never {},
+            never = Box::pin(sender.bring(&self.world, &plan)) => match never {},
             _ = Box::pin(served) => pending().await,
         }
     }
 
-    /// Tells a service what is configured, whenever that is something else.
+    /// Configures a service at every change.
     async fn configuring(&self, service: &SimService<'_>) -> Infallible {
         let mut known = 0;
         loop {
@@ -199,7 +198,7 @@ impl PoolWorld {
         }
     }
 
-    /// GitHub queues a job that asks for this, and a webhook says so.
+    /// Queues a job with this label part, and its webhook.
     pub fn queue(&self, job: &str, wants: &str, lasts: Duration) {
         let about = JobDetails {
             repository: Repository::new("acme/app"),
@@ -221,14 +220,14 @@ impl PoolWorld {
         Job::decode(&row.body).ok()
     }
 
-    /// Life goes on until `done`; false if that did not come in time, or something is wrong.
+    /// Runs `life` until `done`; false after this time, or if an invariant is violated.
     pub async fn until(
         &self,
         within: Duration,
         done: impl AsyncFn() -> bool,
         life: impl Future<Output = Infallible>,
     ) -> bool {
-        // Boxed: whole services live in here.
+        // Boxed: a whole service is a large future.
         tokio::select! {
             biased;
             () = self.checker.violated() => false,
@@ -240,7 +239,7 @@ impl PoolWorld {
         }
     }
 
-    /// Looks at every plan, again and again, and now and then at everything.
+    /// Looks at every plan, again and again, and at intervals at the whole world.
     async fn looking(&self) -> Infallible {
         loop {
             for _ in 0..WHOLE {
@@ -254,59 +253,60 @@ impl PoolWorld {
     /// Every pool as it is now, with its plan.
     pub async fn look(&self) -> Vec<SurveyedPool> {
         let (stack, configured) = (self.world.onlooker(), self.blueprints());
-        let names = pools::known(&stack, &configured).await.expect("it is calm outside");
-        let found = pools::survey(&stack, &configured, &names).await.expect("it is calm outside");
+        let names = pools::known(&stack, &configured).await.expect("the onlooker has no faults");
+        let found = pools::survey(&stack, &configured, &names).await;
+        let found = found.expect("the onlooker has no faults");
         self.checker.look_at_plans(&found);
         found
     }
 
-    /// Whether every pool is what it should be, and plans nothing.
+    /// Whether every pool is as configured, with an empty plan.
     pub async fn has_converged(&self) -> bool {
         self.look().await.iter().all(|found| Checker::unconverged(found).is_none())
     }
 
-    /// Everything that the pool has, in the order of the machines' ids.
+    /// The pool's live records, in the order of the machines' ids.
     pub async fn records(&self, pool: &str) -> Vec<Record> {
         let ledger = self.world.outside.ledger();
         let listed = ledger.standing_by(&PoolName::new(pool)).await;
-        let mut records = listed.expect("it is calm outside");
+        let mut records = listed.expect("the onlooker has no faults");
         records.retain(|record| record.state.is_live());
         records.sort_by(|one, other| one.id.cmp(&other.id));
         records
     }
 
-    /// How many of the pool's machines are idle, running and stopped.
+    /// How many of the pool's machines are idle, hot and stopped.
     pub async fn ready(&self, pool: &str) -> (usize, usize) {
         (self.idle(pool, Tier::Hot).await.len(), self.idle(pool, Tier::Stopped).await.len())
     }
 
-    /// The pool's machines that are idle, of one tier.
+    /// The pool's idle machines of one tier.
     pub async fn idle(&self, pool: &str, tier: Tier) -> Vec<Record> {
         let mut records = self.records(pool).await;
         records.retain(|record| matches!(record.state, State::Idle { tier: of, .. } if of == tier));
         records
     }
 
-    /// What the pool waits on, as its journal says.
+    /// The notes in the pool's journal: what the pool waits for.
     pub fn notes(&self, pool: &str) -> Vec<Note> {
         let document = self.world.outside.ledger().document_now(COLLECTION, pool);
         let journal = document.and_then(|stored| decode::<Journal>(&stored.body).ok());
         journal.unwrap_or_default().notes
     }
 
-    /// All machines that were ever launched.
+    /// The number of machines launched so far.
     pub fn launched(&self) -> usize {
         self.world.outside.fleet().snapshot().len()
     }
 
-    /// All machines that there are.
+    /// All machines that are not gone.
     pub fn machines(&self) -> Vec<Machine> {
         let mut machines = self.world.outside.fleet().snapshot();
         machines.retain(|machine| machine.state != MachineState::Gone);
         machines
     }
 
-    /// All pools are removed, everything becomes quiet, and nothing was ever wrong.
+    /// Removes all pools; the world must become quiet without a violation.
     pub async fn end(&self) -> Result<(), String> {
         self.configure("{}");
         let empty = async || self.machines().is_empty();

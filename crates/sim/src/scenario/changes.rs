@@ -1,4 +1,4 @@
-//! Changes of a world that hold from now on: outages, shortages, weather, how agents behave.
+//! Changes of a world that last: outages, shortages, weather, the behaviour of agents.
 //!
 //! Not here: faults of a single call, which belong to a process (`processes`).
 
@@ -7,7 +7,7 @@ use bullpen_core::ports::Ports;
 use super::verb::{Agents, Change};
 use crate::world::{Climate, World};
 
-/// Makes it so.
+/// Applies a change.
 pub(super) fn apply(world: &World, change: &Change) {
     let (fleet, forge) = (world.outside.fleet(), world.outside.forge());
     match change {
@@ -43,9 +43,9 @@ pub(super) fn apply(world: &World, change: &Change) {
     }
 }
 
-/// How agents of machines that boot from now on behave.
+/// Sets the behaviour of agents on machines that boot from now on.
 fn temper(climate: &mut Climate, agents: Agents) {
-    /// Of a thousand waits, how many end with a crash of the agent: one every minute or so.
+    /// Of a thousand waits, how many end with a crash of the agent: about one every minute.
     const CRASHES: u32 = 80;
     let (mute, fails, dies) = match agents {
         Agents::Well => (0, 0, 0),

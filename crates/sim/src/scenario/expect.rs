@@ -1,4 +1,4 @@
-//! What a scenario expects: counts, states, and how a process ended.
+//! The expectations of a scenario: counts, states, and how a process ended.
 //!
 //! Not here: where the counts come from (`looks`, `processes`).
 
@@ -14,10 +14,10 @@ use super::processes::{Finished, HOW_ENDED};
 use super::serving::{self, Expected};
 use super::words::{Misspelt, Span, Word, Words};
 
-/// What there is, by name.
+/// Counts by name.
 pub(super) type StateCounts = BTreeMap<&'static str, u64>;
 
-/// What can be counted.
+/// The subjects of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Records,
@@ -37,7 +37,7 @@ const SUBJECTS: [(&str, Subject); 6] = [
     ("ended", Subject::Ended),
 ];
 
-/// What may be expected of a subject, each a count.
+/// The counts of a subject.
 fn keys(subject: Subject) -> &'static [&'static str] {
     match subject {
         Subject::Records => &[
@@ -60,7 +60,7 @@ fn keys(subject: Subject) -> &'static [&'static str] {
     }
 }
 
-/// As they are written in the ledger.
+/// As the ledger writes them.
 const END_REASONS: [&str; 12] = [
     "deadline-passed",
     "failed-checks",
@@ -94,7 +94,7 @@ const MACHINE_STATES: [(&str, &str); 10] = [
 
 type Wanted = Vec<(&'static str, Span)>;
 
-/// One line's expectation.
+/// The expectation of one line.
 #[derive(Clone, Debug)]
 pub(super) enum Expectation {
     Process {
@@ -157,7 +157,7 @@ impl Expectation {
     }
 }
 
-/// Subjects, and the words that stand for themselves.
+/// The subjects, and the ends of a process, which need no subject.
 fn all_first_words() -> Vec<(&'static str, Option<Subject>)> {
     let subjects = SUBJECTS.iter().map(|(name, subject)| (*name, Some(*subject)));
     subjects.chain(HOW_ENDED.iter().map(|(name, _)| (*name, None))).collect()
@@ -174,7 +174,7 @@ fn process(
     let counts = wanted(words, &PROCESS_KEYS)?;
     let nothing = ended.is_none() && because.is_none() && within.is_none() && counts.is_empty();
     if nothing {
-        return Err(words.after().wrong("what is expected is missing, such as fulfilled reused=4"));
+        return Err(words.after().wrong("an expectation is missing, such as fulfilled reused=4"));
     }
     Ok(Expectation::Process { of, ended, because, within, counts })
 }
@@ -193,7 +193,7 @@ fn wanted(words: &mut Words, known: &[&'static str]) -> Result<Wanted, Misspelt>
     Ok(counts)
 }
 
-/// An expectation that does not hold.
+/// An expectation that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unmet(pub(super) String);
 
@@ -203,7 +203,7 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// Compares what is wanted with what there is.
+/// Compares expected counts with the found ones.
 pub(super) fn compare(wanted: &Wanted, found: &StateCounts) -> Result<(), Unmet> {
     for (key, span) in wanted {
         let there = found.get(key).copied().unwrap_or(0);
@@ -214,7 +214,7 @@ pub(super) fn compare(wanted: &Wanted, found: &StateCounts) -> Result<(), Unmet>
     Ok(())
 }
 
-/// Compares a state with the one that is expected, if one is.
+/// Compares a state with the expected state, if there is one.
 pub(super) fn compare_state(name: &str, wanted: Option<&str>, found: &[&str]) -> Result<(), Unmet> {
     match wanted {
         Some(state) if !found.contains(&state) => {
@@ -225,7 +225,7 @@ pub(super) fn compare_state(name: &str, wanted: Option<&str>, found: &[&str]) ->
     }
 }
 
-/// Compares how a process ended with what is expected of it.
+/// Compares the end of a process with the expected end.
 pub(super) fn compare_process(
     expected: (Option<&str>, Option<&str>, Option<Duration>),
     counts: &Wanted,

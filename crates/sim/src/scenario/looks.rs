@@ -1,4 +1,4 @@
-//! Looking at a world from outside: what is counted, and what is shown.
+//! Views of a world: its counts, and the output of `show`.
 //!
 //! Not here: judging it (`expect`, [`crate::checker`]).
 
@@ -17,7 +17,7 @@ fn add(counts: &mut StateCounts, key: &'static str, more: u64) {
     *counts.entry(key).or_default() += more;
 }
 
-/// What the ledger says, of everyone or of one request.
+/// Counts of the ledger's records, of all owners or of one request.
 pub(super) fn records(world: &World, of: Option<&RequestId>) -> StateCounts {
     let (records, intents) = world.outside.ledger().snapshot();
     let owner = of.map(|id| Owner::Request(id.clone()));
@@ -47,7 +47,7 @@ const fn state_name(state: MachineState) -> &'static str {
     }
 }
 
-/// What the cloud says.
+/// Counts of the cloud's machines.
 pub(super) fn machines(world: &World) -> StateCounts {
     let mut counts = StateCounts::new();
     for machine in world.outside.fleet().snapshot() {
@@ -57,7 +57,7 @@ pub(super) fn machines(world: &World) -> StateCounts {
     counts
 }
 
-/// What GitHub says.
+/// Counts of GitHub's runners.
 pub(super) fn runners(world: &World, of: Option<&RequestId>) -> StateCounts {
     let label = of.map(label);
     let listeners = world.outside.forge().listeners();
@@ -65,12 +65,12 @@ pub(super) fn runners(world: &World, of: Option<&RequestId>) -> StateCounts {
     StateCounts::from([("online", online.count() as u64)])
 }
 
-/// The label that a request's jobs ask for.
+/// The label of a request's jobs.
 pub(super) fn label(id: &RequestId) -> String {
     format!("warm-{id}")
 }
 
-/// Why machines ended, by the names that an expectation knows.
+/// Counts of ended machines by reason, under the names of an expectation.
 pub(super) fn ended(ended: &BTreeMap<EndReason, u64>) -> StateCounts {
     let name = |why: &EndReason| match why {
         EndReason::DeadlinePassed => "deadline-passed",
@@ -89,7 +89,7 @@ pub(super) fn ended(ended: &BTreeMap<EndReason, u64>) -> StateCounts {
     ended.iter().map(|(why, count)| (name(why), *count)).collect()
 }
 
-/// One machine, as an expectation names it: its record's state, the cloud's, and its numbers.
+/// One machine, for an expectation: the states of its record and at the cloud, and its numbers.
 pub(super) fn machine(world: &World, id: &InstanceId) -> (Vec<&'static str>, StateCounts) {
     let record = world.outside.ledger().read_now(id);
     let machines = world.outside.fleet().snapshot();
@@ -109,7 +109,7 @@ pub(super) fn machine(world: &World, id: &InstanceId) -> (Vec<&'static str>, Sta
     (states, counts)
 }
 
-/// What a look shows; nothing is said as `none`.
+/// The lines of `show`; `none` if there are none.
 pub(super) fn show(
     world: &World,
     look: Look,
@@ -132,7 +132,7 @@ fn show_counts(counts: &StateCounts) -> Vec<String> {
     if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
 }
 
-/// Machines of which the same is true share a line; the line of the first comes first.
+/// Machines with the same text share a line, at the place of the first.
 fn grouped(world: &World, all: Vec<(InstanceId, String)>) -> Vec<String> {
     let names = Names::of(world);
     let mut groups: Vec<(String, Vec<InstanceId>)> = Vec::new();

@@ -1,8 +1,8 @@
-//! Scenarios: stories as text, played by the production engine in a calm world, with every invariant
-//! watched. The file holds the script, and below each line what happened (`> …`).
+//! Scenarios: scripts as text, played by the production engine in a calm world, under the checker.
 //!
-//! A [`Script`] is read from a file, [`run`] plays it, and [`Played::transcript`] is the file as it
-//! should be. A line that starts with `>` is never read, only compared.
+//! The file holds the script, and below each line its result (`> …`). A [`Script`] is read from a
+//! file, [`run`] plays it, and [`Played::transcript`] is the file with the actual results. A line
+//! that starts with `>` is only compared.
 //!
 //! Not here: worlds drawn from a seed ([`crate::kernel`]).
 

@@ -1,19 +1,19 @@
-//! Machines by number: `m1` is the first that was ever launched.
+//! Names of machines by number: `m1` is the first that was launched.
 //!
-//! Not here: the ids the cloud gives them, which a transcript never shows.
+//! Not here: the cloud's ids, which a transcript never shows.
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{Machine, Ports};
 
 use crate::world::World;
 
-/// Whether this is written like a machine's name.
+/// Whether a text has the form of a machine's name.
 pub(super) fn is_name(text: &str) -> bool {
     let digits = text.strip_prefix('m').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Every machine that was ever launched, in that order.
+/// Every machine launched so far, in that order.
 #[derive(Clone, Debug)]
 pub(super) struct Names(Vec<InstanceId>);
 
@@ -30,9 +30,9 @@ impl Names {
         self.0.get(number.checked_sub(1)?)
     }
 
-    /// Names in the order of their numbers, many of them only counted.
+    /// Names in the order of their numbers; of many machines only the count.
     pub(super) fn list(&self, ids: &[InstanceId]) -> String {
-        /// More than this nobody reads.
+        /// A longer list is unreadable.
         const NAMED_MAX: usize = 12;
         if ids.len() > NAMED_MAX {
             return format!("{} machines", ids.len());

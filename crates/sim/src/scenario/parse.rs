@@ -1,8 +1,8 @@
 //! Reading a scenario: one verb per line, with its words.
 //!
-//! `#` begins a comment, `>` a line of the transcript; both are kept and not read.
+//! `#` begins a comment, `>` a line of the transcript; neither is read.
 //!
-//! Not here: what verbs do (`runner`), the lines about the world as such (`setting`).
+//! Not here: running verbs (`runner`), the lines that set up the world (`setting`).
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Reads a scenario, or says what is wrong with its first line that is wrong.
+    /// Reads a scenario; an error names its first wrong line.
     pub fn parse(text: &str) -> Result<Self, Misspelt> {
         let mut script =
             Self { setting: Setting::default(), lines: Vec::new(), text: text.to_owned() };
@@ -52,12 +52,12 @@ impl Script {
         Ok(script)
     }
 
-    /// Whether it says anywhere what must be true.
+    /// Whether it has an expectation.
     pub fn expects_something(&self) -> bool {
         self.lines.iter().any(|line| matches!(line.verb, Some(Verb::Expect(_))))
     }
 
-    /// Whether the file holds a transcript.
+    /// Whether the file has a transcript.
     pub fn has_transcript(&self) -> bool {
         self.text.lines().any(|line| line.starts_with(MARK))
     }
@@ -183,7 +183,7 @@ fn put(words: &mut Words, stopped: bool) -> Result<Verb, Misspelt> {
     }))
 }
 
-/// `<version>:<digest>`; what is none would match every other.
+/// `<version>:<digest>`; another form would match every hash.
 fn spec_hash(word: &Word) -> Result<SpecHash, Misspelt> {
     let is_hash = word.text.split_once(':').is_some_and(|(version, digest)| {
         let hex = !digest.is_empty() && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -193,7 +193,7 @@ fn spec_hash(word: &Word) -> Result<SpecHash, Misspelt> {
     is_hash.then(|| SpecHash::new(&word.text)).ok_or_else(|| word.wrong(what()))
 }
 
-/// `<run>.<attempt>.<name>`, as everywhere else.
+/// `<run>.<attempt>.<name>`.
 fn request_id(word: &Word) -> Result<RequestId, Misspelt> {
     let id = RequestId::new(&word.text);
     match split(&id) {
@@ -209,7 +209,7 @@ fn process(words: &mut Words, task: ReadTask) -> Result<Process, Misspelt> {
     Ok(Process { task, death: at.or(after.map(Death::After)) })
 }
 
-/// The number of an await, or `fleet#2` for a call that lands and is never answered.
+/// The number of an await, or `fleet#2` for a call that lands without an answer.
 pub(super) fn death(word: &Word) -> Result<Death, Misspelt> {
     let Some((port, call)) = word.text.split_once('#') else {
         let what = format!("{:?} is neither a number nor a call such as fleet#1", word.text);
@@ -254,7 +254,7 @@ fn provision(words: &mut Words) -> Result<Task, Misspelt> {
 }
 
 fn release(words: &mut Words) -> Result<Task, Misspelt> {
-    /// As long as a command waits that was told nothing else.
+    /// The default of the `release` command.
     const WITHIN: Duration = Duration::from_secs(600);
     let id = request_id(&words.plain("a request id, such as 7.1.build,")?)?;
     let within = words.option("within").map_or(Ok(WITHIN), |word| word.time())?;
@@ -266,14 +266,14 @@ fn dump(words: &mut Words) -> Result<Task, Misspelt> {
 }
 
 fn meanwhile(words: &mut Words) -> Result<Verb, Misspelt> {
-    let word = words.plain("what happens meanwhile")?;
+    let word = words.plain("a verb, such as provision,")?;
     let tasks: [(&'static str, ReadTask); 2] = [("provision", provision), ("release", release)];
     let task = word.one_of("verb that can happen meanwhile", &tasks)?;
     process(words, task).map(Verb::Meanwhile)
 }
 
 fn await_something(words: &mut Words) -> Result<Verb, Misspelt> {
-    /// Longer than every job of a story.
+    /// Longer than every job of a scenario.
     const WITHIN: Duration = Duration::from_secs(2 * 3_600);
     let word = words.plain("jobs, job, pool, or a request id")?;
     if word.text == "job" {
@@ -336,7 +336,7 @@ mod tests {
             ("pass 90s\nseed 3", "line 2, column 1: \"seed\" must come before anything happens"),
             ("limit uses-maxx=2", "unknown option \"uses-maxx\"; did you mean \"uses-max\"?"),
             ("limit claim-lease=1s", "claim-lease must be at least three renewals"),
-            ("expect", "what is expected is missing"),
+            ("expect", "an expectation is missing"),
             ("expect record idle=2", "\"record\" is no expectation; did you mean \"records\"?"),
             ("expect records idel=2", "\"idel\" is not counted here; did you mean \"idle\"?"),
             ("expect records", "a count is missing"),
@@ -345,7 +345,7 @@ mod tests {
             ("expect reused=3..1", "is not a count"),
             ("idle 2 spec=new", "\"new\" is no spec hash"),
             ("lose machine", "is no machine, such as m1"),
-            ("fault throttle fleet by=3s", "only what lands late has by"),
+            ("fault throttle fleet by=3s", "only land-late has by"),
             ("weather throttle=2000", "odds out of a thousand"),
             ("meanwhile refresh", "verb that can happen meanwhile"),
             ("await jobs", "of=… is missing"),

@@ -1,4 +1,4 @@
-//! What came of playing a scenario.
+//! The result of playing a scenario.
 //!
 //! Not here: playing it (`runner`).
 
@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use bullpen_core::invariants::Violation;
 
-/// A scenario that was played to its end, or to where it broke.
+/// A scenario that was played to its end, or to the line where it broke.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// The script with what happened below each line, as far as it was played.
+    /// The script with the results below each line, as far as it was played.
     pub transcript: String,
     /// Why it was not played to its end, if it was not.
     pub broken: Option<Broken>,
-    /// Every ledger write and every end of a machine, if they were asked for.
+    /// Every event line, if a trace was requested.
     pub trace: Vec<String>,
 }
 
-/// Where a play broke, and why.
+/// Where and why a scenario broke.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// The line it broke at.
+    /// The line.
     pub line: usize,
-    /// Since the world began.
+    /// The time since the world began.
     pub at: Duration,
-    /// What broke it.
+    /// The cause.
     pub why: Why,
 }
 
-/// What broke a play.
+/// Why a scenario broke.
 #[derive(Clone, Debug)]
 pub enum Why {
-    /// An expectation does not hold, or what a line asks for cannot be.
+    /// An expectation is not met, or a line cannot be run.
     Unmet(String),
-    /// An invariant is violated; with the last lines about the machine concerned.
+    /// An invariant is violated; with the last events of the machine concerned.
     Violated(Violation, Vec<String>),
 }
 

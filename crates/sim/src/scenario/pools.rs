@@ -1,6 +1,6 @@
-//! Standby pools in a scenario: what is configured of them, what they have, and waiting for it.
+//! Standby pools in a scenario: their configuration, their machines, and waiting for them.
 //!
-//! Not here: keeping them (the service does, as everywhere).
+//! Not here: keeping pools (the service does).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,35 +23,36 @@ use crate::service::plan::{self, ServicePlan};
 use crate::service::pools::Pools;
 use crate::world::World;
 
-/// How soon a process of the service knows of a change.
+/// How soon a process of the service reads a change.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is counted of a pool.
+/// The counts of a pool.
 pub(super) const KEYS: [&str; 8] =
     ["hot", "stopped", "released", "warming", "stopping", "in-use", "ending", "launched"];
 
-/// What a line says of a pool.
+/// A pool's configuration, as a line sets it.
 #[derive(Clone, Debug)]
-pub(super) struct Promise {
+pub(super) struct PoolLine {
     pub(super) name: PoolName,
-    /// Nothing if it is removed.
+    /// None if the line removes the pool.
     pool: Option<PoolConfig>,
 }
 
-/// `pool ci hot=2 stopped=1 [max=] [version=] [rollout=] [spot=yes] [lifetime=]`, or `pool ci removed`
+/// `pool ci hot=2 stopped=1 [max=] [version=] [rollout=] [spot=yes] [lifetime=]`, or
+/// `pool ci removed`
 pub(super) fn pool(words: &mut Words) -> Result<Verb, Misspelt> {
     let name = words.plain("a pool's name")?;
     if let Some(word) = words.more() {
         word.one_of("pool", &[("removed", ())])?;
-        let promise = Promise { name: PoolName::new(&name.text), pool: None };
-        return Ok(Verb::Serving(Serving::Pool(promise)));
+        let pool_line = PoolLine { name: PoolName::new(&name.text), pool: None };
+        return Ok(Verb::Serving(Serving::Pool(pool_line)));
     }
     let mut said = |key: &'static str, unless: &str| {
         words.option(key).map_or_else(|| unless.to_owned(), |word| word.text)
     };
     let (hot, stopped, version) = (said("hot", "0"), said("stopped", "0"), said("version", "1"));
     let spot = said("spot", "no") == "yes";
-    // Long, so that machines are replaced only where a story is about that.
+    // Long: machines are replaced only in scenarios about replacement.
     let mut ours = format!("hot-lifetime: {}, spot: {spot}", said("lifetime", "16h"));
     for key in ["max", "rollout"] {
         let value = said(key, "");
@@ -67,11 +68,11 @@ pub(super) fn pool(words: &mut Words) -> Result<Verb, Misspelt> {
     let read = runs_on::read(text.as_bytes());
     let pool = read.value().and_then(|config| config.pools.values().next().cloned());
     let pool = pool.ok_or_else(|| name.wrong("such a pool cannot be configured"))?;
-    let promise = Promise { name: PoolName::new(&name.text), pool: Some(pool) };
-    Ok(Verb::Serving(Serving::Pool(promise)))
+    let pool_line = PoolLine { name: PoolName::new(&name.text), pool: Some(pool) };
+    Ok(Verb::Serving(Serving::Pool(pool_line)))
 }
 
-/// What is configured of pools now, for every process of the service.
+/// The current configuration of pools, shared by every process of the service.
 #[derive(Clone, Debug)]
 pub(super) struct PoolsConfigured(Arc<Mutex<Pools>>);
 
@@ -86,23 +87,23 @@ impl PoolsConfigured {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on.
-    pub(super) fn change(&self, promise: &Promise) {
-        let name = promise.name.clone();
-        match &promise.pool {
+    /// Applies a line.
+    pub(super) fn change(&self, pool_line: &PoolLine) {
+        let name = pool_line.name.clone();
+        match &pool_line.pool {
             Some(pool) => drop(self.pools().insert(name, pool.clone())),
             None => drop(self.pools().remove(&name)),
         }
     }
 
-    /// The plan as it is with these.
+    /// The plan with these pools.
     pub(super) fn over(&self, plan: &ServicePlan) -> ServicePlan {
         let mut plan = plan.clone();
         plan.config.pools.clone_from(&self.pools());
         plan
     }
 
-    /// Tells a service of every change.
+    /// Configures a service at every change.
     pub(super) async fn follow(&self, plan: &ServicePlan, service: &SimService<'_>) -> Infallible {
         let mut known = plan.config.pools.clone();
         loop {
@@ -121,7 +122,7 @@ impl PoolsConfigured {
         entry.map_or((0, 0), |entry| (entry.hot.into(), entry.stopped.into()))
     }
 
-    /// Waits until a pool has what it promises, and nothing is on its way.
+    /// Waits until a pool has its configured machines, and none is warming up or stopping.
     pub(super) async fn kept(
         &self,
         world: &World,
@@ -144,7 +145,7 @@ impl PoolsConfigured {
     }
 }
 
-/// What a pool has, in a line.
+/// A pool's counts, in a line.
 fn told(found: &StateCounts) -> String {
     let some = KEYS.iter().filter_map(|key| {
         let count = found.get(key).copied().filter(|count| *count > 0)?;
@@ -154,7 +155,7 @@ fn told(found: &StateCounts) -> String {
     if some.is_empty() { "nothing".to_owned() } else { some.join(", ") }
 }
 
-/// What a pool has, and how many machines were ever launched for it.
+/// A pool's machines by state, and the number of machines ever launched for it.
 pub(super) fn counts(world: &World, name: &PoolName) -> StateCounts {
     let mut found: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (records, _) = world.outside.ledger().snapshot();

@@ -1,7 +1,7 @@
-//! Processes of the engine, as a scenario starts them: each has its own wire, can be given faults,
-//! and ends in one of a few ways.
+//! Processes of the engine, as a scenario starts them: each has its own wire and faults, and ends
+//! in one of a few ways.
 //!
-//! Not here: when they are started and awaited (`runner`).
+//! Not here: when the scenario starts and awaits them (`runner`).
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -32,7 +32,7 @@ use crate::clock::pass;
 use crate::wire::{Planned, Wire};
 use crate::world::{SimPorts, World};
 
-/// How a process ended, for an expectation; the second is only there for its shape.
+/// How a process ended, for an expectation; the second is only there for `Word::one_of`.
 pub(super) const HOW_ENDED: [(&str, &str); 8] = [
     ("fulfilled", "fulfilled"),
     ("unfulfilled", "unfulfilled"),
@@ -44,7 +44,7 @@ pub(super) const HOW_ENDED: [(&str, &str); 8] = [
     ("failed", "failed"),
 ];
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Clone, Debug)]
 pub(super) enum Ended {
     Fulfilled(Vec<HeldMachine>),
@@ -57,7 +57,7 @@ pub(super) enum Ended {
     Failed(String),
 }
 
-/// A process that is over.
+/// A process that has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
     pub(super) ended: Ended,
@@ -79,7 +79,7 @@ impl Finished {
         }
     }
 
-    /// What it would tell a person, with the cloud's ids.
+    /// Its report for people, with the cloud's ids.
     pub(super) fn told(&self) -> String {
         let how = self.how();
         match &self.ended {
@@ -132,7 +132,7 @@ fn told_counts(counts: &StateCounts) -> String {
     if told.is_empty() { String::from("nothing to do") } else { told.join(", ") }
 }
 
-/// What each step did; those that found nothing to do say nothing.
+/// The result of each step; a step that found nothing to do has no line.
 fn told_refresh(reports: &[StepReport]) -> String {
     let mut told = Vec::new();
     for report in reports {
@@ -144,7 +144,7 @@ fn told_refresh(reports: &[StepReport]) -> String {
     if told.is_empty() { String::from("nothing to do") } else { told.join("\n") }
 }
 
-/// The causes of an error in one line, the last one last.
+/// An error and its causes in one line, the outermost first.
 fn chain(error: &dyn Error) -> String {
     let mut told = vec![error.to_string()];
     let mut next = error.source();
@@ -155,24 +155,24 @@ fn chain(error: &dyn Error) -> String {
     told.join(": ")
 }
 
-/// What a process is started with.
+/// The settings of a new process.
 pub(super) struct Start {
     pub(super) world: Arc<World>,
     pub(super) checker: Checker,
-    /// Its own stream of chances is drawn from this.
+    /// Its name; its random stream depends on it.
     pub(super) name: String,
     pub(super) process: Process,
     pub(super) faults: Vec<Planned>,
-    /// What a request asks for.
+    /// The class that a request asks for.
     pub(super) class: RunnerClass,
-    /// The classes of now.
+    /// The current classes.
     pub(super) classes: Vec<RunnerClass>,
-    /// What the process knows of earlier refreshes, if it is one.
+    /// The memory of earlier refreshes, if the process is a refresh.
     pub(super) memory: AdvertMemory,
 }
 
 impl Start {
-    /// Runs it to its end, or to its death.
+    /// Runs the process to its end, or to its death.
     pub(super) async fn run(mut self) -> (Finished, AdvertMemory) {
         let (wire, mut stack) = self.world.process(&self.name);
         self.prepare(&wire, &mut stack);
@@ -242,7 +242,7 @@ impl Start {
                 None => std::future::pending().await,
             }
         };
-        // As the command says it of a run whose code is its repository's own.
+        // As the command reports it for a run of the repository's own code.
         let is_untrusted = Some(false);
         let call = Call { repository: Some(&REPOSITORY), is_untrusted, ..Call::silent(&request) };
         match provision(stack, call, cancelled).await {
@@ -267,7 +267,7 @@ impl Start {
     }
 }
 
-/// Kills a process when its time has come; who runs it sees it die.
+/// Kills a process after this time; the caller that runs it sees it die.
 pub(super) async fn kill_in_time(wire: &Wire, after: Option<Duration>) -> Infallible {
     if let Some(after) = after {
         pass(after).await;
@@ -276,7 +276,7 @@ pub(super) async fn kill_in_time(wire: &Wire, after: Option<Duration>) -> Infall
     std::future::pending().await
 }
 
-/// A class by its name, or the first.
+/// The class of this name, or the first.
 pub(super) fn class(
     classes: &[RunnerClass],
     name: Option<&ClassName>,
@@ -291,7 +291,7 @@ pub(super) fn class(
     })
 }
 
-/// What a refresh is told to make of the stack.
+/// The desired stack of a refresh.
 pub(super) fn desired(classes: &[RunnerClass]) -> DesiredStack {
     DesiredStack {
         classes: classes.to_vec(),
@@ -302,7 +302,7 @@ pub(super) fn desired(classes: &[RunnerClass]) -> DesiredStack {
     }
 }
 
-/// What machines are built from unless a line says otherwise.
+/// The spec hash of machines unless a line names another.
 pub(super) fn plain_spec() -> SpecHash {
     SpecHash::new(crate::world::FIRST_SPEC)
 }

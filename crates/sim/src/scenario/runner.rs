@@ -1,9 +1,9 @@
-//! Playing a scenario: line by line, on virtual time, under the checker's eyes.
+//! Playing a scenario: line by line, on virtual time, under the checker.
 //!
-//! What runs meanwhile goes on whenever time passes. The first expectation that does not hold, and
-//! the first invariant that is violated, end the play.
+//! Processes in the background go on whenever time passes. The first unmet expectation or violated
+//! invariant ends the play.
 //!
-//! Not here: reading lines (`parse`), counting (`looks`), processes themselves (`processes`).
+//! Not here: reading lines (`parse`), counts (`looks`), processes (`processes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -40,14 +40,14 @@ use crate::stage::{IdleMachines, furnish};
 use crate::wire::Planned;
 use crate::world::{CALM, Climate, World};
 
-/// How often everything is checked at once.
+/// How often the checker looks at the whole world.
 const LOOK: Duration = Duration::from_secs(30);
 /// How often upkeep refreshes.
 const UPKEEP: Duration = Duration::from_secs(30);
 /// How long a world may take to become quiet: the longest deadline that can still be running, and
 /// the graces after it.
 const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
-/// Nothing that a story awaits lasts longer.
+/// No process that a scenario awaits lasts longer.
 const AWAIT_MAX: Duration = Duration::from_secs(3 * 3_600);
 
 /// Plays a scenario.
@@ -75,7 +75,7 @@ async fn play(script: &Script, trace: bool) -> Played {
 
 type Meanwhile = LocalBoxFuture<'static, (RequestId, Finished)>;
 
-/// The world of a scenario, and what has happened in it.
+/// The world of a scenario, and its state so far.
 struct Stage {
     world: Arc<World>,
     checker: Checker,
@@ -110,7 +110,7 @@ impl Stage {
             jobs: BTreeSet::new(),
             served: Served::default(),
         };
-        // A stack is set up before it is used; what that says belongs to no story.
+        // The first refresh sets the stack up; its output belongs to no scenario.
         stage.refresh_silently().await.expect("nothing goes wrong in an empty world");
         stage
     }
@@ -125,8 +125,8 @@ impl Stage {
         }
     }
 
-    /// Does something while everything else goes on: what runs meanwhile, and the checker's looks.
-    /// An error says that an invariant is violated; the checker knows which.
+    /// Does work while background processes and the checker go on. An error means that an invariant
+    /// is violated; the checker knows which.
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
         let (world, checker) = (Arc::clone(&self.world), self.checker.clone());
         let looking = async {
@@ -187,7 +187,7 @@ impl Stage {
         }
     }
 
-    /// The same name again is another process, with chances of its own.
+    /// A repeated stem gets a number: another process has another random stream.
     fn process_name(&mut self, stem: String) -> String {
         let count = self.started.entry(stem.clone()).or_default();
         *count += 1;
@@ -196,14 +196,14 @@ impl Stage {
 
     async fn put(&mut self, put: &Put) -> Result<Vec<String>, String> {
         let name = self.process_name(String::from("stage"));
-        let mut furniture = IdleMachines::plain(&name, put.usage, put.count);
-        furniture.class = class(&self.classes, put.class.as_ref())?;
-        furniture.types.clone_from(&put.types);
-        furniture.spec_hash = put.spec_hash.clone().unwrap_or_else(plain_spec);
-        furniture.lasts = put.lasts.unwrap_or(furniture.lasts);
-        furniture.stopped = put.stopped;
+        let mut machines = IdleMachines::plain(&name, put.usage, put.count);
+        machines.class = class(&self.classes, put.class.as_ref())?;
+        machines.types.clone_from(&put.types);
+        machines.spec_hash = put.spec_hash.clone().unwrap_or_else(plain_spec);
+        machines.lasts = put.lasts.unwrap_or(machines.lasts);
+        machines.stopped = put.stopped;
         let world = Arc::clone(&self.world);
-        let records = self.during(furnish(&world, &furniture)).await??;
+        let records = self.during(furnish(&world, &machines)).await??;
         let ids: Vec<InstanceId> = records.into_iter().map(|record| record.id).collect();
         Ok(vec![Names::of(&self.world).list(&ids)])
     }
@@ -250,7 +250,7 @@ impl Stage {
 
     fn begin(&mut self, process: &Process) -> Result<(), String> {
         let Some(id) = id_of(process) else {
-            return Err(String::from("only what has a request id can happen meanwhile"));
+            return Err(String::from("only a process with a request id can run meanwhile"));
         };
         if self.under_way.contains(&id) {
             return Err(format!("{id} is under way already; await it first"));
@@ -258,7 +258,7 @@ impl Stage {
         let start = self.start(process)?;
         self.under_way.push(id.clone());
         self.finished.remove(&id);
-        // Boxed: whole processes are in here.
+        // Boxed: a whole process is a large future.
         self.meanwhile.push(Box::pin(async move { (id, Box::pin(start.run()).await.0) }));
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Stage {
                 self.during(service::over(&world, &ids, *within)).await??;
                 return service::outcomes(&world, &ids);
             }
-            Serving::Pool(promise) => self.served.pools.change(promise),
+            Serving::Pool(pool_line) => self.served.pools.change(pool_line),
             Serving::AwaitPool { name, within } => {
                 let pools = self.served.pools.clone();
                 return self.during(pools.kept(&world, name, *within)).await?;
@@ -357,7 +357,7 @@ impl Stage {
         Ok(Vec::new())
     }
 
-    /// Waits until a process of the service is not there any more.
+    /// Waits until a process of the service has ended.
     async fn gone(&mut self, name: &str) -> Result<(), String> {
         while self.served.serves(name) {
             self.during(pass(Duration::from_millis(100))).await?;
@@ -365,7 +365,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The faults end, upkeep goes on, and everything must come to its end.
+    /// Heals the world and runs upkeep until the world is quiet.
     async fn quiet(&mut self) -> Result<Vec<String>, String> {
         if let Some(id) = self.under_way.first() {
             return Err(format!("{id} is still under way; await it first"));
@@ -393,7 +393,7 @@ impl Stage {
         names.id(name).cloned().ok_or_else(|| format!("there is no {name} yet"))
     }
 
-    /// The calls of the process that ended last.
+    /// The calls of the last process that ended.
     fn calls(&self) -> StateCounts {
         self.last.as_ref().map(|finished| finished.calls.clone()).unwrap_or_default()
     }
@@ -405,7 +405,7 @@ impl Stage {
                     Some(id) => self.finished.get(id),
                     None => self.last.as_ref(),
                 };
-                let nothing = || Unmet(String::from("nothing has ended yet that could be meant"));
+                let nothing = || Unmet(String::from("nothing has ended yet"));
                 let finished = finished.ok_or_else(nothing)?;
                 let expected = (*ended, because.as_deref(), *within);
                 compare_process(expected, counts, finished)

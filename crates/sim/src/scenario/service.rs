@@ -1,6 +1,6 @@
-//! The service in a scenario: its processes, GitHub's webhooks and jobs, and what became of them.
+//! The service in a scenario: its processes, GitHub's webhooks and jobs, and the jobs' outcomes.
 //!
-//! Not here: reading these lines (`serving`), or the service in a seed's world ([`crate::service`]).
+//! Not here: reading these lines (`serving`), the service in a seed's world ([`crate::service`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,17 +34,17 @@ use crate::service::{WebhookSender, make_queues, on_wire};
 use crate::wire::{Planned, Wire};
 use crate::world::World;
 
-/// Whose jobs are taken, and the installation that announces them.
+/// The owner whose jobs the service takes, and the installation that announces them.
 const OWNER: &str = "octo";
 const INSTALLATION: u64 = 1;
-/// Those that GitHub is asked about, heard of or not.
+/// The repositories that the service asks GitHub about, with or without webhooks.
 const REPOSITORIES: [&str; 2] = ["octo/main", "octo/other"];
 
-/// The service of a story.
+/// The service of a scenario.
 pub(super) struct Served {
     plan: ServicePlan,
     pub(super) pools: pools::PoolsConfigured,
-    courier: Arc<WebhookSender>,
+    sender: Arc<WebhookSender>,
     replicas: BTreeMap<String, Replica>,
     under_way: FuturesUnordered<LocalBoxFuture<'static, String>>,
 }
@@ -72,7 +72,7 @@ impl Default for Served {
         Self {
             plan,
             pools: pools::PoolsConfigured::default(),
-            courier: Arc::default(),
+            sender: Arc::default(),
             replicas: BTreeMap::new(),
             under_way: FuturesUnordered::new(),
         }
@@ -80,7 +80,7 @@ impl Default for Served {
 }
 
 impl Served {
-    /// From now on this is configured, for processes that begin.
+    /// Changes the configuration for processes that begin from now on.
     pub(super) fn configure(&mut self, configured: &ServiceConfigured, checker: &Checker) {
         let trust = configured.trust.as_ref().map(TrustGroup::new);
         if let Some(class) = &configured.reuse
@@ -98,28 +98,28 @@ impl Served {
         checker.jobs_trust(trust);
     }
 
-    /// Everything that goes on by itself; returns the name of a process that has ended.
+    /// Runs the service's processes; returns the name of a process that has ended.
     pub(super) async fn goes_on(&mut self) -> Option<String> {
         let ended = self.under_way.next().await?;
         self.replicas.remove(&ended);
         Some(ended)
     }
 
-    /// Begins to bring webhooks, if nobody does yet.
+    /// Begins to send webhooks, if that has not begun.
     async fn begin(&mut self, world: &Arc<World>) {
         if !self.under_way.is_empty() {
             return;
         }
         make_queues(world).await;
-        let (courier, world, plan) =
-            (Arc::clone(&self.courier), Arc::clone(world), self.plan.clone());
+        let (sender, world, plan) =
+            (Arc::clone(&self.sender), Arc::clone(world), self.plan.clone());
         self.under_way.push(Box::pin(async move {
-            let never = courier.bring(&world, &plan).await;
+            let never = sender.bring(&world, &plan).await;
             match never {}
         }));
     }
 
-    /// A process of the service begins.
+    /// Starts a process of the service.
     pub(super) async fn serve(
         &mut self,
         world: &Arc<World>,
@@ -168,13 +168,13 @@ impl Served {
         Ok(())
     }
 
-    /// A process dies.
+    /// Kills a process.
     pub(super) fn kill(&self, name: &str) -> Result<(), String> {
         self.replica(name)?.wire.kill();
         Ok(())
     }
 
-    /// A process is told to end.
+    /// Tells a process to drain.
     pub(super) fn drain(&self, name: &str) -> Result<(), String> {
         self.replica(name)?.stop.notify_one();
         Ok(())
@@ -184,12 +184,12 @@ impl Served {
         self.replicas.get(name).ok_or_else(|| format!("{name} does not serve"))
     }
 
-    /// Whether a process of this name is there.
+    /// Whether a process of this name runs.
     pub(super) fn serves(&self, name: &str) -> bool {
         self.replicas.contains_key(name)
     }
 
-    /// How webhooks travel from now on.
+    /// Sets the webhook faults from now on.
     pub(super) fn webhooks(&self, world: &World, way: WebhookTravel) {
         let always = 1_000;
         let post = match way {
@@ -203,10 +203,10 @@ impl Served {
                 WebhookOdds { late: always, late_max, ..WebhookOdds::default() }
             }
         };
-        self.courier.travels(post);
+        self.sender.travels(post);
         match way {
-            WebhookTravel::Kept => self.courier.keep(),
-            WebhookTravel::Backwards => self.courier.let_go_backwards(world),
+            WebhookTravel::Kept => self.sender.keep(),
+            WebhookTravel::Backwards => self.sender.let_go_backwards(world),
             WebhookTravel::Well
             | WebhookTravel::Lost
             | WebhookTravel::Unsent
@@ -215,7 +215,7 @@ impl Served {
         }
     }
 
-    /// GitHub queues jobs.
+    /// Lets GitHub queue jobs.
     pub(super) async fn queue(&mut self, world: &Arc<World>, queue: &QueueJobs) {
         self.begin(world).await;
         let now = world.outside.clock().true_now();
@@ -243,7 +243,7 @@ impl Served {
     }
 }
 
-/// What became of a job, in a word and at length.
+/// The outcome of a job, in a word and at length.
 fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
     let state = match &seen.said {
         _ if seen.told => "told",
@@ -266,7 +266,7 @@ fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
     (state, at_length)
 }
 
-/// What a job was set back by, as its row remembers it.
+/// The setbacks of a job, from its row.
 fn setbacks(world: &World, id: &JobId) -> Vec<String> {
     let rows = world.outside.ledger().rows();
     let row = rows.iter().find(|row| row.job == *id).and_then(|row| Job::decode(&row.body).ok());
@@ -279,7 +279,7 @@ fn find(world: &World, id: &JobId) -> Result<SeenJob, String> {
     seen.ok_or_else(|| format!("there is no job {id}"))
 }
 
-/// What became of jobs; those of which the same is true share a line.
+/// The outcomes of jobs; several jobs are counted in one line.
 pub(super) fn outcomes(world: &World, ids: &[JobId]) -> Result<Vec<String>, String> {
     if let [id] = ids {
         return Ok(vec![outcome(world, &find(world, id)?).1]);
@@ -293,7 +293,7 @@ pub(super) fn outcomes(world: &World, ids: &[JobId]) -> Result<Vec<String>, Stri
     Ok(vec![told.join(", ")])
 }
 
-/// Compares what became of jobs with what is expected of them.
+/// Compares the outcomes of jobs with the expected ones.
 pub(super) fn compare(world: &World, expected: &Expected) -> Result<(), Unmet> {
     for id in expected.jobs.ids() {
         let seen = find(world, &id).map_err(Unmet)?;
@@ -324,7 +324,7 @@ pub(super) fn compare(world: &World, expected: &Expected) -> Result<(), Unmet> {
     Ok(())
 }
 
-/// Waits until jobs are over, or their authors were told.
+/// Waits until jobs are over, or their authors were told that they cannot be served.
 pub(super) async fn over(world: &World, ids: &[JobId], within: Duration) -> Result<(), String> {
     let until = world.outside.clock().elapsed() + within;
     for id in ids {

@@ -8,11 +8,11 @@ use bullpen_core::ids::{ClassName, JobId, PoolName, RunAttempt};
 use bullpen_core::job::Origin;
 
 use super::parse::death;
-use super::pools::Promise;
+use super::pools::PoolLine;
 use super::verb::{Death, Verb};
 use super::words::{Misspelt, Word, Words};
 
-/// What is configured for the service.
+/// The configuration of the service.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceConfigured {
     pub(super) reuse: Option<ClassName>,
@@ -41,7 +41,7 @@ pub(super) enum WebhookTravel {
     Backwards,
 }
 
-/// Some jobs with ids in a row.
+/// Jobs with consecutive ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobIds {
     first: u64,
@@ -63,7 +63,7 @@ pub(super) struct QueueJobs {
     pub(super) lasts: Duration,
     pub(super) origin: Origin,
     pub(super) is_public: bool,
-    /// That announces them, if it is not the service's own.
+    /// The installation that announces them, if it is not the service's own.
     pub(super) installation: Option<u64>,
     wants: String,
     shared: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct QueueJobs {
 }
 
 impl QueueJobs {
-    /// What a job of this run asks for: by a label of its own, unless it shares one.
+    /// The labels of a job of this run: a label of its own, unless the line shares one.
     pub(super) fn labels(&self, run: &RunAttempt, id: &JobId) -> Vec<String> {
         let wants = &self.wants;
         let label = match (&self.head, &self.shared) {
@@ -84,13 +84,13 @@ impl QueueJobs {
     }
 }
 
-/// What is expected of jobs.
+/// The expectation about jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     pub(super) jobs: JobIds,
     pub(super) is: Option<&'static str>,
     pub(super) because: Option<String>,
-    /// What it was set back by on its way.
+    /// The setback that it had.
     pub(super) after: Option<String>,
     pub(super) within: Option<Duration>,
 }
@@ -106,7 +106,7 @@ pub(super) enum Serving {
     Queue(QueueJobs),
     Cancel(JobIds),
     Await { jobs: JobIds, within: Duration },
-    Pool(Promise),
+    Pool(PoolLine),
     AwaitPool { name: PoolName, within: Duration },
 }
 
@@ -168,10 +168,10 @@ pub(super) fn webhooks(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Serving(Serving::Webhooks(way)))
 }
 
-/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=] [fork=yes]
-/// [dependabot=yes] [public=yes] [installation=9]`
+/// `job 71 [count=] [repository=] [runner=|pool=] [shared=] [head=] [also=] [lasts=] [run=]
+/// [fork=yes] [dependabot=yes] [public=yes] [installation=9]`
 pub(super) fn job(words: &mut Words) -> Result<Verb, Misspelt> {
-    /// As long as nothing depends on it.
+    /// The default, for scenarios in which the length does not matter.
     const LASTS: Duration = Duration::from_secs(60);
     let jobs = ids(words)?;
     let text = |word: Word| word.text;
@@ -230,7 +230,7 @@ pub(super) fn expected(words: &mut Words) -> Result<Expected, Misspelt> {
     let after = words.option("after").map(|word| word.text);
     let within = words.option("within").map(|word| word.time()).transpose()?;
     if is.is_none() && after.is_none() && because.is_none() && within.is_none() {
-        return Err(words.after().wrong("what is expected is missing, such as completed"));
+        return Err(words.after().wrong("an expectation is missing, such as completed"));
     }
     Ok(Expected { jobs, is, because, after, within })
 }

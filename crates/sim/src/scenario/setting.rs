@@ -1,6 +1,6 @@
-//! The lines that say what a world is: they come before everything that happens in it.
+//! The lines that set up the world: they come before all other lines.
 //!
-//! Not here: making it (`runner`).
+//! Not here: making the world (`runner`).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::words::{Misspelt, Words};
 
 impl Default for Setting {
     fn default() -> Self {
-        /// Enough for every story that is not about a ceiling.
+        /// Enough for every scenario that is not about a ceiling.
         const MACHINES_MAX: u32 = 100;
         let ceilings = vec![Ceiling { scope: Scope::Stack, max: MACHINES_MAX }];
         let limits = Limits::DEFAULT;
@@ -23,7 +23,7 @@ impl Default for Setting {
 
 pub(super) type Setter = fn(&mut Setting, &mut Words) -> Result<(), Misspelt>;
 
-/// Every line that says what a world is.
+/// Every line that sets up the world.
 pub(super) const SETTERS: [(&str, Setter); 5] =
     [("seed", seed), ("ceiling", ceiling), ("limit", limit), ("stores", stores), ("skew", skew)];
 
@@ -32,7 +32,7 @@ fn seed(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
     Ok(())
 }
 
-/// `ceiling 10`, or `ceiling 4 class=large`; said again it is another one.
+/// `ceiling 10`, or `ceiling 4 class=large`; a repeated line replaces the ceiling of that scope.
 fn ceiling(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
     let max = words.plain("how many machines there may be")?.number()?;
     let scope = match words.option("class") {
@@ -57,7 +57,7 @@ fn skew(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
 
 type Field = fn(&mut Limits) -> &mut Duration;
 
-/// The numbers that a story may change, by their names in a configuration.
+/// The limits that a scenario may change, by their names in a configuration.
 const TIMES: [(&str, Field); 12] = [
     ("idle-released", |limits| &mut limits.idle_released),
     ("claim-lease", |limits| &mut limits.claim_lease),

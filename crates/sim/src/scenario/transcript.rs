@@ -1,11 +1,11 @@
-//! The file as it should be: every line of the script, and below it what happened.
+//! The transcript: every line of the script, and below it the results.
 //!
-//! Not here: what happens (`runner`).
+//! Not here: the results (`runner`).
 
 /// How a line of the transcript begins.
 pub(super) const MARK: char = '>';
 
-/// A script's lines with what happened below them.
+/// A script's lines with the results below them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transcript(String);
 
@@ -29,8 +29,8 @@ impl Transcript {
     }
 }
 
-/// Where two texts differ, line by line, with their numbers: `-` for what was expected, `+` for what
-/// there is. Nothing if they are the same.
+/// The lines in which two texts differ, with their numbers: `-` for expected lines, `+` for found
+/// ones. None if the texts are the same.
 pub fn difference(expected: &str, found: &str) -> Option<String> {
     if expected == found {
         return None;

@@ -1,4 +1,4 @@
-//! Reading the lines that bring trouble: faults, weather, outages, shortages, agents.
+//! Reading the lines that cause trouble: faults, weather, outages, shortages, agents.
 //!
 //! Not here: every other line (`parse`).
 
@@ -15,7 +15,7 @@ use crate::world::CALM;
 
 type Odds = fn(&mut Weather) -> &mut u32;
 
-/// `fault KIND PORT [call=N] [times=K]`: of the next process.
+/// `fault KIND PORT [call=N] [times=K]`: a fault of the next process.
 pub(super) fn fault(words: &mut Words) -> Result<Verb, Misspelt> {
     let late = words.option("by").map(|word| word.time()).transpose()?;
     let kinds = [
@@ -28,7 +28,7 @@ pub(super) fn fault(words: &mut Words) -> Result<Verb, Misspelt> {
     let kind = words.plain("a kind of fault")?;
     let trouble = kind.one_of("kind of fault", &kinds)?;
     if late.is_some() && !matches!(trouble, Trouble::LandLate(_)) {
-        return Err(kind.wrong("only what lands late has by=…"));
+        return Err(kind.wrong("only land-late has by=…"));
     }
     let port = words.plain("a port, such as fleet,")?.one_of("port", &PORTS)?;
     let first: u64 = words.option("call").map_or(Ok(1), |word| word.number())?;

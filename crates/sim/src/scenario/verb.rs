@@ -1,6 +1,6 @@
-//! What a line of a scenario can say.
+//! The meanings of a scenario's lines.
 //!
-//! Not here: reading it (`parse`), or doing it (`runner` and its neighbours).
+//! Not here: reading them (`parse`), or running them (`runner` and its neighbours).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::expect::Expectation;
 use super::serving::Serving;
 use crate::wire::{Planned, Weather};
 
-/// What a world is, before anything happens in it.
+/// The setup of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) seed: u64,
@@ -24,7 +24,7 @@ pub(super) struct Setting {
     pub(super) skew: Duration,
 }
 
-/// Idle or stopped machines that are simply there.
+/// Idle or stopped machines that a scenario starts with.
 #[derive(Clone, Debug)]
 pub(super) struct Put {
     pub(super) count: u32,
@@ -36,7 +36,7 @@ pub(super) struct Put {
     pub(super) spec_hash: Option<SpecHash>,
 }
 
-/// Where a process dies.
+/// When a process dies.
 #[derive(Clone, Debug)]
 pub(super) enum Death {
     Await(u64),
@@ -44,7 +44,7 @@ pub(super) enum Death {
     After(Duration),
 }
 
-/// What a request asks for.
+/// A request of a scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Provision {
     pub(super) id: RequestId,
@@ -60,7 +60,7 @@ pub(super) struct Provision {
     pub(super) cancel_after: Option<Duration>,
 }
 
-/// What a process does.
+/// The task of a process.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     Provision(Provision),
@@ -85,7 +85,7 @@ pub(super) enum Agents {
     Crashing,
 }
 
-/// What can be looked at.
+/// The views of `show`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
     Records,
@@ -95,7 +95,7 @@ pub(super) enum Look {
     Ended,
 }
 
-/// Something that is so from now on.
+/// A change that lasts.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     RunEnds(RunAttempt),
@@ -103,7 +103,7 @@ pub(super) enum Change {
     GitHub {
         down: bool,
     },
-    /// GitHub says nothing about runs and jobs.
+    /// GitHub answers no call about runs and jobs.
     Silent,
     Points(Option<u32>),
     Shortage {
@@ -120,7 +120,7 @@ pub(super) enum Change {
     },
 }
 
-/// Something about a request's jobs.
+/// A line about a request's jobs.
 #[derive(Clone, Debug)]
 pub(super) enum JobVerb {
     Submit { count: u32, of: RequestId, lasts: Duration },
@@ -128,7 +128,7 @@ pub(super) enum JobVerb {
     Cancel(RequestId),
 }
 
-/// One line's meaning.
+/// The meaning of one line.
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
     Class(RunnerClass),

@@ -1,9 +1,9 @@
 //! The words of one line: plain ones in order, and `key=value` ones in any order.
 //!
-//! Whoever reads a line takes what it knows and then says [`Words::end`]; what is left over is an
-//! error that names what was expected there.
+//! A reader takes the words it knows and then calls [`Words::end`]; a word that is left is an error
+//! that names the expected words.
 //!
-//! Not here: what the words mean (`parse`).
+//! Not here: the meaning of words (`parse`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use bullpen_core::spelling::{hint, nearest};
 
-/// What is wrong with a line, and where.
+/// An error in a line, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct Misspelt {
-    /// The line, the first being 1.
+    /// The line, from 1.
     pub line: usize,
-    /// The character of the line, the first being 1.
+    /// The character in the line, from 1.
     pub column: usize,
-    /// What is wrong, and what was expected.
+    /// The error, and the expected words.
     pub what: String,
 }
 
-/// A piece of a line, and where it stands.
+/// A piece of a line, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -36,12 +36,12 @@ impl Word {
         Misspelt { line: self.line, column: self.column, what: what.into() }
     }
 
-    /// A part of it, standing where it stands.
+    /// A part of the word, at the same place.
     pub(super) fn piece(&self, text: &str) -> Self {
         Self { text: text.to_owned(), ..self.clone() }
     }
 
-    /// What it stands for, of a list that it must be on.
+    /// The meaning of the word in a list that must contain it.
     pub(super) fn one_of<T: Clone>(
         &self,
         what: &str,
@@ -60,7 +60,7 @@ impl Word {
         self.text.parse().map_err(|_| self.wrong(format!("{:?} is not a whole number", self.text)))
     }
 
-    /// Such as `90s`.
+    /// A time such as `90s`.
     pub(super) fn time(&self) -> Result<Duration, Misspelt> {
         parse_time(&self.text).ok_or_else(|| {
             self.wrong(format!("{:?} is not a time, such as 500ms, 90s, 10m or 2h", self.text))
@@ -97,7 +97,7 @@ fn parse_time(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(count.checked_mul(millis)?))
 }
 
-/// How many something may be.
+/// A range of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) least: u64,
@@ -121,7 +121,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// The words of one line that nobody has taken yet.
+/// The words of one line that have not been taken yet.
 #[derive(Debug)]
 pub(super) struct Words {
     plain: VecDeque<Word>,
@@ -131,7 +131,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Splits a line. Quotes hold words together.
+    /// Splits a line into words; quotes hold words together.
     pub(super) fn of(line: usize, text: &str) -> Result<Self, Misspelt> {
         let mut words = Self {
             plain: VecDeque::new(),
@@ -152,7 +152,7 @@ impl Words {
         Ok(words)
     }
 
-    /// The next plain word, which must be there.
+    /// The next plain word, or an error.
     pub(super) fn plain(&mut self, what: &str) -> Result<Word, Misspelt> {
         let missing = || self.after.wrong(format!("{what} is missing"));
         self.plain.pop_front().ok_or_else(missing)
@@ -170,7 +170,7 @@ impl Words {
         Some(self.options.remove(found).1)
     }
 
-    /// The value of an option that must be given.
+    /// The value of a required option.
     pub(super) fn needed(&mut self, key: &'static str) -> Result<Word, Misspelt> {
         let after = self.after.clone();
         self.option(key).ok_or_else(|| after.wrong(format!("{key}=… is missing")))
@@ -191,7 +191,7 @@ impl Words {
         &self.after
     }
 
-    /// Nothing may be left.
+    /// Checks that no word is left.
     pub(super) fn end(self) -> Result<(), Misspelt> {
         if let Some((key, _)) = self.options.first() {
             let near = hint(&nearest(&key.text, self.asked.iter().copied()));

@@ -1,10 +1,10 @@
-//! The service in a seed's world: processes that serve jobs and die, webhooks that get lost, and jobs
-//! that come, run and are cancelled.
+//! The service in a seed's world: replicas that serve jobs and die, webhooks that get lost, and
+//! jobs that arrive, run and are cancelled.
 //!
-//! Each process is the production service as a whole ([`bullpen_engine::jobs::run`]). A webhook is
-//! taken by a process of its own, as a replica's listener does it and nothing else.
+//! Each process is the whole production service ([`bullpen_engine::jobs::run`]). A separate process
+//! takes each webhook, and does only the work of a replica's webhook listener.
 //!
-//! Not here: what is drawn ([`plan`]), GitHub ([`crate::model::job_forge`]), or whether it goes well
+//! Not here: drawing them ([`plan`]), GitHub ([`crate::model::job_forge`]), or the checks
 //! ([`crate::checker`]).
 
 use std::convert::Infallible;
@@ -34,40 +34,39 @@ pub use webhook_sender::WebhookSender;
 /// A service in a world.
 pub type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
 
-/// How often a job's author looks whether it is over.
+/// How often a job's author checks whether it is over.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long the author of a job that cannot be served lets it wait.
+/// After this long the author cancels a job that cannot be served.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Makes the queues that jobs wake workers by.
+/// Makes the queues that wake workers for jobs.
 pub async fn make_queues(world: &World) {
     let (wire, stack) = world.process("jobs' queues");
     while ensure_queues(&stack).await.is_err() {}
     world.retire(&wire);
 }
 
-/// Serves for ever: replicas, and whoever brings them what GitHub says, well or badly until the
-/// faults end.
+/// Serves for ever: replicas, and GitHub's webhooks, with faults until the faults end.
 pub async fn serve(world: &Arc<World>, plan: &ServicePlan, faulty: Duration) -> Infallible {
     for repository in &plan.public {
         world.jobs.make_public(repository);
     }
     let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
-    let courier = WebhookSender::new(plan.post);
+    let sender = WebhookSender::new(plan.post);
     let heals = async {
         pass(faulty).await;
-        courier.travels(WebhookOdds::default());
+        sender.travels(WebhookOdds::default());
     };
-    let (never, ..) = tokio::join!(Box::pin(courier.bring(world, plan)), replicas, heals);
+    let (never, ..) = tokio::join!(Box::pin(sender.bring(world, plan)), replicas, heals);
     never
 }
 
-/// All jobs, to their ends.
+/// Follows all jobs to their ends.
 pub async fn follow_all(world: &World, jobs: &[JobPlan]) {
     join_all(jobs.iter().map(|job| follow(world, job))).await;
 }
 
-/// One job: GitHub queues it, somebody may cancel it, and its author waits for its end.
+/// One job: GitHub queues it, a person may cancel it, and its author waits for its end.
 async fn follow(world: &World, job: &JobPlan) {
     pass(job.arrives).await;
     let (github, clock) = (&world.jobs, world.outside.clock());
@@ -76,7 +75,7 @@ async fn follow(world: &World, job: &JobPlan) {
     github.say(fact);
     let wants_foreign = job.about.labels.iter().any(|label| label == FOREIGN_LABEL);
     if wants_foreign {
-        // The job that the runner is meant to catch.
+        // The stranger that the hostile job's runner is meant to catch.
         world.outside.forge().submit(FOREIGN_LABEL, job.lasts);
     }
     let began = clock.elapsed();
@@ -93,7 +92,7 @@ async fn follow(world: &World, job: &JobPlan) {
     }
 }
 
-/// One replica after another under one number: each dies at an await, drains, or lives on.
+/// Runs one replica after another under one number: each dies at an await, drains, or lives on.
 async fn replica(world: &Arc<World>, plan: &ServicePlan, number: u64) -> Infallible {
     let dice = Dice::new(world.seed, &format!("serve {number}"));
     let upkeep = dice.chance(500);
@@ -127,7 +126,7 @@ async fn replica(world: &Arc<World>, plan: &ServicePlan, number: u64) -> Infalli
     }
 }
 
-/// Tells a service what is configured, whenever that is something else.
+/// Configures a service at every change of the timeline.
 async fn follow_timeline(
     world: &World,
     plan: &ServicePlan,
@@ -149,8 +148,8 @@ pub(crate) async fn look_at_pools(world: &World, plan: &ServicePlan) -> Vec<Surv
     let stack = world.onlooker();
     let pools = plan.timeline.at(world.outside.clock().elapsed());
     let configured = plan.settings_with(pools.as_ref()).blueprints().unwrap_or_default();
-    let names = known(&stack, &configured).await.expect("it is calm outside");
-    survey(&stack, &configured, &names).await.expect("it is calm outside")
+    let names = known(&stack, &configured).await.expect("the onlooker has no faults");
+    survey(&stack, &configured, &names).await.expect("the onlooker has no faults")
 }
 
 /// One process of the service, to its end or its death.
@@ -168,7 +167,7 @@ pub async fn process<T>(
     on_wire(world, plan, &wire, &stack, body).await
 }
 
-/// The same, on a wire that was made before, and perhaps prepared.
+/// Like [`process`], on a wire that the caller made and prepared.
 pub async fn on_wire<T>(
     world: &Arc<World>,
     plan: &ServicePlan,
@@ -178,6 +177,6 @@ pub async fn on_wire<T>(
 ) -> Option<T> {
     let github = world.jobs.for_process(wire.clone());
     let service = Service::new(stack, &github, plan.settings());
-    // Boxed: whole services run in here.
+    // Boxed: a whole service is a large future.
     world.run_on(wire, stack, async |_| Box::pin(body(&service)).await).await
 }

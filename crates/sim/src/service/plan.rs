@@ -1,9 +1,9 @@
-//! What the service of a seed's world is and has to do: its configuration, its replicas, how badly
-//! webhooks travel, and the jobs of several repositories.
+//! The service of a seed's world: its configuration, its replicas, the odds of lost webhooks, and
+//! the jobs of several repositories.
 //!
-//! Drawn from streams of its own, so that a world without jobs is what it was before there were any.
+//! Drawn from separate streams: a world without jobs stays as it was before jobs were added.
 //!
-//! Not here: doing it ([`super`]).
+//! Not here: running it ([`super`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,21 +23,21 @@ use crate::dice::Dice;
 
 /// Of a thousand seeds, how many run the service.
 const SERVING: u32 = 400;
-/// Of a thousand of those, in how many forks write labels that are not theirs.
+/// Of a thousand services, how many have forks that ask for labels of other jobs.
 const HOSTILE: u32 = 500;
-/// The label of jobs that are not this stack's, and that hostile jobs want on their runners.
+/// The label of jobs outside this stack, which hostile jobs want on their runners.
 pub const FOREIGN_LABEL: &str = "prod-deploy";
 /// Of a thousand repositories, how many are public.
 const PUBLIC: u32 = 700;
 /// Of a thousand runs of public repositories, how many are Dependabot's.
 const DEPENDABOT: u32 = 100;
-/// Of a thousand runs, how many a webhook told of before their jobs.
+/// Of a thousand runs, how many had a webhook before their jobs.
 const HEARD: u32 = 500;
 /// The id of the first run.
 const FIRST_RUN: usize = 70_000;
 
-/// The configuration that all worlds have in common: the load's classes, and a pool that promises
-/// nothing, so that every job of it overflows.
+/// The configuration of all worlds: the load's classes, and a pool without machines, whose jobs all
+/// overflow.
 const RUNS_ON: &str = "
 runners:
   large:
@@ -53,21 +53,21 @@ pools:
       - {name: always, hot: 0, stopped: 0}
 ";
 
-/// The class that machines are reused of, if they are of any.
+/// The class whose machines are reused, if any are.
 const REUSED: &str = "large";
 
-/// How badly webhooks travel, each out of a thousand.
+/// The odds of webhook faults, each out of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WebhookOdds {
-    /// Not taken by anybody, and GitHub knows.
+    /// Not taken, and listed as failed by GitHub.
     pub lost: u32,
-    /// Never sent, and nobody knows.
+    /// Never sent, and not listed by GitHub.
     pub unsent: u32,
     /// Late, by up to [`WebhookOdds::late_max`].
     pub late: u32,
-    /// How late.
+    /// The longest delay.
     pub late_max: Duration,
-    /// Sent again although it was taken.
+    /// Sent again although the service took it.
     pub twice: u32,
 }
 
@@ -78,46 +78,46 @@ pub struct JobPlan {
     pub arrives: Duration,
     /// Its id.
     pub id: JobId,
-    /// What stays the same.
+    /// Its details.
     pub about: JobDetails,
     /// How long it runs.
     pub lasts: Duration,
-    /// When somebody cancels it, since it was queued.
+    /// How long after it was queued it is cancelled, if it is.
     pub cancelled_after: Option<Duration>,
-    /// Whose code runs in it.
+    /// The origin of its code.
     pub origin: Origin,
 }
 
 /// The service of one world.
 #[derive(Clone, Debug)]
 pub struct ServicePlan {
-    /// What is configured.
+    /// The configuration.
     pub config: Config,
-    /// What is configured of pools, and when, where that changes.
+    /// The pools' configuration over time, where it changes.
     pub timeline: Timeline,
-    /// How much each repository is served.
+    /// The shares of the repositories.
     pub shares: Shares,
-    /// Whose jobs it takes.
+    /// The repositories and installations whose jobs it takes.
     pub scope: ServiceScope,
-    /// Those whose jobs it serves.
+    /// The repositories it serves.
     pub repositories: Vec<Repository>,
-    /// Those of them that everybody can see. Only these have forks, and Dependabot.
+    /// The public ones of them. Only these have forks, and Dependabot.
     pub public: BTreeSet<Repository>,
-    /// How many processes serve them.
+    /// The number of replicas.
     pub replicas: u64,
-    /// How webhooks travel while there are faults.
+    /// The odds of webhook faults, while there are faults.
     pub post: WebhookOdds,
     /// The jobs, in the order they come.
     pub jobs: Vec<JobPlan>,
 }
 
 impl ServicePlan {
-    /// What every process of the service is told.
+    /// The settings of every process of the service.
     pub fn settings(&self) -> JobSettings {
         self.settings_with(self.timeline.at(Duration::ZERO).as_ref())
     }
 
-    /// The same, while these pools are configured.
+    /// The settings with this configuration of pools.
     pub fn settings_with(&self, pools: Option<&Pools>) -> JobSettings {
         let mut config = self.config.clone();
         if let Some(pools) = pools {
@@ -129,13 +129,13 @@ impl ServicePlan {
         settings
     }
 
-    /// Whose code may follow whose on machines that are reused.
+    /// The trust group of reused machines.
     pub fn trust(&self) -> Option<TrustGroup> {
         self.config.runners.get(&ClassName::new(REUSED))?.trust.clone()
     }
 }
 
-/// Draws the service of a seed's world, if it has one, for a world that lasts this long under faults.
+/// Draws the service of a world whose faults last this long, if the world has one.
 pub fn draw(seed: u64, lasts: Duration) -> Option<ServicePlan> {
     let dice = Dice::new(seed, "service");
     if !dice.chance(SERVING) {
@@ -162,7 +162,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<ServicePlan> {
     Some(plan)
 }
 
-/// What is configured in every world, before anything is drawn.
+/// The configuration of every world, before draws change it.
 pub fn base() -> Config {
     let read = runs_on::read(RUNS_ON.as_bytes());
     read.value().expect("the constant is a good configuration").clone()
@@ -182,7 +182,7 @@ fn config(dice: &Dice) -> Config {
     config
 }
 
-/// In some worlds a process works on so few jobs at once that it matters whose turn it is.
+/// In some worlds a process works on so few jobs at once that their order matters.
 fn shares(dice: &Dice) -> Shares {
     let few = |most| 1 + u32::try_from(dice.below(most)).unwrap_or(0);
     let (cap, more) = (few(3), few(3));
@@ -208,15 +208,15 @@ fn post(dice: &Dice) -> WebhookOdds {
     }
 }
 
-/// When the jobs of one run come, and of which repository they are.
+/// Jobs of one run: their time, repository and number.
 struct Burst {
     at: Duration,
     repository: Repository,
     jobs: u64,
 }
 
-/// Whose code a run has: a fork's as it was drawn, else perhaps Dependabot's; strangers come to public
-/// repositories only.
+/// The origin of a run's code: a fork's if drawn, else by chance Dependabot's; both only in public
+/// repositories.
 fn origin(openness: &Dice, is_fork: bool, is_public: bool) -> Origin {
     let is_dependabot = openness.chance(DEPENDABOT);
     match (is_public, is_fork, is_dependabot) {
@@ -237,7 +237,7 @@ fn jobs(
         let run = RunAttempt::new(format!("{}.1", FIRST_RUN + number));
         let is_fork = dice.chance(150);
         let origin = origin(openness, is_fork, public.contains(&burst.repository));
-        // A webhook about the run came before those about its jobs.
+        // A webhook about the run came before the webhooks about its jobs.
         let heard = openness.chance(HEARD).then_some(origin);
         for _ in 0..burst.jobs {
             let id = JobId::new((500_000 + drawn.len()).to_string());
@@ -277,7 +277,7 @@ fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burs
     (0..count).map(one).collect()
 }
 
-/// What a job asks for. Jobs of equal labels may be given each other's runners.
+/// The label that a job asks for. Jobs with equal labels may get each other's runners.
 fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> String {
     let own = format!("runs-on={}-{id}", run.run_id());
     match dice.below(20) {
@@ -292,8 +292,8 @@ fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> 
     }
 }
 
-/// Jobs of forks whose labels are meant to catch the jobs of others: each asks for a runner that has
-/// a label of another run, or of jobs that are not this stack's.
+/// Jobs of forks with labels that are meant to catch the jobs of others: each asks for a runner
+/// with a label of another run, or of jobs outside this stack.
 fn hostile(
     dice: &Dice,
     jobs: &[JobPlan],

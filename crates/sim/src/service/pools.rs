@@ -1,9 +1,9 @@
-//! The pools of a seed's world: what is configured of them at which time, so that schedules have their
-//! edges in the middle of everything, machines are replaced, and pools come and go.
+//! The pools of a seed's world: their configuration over time, with schedules that change in the
+//! middle of the load, new versions that replace machines, and pools that are removed and added.
 //!
-//! In some worlds the clocks of a zone are changed meanwhile.
+//! In some worlds the time zone's clocks change meanwhile.
 //!
-//! Not here: keeping them (the service does), or whether that goes well ([`crate::checker`]).
+//! Not here: keeping the pools (the service does), or the checks ([`crate::checker`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use crate::dice::Dice;
 
 /// Of a thousand services, how many keep pools.
 const KEEPING: u32 = 400;
-/// A zone, how many minutes it is ahead, and when a world begins in it.
+/// A time zone, its offset in minutes, and the time at which a world begins in it.
 const ZONES: [(&str, i64, &str); 5] = [
     ("UTC", 0, "2026-01-05T00:00:00Z"),
     ("America/New_York", -5 * 60, "2026-01-05T00:00:00Z"),
-    // Half an hour before clocks are put forward, and back.
+    // Half an hour before the clocks go forward, and back.
     ("Europe/Paris", 60, "2026-03-29T00:30:00Z"),
     ("Europe/Paris", 120, "2026-10-25T00:30:00Z"),
     ("America/New_York", -4 * 60, "2026-11-01T05:30:00Z"),
 ];
 
-/// What is configured of pools.
+/// The configuration of pools.
 pub type Pools = BTreeMap<PoolName, PoolConfig>;
 
-/// What is configured of pools, from which time on.
+/// The configuration of pools over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// When the world begins, if that matters.
     pub begins: Option<&'static str>,
-    /// From the first to the last.
+    /// The changes in order.
     changes: Vec<(Duration, Pools)>,
-    /// Whether nothing is to be kept any more.
+    /// Whether all pools are removed.
     over: Arc<AtomicBool>,
 }
 
 impl Timeline {
-    /// Whether pools are ever kept.
+    /// Whether the service ever keeps pools.
     pub fn is_kept(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// What is configured after this long; nothing if the world's pools are what they always are.
+    /// The configuration after this long; `None` if the world's pools never change.
     pub fn at(&self, elapsed: Duration) -> Option<Pools> {
         if self.over.load(Ordering::Relaxed) {
             return Some(Pools::new());
@@ -58,12 +58,12 @@ impl Timeline {
         known.map(|(_, pools)| pools.clone())
     }
 
-    /// From now on nothing is kept.
+    /// Removes all pools from now on.
     pub fn is_over(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// The ceilings of pools; they are the same all the time.
+    /// The ceilings of the pools; they never change.
     pub fn ceilings(&self) -> Vec<Ceiling> {
         let first = self.changes.first().into_iter().flat_map(|(_, pools)| pools);
         let own = |(name, pool): (&PoolName, &PoolConfig)| {
@@ -73,7 +73,7 @@ impl Timeline {
     }
 }
 
-/// Draws what is configured of pools in a world that lasts this long under faults.
+/// Draws the configuration of pools in a world whose faults last this long.
 pub(super) fn draw(dice: &Dice, lasts: Duration) -> Timeline {
     if !dice.chance(KEEPING) {
         return Timeline::default();
@@ -93,7 +93,7 @@ pub(super) fn draw(dice: &Dice, lasts: Duration) -> Timeline {
     Timeline { begins: Some(begins), changes, over: Arc::default() }
 }
 
-/// One pool, but for its version.
+/// One pool, without its version.
 struct Drawn {
     zone: &'static str,
     usual: (u64, u64),
@@ -150,7 +150,7 @@ x-bullpen:
     }
 }
 
-/// What a clock on the wall shows in a zone this far ahead, this long after a world began.
+/// The local time in a zone with this offset, this long after a world began.
 fn local(begins: &str, ahead: i64, after: Duration) -> String {
     let digits = |range: std::ops::Range<usize>| {
         begins.get(range).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)

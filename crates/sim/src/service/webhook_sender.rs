@@ -1,7 +1,7 @@
-//! Whoever brings webhooks: what GitHub says reaches the service, late, twice, in another order, or not
-//! at all.
+//! The webhook sender: GitHub's facts reach the service late, twice, in another order, or not at
+//! all.
 //!
-//! Not here: what is said ([`crate::model::job_forge`]).
+//! Not here: the facts ([`crate::model::job_forge`]).
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use crate::clock::pass;
 use crate::dice::Dice;
 use crate::world::World;
 
-/// How long a webhook is under way that nothing happens to.
+/// How long a webhook travels without a fault.
 const TRAVELS: Duration = Duration::from_secs(2);
 
-/// Who brings webhooks.
+/// Sends webhooks.
 #[derive(Debug, Default)]
 pub struct WebhookSender {
     state: Mutex<State>,
@@ -30,12 +30,12 @@ pub struct WebhookSender {
 #[derive(Debug, Default)]
 struct State {
     post: WebhookOdds,
-    /// Those that are kept back, while any are.
+    /// The webhooks held back, while they are.
     kept: Option<Vec<JobFact>>,
 }
 
 impl WebhookSender {
-    /// One whose webhooks travel like this.
+    /// A sender with these odds.
     pub fn new(post: WebhookOdds) -> Self {
         Self { state: Mutex::new(State { post, kept: None }) }
     }
@@ -44,17 +44,17 @@ impl WebhookSender {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on webhooks travel like this.
+    /// Changes the odds from now on.
     pub fn travels(&self, post: WebhookOdds) {
         self.state().post = post;
     }
 
-    /// From now on webhooks are kept back.
+    /// Holds webhooks back from now on.
     pub fn keep(&self) {
         self.state().kept.get_or_insert_default();
     }
 
-    /// Nothing is kept back any more; what was comes now, the last first.
+    /// Ends holding back, and sends the held webhooks, the last first.
     pub fn let_go_backwards(&self, world: &World) {
         let kept = self.state().kept.take().unwrap_or_default();
         for fact in kept.into_iter().rev() {
@@ -62,7 +62,7 @@ impl WebhookSender {
         }
     }
 
-    /// Brings what GitHub says to whoever serves, for ever.
+    /// Sends GitHub's facts to the service, for ever.
     pub async fn bring(&self, world: &Arc<World>, plan: &ServicePlan) -> Infallible {
         let mut on_their_way = FuturesUnordered::new();
         let mut number = 0_u64;
@@ -86,7 +86,7 @@ impl WebhookSender {
         }
     }
 
-    /// One webhook on its way.
+    /// Sends one webhook.
     async fn travel(&self, world: &Arc<World>, plan: &ServicePlan, fact: JobFact, number: u64) {
         let dice = Dice::new(world.seed, &format!("webhook {number}"));
         let (clock, post) = (world.outside.clock(), self.state().post);

@@ -83,7 +83,7 @@ fn one_lost_fact_costs_no_runner_too_many() {
                 let (town, life) = told(&order).await;
                 match life {
                     JobState::Ended { end: End::Completed(_), .. } => {
-                        assert_ne!(lost, 2, "{order:?}")
+                        assert_ne!(lost, 2, "{order:?}");
                     }
                     // It runs, and how it ends was not said yet.
                     JobState::Elsewhere => assert_eq!(lost, 2, "{order:?}"),

@@ -1,66 +1,66 @@
-//! What is mounted where in a listener's namespaces, and the shell's script and tables that do it.
+//! Plans the mounts in a listener's namespaces, and writes the shell's script and tables for them.
 //!
-//! Not here: which paths those are (`super`).
+//! Not here: choosing the paths (`super`).
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where everybody may write, and jobs get something of their own.
+/// Directories that every user may write to; jobs get their own.
 pub(super) const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
-/// The first file that the shell holds open, and how many there can be besides its table.
+/// The first file descriptor of the paths that the shell holds open, and the most such paths.
 const FIRST_FILE: usize = 3;
 const FILES_MAX: usize = 6;
-/// The shell's table of what it binds.
+/// The file descriptor of the shell's table of binds.
 const TABLE_FILE: usize = 9;
-/// What an empty file system is told; the most that fits into it is for directories alone.
+/// Options of an empty file system; its small size is enough for directories.
 const EMPTY: &str = "mode=711,size=1m";
-/// The same where everybody may write.
+/// Options of an empty file system that every user may write to.
 const OPEN: &str = "mode=1777";
 
-/// Real paths that are to be treated in some way.
+/// The wishes for the mounts, as paths without links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MountRequest {
     /// Directories to hide.
     pub(super) hidden: Vec<PathBuf>,
-    /// What jobs need, below hidden directories too.
+    /// Paths that jobs need, also below hidden directories.
     pub(super) kept: Vec<PathBuf>,
-    /// Files to empty.
+    /// Files that must appear empty.
     pub(super) secrets: Vec<PathBuf>,
-    /// What nothing may be written to.
+    /// Paths that must be read-only.
     pub(super) fixed: Vec<PathBuf>,
-    /// Where cgroups are.
+    /// Directories where cgroups are mounted.
     pub(super) cgroups: Vec<PathBuf>,
-    /// The machine's own.
+    /// The machine's own cgroup.
     pub(super) own_cgroup: Option<PathBuf>,
 }
 
-/// What a directory is covered with.
+/// A mount that hides a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cover {
     /// An empty file system with these options.
     Empty(&'static str),
-    /// Another directory, to be read only.
+    /// Another directory, read-only.
     Other(PathBuf),
 }
 
-/// What is mounted where.
+/// The plan of all mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mounts {
-    /// Directories that are covered.
+    /// Directories that are hidden.
     covered: Vec<(PathBuf, Cover)>,
-    /// What is bound over those again.
+    /// Paths that the shell binds again inside those.
     kept: Vec<PathBuf>,
-    /// Where the machine's own temporary files are as well.
+    /// Directories that the machine's own temporary directory is bound over.
     temporary: Vec<PathBuf>,
-    /// Files that are empty.
+    /// Files that appear empty.
     secrets: Vec<PathBuf>,
-    /// Directories on the way to a file that matters. What something is mounted on cannot be renamed, so
-    /// that no other file comes to be at that path.
+    /// Parent directories of `secrets` and `fixed`. The kernel does not rename a mount point, so no
+    /// job can put another file at such a path.
     pinned: Vec<PathBuf>,
-    /// What nothing may be written to.
+    /// Paths that are read-only.
     fixed: Vec<PathBuf>,
-    /// The same in the machine's own directory, where nothing is mounted yet.
+    /// Read-only paths in the machine's own directory, where nothing is mounted yet.
     pub(super) parts: Vec<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ fn below(path: &Path, directory: &Path) -> bool {
 }
 
 impl Mounts {
-    /// `may_change`: whether jobs could rename what is in a directory.
+    /// `may_change`: whether jobs could rename entries of a directory.
     pub(super) fn plan(wanted: &MountRequest, may_change: impl Fn(&Path) -> bool) -> Self {
         let mut covered = vec![(SHARED_MEMORY.into(), Cover::Empty(OPEN))];
         let mut temporary = Vec::new();
@@ -107,14 +107,14 @@ impl Mounts {
             });
             pinned.extend(ways.map(Path::to_owned));
         }
-        // A directory comes before what is in it.
+        // Sorted, a directory comes before its entries.
         pinned.sort();
         pinned.dedup();
         (all.secrets, all.pinned, all.fixed) = (secrets, pinned, fixed);
         all
     }
 
-    /// Whether jobs find the host's own file at this path.
+    /// Whether jobs see the host's own file at this path.
     fn shows(&self, path: &Path) -> bool {
         let is_in = |directory: &PathBuf| path.starts_with(directory);
         self.kept.iter().any(is_in)
@@ -161,8 +161,8 @@ impl Mounts {
         self.kept.iter().enumerate().map(|(at, path)| (FIRST_FILE + at, path))
     }
 
-    /// What was opened before it was covered leads out of the namespace: all of it is closed, and the
-    /// way to where the program starts is gone anew.
+    /// A descriptor that the shell opened before a mount leads out of the namespace, so the script
+    /// closes all of them, and enters the working directory again by its path.
     pub(super) fn script(
         &self,
         covers: &Path,
@@ -189,7 +189,7 @@ impl Mounts {
         lines.extend(empty);
         lines.push(format!("/bin/mount -a -c -T /proc/self/fd/{TABLE_FILE}"));
         for path in &self.fixed {
-            // A table leaves out what is mounted there already, and with it that it is read only.
+            // `mount -a` skips a path that is mounted already, and so would not make it read-only.
             let what = "/bin/mount --options-source mtab -o remount,bind,ro,nosuid,nodev";
             lines.push(format!("{what} {}", quoted(path)));
         }
@@ -199,18 +199,18 @@ impl Mounts {
             numbers.map(|number| format!("{number}<&-")).collect::<Vec<_>>().join(" ")
         ));
         lines.push(format!("cd {}", quoted(root)));
-        // A signal to the group is the program's to answer, and the shell waits for it.
+        // The program handles signals to the group; the shell ignores them and waits for it.
         lines.push("trap : HUP INT QUIT TERM; set +e\n\"$@\"\nexit $?".to_owned());
         lines.join("\n")
     }
 }
 
-/// A word of a shell.
+/// Quotes a path as a word of the shell.
 fn quoted(path: impl AsRef<Path>) -> String {
     format!("'{}'", path.as_ref().to_string_lossy().replace('\'', r"'\''"))
 }
 
-/// A word of a table of mounts.
+/// Escapes a path as a word of a table of mounts.
 fn escaped(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
     let bytes = path.as_os_str().as_bytes().iter();
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(covered(&plan), paths(&["/dev/shm", "/home/ci", "/s"]));
         assert_eq!(plan.kept, paths(&kept[..2]));
         assert_eq!(plan.temporary, paths(&["/tmp", "/var/tmp"]));
-        assert_eq!(plan.secrets, paths(&["/etc/k"]), "what is covered needs nothing else");
+        assert_eq!(plan.secrets, paths(&["/etc/k"]), "a hidden file needs no mount of its own");
         let binds = plan.binds(Path::new("/s/m/temp"));
         assert!(binds.starts_with("/proc/self/fd/3 /s/m/runner none rbind 0 0\n"), "{binds}");
         assert!(binds.contains("/s/m/temp /tmp none rbind") && binds.contains("/dev/null /etc/k"));
@@ -264,7 +264,7 @@ mod tests {
     fn a_secret_is_emptied_wherever_jobs_would_find_it_and_nowhere_else() {
         let secrets = ["/h/tools/key", "/h/key", "/tmp/key", "/var/tmp/key"];
         let plan = plan(&wanted(&["/h"], &["/h/tools", "/s/runner"], &secrets));
-        // In a directory that the machine has of its own there is no such file to mount on.
+        // The machine's own temporary directories have no such file to mount on.
         assert_eq!(plan.secrets, paths(&["/h/tools/key"]));
     }
 

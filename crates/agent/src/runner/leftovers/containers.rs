@@ -1,19 +1,20 @@
-//! What jobs left at the container engine: containers, networks, volumes, images, build caches.
+//! Removes what jobs left in the container engine: containers, networks, volumes, images, build
+//! caches.
 //!
-//! Images that the machine had after the warm-up stay, under the names that they had; whatever else is
-//! there goes. What the engine says it removed is not believed: it is listed again.
+//! It keeps the images that the machine had after the warm-up, with the names they had then, and
+//! removes everything else. It does not trust the engine's answer to a removal but lists again.
 //!
-//! Not here: engines that the user runs by itself, whose things are in the home.
+//! Not here: engines that the user runs itself; their files are in the user's home.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where the container engine listens, or what starts it does.
+/// The socket of the container engine, or of the service manager that starts it.
 pub(super) const SOCKET: &str = "/var/run/docker.sock";
 
-/// What is listed and removed, all of it.
+/// The commands that list things, and the commands that remove all of them.
 const ALL_OF: &[(&[&str], &[&str])] = &[
     (&["ps", "--all", "--quiet"], &["rm", "--force", "--volumes"]),
     (&["network", "ls", "--quiet", "--filter", "type=custom"], &["network", "rm"]),
@@ -24,21 +25,21 @@ const BUILD_CACHES: &[&str] = &["builder", "prune", "--all", "--force"];
 const IMAGES: &[&str] =
     &["image", "ls", "--all", "--no-trunc", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}"];
 const REMOVE_IMAGES: &[&str] = &["image", "rm", "--force"];
-/// How the name of an image without one ends.
+/// The end of the listed name of an image without a name.
 const NAMELESS: &str = ":<none>";
-/// An image goes after those that were built on it, so one try is not always enough.
+/// The engine removes an image only after the images built on it, so one try may not be enough.
 const TRIES_MAX: u32 = 4;
 
 /// The container engine, if there is one.
 pub(super) struct Engine<'a> {
-    /// Where its program is looked for.
+    /// The `PATH` to find its program by.
     pub(super) path: &'a str,
-    /// Where it listens.
+    /// Its socket.
     pub(super) socket: PathBuf,
 }
 
 impl Engine<'_> {
-    /// Every image with every name; nothing if there is no engine.
+    /// Every image with every name; `None` if there is no engine.
     pub(super) fn images(&self) -> io::Result<Option<BTreeSet<String>>> {
         let listed = self.ask(IMAGES, &[])?;
         let lines = |listed: String| {
@@ -47,7 +48,7 @@ impl Engine<'_> {
         Ok(listed.map(lines))
     }
 
-    /// Removes everything but these images.
+    /// Removes everything except these images.
     pub(super) fn remove_what_is_new(&self, noted: Option<&BTreeSet<String>>) -> io::Result<()> {
         for (list, removal) in ALL_OF {
             let Some(listed) = self.ask(list, &[])? else { return Ok(()) };
@@ -69,19 +70,19 @@ impl Engine<'_> {
                 return Ok(());
             }
             if noted.is_none() {
-                let text = "nothing says which images the container engine had after the warm-up";
+                let text = "the container engine's images after the warm-up are unknown";
                 return Err(io::Error::other(text));
             }
-            // One that cannot go yet is no reason to keep the others.
+            // Go on after a failure: the others may be removed all the same.
             if let Err(error) = self.ask(REMOVE_IMAGES, &new.into_iter().collect::<Vec<_>>()) {
-                tracing::debug!(%error, "not every image could be removed at once");
+                tracing::debug!(%error, "could not remove every image yet");
             }
         }
         Err(io::Error::other("the container engine keeps images that a job brought"))
     }
 
-    /// What the container engine answers; nothing if there is none. Its program alone is no engine: one
-    /// that does not run, and that nothing would start, has no containers.
+    /// The container engine's answer; `None` if there is no engine. A program without a socket
+    /// counts as no engine: it does not run, nothing would start it, so it has no containers.
     fn ask(&self, words: &[&str], ids: &[&str]) -> io::Result<Option<String>> {
         let mut docker = Command::new("docker");
         docker.args(words).args(ids).env_clear().env("PATH", self.path).stdin(Stdio::null());
@@ -93,22 +94,22 @@ impl Engine<'_> {
             return Ok(None);
         }
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let text = format!("docker {}: {}: {}", words.join(" "), output.status, said.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let text = format!("docker {}: {}: {}", words.join(" "), output.status, stderr.trim());
             return Err(io::Error::other(text));
         }
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
 
-/// What has to go, by id; by its name alone where an image that may stay got a new one.
+/// The images to remove, by id; by name only if a kept image got a new name.
 fn new_images<'a>(noted: &'a BTreeSet<String>, listed: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
     let id_of = |line: &'a String| line.split(' ').next().unwrap_or_default();
     let known: BTreeSet<&str> = noted.iter().map(id_of).collect();
-    let what = |line: &'a String| match line.split_once(' ') {
-        // It lost its name; the next job that wants it by that name fetches it.
+    let target = |line: &'a String| match line.split_once(' ') {
+        // A kept image that lost its name stays; the next job that needs the name fetches it.
         Some((id, name)) if known.contains(id) => (!name.ends_with(NAMELESS)).then_some(name),
         _ => Some(id_of(line)),
     };
-    listed.difference(noted).filter_map(what).collect()
+    listed.difference(noted).filter_map(target).collect()
 }

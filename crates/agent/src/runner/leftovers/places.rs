@@ -1,10 +1,10 @@
-//! Where a job that became root could have left something that outlives it, and whether it did.
+//! Checks whether a job that became root changed the system in places where the change outlives it.
 //!
-//! What changed there after the warm-up cannot be put back, so it is not removed: the machine is not used
-//! again. This is no proof. Root can set times, change what is in none of these places, or change the
-//! agent; it finds what installs and careless jobs leave, and keeps them from the next owner.
+//! The agent cannot undo such a change, so the machine gets no further owner. This is no proof:
+//! root can set times, change other places, or change the agent. It finds what installations and
+//! careless jobs leave.
 //!
-//! Not here: what belongs to the jobs' user.
+//! Not here: files of the jobs' user (`super`).
 
 use std::fs::Metadata;
 use std::io;
@@ -12,9 +12,10 @@ use std::path::Path;
 
 use super::{changed, entries};
 
-/// Programs beside the system's own; images for GitHub's runners let anybody write to some of them.
+/// Programs beside the system's own; GitHub's runner images let every user write to some of them.
 pub(super) const TOOLS: &[&str] = &["/opt", "/usr/local"];
-/// Settings, programs that are found by name, what is started by itself, and what notes an installation.
+/// Settings, programs in the `PATH`, what the system starts by itself, and records of
+/// installations.
 const SYSTEM: &[&str] = &[
     "/boot",
     "/etc",
@@ -27,13 +28,13 @@ const SYSTEM: &[&str] = &[
     "/var/lib/rpm",
     "/var/spool/cron",
 ];
-/// Who may write to a directory that anybody may write to.
-const BY_ANYBODY: u32 = 0o002;
-/// As many entries as are looked at. A large image has some hundred thousand of them; what cannot be
-/// looked at while an owner is waiting is not shown to be clean.
+/// The mode bit that lets every user write.
+const WORLD_WRITABLE: u32 = 0o002;
+/// The most entries to check: an owner waits, and the rest counts as not clean. A large image has
+/// some hundred thousand.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// An error if anything there changed since, or there is too much of it.
+/// An error if something there changed since, or if there are too many entries.
 pub(super) fn are_unchanged(root: &Path, since: (i64, i64)) -> io::Result<()> {
     let mut left = ENTRIES_MAX;
     for place in SYSTEM.iter().chain(TOOLS) {
@@ -44,9 +45,9 @@ pub(super) fn are_unchanged(root: &Path, since: (i64, i64)) -> io::Result<()> {
 
 fn is_unchanged(directory: &Path, since: (i64, i64), left: &mut usize) -> io::Result<()> {
     for (path, found) in entries(directory)? {
-        *left = left.checked_sub(1).ok_or_else(|| {
-            io::Error::other("there is too much to see whether root changed anything")
-        })?;
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("too many files to check whether root changed one"))?;
         if changed(&found) > since && !is_open(&found) {
             let text = format!("root changed {} after the warm-up", path.display());
             return Err(io::Error::other(text));
@@ -58,8 +59,8 @@ fn is_unchanged(directory: &Path, since: (i64, i64), left: &mut usize) -> io::Re
     Ok(())
 }
 
-/// A directory that changes when anybody makes or removes something in it.
+/// A directory that every user may change by adding or removing entries.
 fn is_open(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    found.is_dir() && found.mode() & BY_ANYBODY != 0
+    found.is_dir() && found.mode() & WORLD_WRITABLE != 0
 }

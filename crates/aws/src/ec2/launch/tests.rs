@@ -1,4 +1,4 @@
-//! Launches as EC2 is asked for them.
+//! Tests of launch requests and their answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn settings() -> Ec2Settings {
     }
 }
 
-fn ground() -> LaunchSite {
+fn site() -> LaunchSite {
     let zones = [("subnet-a", "a"), ("subnet-b", "b"), ("subnet-gone", "a")];
     let subnets = zones.map(|(subnet, zone)| (subnet.to_owned(), Zone::new(zone)));
     LaunchSite { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
@@ -56,10 +56,10 @@ fn short(instance_type: &str, zone: &str) -> Offering {
     Offering { usage: Usage::Spot, instance_type, zone }
 }
 
-/// The subnets that are asked for, each with its requirements.
+/// The subnets in the request, each with its requirements.
 fn asked(request: &LaunchRequest) -> Vec<(String, InstanceRequirementsRequest)> {
     let fitting = ["c5.large", "c6i.large", "m5.large"].map(InstanceType::new);
-    let call = call("template", &settings(), &ground(), request, &fitting);
+    let call = call("template", &settings(), &site(), request, &fitting);
     let Some(call) = call.map(|call| call.build().unwrap()) else { return Vec::new() };
     let overrides = call.launch_template_configs()[0].overrides().to_vec();
     let one = |one: FleetLaunchTemplateOverridesRequest| {
@@ -72,7 +72,7 @@ fn asked(request: &LaunchRequest) -> Vec<(String, InstanceRequirementsRequest)> 
 fn every_subnet_is_asked_for_what_would_do_within_bounds() {
     let asked = asked(&request(&["c*", "m*"]));
     let subnets: Vec<&str> = asked.iter().map(|(subnet, _)| subnet.as_str()).collect();
-    assert_eq!(subnets, ["subnet-a", "subnet-b"], "what is no longer configured is not asked for");
+    assert_eq!(subnets, ["subnet-a", "subnet-b"], "a subnet no longer configured is left out");
     for (_, wanted) in &asked {
         assert_eq!(wanted.allowed_instance_types(), ["c*", "m*"]);
         assert_eq!(wanted.v_cpu_count().unwrap(), &{
@@ -108,7 +108,7 @@ fn prices_are_protected_unless_the_types_were_chosen() {
     }
 }
 
-/// One pattern that names metal does not let the others of its list have theirs.
+/// One pattern that names metal must not allow metal for the others.
 #[test]
 fn metal_comes_only_where_nothing_else_is_left_open() {
     for (patterns, metal) in [
@@ -123,7 +123,7 @@ fn metal_comes_only_where_nothing_else_is_left_open() {
     }
 }
 
-/// What a class leaves open, EC2 would fill with whatever it has.
+/// EC2 may choose any type within the bounds that a class leaves open.
 #[test]
 fn nothing_is_asked_for_without_a_bound() {
     let bounds = |patterns: &[&str], vcpu: VcpuRange, memory: u32| {
@@ -139,7 +139,7 @@ fn nothing_is_asked_for_without_a_bound() {
     assert_eq!(bounds(&["x2*"], VcpuRange::exactly(2), 0), (2, gib(64)));
     assert_eq!(bounds(&["*"], VcpuRange::exactly(2), 65_536), (2, gib(128)));
     assert_eq!(bounds(&["*"], VcpuRange { min: 2, max: 65_536 }, 0), (192, gib(192 * 8)));
-    assert_eq!(bounds(&["u*"], VcpuRange::exactly(448), 0).0, 448, "what it wants at least");
+    assert_eq!(bounds(&["u*"], VcpuRange::exactly(448), 0).0, 448, "the minimum of the class");
     let whole = bounds(&["c7i.large"], VcpuRange { min: 1, max: 65_536 }, 0);
     assert_eq!(whole.0, 65_536, "the type is the bound");
 }
@@ -177,13 +177,13 @@ fn what_is_short_is_left_out_where_it_is_short() {
     some.avoid.extend([short("c5.large", "b"), short("c6i.large", "b")]);
     assert_eq!(asked(&some).len(), 0);
     some.usage = Usage::OnDemand;
-    assert_eq!(asked(&some).len(), 2, "what spot is short of may be had otherwise");
+    assert_eq!(asked(&some).len(), 2, "a spot shortage does not exclude on-demand");
     assert_eq!(asked(&request(&[])).len(), 0, "no pattern matches nothing");
 }
 
 #[test]
 fn a_spot_fleet_is_asked_for_once_and_never_again() {
-    let call = call("template", &settings(), &ground(), &request(&["*"]), &[]).unwrap();
+    let call = call("template", &settings(), &site(), &request(&["*"]), &[]).unwrap();
     let call = call.build().unwrap();
     assert_eq!(call.r#type(), Some(&FleetType::Instant));
     let spot = call.spot_options().unwrap();
@@ -199,16 +199,16 @@ fn a_spot_fleet_is_asked_for_once_and_never_again() {
 #[test]
 fn a_token_is_of_one_launch_of_one_stack_of_one_life() {
     let token = |change: &dyn Fn(&mut Ec2Settings, &mut LaunchSite, &mut LaunchRequest)| {
-        let (mut settings, mut ground, mut request) = (settings(), ground(), request(&["*"]));
-        change(&mut settings, &mut ground, &mut request);
-        token(&settings, &ground, &request)
+        let (mut settings, mut site, mut request) = (settings(), site(), request(&["*"]));
+        change(&mut settings, &mut site, &mut request);
+        token(&settings, &site, &request)
     };
     let usual = token(&|_, _, _| {});
-    assert_eq!(usual.len(), 64, "as long as EC2 takes");
+    assert_eq!(usual.len(), 64, "the longest token that EC2 accepts");
     assert_eq!(token(&|settings, _, _| settings.metadata_hops = 2), usual);
     let others = [
         token(&|settings, _, _| settings.stack = StackName::new("other").unwrap()),
-        token(&|_, ground, _| ground.born = "t1".to_owned()),
+        token(&|_, site, _| site.born = "t1".to_owned()),
         token(&|_, _, request| request.intent = IntentId::new("pool.small.2")),
     ];
     assert_eq!(BTreeSet::from(others).len(), 3);
@@ -229,16 +229,16 @@ fn an_answer_says_what_is_short_and_what_is_wrong() {
             .launch_template_and_overrides(place)
             .build()
     };
-    let against = |errors: Vec<CreateFleetError>| {
-        against(&CreateFleetOutput::builder().set_errors(Some(errors)).build(), &ground())
+    let refusals = |errors: Vec<CreateFleetError>| {
+        refusals(&CreateFleetOutput::builder().set_errors(Some(errors)).build(), &site())
     };
     let unfulfilled = || error("UnfulfillableCapacity", Some("c5.large"));
-    let said = against(vec![unfulfilled(), unfulfilled()]);
+    let said = refusals(vec![unfulfilled(), unfulfilled()]);
     assert_eq!((said.shortages, said.refusal), (vec![short("c5.large", "b")], None));
-    let said = against(vec![error("VcpuLimitExceeded", None)]);
+    let said = refusals(vec![error("VcpuLimitExceeded", None)]);
     assert_eq!((said.shortages.len(), said.refusal), (0, None));
-    assert!(said.said.unwrap().contains("quota"), "it says what to do");
-    let said = against(vec![error("InvalidAMIID.NotFound", None)]);
+    assert!(said.said.unwrap().contains("quota"), "the text says what to do");
+    let said = refusals(vec![error("InvalidAMIID.NotFound", None)]);
     let said = said.refusal.unwrap().to_string();
     assert!(said.contains("InvalidAMIID.NotFound") && said.contains("[images]"), "{said}");
 }

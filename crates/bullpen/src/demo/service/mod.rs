@@ -46,8 +46,8 @@ pub(super) async fn show(
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let shown = Box::pin(defect(serve(args, place, &opened, signals))).await;
-    let Opened { house, stand_in, .. } = opened;
-    let ended = Box::pin(end(house, place)).await;
+    let Opened { runtime, stand_in, .. } = opened;
+    let ended = Box::pin(end(runtime, place)).await;
     stand_in.stop().await;
     match (shown, ended) {
         (Ok(()), Ok(_)) => Ok(Exit::Done),
@@ -72,7 +72,7 @@ async fn serve(
         let _ = ready.send(*addresses);
     };
     let opening = opening(opened, secret.reveal())?;
-    let mut serving = pin!(serve_in(&opened.house, opening, ready, stopped));
+    let mut serving = pin!(serve_in(&opened.runtime, opening, ready, stopped));
     let mut showing = pin!(watch_it(args, place, opened, secret.reveal(), is_ready));
     let shown = tokio::select! {
         biased;
@@ -120,7 +120,7 @@ async fn watch_it(
     secret: &str,
     ready: oneshot::Receiver<Addresses>,
 ) -> Result<(), Failure> {
-    let Opened { house, stand_in, clock, file, inputs, .. } = opened;
+    let Opened { runtime, stand_in, clock, file, inputs, .. } = opened;
     let addresses = ready.await.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let url = addresses.webhook_url().unwrap_or_default();
     let hooked = stand_in.hook(Hook { url: url.clone(), secret: Secret::new(secret), runs: true });
@@ -134,8 +134,8 @@ async fn watch_it(
         boot.as_secs_f64()
     ));
     let config = files::config(&inputs.stack)?.unwrap_or_default();
-    let pools = Blueprints::of(&file.env, &config, &house.foundation);
-    let stage = ServiceStage { house, stand_in, place, clock: *clock, pools };
+    let pools = Blueprints::of(&file.env, &config, &runtime.foundation);
+    let stage = ServiceStage { runtime, stand_in, place, clock: *clock, pools };
     let played = play::play(&stage).await?;
     let report = ServiceReport::new(played, boot, clock.monotonic());
     render::talk("");

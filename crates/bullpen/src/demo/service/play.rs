@@ -38,8 +38,8 @@ const CANCELLED_AFTER: Duration = Duration::from_millis(700);
 
 /// Everything that is there.
 pub(super) struct ServiceStage<'a> {
-    /// The house that the service is in.
-    pub(super) house: &'a Runtime,
+    /// The runtime that the service is in.
+    pub(super) runtime: &'a Runtime,
     /// GitHub.
     pub(super) stand_in: &'a StandIn,
     /// Where jobs leave notes.
@@ -111,7 +111,7 @@ pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Fai
     for row in &mut rows {
         (row.job, row.told) = look(stage, &row.job.id.clone()).await?;
     }
-    let found = findings(&stage.house.stack).await;
+    let found = findings(&stage.runtime.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     Ok(ServiceOutcome {
@@ -130,7 +130,7 @@ pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Fai
 async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
     let mut said: BTreeMap<PoolName, String> = BTreeMap::new();
     loop {
-        let pools = pools::look(&stage.house.stack, Some(&stage.pools)).await;
+        let pools = pools::look(&stage.runtime.stack, Some(&stage.pools)).await;
         let pools = pools.map_err(|fault| Failure::of("could not look at the pools", &fault))?;
         for pool in &pools {
             let has = pool.machines();
@@ -147,7 +147,7 @@ async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
 
 /// What `bullpen pools` would show.
 fn told(stage: &ServiceStage<'_>, pools: &[Shown]) -> String {
-    let now = stage.house.stack.now();
+    let now = stage.runtime.stack.now();
     pools.iter().fold(String::new(), |told, pool| told + "\n" + &pool.text(now))
 }
 
@@ -181,7 +181,7 @@ async fn job(
 }
 
 async fn look(stage: &ServiceStage<'_>, id: &JobId) -> Result<(Job, Explanation), Failure> {
-    let found = explain::look(&stage.house.stack, id).await;
+    let found = explain::look(&stage.runtime.stack, id).await;
     let found = found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     found.ok_or_else(|| super::failed(format!("job {id} is gone from the ledger")))
 }
@@ -209,7 +209,7 @@ fn queue(stage: &ServiceStage<'_>, order: &DemoJob, number: usize, note: &Path) 
 /// Waits until a job is over and nothing is left to do about it.
 async fn settled(stage: &ServiceStage<'_>, id: &JobId) -> Result<(), Failure> {
     loop {
-        let job = explain::row(&stage.house.stack, id).await;
+        let job = explain::row(&stage.runtime.stack, id).await;
         match job.map_err(|fault| Failure::of("could not read the ledger", &fault))? {
             Some((_, Job { state: JobState::Ended { debts, .. }, .. })) if debts.is_settled() => {
                 return Ok(());

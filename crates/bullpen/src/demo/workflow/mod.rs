@@ -46,7 +46,7 @@ async fn stage(
     opened: Opened,
     signals: &mut Signals,
 ) -> Result<WorkflowReport, Failure> {
-    let Opened { house, stand_in, args, clock, file, .. } = opened;
+    let Opened { runtime, stand_in, args, clock, file, .. } = opened;
     let boot = file.process_fleet.boot_delay;
     render::talk(&format!(
         "a GitHub of its own at {}, a new state in {}, machines that pretend to boot for {} s",
@@ -55,9 +55,9 @@ async fn stage(
         boot.as_secs_f64()
     ));
     let stage =
-        play::WorkflowStage { house: &house, stand_in: &stand_in, args: &args, place, clock };
+        play::WorkflowStage { runtime: &runtime, stand_in: &stand_in, args: &args, place, clock };
     let played = Box::pin(watched(&stage, signals)).await;
-    let ended = Box::pin(end(house, place)).await;
+    let ended = Box::pin(end(runtime, place)).await;
     stand_in.stop().await;
     match (played, ended) {
         (Ok(played), Ok(machines)) => {

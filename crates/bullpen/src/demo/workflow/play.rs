@@ -31,7 +31,7 @@ use crate::workflow::verify::findings;
 /// Everything that is there.
 pub(super) struct WorkflowStage<'a> {
     /// The engine.
-    pub(super) house: &'a Runtime,
+    pub(super) runtime: &'a Runtime,
     /// GitHub.
     pub(super) stand_in: &'a StandIn,
     /// What every request is told.
@@ -81,7 +81,7 @@ pub(super) async fn play(stage: &WorkflowStage<'_>) -> Result<WorkflowOutcome, F
         render::talk_page(&format!("\n{}", run.title));
         rows.extend(try_join_all(run.asks.iter().map(|ask| serve(stage, run, ask))).await?);
     }
-    let found = findings(&stage.house.stack).await;
+    let found = findings(&stage.runtime.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
@@ -98,22 +98,22 @@ async fn serve(
     run: &Run,
     ask: &DemoRequest,
 ) -> Result<RequestOutcome, Failure> {
-    let house = stage.house;
+    let runtime = stage.runtime;
     let wanted = usize::try_from(ask.count).unwrap_or(usize::MAX);
     let progress = Progress::of(&format!("{:<9}", ask.request), wanted, stage.clock);
     let tell = |told: ProgressEvent| progress.show(&told);
     let inputs = ProvisionInputs::read(&args(stage, ask), &Environment::new(), "")?;
-    let request = request(&inputs, house, None)?;
+    let request = request(&inputs, runtime, None)?;
     let began = stage.clock.monotonic();
-    let (repository, is_untrusted) = (house.repository.as_ref(), Some(false));
+    let (repository, is_untrusted) = (runtime.repository.as_ref(), Some(false));
     let call = Call { repository, is_untrusted, tell: &tell, ..Call::silent(&request) };
-    let provisioned = Box::pin(provision(&house.stack, call, pending())).await;
+    let provisioned = Box::pin(provision(&runtime.stack, call, pending())).await;
     let provisioned = provisioned.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let counts = outputs(&request, &provisioned);
     let tiers = Tiers { reused: counts.reused, started: counts.started, created: counts.created };
     let jobs = (0..ask.count).map(|number| job(stage, ask, &provisioned.label, number, &progress));
     let jobs = join_all(jobs).await;
-    let released = release_one(house, &request.id, &tell).await?;
+    let released = release_one(runtime, &request.id, &tell).await?;
     let first = jobs.iter().map(|job| job.started).min().unwrap_or_default();
     let worked = jobs.iter().filter(|job| job.worked).count();
     let (assigned, listening) = slowest(&provisioned);

@@ -38,14 +38,14 @@ pub(super) fn would(inputs: &StackInputs, name: &str) -> String {
 
 /// A stack at AWS: its machines first, its tables last, so that whoever is interrupted can begin again.
 /// What is gone already is no error.
-pub(super) async fn destroy(plans: &RuntimePlan<'_>) -> Result<Destroyed, Failure> {
-    let stack = &plans.common.stack;
+pub(super) async fn destroy(plan: &RuntimePlan<'_>) -> Result<Destroyed, Failure> {
+    let stack = &plan.common.stack;
     if !stack.is_on_this_machine() {
-        runtime::ec2::configured(plans.file, stack)?;
+        runtime::ec2::configured(plan.file, stack)?;
     }
-    let site = runtime::aws::AwsSite::find(plans).await?;
+    let site = runtime::aws::AwsSite::find(plan).await?;
     let has_ledger = site.has_ledger().await?;
-    let mut destroyed = runtime::visit(plans, TearingDown { stack, has_ledger }).await??;
+    let mut destroyed = runtime::run(plan, TearingDown { stack, has_ledger }).await??;
     destroyed.dismantled.extend(site.remove_tables().await?);
     if stack.is_on_this_machine() {
         remove_state(&stack.state)?;
@@ -66,16 +66,16 @@ impl Command for TearingDown<'_> {
         if self.has_ledger { IfMissing::Refuse } else { IfMissing::GoWithout }
     }
 
-    async fn run<P: Ports<Forge = GithubAccess>>(self, house: Runtime<P>) -> Self::Outcome {
+    async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let patience = if self.stack.is_on_this_machine() { PROCESSES } else { INSTANCES };
-        let (stack, until) = (&house.stack, house.stack.now().after(patience.within));
+        let (stack, until) = (&runtime.stack, runtime.stack.now().after(patience.within));
         let destroyed = if self.has_ledger {
             end_everything(stack, until, patience.every).await
         } else {
             destroy_unrecorded(stack, until, patience.every).await
         };
         let mut destroyed = destroyed.map_err(|fault| cannot_end(&fault))?;
-        let removed = remove_queues(&house, self.has_ledger).await;
+        let removed = remove_queues(&runtime, self.has_ledger).await;
         let removed = removed.map_err(|fault| Failure::of("could not remove queues", &fault))?;
         destroyed.dismantled.extend(removed);
         Ok(destroyed)
@@ -84,14 +84,14 @@ impl Command for TearingDown<'_> {
 
 /// Removes the queues that the ledger remembers, those of the configured classes, and the service's own.
 async fn remove_queues<P: Ports>(
-    house: &Runtime<P>,
+    runtime: &Runtime<P>,
     has_ledger: bool,
 ) -> Result<Vec<String>, Fault> {
-    let stack = &house.stack;
+    let stack = &runtime.stack;
     let remembered: Option<QueuedClasses> =
         if has_ledger { stored_parameters::load(stack, stack.now()).await? } else { None };
     let mut classes = remembered.unwrap_or_default().classes;
-    classes.extend(house.classes.iter().map(|class| class.name.clone()));
+    classes.extend(runtime.classes.iter().map(|class| class.name.clone()));
     let mut queues: BTreeSet<QueueName> =
         classes.iter().map(|class| stack.queue_of(class)).collect();
     queues.extend([pool_queue(stack), launch_queue(stack), dead_letter_queue(stack)]);

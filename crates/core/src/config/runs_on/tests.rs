@@ -1,6 +1,6 @@
-//! What one bad pool does to the others, by example: nothing.
+//! Tests: an error in one pool does not affect other pools.
 //!
-//! Not here: what is said about it (`tests/lint`), or pools that nobody would write (`tests/fuzz`).
+//! Not here: the findings' texts (`tests/lint`), or generated pools (`tests/fuzz`).
 
 use super::super::stack;
 use super::*;
@@ -12,7 +12,7 @@ runners:
 ";
 const SCHEDULE: &str = "schedule: [{name: default, hot: 2, stopped: 1}]";
 
-/// A file with these pools and these keys of ours for them, a line each.
+/// A file with these pools and these `x-bullpen` keys for them, one per line.
 fn file(pools: &[&str], ours: &[&str]) -> String {
     let (pools, ours) = (pools.join("\n    "), ours.join("\n    "));
     format!("{RUNNERS}pools:\n    {pools}\nx-bullpen:\n  pools:\n    {ours}\n")
@@ -22,8 +22,8 @@ fn good(name: &str) -> String {
     format!("{name}: {{runner: small, {SCHEDULE}}}")
 }
 
-/// Which pools are read and which are broken; nothing if the file is refused.
-fn sorted(text: &str) -> Option<(Vec<String>, Vec<String>)> {
+/// The names of the pools that were read, and of the broken ones; `None` if the file is refused.
+fn read_and_broken(text: &str) -> Option<(Vec<String>, Vec<String>)> {
     let read = read(text.as_bytes());
     let config = read.value()?;
     let names =
@@ -54,11 +54,11 @@ fn what_is_wrong_inside_a_pool_breaks_that_pool_alone() {
         ("b: {runner: small, schedule: []}", "b: {max: 3, max: 4}"),
         ("b: {runner: small, schedule: []}", "b: [max]"),
     ] {
-        let told = sorted(&file(&[&fine, bad], &[ours]));
-        assert_eq!(told, Some((names(&["a"]), names(&["b"]))), "{bad} {ours}");
+        let pools = read_and_broken(&file(&[&fine, bad], &[ours]));
+        assert_eq!(pools, Some((names(&["a"]), names(&["b"]))), "{bad} {ours}");
     }
-    let told = sorted(&file(&[&fine, "B!: {runner: small, schedule: []}"], &["a: {}"]));
-    assert_eq!(told, Some((names(&["a"]), names(&["B!"]))));
+    let pools = read_and_broken(&file(&[&fine, "B!: {runner: small, schedule: []}"], &["a: {}"]));
+    assert_eq!(pools, Some((names(&["a"]), names(&["B!"]))));
 }
 
 #[test]
@@ -67,14 +67,14 @@ fn what_is_wrong_outside_of_single_pools_refuses_the_file() {
     for text in [
         file(&[&fine, &fine], &["a: {}"]),
         file(&[&fine, "runner: small"], &["a: {}"]),
-        // The pool that this was meant for would go on without its ceiling.
+        // The pool that this entry was meant for would go on without its ceiling.
         file(&[&fine, &other], &["bb: {max: 3}"]),
         file(&[&fine, &other], &["a: {max: 3}", "a: {max: 4}"]),
         file(&[&fine, &other], &["a: {}"]).replace("cpu: 2", "cpu: two"),
         format!("x-mine: {{k: 1, k: 2}}\n{}", file(&[&fine, &other], &["a: {}"])),
         format!("x-mine: &mine {{k: !mine 1}}\n{}", file(&[&fine, "b: *mine"], &["a: {}"])),
     ] {
-        assert_eq!(sorted(&text), None, "{text}");
+        assert_eq!(read_and_broken(&text), None, "{text}");
     }
 }
 
@@ -86,7 +86,7 @@ fn what_pools_share_breaks_all_of_them() {
         [(shared, "b: {runner: small, schedule: *s}"), (merged, "a: {<<: *b, env: y}")]
     {
         let text = file(&[bad, with, &good("c")], &["c: {}"]);
-        assert_eq!(sorted(&text), Some((names(&["c"]), names(&["a", "b"]))), "{text}");
+        assert_eq!(read_and_broken(&text), Some((names(&["c"]), names(&["a", "b"]))), "{text}");
     }
 }
 
@@ -102,10 +102,10 @@ fn a_broken_pool_stays_as_it_was() {
     let now = file(&[broken, "c: 7"], &["b: {max: 1}"]);
     let kept = config(&now).keeping(&before);
     let pools: Vec<&str> = kept.pools.keys().map(PoolName::as_str).collect();
-    assert_eq!(pools, ["b"], "a is gone, and c never was one");
+    assert_eq!(pools, ["b"], "a is no longer in the file, and c never was a pool");
     assert_eq!(kept.pools[&PoolName::new("b")], before.pools[&PoolName::new("b")]);
     assert_eq!(kept.broken, BTreeSet::from([PoolName::new("c")]));
-    assert_eq!(config(&now).keeping(&kept), kept, "and goes on staying so");
+    assert_eq!(config(&now).keeping(&kept), kept, "keeping it again changes nothing");
 }
 
 #[test]

@@ -1,7 +1,6 @@
-//! `[instance]` of `bullpen.toml`: what an EC2 instance starts with.
+//! `[instance]` of `bullpen.toml`: the settings of every EC2 instance.
 //!
-//! Not here: where instances live (`[aws]`), what they boot from (`[images]`), or the script that does it
-//! all (`bullpen-aws`).
+//! Not here: regions and subnets (`[aws]`), AMIs (`[images]`), or the boot script (`bullpen-aws`).
 
 use std::collections::BTreeMap;
 
@@ -36,18 +35,18 @@ pub const INSTANCE: MappingShape = MappingShape {
     ],
 };
 
-/// Where images for GitHub's runners have the program.
+/// The usual place of the runner program in images for GitHub's runners.
 const RUNNER_DIR_DEFAULT: &str = "/opt/actions-runner";
-/// As images for GitHub's runners call it.
+/// The usual user of images for GitHub's runners.
 const USER_DEFAULT: &str = "runner";
-/// What Linux allows.
+/// The longest user name that Linux allows.
 const USER_CHARS_MAX: usize = 32;
-/// Metadata does not leave the machine.
+/// Metadata does not leave the instance.
 const HOPS_DEFAULT: u8 = 1;
-/// Twice as much as the cheapest: spot prices of types that would do differ by less on most days, and
-/// what costs more is as a rule made for something else.
+/// Twice the price of the cheapest: spot prices of matching types differ by less on most days, and
+/// types that cost more were usually made for another purpose.
 const PRICE_PROTECTION_DEFAULT: u32 = 100;
-/// How `metadata` is written.
+/// The values of `metadata`.
 const METADATA: [(&str, bool); 2] = [("closed", false), ("open", true)];
 
 impl Default for Instance {
@@ -86,7 +85,7 @@ pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Instance {
         runners,
         user: user.unwrap_or(default.user),
         sudo,
-        // Who may become root by one way gains nothing by the other; who may not must not.
+        // A user with sudo is root already; without sudo, docker would be a way to become root.
         docker: docker.unwrap_or(sudo),
         metadata_open: metadata.unwrap_or(default.metadata_open),
         metadata_hops: hops.unwrap_or(default.metadata_hops),
@@ -94,7 +93,7 @@ pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Instance {
     }
 }
 
-/// Where something is fetched from, for each architecture that says so.
+/// The download of each architecture that configures one.
 fn downloads(
     fields: &Fields<'_>,
     what: &str,
@@ -110,7 +109,7 @@ fn downloads(
     all
 }
 
-/// An address and its checksum: both, or neither.
+/// An address and its checksum: the file has both or neither.
 fn download(fields: &Fields<'_>, key: &str, findings: &mut Findings) -> Option<Download> {
     let sum_key = format!("{key}-sha256");
     let (url, sum) = (fields.entry(key), fields.entry(&sum_key));
@@ -158,8 +157,12 @@ fn sha256(node: &Node, key: &str, findings: &mut Findings) -> Option<String> {
 fn directory(node: &Node, findings: &mut Findings) -> Option<String> {
     let written = text(node, "runner-dir", findings)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
-    let climbs = written.split('/').any(|part| part == "..");
-    if !written.starts_with('/') || written.len() < 2 || climbs || !written.chars().all(plain) {
+    let has_parent_part = written.split('/').any(|part| part == "..");
+    if !written.starts_with('/')
+        || written.len() < 2
+        || has_parent_part
+        || !written.chars().all(plain)
+    {
         let message = format!("{} is no absolute path of a directory", shown(written));
         let finding = findings.error(node.mark, "bad-path", message);
         finding.instead(format!("such as `{RUNNER_DIR_DEFAULT}`"));

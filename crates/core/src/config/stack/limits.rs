@@ -1,18 +1,18 @@
-//! `[limits]` of `bullpen.toml`: every number of [`Limits`], by its name.
+//! `[limits]` of `bullpen.toml`: the fields of [`Limits`] by name.
 //!
-//! Not here: what the numbers are for, or how they must relate (`limits`).
+//! Not here: the meaning of the limits and their relations (`limits`).
 
 use super::super::finding::{Findings, TextPosition};
 use super::super::node::MappingEntry;
 use super::super::read::{ConfigKey, Fields, MappingShape, duration, positive, used};
 use crate::limits::{BrokenRelation, Limits};
 
-/// Names every field of [`Limits`] once: a field that is forgotten here does not compile.
+/// Lists every field of [`Limits`]: a missing field is a compile error.
 macro_rules! limits {
     ($($key:literal => $field:ident: $form:ident,)+) => {
         const KEYS: &[ConfigKey] = &[$(used($key)),+];
 
-        fn laid_over(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
+        fn overridden(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
             let Limits { $($field),+ } = Limits::DEFAULT;
             $(
                 let $field = match fields.get($key) {
@@ -23,7 +23,7 @@ macro_rules! limits {
             Limits { $($field),+ }
         }
 
-        /// Every number, as it would be written.
+        /// Every limit in the form that the file has.
         #[cfg(test)]
         fn written(limits: &Limits) -> Vec<(&'static str, String)> {
             vec![$(($key, limits!(@written $form, limits.$field))),+]
@@ -103,21 +103,21 @@ limits! {
 /// The keys of `[limits]`.
 pub const LIMITS: MappingShape = MappingShape { name: "`[limits]`", keys: KEYS };
 
-/// The numbers, with what the file says laid over the defaults.
+/// The default limits, overridden by the file.
 pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
-    let limits = laid_over(fields, findings);
+    let limits = overridden(fields, findings);
     if let Err(broken) = limits.check() {
         findings.error(culprit(fields, broken), "broken-relation", broken.rule);
     }
     limits
 }
 
-/// The first line without which this relation would hold.
+/// The first entry that breaks this relation: without it, the relation holds.
 fn culprit(fields: &Fields<'_>, broken: BrokenRelation) -> TextPosition {
     for entry in fields.entries() {
         let others = fields.entries().iter().filter(|other| other.key != entry.key);
         let others: Vec<MappingEntry> = others.cloned().collect();
-        let without = laid_over(&fields.holding(&others), &mut Findings::default());
+        let without = overridden(&fields.holding(&others), &mut Findings::default());
         if without.check() != Err(broken) {
             return entry.mark;
         }
@@ -144,9 +144,9 @@ mod tests {
     fn a_broken_relation_is_found_at_the_key_that_breaks_it() {
         let text = "[limits]\nheartbeat = \"5s\"\nheartbeat-stale = \"9s\"\n";
         let findings = stack::read(text.as_bytes(), &BTreeMap::new()).into_parts().1;
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
         let expected =
             "3:1: error: heartbeat-stale must be at least three heartbeats [broken-relation]";
-        assert_eq!(told, [expected]);
+        assert_eq!(texts, [expected]);
     }
 }

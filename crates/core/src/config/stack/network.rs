@@ -1,11 +1,11 @@
-//! Addresses of one network, as they are written: `10.0.0.1`, or `10.0.0.0/8`.
+//! A network by its address and prefix: `10.0.0.1` or `10.0.0.0/8`.
 //!
-//! Not here: who is trusted there (`[listeners]`).
+//! Not here: which networks are trusted (`[listeners]`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Addresses of one network.
+/// An address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -13,13 +13,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// This machine itself.
+    /// The loopback addresses.
     pub const LOOPBACK: [Self; 2] = [
         Self { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
         Self { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
     ];
 
-    /// Whether an address is of this network.
+    /// Whether an address is in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let is_equal = |own: u128, other: u128, width: u32| {
             let rest = width - self.bits;
@@ -35,7 +35,7 @@ impl Network {
     }
 }
 
-/// Not a network.
+/// The text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoNetwork;
 
@@ -64,7 +64,10 @@ mod tests {
     fn addresses_are_compared_by_their_first_bits() {
         assert!(has("10.0.0.0/8", "10.255.1.2") && !has("10.0.0.0/8", "11.0.0.0"));
         assert!(has("10.0.0.1", "10.0.0.1") && !has("10.0.0.1", "10.0.0.2"));
-        assert!(has("10.0.0.1", "::ffff:10.0.0.1"), "as a listener on [::] sees it");
+        assert!(
+            has("10.0.0.1", "::ffff:10.0.0.1"),
+            "a listener on [::] sees IPv4 addresses in this form"
+        );
         assert!(has("2001:db8::/32", "2001:db8:1::1") && !has("2001:db8::/32", "2001:db9::1"));
         assert!(has("0.0.0.0/0", "8.8.8.8") && !has("0.0.0.0/0", "::1"));
         for bad in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0", "proxy", "::/129", "10.0.0.0/-1"] {

@@ -1,6 +1,6 @@
-//! `[process-fleet]` of `bullpen.toml`: what machines that are processes of one host pretend to be.
+//! `[process-fleet]` of `bullpen.toml`: settings for machines that are processes of one host.
 //!
-//! Not here: the machines (`bullpen-embedded`), or which types there are.
+//! Not here: the machines and their types (`bullpen-embedded`).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,13 +33,14 @@ pub const PROCESS_FLEET: MappingShape = MappingShape {
     ],
 };
 
-/// Long enough to be seen, short enough to wait for.
+/// Long enough to notice, short enough to wait for.
 const BOOT_DELAY_DEFAULT: Duration = Duration::from_secs(2);
-/// A laptop can hold as many agents and listeners.
+/// A laptop can run this many agents and listeners.
 const CAPACITY_DEFAULT: u32 = 32;
-/// A build of thousands of files at once fits in; a loop that only forks does not.
+/// Enough for a large parallel build, and stops a fork bomb.
 const PROCESSES_MAX_DEFAULT: u32 = 8192;
-/// Each is a file that a shell without numbers of two digits holds open.
+/// Each takes an open file of the shell that prepares the mounts, and a portable shell has
+/// single-digit file descriptors only.
 const VISIBLE_MAX: usize = 3;
 
 pub(super) fn read(fields: Option<&Fields<'_>>, findings: &mut Findings) -> ProcessFleet {
@@ -75,8 +76,8 @@ fn users(node: &Node, findings: &mut Findings) -> Option<UserRange> {
 
 fn absolute(node: &Node, key: &str, findings: &mut Findings) -> Option<PathBuf> {
     let written = text(node, key, findings)?;
-    let climbs = written.split('/').any(|part| part == "..");
-    if !written.starts_with('/') || written.len() < 2 || climbs {
+    let has_parent_part = written.split('/').any(|part| part == "..");
+    if !written.starts_with('/') || written.len() < 2 || has_parent_part {
         let message = format!("{} is no absolute path of a directory", shown(written));
         findings.error(node.mark, "bad-path", message);
         return None;

@@ -1,4 +1,4 @@
-//! Secrets by reference: where one is, never what it is.
+//! References to secrets: the place of a secret, never its value.
 //!
 //! Not here: fetching one.
 
@@ -19,7 +19,8 @@ pub enum SecretRef {
 }
 
 impl SecretRef {
-    /// Reads `env:NAME`, `file:/path` or an ARN. Anything else may be a secret itself.
+    /// Parses `env:NAME`, `file:/path` or an ARN. Other text is rejected: it may be a secret
+    /// itself.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -52,15 +53,14 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Reads a reference. What stands there is never repeated: it may be the secret.
+/// Reads a reference. The findings never repeat the value, which may be the secret itself.
 pub(super) fn read(node: &Node, key: &str, findings: &mut Findings) -> Option<SecretRef> {
     let reference = match &node.value {
         Value::Scalar(scalar) => SecretRef::parse(&scalar.text),
         Value::List(_) | Value::Map(_) => None,
     };
     if reference.is_none() {
-        let message =
-            format!("`{key}` must say where the secret is; what stands here is not shown");
+        let message = format!("`{key}` must say where the secret is; the value is not shown");
         findings
             .error(node.mark, "literal-secret", message)
             .instead("write `env:NAME`, `file:/path`, or the ARN of a parameter or secret");

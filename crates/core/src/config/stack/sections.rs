@@ -1,6 +1,6 @@
-//! The sections of `bullpen.toml`, one by one.
+//! Readers for the smaller sections of `bullpen.toml`.
 //!
-//! Not here: the numbers (`limits`).
+//! Not here: `[instance]`, `[process-fleet]` and `[limits]`, which have their own modules.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -50,16 +50,15 @@ pub const LISTENERS: MappingShape = MappingShape {
     keys: &[used("webhook"), used("admin"), used("admin-token"), used("proxies")],
 };
 
-/// The name of a stack that has none.
+/// The stack's name if the file sets none.
 const NAME_DEFAULT: &str = "bullpen";
-/// Names of queues begin with it, and SQS allows 80 characters for a whole name.
+/// Queue names begin with the stack's name, and SQS allows 80 characters.
 const NAME_MAX: usize = 24;
-/// Where GitHub is.
+/// The public GitHub.
 const URL_DEFAULT: &str = "https://github.com";
-/// One secret while it is used, and a second while it is replaced.
+/// The current secret, and the next one while the operator rotates them.
 const WEBHOOK_SECRETS_MAX: usize = 2;
-/// Loopback only: what makes it reachable from outside, a proxy or this setting, is the operator's
-/// choice.
+/// Loopback only: the operator exposes it with a proxy or with this setting.
 const WEBHOOK_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 /// Loopback only.
@@ -111,7 +110,7 @@ pub(super) fn aws(fields: &Fields<'_>, findings: &mut Findings) -> Aws {
     }
 }
 
-/// A list of EC2's ids of one kind, each once.
+/// A list of EC2 ids of one kind, without duplicates.
 fn prefixed(fields: &Fields<'_>, key: &str, prefix: &str, findings: &mut Findings) -> Vec<String> {
     let Some(node) = fields.get(key) else { return Vec::new() };
     let mut ids: Vec<String> = Vec::new();
@@ -212,7 +211,7 @@ fn credential(fields: &Fields<'_>, findings: &mut Findings) -> Option<GithubCred
             Some(GithubCredential::App { id: id?, private_key: key? })
         }
         (Some((mark, _)), _, Some(_)) | (None, Some((mark, _)), Some(_)) => {
-            let message = "GitHub is spoken to either as an App or with a token, not both";
+            let message = "`[github]` takes either an App or a token, not both";
             findings.error(mark, "two-credentials", message).instead("remove one of them");
             None
         }
@@ -227,7 +226,7 @@ fn credential(fields: &Fields<'_>, findings: &mut Findings) -> Option<GithubCred
     }
 }
 
-/// Apps beside the first: each has a budget of its own at GitHub.
+/// Further Apps: each has its own rate limit at GitHub.
 fn more_apps(
     fields: &Fields<'_>,
     first: Option<&GithubCredential>,
@@ -324,7 +323,7 @@ pub(super) fn listeners(fields: Option<&Fields<'_>>, findings: &mut Findings) ->
     Listeners { webhook, admin, admin_token, proxies: proxies(fields, findings) }
 }
 
-/// Unless the file says otherwise, what comes from this machine comes from a proxy on it.
+/// By default, connections from this machine come from a proxy on it.
 fn proxies(fields: Option<&Fields<'_>>, findings: &mut Findings) -> Vec<Network> {
     let key = "proxies";
     let Some(node) = fields.and_then(|fields| fields.get(key)) else {

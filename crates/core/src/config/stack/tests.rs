@@ -1,6 +1,6 @@
-//! The defaults are what they say, and the environment has the last word.
+//! Tests: the documented defaults are the real ones, and environment variables override the file.
 //!
-//! Not here: what is found in wrong files (`tests/lint`).
+//! Not here: the findings for wrong files (`tests/lint`).
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
     variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
-fn told(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
+fn messages(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let read = read(text.as_bytes(), &environment(variables));
     read.findings().iter().map(ToString::to_string).collect()
 }
@@ -94,7 +94,7 @@ fn the_environment_has_the_last_word() {
 
 #[test]
 fn a_wrong_variable_is_named_and_a_secret_in_one_is_not_shown() {
-    let told = told(
+    let messages = messages(
         "",
         &[
             ("BULLPEN_AWS_REGIO", "eu-west-1"),
@@ -103,9 +103,9 @@ fn a_wrong_variable_is_named_and_a_secret_in_one_is_not_shown() {
         ],
     );
     assert_eq!(
-        told,
+        messages,
         [
-            "0:0: error: BULLPEN_GITHUB_TOKEN: `token` must say where the secret is; what stands here is not shown; \
+            "0:0: error: BULLPEN_GITHUB_TOKEN: `token` must say where the secret is; the value is not shown; \
              write `env:NAME`, `file:/path`, or the ARN of a parameter or secret [literal-secret]",
             "0:0: error: BULLPEN_AWS_REGIO: there is no such key in `[aws]`; did you mean `REGION`? [unknown-key]",
             "0:0: error: BULLPEN_CEILINGS_STACK: `stack` must be a whole number, 0 or more, not `-1` [wrong-type]",
@@ -132,7 +132,7 @@ fn metadata_are_closed_and_prices_protected_unless_told_otherwise() {
     let chosen =
         value("[instance]\nmetadata = \"open\"\nprice-protection = 999999\n", &[]).instance;
     assert_eq!((chosen.metadata_open, chosen.price_protection), (true, 999_999));
-    let wrong = told("[instance]\nmetadata = \"opne\"\n", &[]);
+    let wrong = messages("[instance]\nmetadata = \"opne\"\n", &[]);
     assert!(
         wrong[0].contains("`metadata` must be one of `closed`, `open`, not `opne`"),
         "{wrong:?}"
@@ -150,7 +150,7 @@ fn an_instance_fetches_only_what_has_a_checksum() {
     let agent = &stack.instance.agents[&Architecture::Arm64];
     assert_eq!((agent.url.as_str(), agent.sha256.as_str()), ("s3://b/agent", &*"0a".repeat(32)));
     assert_eq!((stack.instance.agents.len(), stack.instance.runner_dir.as_str()), (1, "/home/r"));
-    let without = told("[instance]\nrunner-x64 = \"https://example.com/r.tar.gz\"\n", &[]);
+    let without = messages("[instance]\nrunner-x64 = \"https://example.com/r.tar.gz\"\n", &[]);
     let expected = "2:1: error: `runner-x64` needs `runner-x64-sha256` beside it [missing-key]";
     assert_eq!(without, [expected]);
 }

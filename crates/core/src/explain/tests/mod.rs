@@ -1,4 +1,4 @@
-//! What is said of jobs that went well, badly, or are not over; every wait adds up.
+//! Explanations of jobs that succeeded, failed, or are not over; every wait adds up.
 //!
 //! Not here: the page with every code (`page`).
 
@@ -15,7 +15,7 @@ use crate::job::{
 use crate::samples::{self, GENERATION, LIMITS};
 use std::time::Duration;
 
-/// So many milliseconds after noon.
+/// The time this many milliseconds after noon.
 fn ms(millis: u64) -> Timestamp {
     samples::at(0).after(Duration::from_millis(millis))
 }
@@ -46,11 +46,11 @@ fn worker() -> crate::ids::ClaimId {
     crate::ids::ClaimId::new("worker-1")
 }
 
-/// A job's life, told by its times.
-struct Told(Job);
+/// A job, built event by event.
+struct TestJob(Job);
 
-impl Told {
-    /// Queued at noon, and heard of then.
+impl TestJob {
+    /// Queued at noon; Bullpen hears of it at `heard`.
     fn queued(heard: u64) -> Self {
         Self(Job::first(&fact(ReportedStatus::Queued { at: Some(ms(0)) }), ms(heard), &LIMITS))
     }
@@ -132,8 +132,8 @@ fn launched() -> Vec<(u64, JobStep)> {
     ]
 }
 
-fn cold() -> Told {
-    let job = Told::queued(400).routed(410, class()).begun(500);
+fn cold() -> TestJob {
+    let job = TestJob::queued(400).routed(410, class()).begun(500);
     job.assigned(15_000, MachineSource::Created, &launched())
 }
 
@@ -141,9 +141,9 @@ fn cold() -> Told {
 fn a_cold_start_is_told_as_it_was() {
     let job =
         cold().began(16_000, "bp-4242-0").completed(60_000, "success").released(61_000, 15_900);
-    let told = job.explained(90_000);
+    let answer = job.explained(90_000);
     assert_eq!(
-        told.text(),
+        answer.text(),
         "job 4242  build  acme/app, run 77.1\n\
          labels: runs-on=77/runner=large\n\
          \n\
@@ -167,15 +167,18 @@ fn a_cold_start_is_told_as_it_was() {
          \n\
          now:    it is over: success\n\
          next:   nothing: all is done, and its row is forgotten, by 2026-01-15T12:01:30Z\n\
-         faster: an idle machine of its own trust group (`x-bullpen.runners.large.trust` says who may \
-         follow whom): about 13 s less"
+         faster: an idle machine of its own trust group (`x-bullpen.runners.large.trust` says which \
+         jobs share machines): about 13 s less"
     );
-    assert_eq!((told.waited_ms, told.blocker, told.waits), (Some(16_000), Some("warm-up"), false));
+    assert_eq!(
+        (answer.waited_ms, answer.blocker, answer.waits),
+        (Some(16_000), Some("warm-up"), false)
+    );
 }
 
 #[test]
 fn the_verdict_names_what_was_in_the_way() {
-    let limited = Told::queued(0)
+    let limited = TestJob::queued(0)
         .routed(0, class())
         .begun(0)
         .set_back(16_000, Setback::RateLimited, 31_000)
@@ -184,18 +187,18 @@ fn the_verdict_names_what_was_in_the_way() {
         .begun(38_000)
         .assigned(40_500, MachineSource::Reused, &[(38_100, JobStep::Minted), (40_400, claimed())])
         .began(41_000, "bp-4242-0");
-    let told = limited.explained(50_000);
+    let answer = limited.explained(50_000);
     assert_eq!(
-        told.verdict,
+        answer.verdict,
         "waited 41 s: 38 s for GitHub's point budget, 2.3 s to look through idle machines"
     );
-    assert_eq!(told.blocker, Some("rate-limited"));
-    let line = told.timeline.iter().find(|entry| entry.code == "rate-limited").expect("a line");
-    assert_eq!(line.what, "GitHub's limits left no room for its runner (2 times)");
-    assert_eq!(told.helped.as_deref(), Some("a second GitHub App: each has a budget of its own"));
-    assert_eq!(told.now, "it runs on machine i-1 as runner bp-4242-0");
+    assert_eq!(answer.blocker, Some("rate-limited"));
+    let line = answer.timeline.iter().find(|entry| entry.code == "rate-limited").expect("a line");
+    assert_eq!(line.what, "GitHub's rate limit allowed no runner for it (2 times)");
+    assert_eq!(answer.helped.as_deref(), Some("a second GitHub App: each has a budget of its own"));
+    assert_eq!(answer.now, "it runs on machine i-1 as runner bp-4242-0");
     assert_eq!(
-        told.next,
+        answer.next,
         NextStep { what: "its machine is taken back when it is over".into(), at: None }
     );
 }
@@ -207,7 +210,7 @@ fn claimed() -> JobStep {
 #[test]
 fn a_stopped_machine_is_waited_for_until_it_has_started_and_a_hot_one_is_not() {
     let picked = |tier| {
-        let job = Told::queued(100).routed(100, Lane::Pool(PoolName::new("ci"))).begun(200);
+        let job = TestJob::queued(100).routed(100, Lane::Pool(PoolName::new("ci"))).begun(200);
         let claimed = JobStep::Claimed { instance: InstanceId::new("i-1"), tier };
         job.assigned(400, MachineSource::Picked, &[(400, claimed)])
     };
@@ -215,20 +218,20 @@ fn a_stopped_machine_is_waited_for_until_it_has_started_and_a_hot_one_is_not() {
     assert_eq!(hot.parts[0].code, PartCode::Listen);
     let stopped = picked(Tier::Stopped).explained(5_400);
     assert_eq!(stopped.blocker, Some("start"));
-    let told = picked(Tier::Stopped).began(20_500, "bp-4242-0").completed(21_000, "success");
-    let told = told.released(22_000, 20_400).explained(30_000);
-    assert_eq!(told.verdict, "waited 20 s: 20 s for its stopped machine to start");
+    let answer = picked(Tier::Stopped).began(20_500, "bp-4242-0").completed(21_000, "success");
+    let answer = answer.released(22_000, 20_400).explained(30_000);
+    assert_eq!(answer.verdict, "waited 20 s: 20 s for its stopped machine to start");
     let helped = "a machine standing by in pool ci (`hot`): about 20 s less";
-    assert_eq!(told.helped.as_deref(), Some(helped));
+    assert_eq!(answer.helped.as_deref(), Some(helped));
     let again = JobEvent::Freed {
         held: held(),
         setback: Setback::NotStarted,
         at: ms(9_000),
         not_before: ms(9_000),
     };
-    let told = picked(Tier::Stopped).on(&again).begun(9_000);
-    let told = told.assigned(9_100, MachineSource::Created, &[]).explained(12_000);
-    assert!(told.parts.iter().any(|part| part.code == PartCode::Listen), "{:?}", told.parts);
+    let answer = picked(Tier::Stopped).on(&again).begun(9_000);
+    let answer = answer.assigned(9_100, MachineSource::Created, &[]).explained(12_000);
+    assert!(answer.parts.iter().any(|part| part.code == PartCode::Listen), "{:?}", answer.parts);
 }
 
 #[test]
@@ -240,24 +243,24 @@ fn an_attempt_that_came_to_nothing_is_one_part_from_its_beginning_to_the_next() 
         not_before: ms(48_000),
     };
     let job = cold().on(&freed).begun(49_000);
-    let told = job.assigned(50_000, MachineSource::Reused, &[(49_500, JobStep::Minted)]);
-    let told = told.began(51_000, "bp-4242-1").explained(60_000);
-    assert_eq!(told.verdict, "waited 51 s: 48 s because its runner never registered");
+    let answer = job.assigned(50_000, MachineSource::Reused, &[(49_500, JobStep::Minted)]);
+    let answer = answer.began(51_000, "bp-4242-1").explained(60_000);
+    assert_eq!(answer.verdict, "waited 51 s: 48 s because its runner never registered");
 }
 
 #[test]
-fn one_that_waits_says_for_what_and_until_when() {
-    let job = Told::queued(100).routed(100, class()).begun(200);
+fn a_waiting_job_says_for_what_and_until_when() {
+    let job = TestJob::queued(100).routed(100, class()).begun(200);
     let job = job.set_back(300, Setback::Ceiling, 15_300).begun(15_300);
-    let told = job.set_back(15_400, Setback::Ceiling, 30_400).explained(20_100);
-    assert_eq!(told.verdict, "has waited 20 s so far: 19 s for a ceiling of this stack");
-    assert_eq!(told.now, "it waits until its next attempt");
-    assert_eq!(told.next, NextStep { what: "it is tried again".into(), at: Some(ms(30_400)) });
-    assert!(told.waits);
-    let early = Told::queued(100).explained(5_100);
+    let answer = job.set_back(15_400, Setback::Ceiling, 30_400).explained(20_100);
+    assert_eq!(answer.verdict, "has waited 20 s so far: 19 s for a ceiling of this stack");
+    assert_eq!(answer.now, "it waits until its next attempt");
+    assert_eq!(answer.next, NextStep { what: "it is tried again".into(), at: Some(ms(30_400)) });
+    assert!(answer.waits);
+    let early = TestJob::queued(100).explained(5_100);
     assert_eq!(early.verdict, "has waited 5.1 s so far: 5.0 s for a configuration");
     assert_eq!(early.now, "it waits: no configuration was read yet");
-    let ready = Told::queued(100).routed(200, Lane::Pool(PoolName::new("ci"))).explained(2_200);
+    let ready = TestJob::queued(100).routed(200, Lane::Pool(PoolName::new("ci"))).explained(2_200);
     assert_eq!(ready.verdict, "has waited 2.2 s so far: 2.0 s for a worker's turn");
     assert_eq!(ready.now, "it waits for pool ci");
     assert_eq!(ready.next.at, Some(ms(100).after(LIMITS.job_deadline)));
@@ -280,7 +283,7 @@ fn what_its_machine_says_is_used_while_the_job_has_it() {
     assert_eq!(listens.machine.map(|machine| machine.state), Some("running"));
     record.generation = GENERATION.next();
     let another = cold().explained_with(17_000, Some(&record));
-    assert_eq!(another.now, prepared.now, "it serves somebody else by now");
+    assert_eq!(another.now, prepared.now, "it has another owner by now");
 }
 
 #[test]
@@ -288,27 +291,27 @@ fn a_failure_says_what_its_author_was_told() {
     let (pool, suggestions) = (PoolName::new("c1"), vec!["ci".to_owned()]);
     let reason = Reason::UnknownPool { pool, suggestions };
     let failed = JobEvent::Failed { reason, at: ms(300), cancel_by: Some(ms(3_600_300)) };
-    let job = Told::queued(300).on(&failed);
-    let told = job.explained(400);
-    assert_eq!(told.verdict, "no runner after 300 ms: there is no pool `c1`; did you mean ci?");
+    let job = TestJob::queued(300).on(&failed);
+    let answer = job.explained(400);
+    assert_eq!(answer.verdict, "no runner after 300 ms: there is no pool `c1`; did you mean ci?");
     assert_eq!(
-        told.next.what,
+        answer.next.what,
         "its author is told; its run is cancelled when its other jobs are over, or at \
          2026-01-01T13:00:00.3Z"
     );
     assert!(
-        told.now.starts_with("it is over: given up (unknown-pool); name a pool"),
+        answer.now.starts_with("it is over: given up (unknown-pool); name a pool"),
         "{}",
-        told.now
+        answer.now
     );
-    let told = job.on(&JobEvent::Told { at: ms(900) }).explained(1_000);
-    let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
+    let answer = job.on(&JobEvent::Told { at: ms(900) }).explained(1_000);
+    let codes: Vec<_> = answer.timeline.iter().map(|entry| entry.code).collect();
     assert_eq!(codes, ["queued", "heard", "unknown-pool", "told"]);
 }
 
 #[test]
 fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
-    let waiting = || Told::queued(100).routed(100, class());
+    let waiting = || TestJob::queued(100).routed(100, class());
     let cancelled = waiting().begun(200).completed(4_200, "cancelled").explained(9_000);
     assert_eq!(
         cancelled.verdict,
@@ -324,33 +327,34 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
     assert!(foreign.verdict.ends_with("; it runs on a runner that is not ours"));
     let runner = Some(RunnerName::new("bp-4343-0"));
     let unannounced = ReportedStatus::Started { runner, at: Some(ms(900)) };
-    let unannounced = Told(Job::first(&fact(unannounced), ms(950), &LIMITS)).explained(9_000);
+    let unannounced = TestJob(Job::first(&fact(unannounced), ms(950), &LIMITS)).explained(9_000);
     assert_eq!(unannounced.verdict, "ran on bp-4343-0; GitHub has not said when it was queued");
-    let gated = Told(Job::first(&fact(ReportedStatus::Held), ms(5), &LIMITS)).explained(9_000);
+    let gated = TestJob(Job::first(&fact(ReportedStatus::Held), ms(5), &LIMITS)).explained(9_000);
     assert_eq!(gated.verdict, "wants no runner yet: GitHub holds it back");
     assert_eq!(gated.waited_ms, None);
 }
 
-/// GitHub tells whole seconds, by a clock of its own.
+/// GitHub reports whole seconds, by its own clock.
 #[test]
 fn a_cause_is_never_told_after_its_effect() {
     let listening = [(200, JobStep::Minted), (300, claimed())];
-    let job = Told::queued(100).routed(100, class()).begun(150);
+    let job = TestJob::queued(100).routed(100, class()).begun(150);
     let job = job.assigned(400, MachineSource::Reused, &listening).began(0, "bp-4242-0");
-    let told = job.completed(5_000, "success").released(6_000, 700).explained(9_000);
-    assert_eq!(told.waited_ms, Some(700));
-    let codes: Vec<_> = told.timeline.iter().map(|entry| entry.code).collect();
+    let answer = job.completed(5_000, "success").released(6_000, 700).explained(9_000);
+    assert_eq!(answer.waited_ms, Some(700));
+    let codes: Vec<_> = answer.timeline.iter().map(|entry| entry.code).collect();
     let began = codes.iter().position(|code| *code == "began");
     assert!(began > codes.iter().position(|code| *code == "listens"), "{codes:?}");
 }
 
-/// The webhook that says so may be lost; the last one names the runner, and not when it began.
+/// The webhook of the beginning may be lost; the last webhook names the runner, but not when the
+/// job began.
 #[test]
-fn one_that_began_unheard_waited_until_its_runner_listened() {
+fn a_job_that_began_unheard_waited_until_its_runner_listened() {
     let (conclusion, runner) = (Conclusion::new("success"), Some(held().runner));
     let over = ReportedStatus::Completed { conclusion, runner, at: Some(ms(60_000)) };
-    let told = cold().learns(60_000, over).released(61_000, 15_900).explained(90_000);
-    assert_eq!((told.waited_ms, told.waits), (Some(15_900), false));
+    let answer = cold().learns(60_000, over).released(61_000, 15_900).explained(90_000);
+    assert_eq!((answer.waited_ms, answer.waits), (Some(15_900), false));
 }
 
 #[test]

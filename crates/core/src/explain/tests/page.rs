@@ -1,6 +1,6 @@
-//! The page with every code: none is missing, and none is there that nobody says.
+//! The page with every code: it lacks no code, and lists no code that the program never writes.
 //!
-//! Not here: what they mean.
+//! Not here: what the codes mean.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::request::Request;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explain.md");
 
-/// Each setback with the next: a new one does not compile until it is here.
+/// The setback after each setback: a new setback does not compile until it is here.
 fn setback_after(setback: &Setback) -> Option<Setback> {
     let said = String::new;
     Some(match setback {
@@ -107,7 +107,7 @@ fn the_page_has_every_code() {
 
 /// Every reason for which an idle machine is not for a request has words.
 #[test]
-fn what_the_judge_says_of_a_machine_has_words() {
+fn every_reason_of_the_judge_has_words() {
     let own = SpecHash::new("1:0a");
     let request = Request { spec_hash: Some(own.clone()), ..samples::request() };
     let spoils: [fn(&mut Advert); 8] = [
@@ -138,11 +138,11 @@ fn what_the_judge_says_of_a_machine_has_words() {
     assert_eq!(codes, UNFIT.iter().map(|(code, _)| *code).collect());
 }
 
-/// The example on the page is what the program prints.
+/// The page lists exactly the fields that the program prints.
 #[test]
 fn the_page_shows_the_shape_of_the_json() {
     let page = fs::read_to_string(PAGE).expect("the page is there");
-    let told = serde_json::to_value(cold().explained(17_000)).expect("JSON");
-    let fields: BTreeSet<String> = told.as_object().expect("an object").keys().cloned().collect();
+    let answer = serde_json::to_value(cold().explained(17_000)).expect("JSON");
+    let fields: BTreeSet<String> = answer.as_object().expect("an object").keys().cloned().collect();
     assert_eq!(written(&page, "JSON").into_iter().collect::<BTreeSet<_>>(), fields);
 }

@@ -1,19 +1,20 @@
-//! However a life goes and whatever the clocks say: the parts of a wait are the wait.
+//! For any life of a job and any clocks, the parts of a wait add up to the wait.
 //!
-//! Not here: which parts they are.
+//! Not here: which parts a wait has.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The parts are the wait, longest first, and every line of the timeline comes after the one before.
-pub(super) fn add_up(told: &Explanation) {
-    let sum: u64 = told.parts.iter().map(|part| part.ms).sum();
-    assert_eq!(sum, told.waited_ms.unwrap_or(0), "{told:?}");
-    assert!(told.parts.is_sorted_by_key(|part| std::cmp::Reverse(part.ms)), "{told:?}");
-    assert!(told.timeline.is_sorted_by_key(|entry| entry.at), "{told:?}");
-    assert_eq!(told.blocker, told.parts.first().map(|part| part.code.as_str()));
-    assert!(serde_json::to_value(told).is_ok());
+/// The parts add up to the wait, longest first, and every line of the timeline comes after the line
+/// before.
+pub(super) fn add_up(answer: &Explanation) {
+    let sum: u64 = answer.parts.iter().map(|part| part.ms).sum();
+    assert_eq!(sum, answer.waited_ms.unwrap_or(0), "{answer:?}");
+    assert!(answer.parts.is_sorted_by_key(|part| std::cmp::Reverse(part.ms)), "{answer:?}");
+    assert!(answer.timeline.is_sorted_by_key(|entry| entry.at), "{answer:?}");
+    assert_eq!(answer.blocker, answer.parts.first().map(|part| part.code.as_str()));
+    assert!(serde_json::to_value(answer).is_ok());
 }
 
 /// Something that may happen to a job, at any time.
@@ -67,7 +68,7 @@ proptest! {
         let first = Job::first(&fact(ReportedStatus::Held), ms(0), &LIMITS);
         let job = lives.into_iter().fold(first, |job, thing| happens(&job, thing));
         // `explained` asserts it.
-        let told = Told(job).explained(now);
-        prop_assert!(told.text().ends_with(|last: char| last != '\n'));
+        let answer = TestJob(job).explained(now);
+        prop_assert!(answer.text().ends_with(|last: char| last != '\n'));
     }
 }

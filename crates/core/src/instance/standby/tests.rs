@@ -1,4 +1,4 @@
-//! Tests of what an operator sees of a pool's instance.
+//! Tests of the status that an operator sees of a pool's instance.
 //!
 //! Not here: the states themselves.
 

@@ -1,4 +1,4 @@
-//! From facts to rows with a stack's routing in between: every order, strangers, and labels left out.
+//! Ingest with a stack's routing: facts in every order, jobs of others, and labels left out.
 //!
 //! Not here: routes themselves (`route::tests`).
 
@@ -55,7 +55,7 @@ impl Stack {
     }
 }
 
-/// As GitHub does now and then.
+/// GitHub leaves the labels out of some reports.
 fn without_labels(mut fact: JobFact) -> JobFact {
     fact.about.labels.clear();
     fact
@@ -123,8 +123,8 @@ fn strangers_leave_no_row_and_our_own_stay_ours() {
     assert!(matches!(answer, Ok(IngestOutcome::Store(job)) if job.is_over()), "it still ends");
 }
 
-/// A webhook that is signed, labelled for us, and of a repository that this stack does not serve: no
-/// order, no last word and no request's label makes it ours, and nothing of it reaches a stored row.
+/// A signed webhook with our labels from a repository that this stack does not serve: no order of
+/// facts, no final report and no request's label makes the fact ours, and it changes no stored row.
 #[test]
 fn a_fact_outside_the_scope_is_never_learned() {
     let stack = stack();
@@ -141,23 +141,24 @@ fn a_fact_outside_the_scope_is_never_learned() {
     }
 }
 
-/// A row outside the scope ends in every state, tells nobody, cancels nothing, and its machine ends.
+/// A row outside the scope ends from every state. Its author is not told, its run is not cancelled,
+/// and its machine ends.
 #[test]
 fn a_row_outside_the_scope_ends_quietly() {
     let assigned = JobState::Assigned { held: held(), deadline: at(500) };
     let waiting = stack().row(&[queued()]).unwrap();
-    let told = after(&waiting, &[failed()]);
+    let with_tasks = after(&waiting, &[failed()]);
     for (job, release) in [
         (waiting.clone(), None),
         (Job { state: JobState::Elsewhere, ..waiting.clone() }, None),
         (Job { state: assigned, ..waiting }, Some(held())),
-        (told, None),
+        (with_tasks, None),
     ] {
         let job = after(&job, &[dismissed()]);
         let JobState::Ended { debts, .. } = &job.state else { panic!("{job:?}") };
         let after = release.as_ref().map(|_| AfterJob::End(EndReason::Untrusted));
         assert_eq!(*debts, EndTasks { tell: false, cancel_by: None, release, after });
-        assert_eq!(self::after(&job, &[dismissed()]), job, "once is enough");
+        assert_eq!(self::after(&job, &[dismissed()]), job, "a second dismissal changes nothing");
     }
 }
 
@@ -173,7 +174,7 @@ fn without_a_configuration_a_job_waits_and_is_routed_later() {
     };
     assert_eq!(routed.lane, Some(lane()));
     let swept = reroute(row, &stack.routing(true), at(100), &LIMITS, true);
-    assert_eq!(swept, Ok(routed), "and so does whoever looks at the row");
+    assert_eq!(swept, Ok(routed), "the sweep finds the lane too");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the tests of jobs share: one job, the facts about it, and a worker.
+//! Fixtures of the job tests: one job, the facts about it, and a worker.
 //!
 //! Not here: the tests.
 
@@ -7,9 +7,9 @@ mod orders;
 mod origin;
 mod placing;
 mod returning;
-mod room;
 mod rules;
 mod stored;
+mod waiting_lanes;
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn fact(said: ReportedStatus) -> JobFact {
 }
 
 pub(super) fn held_back() -> JobFact {
-    // As GitHub does: some words on a job leave its labels out.
+    // GitHub leaves the labels out of some reports.
     let mut fact = fact(ReportedStatus::Held);
     fact.about.labels.clear();
     fact

@@ -1,6 +1,6 @@
 //! Every order of a job's facts, with every fact twice and any one lost, leaves the same row.
 //!
-//! Not here: what the row is (`rules`).
+//! Not here: what the row holds (`rules`).
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn every_order_with_everything_twice_is_the_same_row() {
 }
 
 #[test]
-fn what_was_lost_is_the_same_row_once_somebody_asks() {
+fn a_lost_fact_that_is_learned_last_leaves_the_same_row() {
     let facts = facts();
     let whole = learned(&facts);
     for lost in 0..facts.len() {
@@ -65,8 +65,8 @@ fn what_was_lost_is_the_same_row_once_somebody_asks() {
     }
 }
 
-/// A redelivery under the same id after a crash is the same fact again: it is merged and not
-/// dropped, because nobody keeps a list of what was seen.
+/// A redelivery under the same id after a crash is the same fact again: the row merges it, because
+/// the service keeps no list of deliveries that it has seen.
 #[test]
 fn every_fact_is_its_own_redelivery() {
     for subset in 1_u32..16 {
@@ -81,8 +81,8 @@ fn every_fact_is_its_own_redelivery() {
     }
 }
 
-/// Whatever a worker does in between: what GitHub said is the same, a job that is over ends, and the
-/// machine it had is to be released.
+/// A worker's events in between change no fact: a job that is over still ends, and its machine is
+/// still to be released.
 #[test]
 fn a_worker_in_between_changes_only_what_is_ours() {
     let facts = facts();

@@ -1,4 +1,4 @@
-//! Whose code a job runs, and which machines it may have for that.
+//! Which machines a job may have, by the origin of its code.
 //!
 //! Not here: finding them (`pool::pick`, `pickup`).
 
@@ -28,7 +28,7 @@ fn own_code_may_have_a_used_machine_under_a_label_that_names_its_run() {
 }
 
 #[test]
-fn code_that_is_not_trusted_may_not_whatever_its_labels_are() {
+fn untrusted_code_may_not_under_any_labels() {
     let untrusted = UsedMachines::Withheld(OnlyUnused::UntrustedCode);
     for origin in [Origin::Fork, Origin::Dependabot] {
         for label in [BOUND, SHARED] {
@@ -64,21 +64,21 @@ fn an_operator_may_know_better_for_all_repositories_or_for_one() {
         repositories: [(Repository::new("acme/app"), word)].into(),
         ..CodeRules::default()
     };
-    let shouted = JobDetails { repository: Repository::new("ACME/App"), ..public.clone() };
-    assert_eq!(used_machines(&shouted, &one(SharedLabels::Always)), UsedMachines::Offered);
+    let upper_case = JobDetails { repository: Repository::new("ACME/App"), ..public.clone() };
+    assert_eq!(used_machines(&upper_case, &one(SharedLabels::Always)), UsedMachines::Offered);
     assert_eq!(used_machines(&private, &one(SharedLabels::Never)), not_bound);
-    // The runner of a private repository is one that a fork of the owner's public ones can take.
+    // A fork of the owner's public repository can take the runner of a private one.
     let owners = CodeRules { runners_are_the_owners: true, ..CodeRules::default() };
     assert_eq!(used_machines(&private, &owners), not_bound);
     let knows = CodeRules { shared_labels: SharedLabels::Always, ..owners };
     assert_eq!(used_machines(&private, &knows), UsedMachines::Offered);
-    // Branches of a private repository queue pull requests too.
+    // A branch of a private repository can queue a pull request's job too.
     let strict = CodeRules { distrusts_pull_requests: true, ..CodeRules::default() };
     assert_eq!(used_machines(&private, &strict), not_bound);
 }
 
 #[test]
-fn a_question_that_nobody_answers_counts_against_the_job() {
+fn an_unanswered_question_counts_against_the_job() {
     let unknown = UsedMachines::Withheld(OnlyUnused::OriginUnknown);
     assert_eq!(UsedMachines::Ask.after_asking(), unknown);
     assert_eq!(UsedMachines::Offered.after_asking(), UsedMachines::Offered);
@@ -86,7 +86,7 @@ fn a_question_that_nobody_answers_counts_against_the_job() {
     assert_eq!((UsedMachines::Ask.withheld(), UsedMachines::Offered.withheld()), (None, None));
 }
 
-/// In any order, however often, and the least trusted answer stays.
+/// Answers merge in any order and any number of times, and the least trusted one stays.
 #[test]
 fn provenance_only_grows() {
     let origins = [None, Some(Origin::Own), Some(Origin::Dependabot), Some(Origin::Fork)];
@@ -109,7 +109,7 @@ fn provenance_only_grows() {
     assert_eq!(own.join(fork), fork);
 }
 
-/// What another version wrote has none, and what this one writes is read again.
+/// A document of an older version has no provenance, and this version reads what it writes.
 #[test]
 fn provenance_is_stored_with_what_stays_the_same() {
     let known = from(BOUND, Some(Origin::Fork), Some(Visibility::Public));

@@ -1,4 +1,4 @@
-//! What a route makes of a job.
+//! What a route does to a job.
 //!
 //! Not here: routes themselves (`route::tests`).
 

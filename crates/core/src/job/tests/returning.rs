@@ -1,4 +1,4 @@
-//! What becomes of a machine after its job.
+//! What happens to a machine after its job.
 //!
 //! Not here: carrying it out (`bullpen-engine`).
 
@@ -36,7 +36,7 @@ fn a_machine_serves_on_only_if_its_class_says_so_and_it_is_not_worn() {
 }
 
 #[test]
-fn a_machine_whose_job_ran_elsewhere_is_trusted_by_nobody() {
+fn a_machine_whose_job_ran_elsewhere_is_untrusted() {
     let runner = Some(other().runner);
     let ran = fact(ReportedStatus::Completed {
         conclusion: Conclusion::new("success"),
@@ -67,16 +67,16 @@ fn only_the_repositorys_own_code_leaves_a_machine_to_others() {
 #[test]
 fn a_row_speaks_of_the_machine_that_it_owes_and_of_no_other() {
     let (mine, worn) = (held().instance, Some(AfterJob::End(EndReason::WornOut)));
-    assert_eq!(over().says_of(&mine, true), None, "nobody has decided");
+    assert_eq!(over().says_of(&mine, true), None, "it is undecided");
     assert_eq!(judged(AfterJob::Pool).says_of(&mine, true), Some(AfterJob::Pool));
     assert_eq!(judged(AfterJob::Pool).says_of(&other().instance, true), worn);
     assert_eq!(assigned().says_of(&mine, false), worn, "it was taken from a job that is not over");
     let again = JobEvent::Judged { held: held(), after: AfterJob::Pool };
     let first = judged(AfterJob::End(EndReason::Untrusted));
-    assert_eq!(after(&first, &[again]), first, "what was decided first holds");
+    assert_eq!(after(&first, &[again]), first, "the first decision holds");
 }
 
-/// A job that never began has a machine on which somebody's did.
+/// The row of a job that never began does not show that a stranger's job ran on its machine.
 #[test]
 fn a_strangers_job_is_seen_by_the_machine_alone() {
     let mut last = completed("cancelled");

@@ -71,7 +71,7 @@ fn a_row_has_one_worker_until_its_lease_and_the_skew_are_over() {
 }
 
 #[test]
-fn nobody_begins_without_a_lane_too_early_or_too_late() {
+fn no_worker_begins_without_a_lane_too_early_or_too_late() {
     let job = learned(&[queued()]);
     assert_eq!(refused(&job, &begun(100)), JobRefusal::Unrouted);
     assert_eq!(refused(&waiting(), &begun(99)), JobRefusal::TooEarly { until: at(100) });
@@ -105,7 +105,7 @@ fn setbacks_are_counted_remembered_and_end() {
     };
     assert_eq!(
         reason.to_string(),
-        "no runner after 5 attempts: no machine of its class could be had"
+        "no runner after 5 attempts: the cloud had no machine of its class"
     );
     for number in 0..20 {
         let setback = if number % 2 == 0 { Setback::RaceLost } else { Setback::Ceiling };
@@ -116,8 +116,8 @@ fn setbacks_are_counted_remembered_and_end() {
     assert_eq!((job.attempts, job.setbacks.len()), (4, SETBACKS_KEPT_MAX));
 }
 
-/// A ceiling may stand in the way for an hour: the row remembers since when and how often, and not
-/// every single time.
+/// A ceiling may be in the way for an hour: the row keeps since when and how often, and not every
+/// single time.
 #[test]
 fn what_passes_by_itself_is_remembered_once() {
     let mut job = waiting();
@@ -134,7 +134,7 @@ fn what_passes_by_itself_is_remembered_once() {
     assert_eq!(steps, ["heard", "routed", "begun", "nothing-idle"], "the first attempt stands");
 }
 
-/// However often it is tried, where it was sent is not forgotten.
+/// After any number of attempts the row still shows where the job was sent.
 #[test]
 fn steps_are_bounded_and_the_first_ones_stay() {
     let mut job = assigning();
@@ -216,7 +216,7 @@ fn a_job_that_is_over_still_exchanges_what_it_would_release() {
 }
 
 #[test]
-fn a_job_is_overdue_while_nobody_has_a_machine_for_it() {
+fn a_job_without_a_machine_is_overdue_at_its_deadline() {
     let deadline = at(100).after(LIMITS.job_deadline);
     assert_eq!(waiting().overdue(deadline.before(Duration::from_millis(1))), None);
     assert_eq!(waiting().overdue(deadline), Some(Reason::DeadlinePassed { last: None }));
@@ -253,14 +253,14 @@ fn a_job_that_is_over_keeps_its_debts_until_they_are_paid() {
     assert_eq!(refused(&job, &wrong), JobRefusal::AnotherMachine);
     let cancelled = job.learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
     let JobState::Ended { end: End::Failed(_), debts, .. } = &cancelled.state else {
-        panic!("why it failed is not forgotten: {cancelled:?}");
+        panic!("the row must keep why the job failed: {cancelled:?}");
     };
     assert_eq!((debts.tell, debts.cancel_by), (true, None), "there is nothing left to cancel");
     let ended = assigned().learn(&completed("cancelled"), at(300), &LIMITS).unwrap();
     assert!(matches!(ended.state, JobState::Ended { end: End::Cancelled, .. }), "{ended:?}");
 }
 
-/// A write whose answer was lost is made again, and must not look like somebody else's.
+/// A worker repeats a write whose answer was lost, and the row must accept it as the same write.
 #[test]
 fn what_landed_before_is_taken_again_from_the_same_worker_alone() {
     let again = assigning().on(&begun(101)).expect("it is the same worker's");
@@ -276,7 +276,7 @@ fn what_landed_before_is_taken_again_from_the_same_worker_alone() {
     assert!(matches!(refused(&assigned(), &took(other())), JobRefusal::Illegal { .. }));
 }
 
-/// A runner that was let go of may still be given a job, so its name is never used again.
+/// GitHub may still give a job to a runner that was given up, so its name is never used again.
 #[test]
 fn a_machine_that_was_let_go_of_takes_its_runners_name_along() {
     let freed = JobEvent::Freed {

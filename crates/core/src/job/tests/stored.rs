@@ -1,13 +1,13 @@
-//! A stored job, to the byte, and what its row is listed by.
+//! The stored form of a job, to the byte, and the values that list its row.
 //!
 //! Not here: the ledger.
 
 use super::*;
 use crate::ports::WaitingAt;
 
-/// Never edit them: rows of this version are out there. Add a version and a file.
+/// Never edit these files: stored rows have this version. Add a version and a file.
 const V1: &str = include_str!("../../../fixtures/job/v1.json");
-/// The same version, since rows remember their steps.
+/// The same version, since rows have steps.
 const V1_STEPS: &str = include_str!("../../../fixtures/job/v1-steps.json");
 /// The same version, since every decision is a step.
 const V1_NOTES: &str = include_str!("../../../fixtures/job/v1-notes.json");
@@ -37,7 +37,7 @@ fn refused() -> JobEvent {
     JobEvent::Failed { reason, at: at(200), cancel_by: Some(at(300)) }
 }
 
-/// What the first programs of this version wrote.
+/// The job as the first programs of this version wrote it.
 fn early() -> Job {
     let failed = Setback::LaunchFailed { said: "not today".to_owned() };
     let overflowed = JobEvent::Overflowed;
@@ -45,7 +45,7 @@ fn early() -> Job {
     after(&assigning(), &events)
 }
 
-/// Everything that a row can remember.
+/// A job with everything that a row can hold.
 fn full() -> Job {
     let instance = held().instance;
     let unfit = [("trust-differs".to_owned(), 2)].into();
@@ -104,9 +104,9 @@ fn what_was_written_before_is_read() {
     assert_eq!(Job::decode(V1).unwrap(), Job { steps: Vec::new(), ..early });
 }
 
-/// Two versions share one table while one replaces the other.
+/// Two versions of the program share one table while one replaces the other.
 #[test]
-fn a_step_of_a_newer_version_is_read_as_one_that_has_no_name_here() {
+fn a_step_of_a_newer_version_is_read_as_unknown() {
     let text = V1_STEPS.replacen("{\"step\":\"begun\"}", "{\"step\":\"sung\",\"to\":[1]}", 1);
     assert_eq!(Job::decode(&text).unwrap().steps[0].step, JobStep::Unknown);
 }
@@ -151,7 +151,7 @@ fn an_old_queued_fact_is_checked_before_anything_is_launched() {
     assert!(!waiting().must_be_checked(at(1 + hour)));
     assert!(waiting().must_be_checked(at(2 + hour)));
     let unsaid = fact(ReportedStatus::Queued { at: None });
-    assert!(learned(&[unsaid]).must_be_checked(at(1 + hour)), "then since it was created");
+    assert!(learned(&[unsaid]).must_be_checked(at(1 + hour)), "its creation counts then");
 }
 
 #[test]

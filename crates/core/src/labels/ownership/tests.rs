@@ -1,6 +1,6 @@
-//! Ownership by example: each label of a job alone.
+//! Tests of ownership by example, one label at a time.
 //!
-//! Not here: what becomes of the job (`route`).
+//! Not here: the route of the job (`route`).
 
 use super::*;
 use crate::labels::policy::PlainLabels;
@@ -35,7 +35,7 @@ fn a_label_without_an_id_is_owned_by_the_stack_that_it_means_by_itself() {
         assert!(!is_owned_by("dev", label), "{label}");
     }
     assert!(is_owned("runs-on/env=production"));
-    assert!(is_owned_by("dev", "runs-on=42/cpu=4"), "jobs of one run are one author's");
+    assert!(is_owned_by("dev", "runs-on=42/cpu=4"), "all jobs of a run have one author");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_run_without_an_id_owns_no_id() {
     assert!(!is_of_run("7", &RunAttempt::new(".1")));
 }
 
-/// The text is shown to strangers: it is short, in one line, and says what to write.
+/// Untrusted authors see the text, so it must be short, in one line, and name the remedy.
 #[test]
 fn a_refusal_is_short_and_says_what_to_write() {
     let (repository, run) = (Repository::new("acme/app"), RunAttempt::new("42.1"));

@@ -1,4 +1,4 @@
-//! The policy where the operator says nothing, and families.
+//! Tests of the default policy, and of families.
 //!
 //! Not here: rules that the operator sets (`labels::tests`).
 
@@ -37,8 +37,8 @@ fn what_costs_trust_or_much_money_is_refused_by_default() {
         ("runs-on/family=p5.48xlarge", "family"),
         ("runs-on/family=c7a+g6", "family"),
     ] {
-        let said = refused(&policy, label);
-        assert!(matches!(said.as_slice(), [one] if one.contains(key)), "{label}: {said:?}");
+        let refusals = refused(&policy, label);
+        assert!(matches!(refusals.as_slice(), [one] if one.contains(key)), "{label}: {refusals:?}");
     }
 }
 
@@ -51,8 +51,11 @@ fn a_metal_host_is_opened_by_its_name_or_by_nested_virt() {
         "runs-on/family=m7i.metal-24xl",
         "runs-on/family=c*.metal",
     ] {
-        let said = refused(&Policy::default(), label);
-        assert!(said.iter().any(|why| why.contains("is a metal host")), "{label}: {said:?}");
+        let refusals = refused(&Policy::default(), label);
+        assert!(
+            refusals.iter().any(|why| why.contains("is a metal host")),
+            "{label}: {refusals:?}"
+        );
     }
     let of = |rules: Rules| Policy { all: rules, ..Policy::default() };
     let families = |names: &[&str]| {
@@ -79,13 +82,13 @@ fn a_metal_host_is_opened_by_its_name_or_by_nested_virt() {
 
 #[test]
 fn a_type_larger_than_the_maximum_is_refused() {
-    let said = |label| refused(&Policy::default(), label);
+    let refusals = |label| refused(&Policy::default(), label);
     for label in ["runs-on/family=c7a.16xlarge", "runs-on/family=c7a", "runs-on/family=t3.nano"] {
-        assert_eq!(said(label), [""; 0], "{label}");
+        assert_eq!(refusals(label), [""; 0], "{label}");
     }
     for label in ["runs-on/family=m7a.large+c7a.48xlarge", "runs-on/family=c7a.48xlarge/cpu=2"] {
         assert_eq!(
-            said(label),
+            refusals(label),
             ["family: c7a.48xlarge has 192 vCPUs, more than acme/app may ask for; the most is 64"]
         );
     }

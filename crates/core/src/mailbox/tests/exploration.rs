@@ -1,12 +1,13 @@
 //! Every interleaving of a small world, breadth first, with the real rules.
 //!
 //! The world: one instance, two claimers of different owners that may give up at any time, a
-//! releaser that may stall between reading and writing, whoever finishes a release, assignments
-//! that land late or never, and an agent whose reads may be old and whose process may restart once.
-//! Ledger writes go through [`Record::on`], mailbox writes through [`Inbox::accept`], conclusions
-//! through [`prove_unexposed`], and the agent through [`react`].
+//! releaser that may stall between reading and writing, a finisher that completes releases,
+//! assignments that land late or never, and an agent whose reads may be old and whose process may
+//! restart once. Ledger writes go through [`Record::on`], mailbox writes through [`Inbox::accept`],
+//! conclusions through [`prove_unexposed`], and the agent through [`react`].
 //!
-//! [`Broken`] leaves one rule out. The world must then fail, or the exploration would prove nothing.
+//! [`Broken`] leaves one rule out. The world must then fail, or the exploration would prove
+//! nothing.
 //!
 //! Not here: clocks, stop and start calls, GitHub (the simulator has them).
 
@@ -20,28 +21,28 @@ use crate::mailbox::{
 };
 use crate::samples::{LIMITS, assignment, at, drain, idle, record, stop, trust};
 
-/// The last generation at which a machine is claimed anew: two claims and their releases.
+/// The last generation at which the machine is claimed again: two claims and their releases.
 const CLAIMS_UNTIL: Generation = Generation(3);
-/// A bound on the states, far above what there are.
+/// A bound on the states, far above their number.
 const WORLDS_MAX: usize = 200_000;
 
-/// Which rule is left out.
+/// The rule that an exploration leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
     /// A withdrawal erases `assigned`.
     AssignedIsForgotten,
-    /// Exposure is judged before the withdrawal is stored.
+    /// The finisher judges exposure before the withdrawal is stored.
     JudgedTooEarly,
-    /// A release matches by owner, whatever its generation.
+    /// A release matches by owner and ignores the generation.
     OwnerIsEnough,
-    /// An assignment is stored whatever is there.
+    /// The mailbox stores an assignment over any order.
     AssignmentsAreUnconditional,
     /// An agent without a listener acknowledges nothing.
     OnlyListenersAreRemoved,
 }
 
-/// What a claimer knows.
+/// How far a claimer has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Claimer {
     #[default]
@@ -60,9 +61,9 @@ struct World {
     /// Assignments on their way.
     in_flight: Vec<Assignment>,
     claimers: [Claimer; 2],
-    /// What the releaser has read.
+    /// The owner and generation that the releaser has read.
     releaser: Option<(Owner, Generation)>,
-    /// What the finisher has proven.
+    /// The finisher's proof.
     proof: Option<Unexposed>,
     agent: ActedOn,
     /// The listener's process, which outlives its agent's.
@@ -202,9 +203,9 @@ impl World {
                 .into_iter()
                 .collect());
         };
-        let said = if broken == Broken::OwnerIsEnough { self.record.generation } else { read };
+        let named = if broken == Broken::OwnerIsEnough { self.record.generation } else { read };
         let mut next = self.changed(|world| world.releaser = None);
-        if let Ok(record) = self.record.on(&withdraw(owner, said)) {
+        if let Ok(record) = self.record.on(&withdraw(owner, named)) {
             if self.record.generation != read {
                 return Err(format!("a release that read {read} took {}", self.record.generation));
             }
@@ -213,7 +214,7 @@ impl World {
         Ok(vec![next])
     }
 
-    /// Withdraws, judges and returns: each as soon as it may, and at any time later.
+    /// The finisher withdraws, judges and returns: each as soon as it may, and at any time later.
     fn finisher_moves(&self, broken: Broken) -> Vec<Self> {
         let mut next = Vec::new();
         if let Some(proof) = self.proof {
@@ -253,7 +254,7 @@ impl World {
         prove_unexposed(inbox, Some(&self.report), generation, false).ok()
     }
 
-    /// An assignment lands, or never does.
+    /// An assignment lands, or is lost.
     fn mail_moves(&self, broken: Broken) -> Vec<Self> {
         let mut next = Vec::new();
         for index in 0..self.in_flight.len() {
@@ -322,7 +323,7 @@ impl World {
         }
     }
 
-    /// Nobody listens on an idle machine, and nobody but its owner on an owned one.
+    /// No runner listens on an idle machine, and only the owner's on an owned machine.
     fn is_safe(&self) -> Result<(), String> {
         let Some(listener) = &self.listener else { return Ok(()) };
         match (&self.record.state, self.record.state.owner()) {
@@ -358,7 +359,7 @@ fn withdraw(owner: Owner, generation: Generation) -> InstanceEvent {
     InstanceEvent::Withdrawn { authority, warm: true, at: at(2), cap: at(9_000) }
 }
 
-/// How many worlds there are, or the first that is wrong.
+/// The number of worlds, or why the first wrong world is wrong.
 fn explore(broken: Broken) -> Result<usize, String> {
     let mut seen = BTreeSet::from([World::new().key()]);
     let mut frontier = VecDeque::from([World::new()]);

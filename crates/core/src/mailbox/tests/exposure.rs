@@ -85,7 +85,7 @@ fn a_machine_that_is_stopped_cannot_listen() {
 }
 
 #[test]
-fn exposure_is_the_same_whoever_asks_and_however_often() {
+fn exposure_is_the_same_for_every_later_withdrawal() {
     let first = inbox([assigned(2), stop(3)]);
     let second = Inbox::accept(Some(&first), stop(5)).unwrap();
     let proof = prove_unexposed(Some(&second), None, Generation(5), false);

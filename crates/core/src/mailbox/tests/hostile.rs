@@ -1,6 +1,6 @@
-//! Reports that no agent wrote: what is read of them, what they prove, what is shown of them.
+//! Reports that no agent wrote: how they are read, what they prove, and how they are shown.
 //!
-//! Not here: stores that hold them (`bullpen_sim::contract`), or worlds with such machines.
+//! Not here: stores that hold them (`bullpen_sim::contract`), or simulations with such machines.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use crate::samples::{
 };
 use crate::time::Timestamp;
 
-fn said(kind: SignalKind, generation: u64) -> Report {
+fn report_of(kind: SignalKind, generation: u64) -> Report {
     let generation = Generation(generation);
     let signal = Signal { generation, owner: None, at: at(12), detail: String::new(), ran: None };
     Report { beat: None, signals: [(kind, signal)].into() }
@@ -30,19 +30,19 @@ fn said(kind: SignalKind, generation: u64) -> Report {
 fn a_generation_from_the_future_acknowledges_no_removal() {
     let orders = inbox([assigned(2), drain(3), stop(3)]);
     for future in [4, 5, 1_000, u64::MAX] {
-        let report = said(SignalKind::Removed, future);
+        let report = report_of(SignalKind::Removed, future);
         let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
         let (assigned, removed) = (Generation(2), Generation(0));
         assert_eq!(proof, Err(Exposed::Unacknowledged { assigned, removed }), "{future}");
     }
 }
 
-/// The job of generation two writes that two is removed: nobody listens, if that is true, but the
-/// machine is not as it was before.
+/// The job of generation two reports that two is removed: no runner listens, if that is true, but
+/// the machine counts as used.
 #[test]
 fn a_machine_does_not_deny_that_it_was_assigned() {
     let orders = inbox([assigned(2), drain(3)]);
-    let report = said(SignalKind::Removed, 2);
+    let report = report_of(SignalKind::Removed, 2);
     let proof = prove_unexposed(Some(&orders), Some(&report), Generation(3), false);
     assert_eq!(proof.map(|proof| proof.removal()), Ok(RemovalProof::Acknowledged));
 }
@@ -50,11 +50,11 @@ fn a_machine_does_not_deny_that_it_was_assigned() {
 #[test]
 fn what_is_said_to_happen_later_puts_nothing_off() {
     let (since, now, skew) = (at(1_000), at(500_000), LIMITS.clock_skew);
-    let happened = |said: Timestamp| {
+    let happened = |reported: Timestamp| {
         let signal = Signal {
             generation: Generation(1),
             owner: None,
-            at: said,
+            at: reported,
             detail: String::new(),
             ran: None,
         };
@@ -79,7 +79,7 @@ fn a_generation_that_the_ledger_has_not_reached_says_nothing() {
         SignalKind::ListenerEnded,
         SignalKind::Removed,
     ] {
-        let believed = |generation| said(kind, generation).believed(&record).signals.len();
+        let believed = |generation| report_of(kind, generation).believed(&record).signals.len();
         assert_eq!((believed(reached), believed(reached + 1), believed(u64::MAX)), (1, 0, 0));
     }
 }
@@ -88,13 +88,13 @@ fn a_generation_that_the_ledger_has_not_reached_says_nothing() {
 fn a_signal_for_another_owner_counts_for_nothing() {
     let record = record(claimed(job_owner(), Tier::Hot));
     let named = |owner| {
-        let mut report = said(SignalKind::Registered, record.generation.0);
+        let mut report = report_of(SignalKind::Registered, record.generation.0);
         let signal = report.signals.get_mut(&SignalKind::Registered).expect("it is there");
         signal.owner = owner;
         report.believed(&record).signal(SignalKind::Registered, record.generation).is_some()
     };
     assert!(named(Some(job_owner())));
-    assert!(named(None), "older agents name nobody");
+    assert!(named(None), "older agents name no owner");
     assert!(!named(Some(request_owner())));
 }
 
@@ -131,10 +131,10 @@ fn hostile_text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
-    /// Whatever is stored: no panic, a short plain reason, or a report that is bounded and believed
-    /// no further than the ledger has come.
+    /// Reading any stored text never panics: it gives a short plain reason, or a report that is
+    /// bounded and believed no further than the ledger's generation.
     #[test]
-    fn whatever_is_stored_is_bounded(
+    fn any_stored_report_is_bounded(
         beat in proptest::option::of(hostile_text()),
         signals in vec((select(vec!["UD_OK", "UD_REMOVE_REG_OK", "UD_REG_OK", "UD_\u{1b}"]), hostile_text()), 0..20),
     ) {
@@ -156,13 +156,13 @@ proptest! {
         }
     }
 
-    /// However late it says that something was removed, that proves no more than silence does.
+    /// A reported removal of a later generation proves no more than silence does.
     #[test]
     fn a_later_removal_proves_no_more_than_silence(
         generation in 1_u64..20, ahead in 1_u64..u64::MAX / 2, stopped: bool, first in 1_u64..20,
     ) {
         let orders = inbox([assigned(first.min(generation)), stop(generation.max(first))]);
-        let report = said(SignalKind::Removed, generation.saturating_add(ahead));
+        let report = report_of(SignalKind::Removed, generation.saturating_add(ahead));
         let of = Generation(generation);
         let loud = prove_unexposed(Some(&orders), Some(&report), of, stopped);
         prop_assert_eq!(loud, prove_unexposed(Some(&orders), None, of, stopped));

@@ -1,6 +1,6 @@
-//! Which order may follow which, what a withdrawal leaves, and what is never printed.
+//! Which order may follow which, what a withdrawal keeps, and that secrets are never printed.
 //!
-//! Not here: what an agent makes of an order (`reactions`).
+//! Not here: how an agent reacts to an order (`reactions`).
 
 use crate::ids::Generation;
 use crate::mailbox::{Assignment, Credential, Inbox, Order, Secret};

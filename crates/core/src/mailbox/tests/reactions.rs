@@ -1,4 +1,4 @@
-//! What an agent makes of its inbox, in every phase.
+//! How an agent reacts to its inbox, in every phase.
 //!
 //! Not here: what the control plane concludes from the answers (`exposure`).
 

@@ -1,4 +1,4 @@
-//! What went wrong in earlier drafts of the protocol, step by step, and what happens now.
+//! Failures of earlier drafts of the protocol, step by step, and what happens now.
 //!
 //! Not here: all the other interleavings (`exploration`).
 
@@ -13,7 +13,7 @@ use crate::samples::{
     withdrawal,
 };
 
-/// The release's view: withdrawn at `generation`, with what the agent has reported.
+/// The release's view: withdrawn at `generation`, with the agent's report.
 fn judged(inbox: &Inbox, report: &Report, generation: u64) -> Result<RemovalProof, Exposed> {
     let proof = prove_unexposed(Some(inbox), Some(report), Generation(generation), false)?;
     Ok(proof.removal())
@@ -31,7 +31,7 @@ fn acknowledge(report: &mut Report, generation: u64) {
 }
 
 /// An agent listens for generation 1; the releaser stores its withdrawal (2); the reaper's own
-/// withdrawal of the same generation is refused, and it must not conclude that nobody listens.
+/// withdrawal of the same generation is refused, and it must not conclude that no runner listens.
 #[test]
 fn a_reaper_whose_withdrawal_is_refused_still_sees_the_listener() {
     let (mut report, agent) = (
@@ -109,8 +109,8 @@ fn a_stalled_release_does_not_take_the_owners_next_claim() {
     assert!(matches!(second.state, State::Claimed { .. }));
 }
 
-/// A withdrawal follows its assignment before the agent has read: the agent sees nothing that it
-/// could remove, and is waited for all the same.
+/// A withdrawal follows its assignment before the agent has read: the agent sees nothing to remove,
+/// but the release still waits for its acknowledgement.
 #[test]
 fn a_withdrawal_that_overtakes_its_assignment_is_acknowledged() {
     for order in [drain(2), stop(2)] {
@@ -129,8 +129,8 @@ fn a_withdrawal_that_overtakes_its_assignment_is_acknowledged() {
     }
 }
 
-/// A claimer stalls between its claim and its assignment; meanwhile its claim is released and the
-/// machine is claimed and assigned by somebody else.
+/// A claimer stalls between its claim and its assignment; meanwhile its claim is released, and
+/// another owner claims and assigns the machine.
 #[test]
 fn a_stalled_assignment_does_not_reach_the_agent_of_the_next_owner() {
     let next = inbox([stop(3), assigned(4)]);

@@ -1,4 +1,4 @@
-//! A plan as JSON: what scripts read, and what is kept between passes.
+//! A plan as JSON, which scripts read and the service stores.
 //!
 //! Not here: what a plan says and when.
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::ids::ClassName;
 use crate::instance::EndReason;
 
-/// Held against the text that it was and stays, and read back.
+/// Asserts that a value has this text, and that the text is read back as the value.
 fn stays<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
     assert_eq!(serde_json::to_string(value).unwrap(), text);
     assert_eq!(serde_json::from_str::<T>(text).unwrap(), *value, "{text}");

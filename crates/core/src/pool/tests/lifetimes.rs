@@ -39,7 +39,7 @@ fn an_expiring_hot_machine_waits_for_its_replacement() {
             vec!["end dangling: a DeadlinePassed".to_owned(), create()],
         ),
     ] {
-        assert_eq!(told(&plan(&observed(instances), &desired, when)), expected, "{name}");
+        assert_eq!(actions_of(&plan(&observed(instances), &desired, when)), expected, "{name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of standby pools: what they share, and how a plan is written down to be compared.
+//! Tests of standby pools: fixtures, and the actions of a plan as lines of text.
 //!
 //! Not here: random worlds (`properties`), or a world that plans are carried out in (`world`).
 
@@ -23,11 +23,11 @@ use crate::ports::MachineState;
 use crate::samples::{self, LIMITS, at, pool, pool_owner};
 use crate::schedule::Target;
 
-/// What would be built now, what was built before, and what an older version of ours wrote.
+/// The wanted spec hash, an earlier one, and one by an older version of the program.
 const NEW: &str = "2:aa";
 const OLD: &str = "2:bb";
 const OTHER_VERSION: &str = "1:cc";
-/// When most tests look, in seconds after noon. Machines were launched at noon.
+/// The time of most plans, in seconds after noon. Machines were launched at noon.
 const NOW: u64 = 100;
 
 fn desired(hot: u32, stopped: u32) -> DesiredPool {
@@ -48,7 +48,7 @@ fn allowance(scope: Scope, max: u32, used: u32) -> Allowance {
     Allowance { ceiling: Ceiling { scope, max }, used }
 }
 
-/// A machine that everybody says the same of.
+/// A machine whose record and cloud state agree.
 fn standby(id: &str, state: State) -> PoolMachine {
     let machine = match &state {
         State::Idle { tier: Tier::Stopped, .. } => MachineState::Stopped,
@@ -105,7 +105,7 @@ fn old(instance: PoolMachine) -> PoolMachine {
     built(OLD, instance)
 }
 
-fn said(machine: MachineState, instance: PoolMachine) -> PoolMachine {
+fn seen_as(machine: MachineState, instance: PoolMachine) -> PoolMachine {
     PoolMachine { machine: Some(machine), ..instance }
 }
 
@@ -136,7 +136,7 @@ fn failure(id: &str, seconds: u64) -> BootFailure {
 }
 
 /// The actions of a plan, a line each.
-fn told(plan: &Plan) -> Vec<String> {
+fn actions_of(plan: &Plan) -> Vec<String> {
     let line = |action: &Action| match action {
         Action::Terminate { cause, endings } => {
             let each = endings.iter().map(|ending| format!(" {} {:?}", ending.id, ending.why));
@@ -163,9 +163,9 @@ fn codes(plan: &Plan) -> Vec<&'static str> {
     plan.notes.iter().map(Note::code).collect()
 }
 
-/// What is planned at [`NOW`].
+/// The actions that are planned at [`NOW`].
 fn planned(instances: impl Into<Vec<PoolMachine>>, desired: &DesiredPool) -> Vec<String> {
-    told(&plan(&observed(instances), desired, at(NOW)))
+    actions_of(&plan(&observed(instances), desired, at(NOW)))
 }
 
 const fn minutes(minutes: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! Whom each job gets.
+//! Which machine each job gets.
 //!
 //! Not here: claiming.
 
@@ -58,7 +58,7 @@ fn a_used_machine_serves_its_own_group_only() {
     );
 }
 
-/// One that was not started for its job is as unused as before.
+/// A stopped machine that was claimed but not started is as unused as before.
 #[test]
 fn a_job_that_may_have_no_used_machine_gets_a_hot_or_a_stopped_one() {
     let records = [
@@ -79,7 +79,7 @@ fn a_job_that_may_have_no_used_machine_gets_a_hot_or_a_stopped_one() {
     assert_eq!(line.take(&jobs[2]), Some(LineResult::Nothing { withheld: 2 }), "a and d");
 }
 
-/// Whoever turns out to be untrusted leaves the machine to whoever comes next.
+/// A job that turns out to be untrusted leaves its machine to the next job.
 #[test]
 fn a_machine_that_a_job_may_not_have_is_there_for_the_others() {
     let records = [idle("a", Tier::Released, 0, Some("x"))];
@@ -117,7 +117,7 @@ fn line_of(jobs: &[WaitingJob]) -> PoolLine {
     line
 }
 
-/// What each of these looks in turn came to, by machine. Every look sees all of the pool.
+/// The machine that each of these jobs finds in turn. Every look sees the whole pool.
 fn looks(line: &mut PoolLine, records: &[Record], seekers: &[&WaitingJob]) -> Vec<String> {
     let look = |seeker: &&WaitingJob| loop {
         match line.take(seeker) {
@@ -130,7 +130,7 @@ fn looks(line: &mut PoolLine, records: &[Record], seekers: &[&WaitingJob]) -> Ve
 }
 
 #[test]
-fn whoever_looks_first_looks_for_all_in_their_order() {
+fn the_first_look_is_for_all_jobs_in_their_order() {
     let records = [
         idle("a", Tier::Stopped, 0, None),
         idle("b", Tier::Hot, 0, None),
@@ -139,7 +139,7 @@ fn whoever_looks_first_looks_for_all_in_their_order() {
     let jobs = seekers(&["x", "x", "x", "x"]);
     let mut line = line_of(&jobs);
     line.look(&jobs[2], records.to_vec(), &BTreeSet::new(), &LIMITS, at(NOW));
-    // Nothing is seen from here on, and it need not be.
+    // The later looks get an empty pool, because the results are there already.
     assert_eq!(
         looks(&mut line, &[], &[&jobs[3], &jobs[2], &jobs[1], &jobs[0]]),
         ["nothing", "a", "c", "b"]
@@ -147,7 +147,7 @@ fn whoever_looks_first_looks_for_all_in_their_order() {
 }
 
 #[test]
-fn whoever_lost_a_machine_is_sent_where_nobody_was_sent() {
+fn a_job_that_lost_a_machine_is_sent_to_a_machine_no_job_was_sent_to() {
     let records = ["a", "b", "c"].map(|id| idle(id, Tier::Hot, 0, None));
     let jobs = seekers(&["x", "x"]);
     let mut line = line_of(&jobs);
@@ -155,7 +155,7 @@ fn whoever_lost_a_machine_is_sent_where_nobody_was_sent() {
     assert_eq!(looks(&mut line, &records, &order), ["a", "c", "b", "nothing", "nothing"]);
 }
 
-/// What was found is found for whoever it is, not for whoever the job belongs to by now.
+/// A result is for a job of one trust group: if the job's group changes, it does not apply.
 #[test]
 fn a_job_of_another_trust_group_looks_for_itself() {
     let records = [idle("a", Tier::Hot, 0, Some("x")), idle("b", Tier::Hot, 1, None)];
@@ -176,8 +176,8 @@ fn what_the_cloud_was_short_of_is_not_started() {
 }
 
 proptest! {
-    /// No machine twice, no job twice, nobody gets a stranger's machine, and nobody goes without
-    /// while one that would do is left. The order of the records is no matter.
+    /// No machine and no job comes twice, no job gets another trust group's machine, and no job
+    /// gets none while a machine that fits is left. The order of the records does not matter.
     #[test]
     fn picking_is_a_matching(
         machines in prop::collection::vec((0..3_usize, 0..4_u64, 0..4_usize), 0..12),

@@ -1,7 +1,7 @@
-//! What holds of every plan, for random pools.
+//! Properties of every plan, for random pools.
 //!
-//! What may be touched, and how many machines there are, is judged here by itself, not by the code
-//! that is tested.
+//! The tests judge by themselves, without the tested code, which machines a plan may touch and how
+//! many there are.
 
 use std::collections::BTreeSet;
 
@@ -123,8 +123,8 @@ fn any_desired() -> impl Strategy<Value = DesiredPool> {
     )
 }
 
-/// Who must not be touched, as the rules have it: whose job has started, who is detached, who has
-/// another owner, who is another pool's; and who has ended.
+/// Whether no plan may touch the machine: its job has started, it is detached, it has another
+/// owner, it is another pool's, or it has ended.
 fn untouchable(one: &PoolMachine) -> bool {
     let ours = one.record.facts.pool == Some(pool());
     let state = &one.record.state;
@@ -156,7 +156,7 @@ fn created_by(plan: &Plan) -> u32 {
     plan.actions.iter().map(created).sum()
 }
 
-/// What makes two actions ones of the same kind.
+/// The kind of an action: a plan has at most one of each.
 fn kind(action: &Action) -> (u8, Option<Cause>, Option<Usage>) {
     match action {
         Action::Terminate { cause, .. } => (0, Some(*cause), None),
@@ -183,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn no_plan_touches_who_is_protected(observed in any_observed(), desired in any_desired()) {
+    fn no_plan_touches_a_protected_machine(observed in any_observed(), desired in any_desired()) {
         let plan = plan(&observed, &desired, at(NOW));
         for id in plan.actions.iter().flat_map(Action::touches) {
             let one = observed.instances.iter().find(|one| one.record.id == *id).unwrap();
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_the_same_in_whatever_order_and_however_often_it_is_told(
+    fn a_plan_ignores_the_order_and_the_repetition_of_its_inputs(
         observed in any_observed(),
         desired in any_desired(),
         turn in 0..16_usize,
@@ -243,7 +243,7 @@ proptest! {
     }
 }
 
-/// What is counted as standing by when nothing more is to be done.
+/// Asserts that a pool for which nothing is left to do has its target.
 fn settled(world: &World) -> Result<(), TestCaseError> {
     let ours = |one: &&PoolMachine| !untouchable(one);
     let idle = |of: Tier| {
@@ -270,8 +270,8 @@ fn settled(world: &World) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever a pool is like, it comes to its target and then plans nothing; on the way no ceiling is
-    /// broken, and every action is one that the instance's own rules allow.
+    /// Every pool comes to its target and then plans nothing. On the way no plan breaks a ceiling,
+    /// and the instance's own rules allow every action.
     #[test]
     fn a_pool_converges_and_then_plans_nothing(
         observed in any_observed(),
@@ -279,14 +279,15 @@ proptest! {
     ) {
         let lasting = DesiredPool { hot_lifetime: minutes(600_000), ..desired };
         let mut world = World::of(observed, lasting, at(NOW));
-        // Nobody else launches here, so that a launch for a job never comes to be a pool's machine.
+        // Only the pool launches here: a job's launch never becomes a machine of the pool.
         world.seen.launches.retain(|launch| launch.owner == pool_owner());
         let mut quiet = 0;
         for _ in 0..LOOKS_MAX {
-            let room: Vec<_> = world.desired.allowances.iter().map(|one| left(&world.seen, one)).collect();
+            let allowances = world.desired.allowances.iter();
+            let capacity: Vec<_> = allowances.map(|one| left(&world.seen, one)).collect();
             let before = world.total();
             let plan = world.step();
-            let least = room.iter().copied().min().unwrap_or(u32::MAX);
+            let least = capacity.iter().copied().min().unwrap_or(u32::MAX);
             prop_assert!(world.total() <= before + least as usize, "{plan:?}");
             quiet = if plan.actions.is_empty() { quiet + 1 } else { 0 };
         }
@@ -300,8 +301,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Jobs pick while a pool is filled, rolled, shrunk or drained: what they picked is as they left
-    /// it, and the pool still comes to its target.
+    /// Jobs pick while a pool is filled, rolled, shrunk or drained: no plan changes a picked
+    /// machine, and the pool still comes to its target.
     #[test]
     fn what_a_job_picked_is_never_touched(
         observed in any_observed(),

@@ -1,4 +1,4 @@
-//! Tests of what is remembered between plans, and of what a pool is built from.
+//! Tests of a pool's journal between plans, and of its blueprint.
 
 use super::*;
 use crate::config::runs_on::{self, Config};
@@ -28,17 +28,16 @@ fn config(text: &str) -> Config {
     runs_on::read(text.as_bytes()).into_parts().0.expect("it is good")
 }
 
-fn blueprint(text: &str, foundation: &StackBase) -> Blueprint {
-    let all = Blueprints::of("production", &config(text), foundation);
+fn blueprint(text: &str, base: &StackBase) -> Blueprint {
+    let all = Blueprints::of("production", &config(text), base);
     all.pools.get(&PoolName::new("ci")).expect("it is there").clone()
 }
 
 #[test]
 fn a_stack_has_the_pools_of_its_own_environment() {
-    let (config, foundation) = (config(FILE), StackBase::default());
-    let names = |env| -> Vec<PoolName> {
-        Blueprints::of(env, &config, &foundation).pools.into_keys().collect()
-    };
+    let (config, base) = (config(FILE), StackBase::default());
+    let names =
+        |env| -> Vec<PoolName> { Blueprints::of(env, &config, &base).pools.into_keys().collect() };
     assert_eq!(names("production"), [PoolName::new("ci")]);
     assert_eq!(names("staging"), [PoolName::new("theirs")]);
     assert!(names("another").is_empty());
@@ -54,8 +53,8 @@ fn a_broken_pool_is_not_taken_for_a_removed_one() {
 
 #[test]
 fn what_shapes_a_machine_changes_its_hash_and_nothing_else_does() {
-    let foundation = StackBase::default();
-    let hash = |text: &str| blueprint(text, &foundation).spec_hash;
+    let base = StackBase::default();
+    let hash = |text: &str| blueprint(text, &base).spec_hash;
     let before = hash(FILE);
     for (from, to) in [
         ("cpu: 2", "cpu: 4"),
@@ -99,7 +98,7 @@ fn a_pool_stands_under_its_own_ceiling_and_those_that_concern_it() {
 }
 
 #[test]
-fn an_operators_order_holds_whatever_is_configured() {
+fn an_operators_order_holds_under_any_configuration() {
     let ordered = |order| Journal { order, ..Journal::default() };
     assert_eq!(ordered(None).mode(true), PoolMode::Kept);
     assert_eq!(ordered(None).mode(false), PoolMode::Removed);
@@ -113,7 +112,7 @@ fn failing(id: &str) -> PoolMachine {
     PoolMachine { warm_up: WarmUp::Failed, ..warming(id) }
 }
 
-/// The journal after one more look at these.
+/// The journal after one more plan for these machines.
 fn looked(journal: Journal, instances: Vec<PoolMachine>, seconds: u64) -> Journal {
     let seen = ObservedPool {
         instances,
@@ -136,40 +135,40 @@ fn a_boot_that_failed_is_remembered_once_and_until_one_succeeds() {
     };
     let journal = looked(journal, vec![ends("a"), ends("b"), ends("c")], 20);
     let at_: Vec<_> = journal.failures.iter().map(|failure| failure.at).collect();
-    assert_eq!(at_, [at(10), at(10), at(12)], "those that were known stay as they were");
+    assert_eq!(at_, [at(10), at(10), at(12)], "known failures stay as they were");
     assert!(journal.notes.iter().any(|note| note.code() == "quarantined"));
     let journal = looked(journal, vec![warm("d")], 30);
     assert_eq!((journal.failures.len(), journal.booted(&SpecHash::new(NEW))), (0, Some(at(30))));
     assert_eq!(journal.booted(&SpecHash::new(OLD)), None);
     let journal = looked(journal, vec![built(OLD, failing("e"))], 40);
-    assert!(journal.failures.is_empty(), "an old one's failure is no matter");
+    assert!(journal.failures.is_empty(), "a failure of another specification does not count");
 }
 
-/// A machine whose warm-up failed ends itself, and somebody else may have seen first that it is gone.
+/// A machine whose warm-up failed ends itself, and another process may see first that it is gone.
 #[test]
-fn a_boot_that_failed_is_remembered_whoever_ended_the_machine() {
+fn a_boot_that_failed_is_remembered_for_every_way_to_end() {
     let gone = |warm_up| {
         let why = EndReason::MachineGone;
         let mut gone = standby("i", State::Terminating { why, since: at(12) });
-        // Born at one, and ended before it was of use.
+        // Born at generation one, and ended before it was ready.
         (gone.record.generation, gone.record.uses) = (Generation(2), 0);
         PoolMachine { warm_up, ..gone }
     };
     let remembered = |instance| looked(Journal::default(), vec![instance], 20).failures.len();
     assert_eq!(remembered(gone(WarmUp::Failed)), 1);
-    assert_eq!(remembered(gone(WarmUp::Underway)), 0, "nobody knows why");
+    assert_eq!(remembered(gone(WarmUp::Underway)), 0, "the cause is unknown");
     assert_eq!(remembered(gone(WarmUp::Complete)), 0);
     for (generation, uses) in [(3, 0), (2, 1)] {
         let mut served = gone(WarmUp::Failed);
         (served.record.generation, served.record.uses) = (Generation(generation), uses);
-        assert_eq!(remembered(served), 0, "it was warm, and its job may have said that");
+        assert_eq!(remembered(served), 0, "it was warm, and its job may have reported that");
     }
     let taken = PoolMachine { interrupted: true, ..gone(WarmUp::Failed) };
     assert_eq!(remembered(taken), 0);
 }
 
 #[test]
-fn launches_are_numbered_upwards_though_nobody_remembers_the_last_one() {
+fn launches_are_numbered_upwards_without_a_memory_of_the_last() {
     let (journal, second) = (Journal::default(), Duration::from_secs(1));
     let number = journal.next_launch(at(10));
     assert_eq!(launch_id(&pool(), number).as_str(), format!("pool.ci.{number}"));
@@ -178,14 +177,14 @@ fn launches_are_numbered_upwards_though_nobody_remembers_the_last_one() {
     assert_eq!(
         journal.next_launch(at(10).before(60 * second)),
         number + 1,
-        "whatever a clock says"
+        "also if the clock went back"
     );
     assert!(Journal::default().next_launch(at(10).after(2 * second)) > number + 1);
 }
 
 #[test]
 fn a_journal_is_bounded_and_stays_readable() {
-    let deed = |n| ActionTaken {
+    let action = |n| ActionTaken {
         at: at(n),
         act: "stop".to_owned(),
         why: "warmed-up".to_owned(),
@@ -194,9 +193,9 @@ fn a_journal_is_bounded_and_stays_readable() {
         said: None,
     };
     let many: Vec<_> = (0..100).map(|n| failing(&format!("i-{n}"))).collect();
-    let journal = looked(Journal::default(), many, 10).with_deeds((0..100).map(deed));
+    let journal = looked(Journal::default(), many, 10).with_deeds((0..100).map(action));
     assert_eq!((journal.failures.len(), journal.deeds.len()), (64, 12));
-    assert_eq!(journal.deeds.last(), Some(&deed(99)));
+    assert_eq!(journal.deeds.last(), Some(&action(99)));
     let journal = journal.with_launch(7, launch("pool.ci.7", Usage::OnDemand, 3));
     let text = serde_json::to_string(&journal).unwrap();
     assert_eq!(serde_json::from_str::<Journal>(&text).unwrap(), journal);

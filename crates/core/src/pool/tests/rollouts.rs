@@ -1,4 +1,4 @@
-//! Replacing machines that were built otherwise, and specifications that do not boot.
+//! Replacing machines of another specification, and specifications that do not boot.
 //!
 //! Not here: rollouts carried through to their end (`world`).
 
@@ -21,7 +21,7 @@ fn capped(max: u32, desired: DesiredPool) -> DesiredPool {
     DesiredPool { allowances: vec![allowance(Scope::Pool(pool()), max, 0)], ..desired }
 }
 
-/// Actions and codes for these machines and boots that failed.
+/// The actions and the notes' codes for these machines and failed boots.
 fn with(
     instances: Vec<PoolMachine>,
     failures: Vec<BootFailure>,
@@ -29,7 +29,7 @@ fn with(
     seconds: u64,
 ) -> (Vec<String>, Vec<&'static str>) {
     let plan = plan(&ObservedPool { failures, ..observed(instances) }, desired, at(seconds));
-    (told(&plan), codes(&plan))
+    (actions_of(&plan), codes(&plan))
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn rolling_replaces_a_quarter_at_a_time() {
         ("the last", [olds(1), news(8)].concat(), vec!["end outdated: o0 Outdated"]),
         ("one was picked", olds(7), vec!["create on-demand: 3 hot, 0 stopped"]),
         (
-            "old ones that are not ready go at once",
+            "old machines go at once if they are not ready",
             [olds(8), vec![old(warming("w"))]].concat(),
             vec!["end outdated: w Outdated", "create on-demand: 2 hot, 0 stopped"],
         ),
@@ -66,12 +66,12 @@ fn rolling_replaces_a_quarter_at_a_time() {
         assert_eq!(planned(instances, &rolling(8, 0)), expected, "{name}");
     }
     let stopped: Vec<_> = (0..4).map(|n| old(stopped(&format!("s{n}")))).collect();
-    let told = planned([olds(4), stopped].concat(), &rolling(4, 4));
-    assert_eq!(told, ["create on-demand: 1 hot, 1 stopped"], "each kind by itself");
+    let actions = planned([olds(4), stopped].concat(), &rolling(4, 4));
+    assert_eq!(actions, ["create on-demand: 1 hot, 1 stopped"], "each kind by itself");
 }
 
 #[test]
-fn without_room_for_a_surge_a_quarter_goes_first() {
+fn without_capacity_for_a_surge_a_quarter_goes_first() {
     let full = capped(8, rolling(8, 0));
     let going = "end outdated: o0 Outdated, o1 Outdated";
     assert_eq!(planned(olds(8), &full), [going]);
@@ -81,9 +81,9 @@ fn without_room_for_a_surge_a_quarter_goes_first() {
     };
     let six = || olds(8).split_off(2);
     let leaving = [six(), vec![ended("o0"), ended("o1")]].concat();
-    assert_eq!(planned(leaving, &full), [""; 0], "their room is still taken");
+    assert_eq!(planned(leaving, &full), [""; 0], "they still take the capacity");
     assert_eq!(planned(six(), &full), ["create on-demand: 2 hot, 0 stopped"]);
-    // Others took the room meanwhile: no more than a quarter is ever missing for a rollout.
+    // Others took the capacity meanwhile: no more than a quarter is ever missing for a rollout.
     let stack = vec![allowance(Scope::Stack, 100, 100)];
     let shared = DesiredPool { allowances: stack, ..rolling(8, 0) };
     assert_eq!(planned(six(), &shared), [""; 0]);
@@ -107,15 +107,15 @@ fn a_rollout_pauses_when_a_boot_fails() {
     let plan = plan(&tried, &rolling(8, 0), at(NOW));
     let goes_on = ["end outdated: o0 Outdated", "create on-demand: 2 hot, 0 stopped"];
     assert_eq!(
-        (told(&plan), super::codes(&plan)),
+        (actions_of(&plan), super::codes(&plan)),
         (goes_on.map(str::to_owned).into(), vec!["rolling-out"])
     );
-    // Nothing is rolled out here: a single failure is a machine's.
+    // Without a rollout a single failure holds nothing back: its machine may be the cause.
     assert_eq!(
         with(vec![], failed(), &rolling(8, 0), NOW).0,
         ["create on-demand: 8 hot, 0 stopped"]
     );
-    // This very plan's failure counts.
+    // A failure that only this plan sees counts.
     let failing = [olds(8), vec![PoolMachine { warm_up: WarmUp::Failed, ..warming("n") }]].concat();
     let (actions, _) = with(failing, vec![], &rolling(8, 0), NOW);
     assert_eq!(actions, ["end error: n FailedWarmUp", "create on-demand: 1 hot, 0 stopped"]);
@@ -141,14 +141,17 @@ fn what_does_not_boot_is_quarantined() {
     assert_eq!(actions, [""; 0]);
     let (actions, _) = with(olds(3), three(), &small, NOW);
     assert_eq!(actions, ["end outdated: o0 Outdated"], "as many as are wanted");
-    // Other specifications' failures, and failures before the last boot, are no matter.
+    // Other specifications' failures, and failures before the last boot, do not count.
     let others = three().into_iter().map(|f| BootFailure { spec_hash: SpecHash::new(OLD), ..f });
     let (actions, _) = with(vec![], others.collect(), &small, NOW);
     assert_eq!(actions, ["create on-demand: 2 hot, 0 stopped"]);
     let observed =
         ObservedPool { failures: three(), booted: Some(at(10)), ..ObservedPool::default() };
-    assert_eq!(told(&plan(&observed, &small, at(NOW))), ["create on-demand: 2 hot, 0 stopped"]);
-    // A machine whose failure is both remembered and seen failed once.
+    assert_eq!(
+        actions_of(&plan(&observed, &small, at(NOW))),
+        ["create on-demand: 2 hot, 0 stopped"]
+    );
+    // A failure that is both remembered and seen counts once.
     let failing = |id| PoolMachine { warm_up: WarmUp::Failed, ..warming(id) };
     let (_, codes) = with(vec![failing("x"), failing("y")], vec![failure("x", 1)], &small, NOW);
     assert_eq!(codes, [""; 0]);

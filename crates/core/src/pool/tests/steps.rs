@@ -1,12 +1,12 @@
 //! The seven steps, each by examples.
 //!
-//! Not here: rollouts (`rollouts`), or what is said of waiting (`waiting`).
+//! Not here: rollouts (`rollouts`), or notes (`waiting`).
 
 use super::*;
 use crate::instance::EndReason;
 use crate::samples::{claimed, created, job_owner, releasing, request_owner, running};
 
-/// What there is, and what is planned for it.
+/// A name, the machines, and the planned actions.
 type Case<'a> = (&'a str, Vec<PoolMachine>, &'a [&'a str]);
 
 fn check(desired: &DesiredPool, cases: Vec<Case<'_>>) {
@@ -35,7 +35,7 @@ fn tainted(mut instance: PoolMachine) -> PoolMachine {
 
 #[test]
 fn the_safety_filter_comes_first() {
-    let gone = |instance| said(MachineState::Gone, instance);
+    let gone = |instance| seen_as(MachineState::Gone, instance);
     let protected = [
         ("claimed", standby("i", claimed(job_owner(), Tier::Hot))),
         ("claimed by a request", standby("i", claimed(request_owner(), Tier::Stopped))),
@@ -75,8 +75,8 @@ fn detached_machines_are_no_supply() {
 #[test]
 fn errors_end() {
     let failed = PoolMachine { warm_up: WarmUp::Failed, ..warming("i") };
-    let down = |instance| said(MachineState::Stopped, instance);
-    let gone = |instance| said(MachineState::Gone, instance);
+    let down = |instance| seen_as(MachineState::Stopped, instance);
+    let gone = |instance| seen_as(MachineState::Gone, instance);
     let spot = |mut instance: PoolMachine| {
         instance.record.facts.usage = Usage::Spot;
         instance
@@ -95,11 +95,11 @@ fn errors_end() {
         ("stopped and gone", gone(stopped("i")), end("MachineGone")),
         ("stopping and gone", gone(stopping("i")), end("MachineGone")),
         ("to be taken away", interrupted(hot("i")), end("MachineGone")),
-        ("other people's code", tainted(hot("i")), end("Untrusted")),
+        ("tainted", tainted(hot("i")), end("Untrusted")),
     ] {
         assert_eq!(planned([instance], &desired(0, 0)), expected, "{name}");
     }
-    // It is no supply either.
+    // An interrupted machine is no supply either.
     check(
         &desired(1, 0),
         vec![(
@@ -112,7 +112,7 @@ fn errors_end() {
 
 #[test]
 fn what_dangles_ends() {
-    // Whoever wrote it may have had another clock.
+    // The writer of the deadline may have had another clock.
     let over = at(NOW).before(LIMITS.clock_skew);
     let idle =
         |tier| standby("i", State::Idle { tier, since: at(0), deadline: over, shared: false });
@@ -171,7 +171,7 @@ fn the_outdated_go_at_once_from_a_small_pool() {
 
 #[test]
 fn the_ready_to_stop_are_stopped() {
-    let found = |machine| said(machine, stopped("i"));
+    let found = |machine| seen_as(machine, stopped("i"));
     let fence = 60 + LIMITS.clock_skew.as_secs();
     let desired = desired(0, 1);
     check(
@@ -182,10 +182,10 @@ fn the_ready_to_stop_are_stopped() {
             ("still starting", vec![found(MachineState::Pending)], &[]),
             (
                 "the call can no longer land",
-                vec![said(MachineState::Running, stopping("i"))],
+                vec![seen_as(MachineState::Running, stopping("i"))],
                 &["stop: i Again"],
             ),
-            ("stopped", vec![said(MachineState::Stopped, stopping("i"))], &["keep stopped: i"]),
+            ("stopped", vec![seen_as(MachineState::Stopped, stopping("i"))], &["keep stopped: i"]),
         ],
     );
     for (machine, seconds, expected) in [
@@ -194,9 +194,9 @@ fn the_ready_to_stop_are_stopped() {
         (MachineState::Running, 59, vec![]),
         (MachineState::Running, 60, vec!["stop: i Again"]),
     ] {
-        let observed = observed([said(machine, stopping("i"))]);
+        let observed = observed([seen_as(machine, stopping("i"))]);
         assert_eq!(
-            told(&plan(&observed, &desired, at(seconds))),
+            actions_of(&plan(&observed, &desired, at(seconds))),
             expected,
             "{machine:?} {seconds}"
         );
@@ -218,7 +218,12 @@ fn what_is_missing_is_created_and_what_is_coming_counts() {
             ("stopping counts", vec![stopping("a"), stopping("b"), hot("c"), hot("d")], &[]),
             (
                 "starting counts",
-                vec![said(MachineState::Pending, stopped("a")), stopped("b"), hot("c"), hot("d")],
+                vec![
+                    seen_as(MachineState::Pending, stopped("a")),
+                    stopped("b"),
+                    hot("c"),
+                    hot("d"),
+                ],
                 &[],
             ),
             (
@@ -227,7 +232,7 @@ fn what_is_missing_is_created_and_what_is_coming_counts() {
                 &["create on-demand: 0 hot, 2 stopped"],
             ),
             (
-                "whoever is warm is what is missing",
+                "warm machines fill missing places",
                 vec![hot("a"), warm("b"), warm("c"), stopped("d")],
                 &["keep hot: b", "stop: c WarmedUp"],
             ),
@@ -279,7 +284,7 @@ fn hot_ones_can_be_spot_and_stopped_ones_cannot() {
 fn launches_in_flight_are_supply() {
     let in_flight = |launch: Intent| {
         let observed = ObservedPool { launches: vec![launch], ..ObservedPool::default() };
-        told(&plan(&observed, &desired(2, 1), at(NOW)))
+        actions_of(&plan(&observed, &desired(2, 1), at(NOW)))
     };
     let three = launch("one", Usage::OnDemand, 3);
     assert_eq!(in_flight(three.clone()), [""; 0]);
@@ -303,7 +308,7 @@ fn ceilings_count_everything_and_hot_comes_first() {
     let with = |allowances: Vec<Allowance>, more: Vec<PoolMachine>, launches: Vec<Intent>| {
         let desired = DesiredPool { allowances, ..desired(3, 3) };
         let instances = [instances(), more].concat();
-        told(&plan(
+        actions_of(&plan(
             &ObservedPool { instances, launches, ..ObservedPool::default() },
             &desired,
             at(NOW),
@@ -346,7 +351,7 @@ fn the_excess_ends_oldest_first() {
             ),
             (
                 "found running and not wanted",
-                vec![hot("a"), stopped("b"), said(MachineState::Running, stopped("c"))],
+                vec![hot("a"), stopped("b"), seen_as(MachineState::Running, stopped("c"))],
                 &["end excess: c Surplus"],
             ),
         ],
@@ -362,7 +367,7 @@ fn the_steps_come_in_their_order() {
         old(hot("c")),
         warm("d"),
         warm("e"),
-        said(MachineState::Stopped, stopping("f")),
+        seen_as(MachineState::Stopped, stopping("f")),
         ready("g", Tier::Stopped, 5),
         warming("h"),
     ];
@@ -373,9 +378,9 @@ fn the_steps_come_in_their_order() {
         vec![instance, ready("t", Tier::Hot, 2)]
     };
     let instances = [instances, spot_surplus].concat();
-    let told = planned(instances, &desired);
+    let actions = planned(instances, &desired);
     assert_eq!(
-        told,
+        actions,
         [
             "end error: a FailedWarmUp",
             "end dangling: b FailedWarmUp",

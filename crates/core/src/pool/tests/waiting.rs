@@ -1,6 +1,6 @@
-//! What a plan says of what it waits on, and pools that an operator or the file has stopped.
+//! The notes of a plan, and pools that an operator or the configuration has stopped.
 //!
-//! Not here: what is said during rollouts (`rollouts`).
+//! Not here: notes during rollouts (`rollouts`).
 
 use super::*;
 use crate::samples::{job_owner, running};
@@ -22,13 +22,13 @@ fn everything() -> Vec<PoolMachine> {
 fn a_paused_pool_plans_nothing_and_says_so() {
     let desired = DesiredPool { mode: PoolMode::Paused, ..desired(5, 5) };
     let plan = plan(&observed(everything()), &desired, at(NOW));
-    assert_eq!((told(&plan), codes(&plan)), (vec![], vec!["paused"]));
+    assert_eq!((actions_of(&plan), codes(&plan)), (vec![], vec!["paused"]));
     assert_eq!(plan.notes[0].to_string(), "paused by an operator: nothing is changed");
 }
 
 #[test]
 fn a_pool_that_is_drained_or_gone_keeps_nothing_it_may_touch() {
-    for (mode, why, code, said) in [
+    for (mode, why, code, text) in [
         (PoolMode::Draining, "Operator", "draining", "drained by an operator; still in use: 1"),
         (
             PoolMode::Removed,
@@ -41,21 +41,21 @@ fn a_pool_that_is_drained_or_gone_keeps_nothing_it_may_touch() {
         let plan = plan(&observed(everything()), &desired, at(NOW));
         let each = ["a", "b", "c", "d", "e", "f"].map(|id| format!(" {id} {why}")).join(",");
         let expected = ["end outdated: g Outdated".to_owned(), format!("end excess:{each}")];
-        assert_eq!(told(&plan), expected);
+        assert_eq!(actions_of(&plan), expected);
         assert_eq!(codes(&plan), [code]);
-        assert_eq!(plan.notes[0].to_string(), said);
+        assert_eq!(plan.notes[0].to_string(), text);
     }
 }
 
 #[test]
 fn what_is_waited_on_is_said() {
-    let fenced = said(MachineState::Stopped, stopping("c"));
+    let fenced = seen_as(MachineState::Stopped, stopping("c"));
     let early = at(60);
     let instances = vec![warming("a"), stopping("b"), fenced, hot("d")];
     let launches = vec![launch("one", Usage::OnDemand, 2)];
     let observed = ObservedPool { instances, launches, ..ObservedPool::default() };
     let plan = plan(&observed, &desired(4, 2), early);
-    assert_eq!(told(&plan), [""; 0]);
+    assert_eq!(actions_of(&plan), [""; 0]);
     let notes: Vec<_> = plan.notes.iter().map(ToString::to_string).collect();
     assert_eq!(
         notes,
@@ -72,24 +72,26 @@ fn what_is_waited_on_is_said() {
 #[test]
 fn a_ceiling_in_the_way_is_named() {
     let target = desired(2, 3);
-    let said = |allowances: Vec<Allowance>, instances: Vec<PoolMachine>| {
+    let actions_and_notes = |allowances: Vec<Allowance>, instances: Vec<PoolMachine>| {
         let desired = DesiredPool { allowances, ..target.clone() };
         let plan = plan(&observed(instances), &desired, at(NOW));
-        (told(&plan), plan.notes.iter().map(ToString::to_string).collect::<Vec<_>>())
+        (actions_of(&plan), plan.notes.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let pool_max = || vec![allowance(Scope::Pool(pool()), 3, 0)];
-    let (actions, notes) = said(pool_max(), vec![]);
+    let (actions, notes) = actions_and_notes(pool_max(), vec![]);
     assert_eq!(actions, ["create on-demand: 2 hot, 1 stopped"]);
     assert_eq!(notes, ["pool ci holds 0 of at most 3 machines; wanted more: 2"]);
-    // It is said as long as it is so, also when nothing is left to do.
-    let (actions, notes) = said(pool_max(), vec![hot("a"), hot("b"), stopped("c")]);
+    // The note stays as long as the ceiling is in the way, also if no action is left.
+    let (actions, notes) = actions_and_notes(pool_max(), vec![hot("a"), hot("b"), stopped("c")]);
     assert_eq!(actions, [""; 0]);
     assert_eq!(notes, ["pool ci holds 3 of at most 3 machines; wanted more: 2"]);
-    let (actions, notes) = said(vec![allowance(Scope::Stack, 9, 8)], vec![hot("a"), hot("b")]);
+    let (actions, notes) =
+        actions_and_notes(vec![allowance(Scope::Stack, 9, 8)], vec![hot("a"), hot("b")]);
     assert_eq!(actions, ["create on-demand: 0 hot, 1 stopped"]);
     assert_eq!(notes, ["stack holds 8 of at most 9 machines; wanted more: 2"]);
-    // A ceiling that was lowered ends what stands by above it.
-    let (actions, _) = said(pool_max(), vec![hot("a"), hot("b"), stopped("c"), stopped("d")]);
+    // If a ceiling was lowered, the plan ends standby machines above it.
+    let (actions, _) =
+        actions_and_notes(pool_max(), vec![hot("a"), hot("b"), stopped("c"), stopped("d")]);
     assert_eq!(actions, ["end excess: c Surplus"]);
 }
 
@@ -100,11 +102,11 @@ fn a_schedule_with_a_hole_and_a_listing_with_one_are_named() {
         plan(&observed(instances), desired, at(seconds))
     };
     let plan = plan_of(vec![], &nothing, NOW);
-    assert_eq!((told(&plan), codes(&plan)), (vec![], vec!["no-entry"]));
+    assert_eq!((actions_of(&plan), codes(&plan)), (vec![], vec!["no-entry"]));
     let unlisted = PoolMachine { machine: None, ..stopped("a") };
     assert_eq!(codes(&plan_of(vec![unlisted.clone()], &desired(0, 1), 599)), [""; 0]);
     let late = plan_of(vec![unlisted], &desired(0, 1), 600);
-    assert_eq!((told(&late), codes(&late)), (vec![], vec!["unseen"]));
+    assert_eq!((actions_of(&late), codes(&late)), (vec![], vec!["unseen"]));
     let due = plan_of(vec![hot("a")], &desired(1, 0), 12 * 60);
     assert_eq!(codes(&due), ["expiring"]);
 }
@@ -112,13 +114,13 @@ fn a_schedule_with_a_hole_and_a_listing_with_one_are_named() {
 #[test]
 fn a_cloud_without_capacity_is_not_asked_again_before_its_time() {
     let observed = ObservedPool { short_until: Some(at(NOW + 60)), ..ObservedPool::default() };
-    let told_at = |seconds| {
+    let planned_at = |seconds| {
         let plan = plan(&observed, &desired(1, 1), at(seconds));
-        (told(&plan), plan.notes.iter().map(Note::code).collect::<Vec<_>>())
+        (actions_of(&plan), plan.notes.iter().map(Note::code).collect::<Vec<_>>())
     };
-    assert_eq!(told_at(NOW), (vec![], vec!["no-capacity"]));
+    assert_eq!(planned_at(NOW), (vec![], vec!["no-capacity"]));
     let create = "create on-demand: 1 hot, 1 stopped".to_owned();
-    assert_eq!(told_at(NOW + 60), (vec![create], vec![]));
+    assert_eq!(planned_at(NOW + 60), (vec![create], vec![]));
     let full = ObservedPool { instances: vec![hot("a"), stopped("b")], ..observed.clone() };
     assert_eq!(plan(&full, &desired(1, 1), at(NOW)), Plan::default(), "nothing is wanted");
 }

@@ -1,5 +1,5 @@
-//! A tiny world that plans are carried out in: machines boot, stop and end, each a look later, and
-//! every action must be one that the instance's own rules allow.
+//! A small world that carries plans out: machines boot, stop and end some looks later, and the
+//! instance's own rules must allow every action.
 //!
 //! Not here: faults of the cloud and of stores (the simulator).
 
@@ -11,7 +11,7 @@ use crate::ids::{JobId, StopOp};
 use crate::instance::{AfterWarmUp, Authority, EndReason, InstanceEvent, Record};
 use crate::time::Timestamp;
 
-/// How often the world is looked at.
+/// How often the world is looked at and planned for.
 const LOOK: Duration = LIMITS.converge;
 /// How many looks a boot takes.
 const BOOT_LOOKS: u32 = 3;
@@ -30,7 +30,7 @@ impl World {
         Self { now, seen, desired, boots: true, launched: 0 }
     }
 
-    /// Plans, does it, and lets the world go on until the next look.
+    /// Plans, carries the plan out, and lets the world go on until the next look.
     pub(super) fn step(&mut self) -> Plan {
         let plan = plan(&self.seen, &self.desired, self.now);
         for action in &plan.actions {
@@ -132,7 +132,7 @@ impl World {
 
     fn happens(&mut self, id: &InstanceId, event: &InstanceEvent) {
         let record = &mut self.instance(id).record;
-        *record = record.on(event).expect("a plan asks only for what is allowed");
+        *record = record.on(event).expect("the instance's rules allow every planned action");
     }
 
     fn remember_failure(&mut self, id: &InstanceId) {
@@ -150,7 +150,7 @@ impl World {
         self.seen.launches.push(intent);
     }
 
-    /// One look's time passes.
+    /// Lets the time of one look pass.
     fn go_on(&mut self) {
         self.seen.instances.retain(|one| !matches!(one.record.state, State::Terminating { .. }));
         let (now, boots) = (self.now, self.boots);
@@ -262,7 +262,8 @@ fn a_bad_specification_leaves_the_old_machines_and_few_launches() {
         world.desired.spec_hash = SpecHash::new(OLD);
         world.boots = false;
         world.steps(4 * 120);
-        // Two, then the third of the quarantine, then one an hour; at once there were eight.
+        // Two, then the third of the quarantine, then one an hour; an immediate rollout launches
+        // eight first.
         let (most, ready) = match rollout {
             Rollout::Rolling => (12, 8),
             Rollout::Immediate => (16, 0),

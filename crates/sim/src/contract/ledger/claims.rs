@@ -1,4 +1,4 @@
-//! Claims: at most one winner, and everyone can tell who.
+//! Claims: at most one claimer wins, and every process sees which one.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::stage::{
 };
 use crate::contract::{Harness, answered, landed, lost, won};
 
-/// How many claim one instance at once.
+/// The number of processes that claim one instance at once.
 const CLAIMERS: usize = 64;
 
-/// Of many that claim one idle instance at once, one wins; everyone sees which.
+/// Of many processes that claim one idle instance at once, one wins; every process sees which one.
 pub async fn exactly_one_of_many_claimers_wins<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let claimers: Vec<_> = (0..CLAIMERS).map(|_| harness.another_process()).collect();
@@ -44,7 +44,7 @@ pub async fn exactly_one_of_many_claimers_wins<H: Harness<Port: Ledger>>(harness
     }
 }
 
-/// A claim that landed without an answer is settled by the nonce on the record, and by nothing else.
+/// After a claim's answer was lost, only the nonce on the record says whether the claim won.
 pub async fn a_claim_whose_answer_was_lost_is_settled_by_its_nonce<H: Harness<Port: Ledger>>(
     harness: H,
 ) {
@@ -55,13 +55,13 @@ pub async fn a_claim_whose_answer_was_lost_is_settled_by_its_nonce<H: Harness<Po
     landed(ledger.claim(&write).await, answer_lost);
     let found = stored(ledger, &idle.id).await;
     assert!(matches!(&found.state, State::Claimed { claim, .. } if *claim == write.claim));
-    // The same owner's other worker must not take that for its own.
+    // Another worker of the same owner must not take the claim for its own.
     lost(ledger.claim(&claim(&idle, &owner, "another", now)).await);
     lost(ledger.claim(&write).await);
     assert_eq!(stored(ledger, &idle.id).await, found);
 }
 
-/// On the last millisecond before the margin a claim wins; on the margin it loses.
+/// A claim wins up to the last millisecond before the margin, and loses on it.
 pub async fn a_claim_stays_clear_of_the_deadline_by_its_margin<H: Harness<Port: Ledger>>(
     harness: H,
 ) {
@@ -84,7 +84,7 @@ pub async fn a_claim_stays_clear_of_the_deadline_by_its_margin<H: Harness<Port: 
     }
 }
 
-/// A message from an earlier life of an instance cannot claim it.
+/// An advert of an earlier generation cannot claim an instance.
 pub async fn a_claim_of_a_stale_generation_loses<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
@@ -97,7 +97,7 @@ pub async fn a_claim_of_a_stale_generation_loses<H: Harness<Port: Ledger>>(harne
     won(ledger.claim(&claim(&idle, &owner, "fresh", now)).await);
 }
 
-/// Only what is idle can be claimed, whatever generation is named.
+/// Only an idle instance can be claimed, at any generation.
 pub async fn a_claim_of_what_is_not_idle_loses<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let under = intent("busy", 1, now.after(HOUR));
@@ -116,7 +116,7 @@ pub async fn a_claim_of_what_is_not_idle_loses<H: Harness<Port: Ledger>>(harness
     assert_eq!(stored(ledger, &running.id).await, running);
 }
 
-/// A claim stores exactly what the transition says, and raises generation and revision.
+/// A claim stores exactly the transition's record, and raises generation and revision.
 pub async fn a_claim_writes_all_that_a_claim_says<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
@@ -138,7 +138,7 @@ pub async fn a_claim_writes_all_that_a_claim_says<H: Harness<Port: Ledger>>(harn
     assert!(claimed.revision > idle.revision);
 }
 
-/// Once another worker of the same owner has taken a claim over, the first can change nothing.
+/// Once another worker of the same owner has taken over a claim, the first worker cannot write.
 pub async fn a_fenced_worker_can_write_nothing<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
@@ -162,7 +162,8 @@ pub async fn a_fenced_worker_can_write_nothing<H: Harness<Port: Ledger>>(harness
     assert_eq!(stored(ledger, &idle.id).await, taken);
 }
 
-/// A claimer that stalled while its instance was taken back and given on finds nothing to write to.
+/// A claimer that stalled while its instance was released and claimed by another owner cannot
+/// write.
 pub async fn a_stalled_claimer_cannot_write_over_a_newer_owner<H: Harness<Port: Ledger>>(
     harness: H,
 ) {

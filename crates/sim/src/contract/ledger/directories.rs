@@ -1,4 +1,5 @@
-//! Directories: they may list too much and never miss, from any process, directly after a write.
+//! Directories: directly after a write, every process finds the record there; they may list too
+//! much.
 
 use std::time::Duration;
 
@@ -28,28 +29,28 @@ async fn is_listed(ledger: &impl Ledger, record: &Record, when: &str) {
     }
 }
 
-/// One instance goes round and round, looked up by a stranger after every write.
-async fn go_round<L: Ledger>(writer: &L, stranger: &L, idle: Record, owner: &Owner) {
+/// Cycles one instance through its states; another process looks it up after every write.
+async fn go_round<L: Ledger>(writer: &L, reader: &L, idle: Record, owner: &Owner) {
     let State::Idle { since: now, .. } = idle.state else { panic!("not idle") };
     let mut idle = idle;
     for round in 0..8 {
         let nonce = format!("n-{round}");
         let claimed = won(writer.claim(&claim(&idle, owner, &nonce, now)).await);
-        is_listed(stranger, &claimed, "claimed").await;
+        is_listed(reader, &claimed, "claimed").await;
         let used = if round % 2 == 0 {
             step(writer, &claimed, &registered(&claimed, owner, &nonce, now)).await
         } else {
             claimed
         };
-        is_listed(stranger, &used, "running").await;
+        is_listed(reader, &used, "running").await;
         let leaving = step(writer, &used, &withdrawn(&used, owner, now)).await;
-        is_listed(stranger, &leaving, "releasing").await;
+        is_listed(reader, &leaving, "releasing").await;
         idle = step(writer, &leaving, &returned(leaving.generation, now)).await;
-        is_listed(stranger, &idle, "idle").await;
+        is_listed(reader, &idle, "idle").await;
     }
 }
 
-/// Many instances change hands at once, between few owners; nobody is ever missed.
+/// Many instances change between few owners at once, and no directory ever misses an instance.
 pub async fn directories_never_miss_while_everything_moves<H: Harness<Port: Ledger>>(harness: H) {
     const INSTANCES: usize = 16;
     let handles: Vec<_> = (0..INSTANCES).map(|_| harness.another_process()).collect();
@@ -58,13 +59,13 @@ pub async fn directories_never_miss_while_everything_moves<H: Harness<Port: Ledg
     for (number, handle) in handles.iter().enumerate() {
         let idle = idle(&harness, &format!("i-{number}")).await;
         is_listed(handle, &idle, "warm").await;
-        let stranger = &handles[(number + 1) % INSTANCES];
-        rounds.push(go_round(handle, stranger, idle, &owners[number % owners.len()]));
+        let reader = &handles[(number + 1) % INSTANCES];
+        rounds.push(go_round(handle, reader, idle, &owners[number % owners.len()]));
     }
     join_all(rounds).await;
 }
 
-/// A second release finds what the first one left, until the instance is nobody's.
+/// A second release finds the instances that the first one left, until they have no owner.
 pub async fn what_is_being_released_is_still_its_owners<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
@@ -76,7 +77,7 @@ pub async fn what_is_being_released_is_still_its_owners<H: Harness<Port: Ledger>
     assert!(H::WEAK || left.is_empty(), "{left:?}");
 }
 
-/// The class's directory has the longest idle first.
+/// The class's directory lists the instance first that has been idle longest.
 pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent("ages", 3, now.after(HOUR));
@@ -91,7 +92,7 @@ pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>
     assert_eq!(ids, ["i-2", "i-1", "i-3"]);
 }
 
-/// A directory's advert is the record's own, so that a claim needs no read.
+/// A directory's advert equals the record's own advert, so that a claim needs no read.
 pub async fn an_advert_says_what_the_record_says<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let listed = answered(harness.port().idle_in(&class()).await);
@@ -100,7 +101,7 @@ pub async fn an_advert_says_what_the_record_says<H: Harness<Port: Ledger>>(harne
     assert_eq!(answered(harness.port().idle_in(&unknown).await), []);
 }
 
-/// A pool sees its instances in every live state, whoever owns them.
+/// A pool finds its instances in every live state, under every owner.
 pub async fn a_pool_finds_everything_it_launched<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let idle_one = idle(&harness, "i-1").await;
@@ -119,7 +120,7 @@ pub async fn a_pool_finds_everything_it_launched<H: Harness<Port: Ledger>>(harne
     assert_eq!(answered(ledger.standing_by(&unknown).await), []);
 }
 
-/// Directories have no pages: they list everything.
+/// Directories have no pages: one call lists all entries.
 pub async fn directories_list_more_than_a_page<H: Harness<Port: Ledger>>(harness: H) {
     const MANY: u32 = 250;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));

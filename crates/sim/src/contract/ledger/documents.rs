@@ -1,4 +1,4 @@
-//! Documents: conditional writes, and listing a collection.
+//! Documents: conditional writes, and the listing of a collection.
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::{Document, Ledger};
@@ -17,7 +17,7 @@ fn document(collection: &str, name: &str, body: &str) -> Document {
     }
 }
 
-/// A document is written over the revision that was read, or not at all.
+/// A write replaces the revision that the caller read, or changes nothing.
 pub async fn a_document_is_written_only_over_what_was_read<H: Harness<Port: Ledger>>(harness: H) {
     let ledger = harness.port();
     let mine = document("run/7.1", "build", "first");
@@ -35,7 +35,7 @@ pub async fn a_document_is_written_only_over_what_was_read<H: Harness<Port: Ledg
     lost(harness.another_process().write_document(Some(first.revision), &first).await);
 }
 
-/// Two provisions of one name at once: one of them makes the request.
+/// Of many processes that write the first document of a name at once, one wins.
 pub async fn of_many_first_documents_one_is_stored<H: Harness<Port: Ledger>>(harness: H) {
     let handles: Vec<_> = (0..16).map(|_| harness.another_process()).collect();
     for round in 0..10 {

@@ -16,7 +16,7 @@ fn holder(number: usize) -> HolderId {
     HolderId::new(format!("holder-{number}"))
 }
 
-/// Of many that take a lease at once, when it is free and when it has expired, one gets it.
+/// Of many processes that take a free or an expired lease at once, one gets it.
 pub async fn a_lease_has_one_holder<H: Harness<Port: Ledger>>(harness: H) {
     const TAKERS: usize = 16;
     let takers: Vec<_> = (0..TAKERS).map(|_| harness.another_process()).collect();
@@ -40,20 +40,20 @@ pub async fn a_lease_has_one_holder<H: Harness<Port: Ledger>>(harness: H) {
     }
 }
 
-/// Every new holder has a higher token; renewing keeps it.
+/// Every new holder has a higher token; a renewal keeps the token.
 pub async fn a_fencing_token_rises_with_every_holder<H: Harness<Port: Ledger>>(harness: H) {
     let ledger = harness.port();
     let first = won(ledger.write_lease(None, &Lease::first(name(), holder(1))).await);
     let renewed = won(ledger.write_lease(Some(&first), &first.renewed()).await);
     assert_eq!((renewed.token, &renewed.holder), (first.token, &first.holder));
-    assert!(renewed.revision > first.revision, "an observer must see the renewal");
+    assert!(renewed.revision > first.revision, "a renewal raises the revision");
     let taken = won(ledger.write_lease(Some(&renewed), &renewed.taken_by(holder(2))).await);
     assert!(taken.token > renewed.token);
     let back = won(ledger.write_lease(Some(&taken), &taken.taken_by(holder(1))).await);
-    assert!(back.token > taken.token, "also when the holder was there before");
+    assert!(back.token > taken.token, "also when an earlier holder returns");
 }
 
-/// Whoever was overtaken can neither renew nor begin anew.
+/// A holder that lost its lease can neither renew it nor take it as a first lease.
 pub async fn a_stale_renewal_loses<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, other) = (harness.port(), harness.another_process());
     let first = won(ledger.write_lease(None, &Lease::first(name(), holder(1))).await);
@@ -66,7 +66,7 @@ pub async fn a_stale_renewal_loses<H: Harness<Port: Ledger>>(harness: H) {
     assert_eq!(answered(ledger.lease(&unknown.name).await), None);
 }
 
-/// A lease whose answer was lost is ours if it names us.
+/// After a write's answer was lost, the stored lease names the holder that won.
 pub async fn a_lease_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port: Ledger>>(
     harness: H,
 ) {

@@ -1,7 +1,7 @@
-//! What the `Ledger` port promises.
+//! The contract of the `Ledger` port.
 //!
-//! Not here: which writes make sense. The suite writes what the engine would, through
-//! `Record::on`, and checks that the ledger keeps to its own part.
+//! Not here: which transitions are allowed. The suite makes the engine's writes, through
+//! `Record::on`, and checks the ledger's part.
 
 mod claims;
 mod directories;

@@ -1,4 +1,4 @@
-//! Reservations: counted from the intent to the burial, once, under every ceiling.
+//! Reservations: each machine counts once under every ceiling, from the intent to the burial.
 
 use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{ClassName, PoolName};
@@ -22,7 +22,7 @@ async fn outstanding(ledger: &impl Ledger, intent: &Intent) -> u32 {
     answered(ledger.intent(&intent.id).await).expect("the intent is there").outstanding
 }
 
-/// Whether exactly this many more machines fit under a ceiling on the whole stack.
+/// Checks that exactly this many more machines fit under a ceiling on the whole stack.
 async fn fits(ledger: &impl Ledger, like: &Intent, max: u32, more: u32) {
     for (wanted, granted) in [(more + 1, false), (more, true)] {
         if wanted == 0 {
@@ -39,8 +39,8 @@ async fn fits(ledger: &impl Ledger, like: &Intent, max: u32, more: u32) {
     }
 }
 
-/// Fifty at once, of two classes, with and without a pool: no ceiling is ever broken, and nobody is
-/// refused who would have fit.
+/// Fifty reservations at once, of two classes, with and without a pool: no ceiling is exceeded, and
+/// no reservation that fits is refused.
 pub async fn reservations_never_exceed_a_ceiling<H: Harness<Port: Ledger>>(harness: H) {
     let deadline = harness.now().after(HOUR);
     let ceilings = [
@@ -75,14 +75,17 @@ pub async fn reservations_never_exceed_a_ceiling<H: Harness<Port: Ledger>>(harne
     for (intent, answer) in intents.iter().zip(&answers) {
         let Reserved::Short(short) = answer else { continue };
         assert!(short.scope.counts(&intent.class, intent.pool.as_ref()), "{short}");
-        // Nothing was returned since, so what did not fit then does not fit now.
+        // No capacity was freed since, so a refused reservation still does not fit.
         assert!(used(&short.scope) + intent.outstanding > short.max, "{short}");
         assert_eq!(answered(harness.port().intent(&intent.id).await), None);
     }
-    assert!(answers.iter().any(|answer| matches!(answer, Reserved::Short(_))), "nothing was short");
+    assert!(
+        answers.iter().any(|answer| matches!(answer, Reserved::Short(_))),
+        "no reservation was refused"
+    );
 }
 
-/// The same intent again counts nothing and says what is stored.
+/// A repeated reservation counts nothing and returns the stored intent.
 pub async fn a_reservation_is_made_once<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 3, now.after(HOUR));
@@ -92,15 +95,15 @@ pub async fn a_reservation_is_made_once<H: Harness<Port: Ledger>>(harness: H) {
         match won(harness.another_process().reserve(&mine, &stack(max)).await) {
             Reserved::Known(known) => {
                 assert_eq!(known, answered(ledger.intent(&mine.id).await).expect("it is stored"));
-                assert_eq!(known.outstanding, 2, "one has come meanwhile");
+                assert_eq!(known.outstanding, 2, "one machine is recorded");
             }
-            other => panic!("the same intent again was {other:?}"),
+            other => panic!("the repeated reservation was {other:?}"),
         }
     }
     fits(ledger, &mine, 5, 2).await;
 }
 
-/// What breaks one ceiling is not counted under the others.
+/// A reservation that exceeds one ceiling is not counted under the others.
 pub async fn a_reservation_that_does_not_fit_leaves_nothing<H: Harness<Port: Ledger>>(harness: H) {
     let ledger = harness.port();
     let large = intent("large", 3, harness.now().after(HOUR));
@@ -116,7 +119,7 @@ pub async fn a_reservation_that_does_not_fit_leaves_nothing<H: Harness<Port: Led
     fits(ledger, &large, 3, 3).await;
 }
 
-/// A reservation that landed without an answer is found by asking again.
+/// After a reservation's answer was lost, a repeat finds the reservation.
 pub async fn a_reservation_whose_answer_was_lost_is_known<H: Harness<Port: Ledger>>(harness: H) {
     let ledger = harness.port();
     let mine = intent("mine", 2, harness.now().after(HOUR));
@@ -128,7 +131,7 @@ pub async fn a_reservation_whose_answer_was_lost_is_known<H: Harness<Port: Ledge
     fits(ledger, &mine, 3, 1).await;
 }
 
-/// The same machine again is known, as it is now, and takes nothing from its intent.
+/// Recording a machine again returns its present record, and takes nothing from its intent.
 pub async fn a_machine_is_recorded_once<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 3, now.after(HOUR));
@@ -147,7 +150,8 @@ pub async fn a_machine_is_recorded_once<H: Harness<Port: Ledger>>(harness: H) {
     fits(ledger, &mine, 4, 1).await;
 }
 
-/// A machine too many is nobody's, and so is one under an intent that does not exist.
+/// The ledger refuses to record more machines than were reserved, or a machine under an unknown
+/// intent.
 pub async fn no_more_machines_are_recorded_than_were_reserved<H: Harness<Port: Ledger>>(
     harness: H,
 ) {
@@ -167,7 +171,7 @@ pub async fn no_more_machines_are_recorded_than_were_reserved<H: Harness<Port: L
     fits(ledger, &mine, 4, 2).await;
 }
 
-/// Once what is outstanding was given back, nothing more is recorded under the intent.
+/// Once the outstanding machines were given back, no more machines are recorded under the intent.
 pub async fn nothing_is_recorded_after_giving_back<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = Intent { owner: job("j-1"), ..intent("mine", 2, now.after(HOUR)) };
@@ -180,10 +184,14 @@ pub async fn nothing_is_recorded_after_giving_back<H: Harness<Port: Ledger>>(har
     let late = newborn("i-2", &mine, now);
     assert_eq!(won(ledger.record(&late).await), Recorded::Refused);
     assert_eq!(answered(ledger.read(&late.id).await), None);
-    assert_eq!(outstanding(ledger, &mine).await, 0, "still there, with nothing outstanding");
+    assert_eq!(
+        outstanding(ledger, &mine).await,
+        0,
+        "the intent is stored, with nothing outstanding"
+    );
 }
 
-/// Giving back returns the part that never came, and only that.
+/// Giving back frees exactly the machines that never came.
 pub async fn giving_back_frees_what_never_came<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 5, now.after(HOUR));
@@ -199,7 +207,8 @@ pub async fn giving_back_frees_what_never_came<H: Harness<Port: Ledger>>(harness
     fits(ledger, &mine, 7, 5).await;
 }
 
-/// A late machine and whoever gives up on it: one of them wins, and the count is right either way.
+/// One process records a late machine while another gives its intent back: one of them wins, and
+/// the count is right either way.
 pub async fn recording_and_giving_back_do_not_both_happen<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let other = harness.another_process();
@@ -217,7 +226,7 @@ pub async fn recording_and_giving_back_do_not_both_happen<H: Harness<Port: Ledge
     }
 }
 
-/// A burial returns the machine's place, once, and leaves a tombstone.
+/// A burial frees the machine's capacity, once, and leaves a tombstone.
 pub async fn a_burial_frees_its_place<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 2, now.after(HOUR));
@@ -232,10 +241,11 @@ pub async fn a_burial_frees_its_place<H: Harness<Port: Ledger>>(harness: H) {
     let tombstone = stored(ledger, &created.id).await;
     assert!(!tombstone.state.is_live());
     let again = won(ledger.record(&newborn("i-2", &mine, now)).await);
-    assert_eq!(again, Recorded::Known(tombstone), "the dead are not recorded anew");
+    assert_eq!(again, Recorded::Known(tombstone), "a buried machine is not recorded again");
 }
 
-/// A burial over a stale revision changes nothing, of many at once one frees one place.
+/// A burial over a stale revision changes nothing; of many burials at once, one frees capacity for
+/// one machine.
 pub async fn a_burial_that_lost_frees_nothing<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 3, now.after(HOUR));
@@ -251,7 +261,8 @@ pub async fn a_burial_that_lost_frees_nothing<H: Harness<Port: Ledger>>(harness:
     fits(ledger, &mine, 4, 2).await;
 }
 
-/// What the stack, two classes, a pool, and a class and a pool that nobody knows hold.
+/// The machines that count under the stack, two classes, a pool, an unknown class and an unknown
+/// pool.
 async fn held(ledger: &impl Ledger) -> [u32; 6] {
     let class = |name: &str| Scope::Class(ClassName::new(name));
     let pool = |name: &str| Scope::Pool(PoolName::new(name));
@@ -261,8 +272,8 @@ async fn held(ledger: &impl Ledger) -> [u32; 6] {
     used.try_into().expect("one answer for each")
 }
 
-/// A machine counts under its stack, its class and its pool, from its reservation until its burial
-/// or until it is given back; being recorded changes nothing.
+/// A machine counts under its stack, its class and its pool, from its reservation until it is
+/// buried or given back; recording it changes nothing.
 pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     assert_eq!(held(ledger).await, [0; 6]);
@@ -276,7 +287,7 @@ pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness
     let created = record(ledger, &newborn("i-1", &pooled, now)).await;
     record(ledger, &newborn("i-2", &single, now)).await;
     let ending = step(ledger, &created, &condemned(now)).await;
-    assert_eq!(held(ledger).await, [5, 3, 2, 3, 0, 0], "what is ending still counts");
+    assert_eq!(held(ledger).await, [5, 3, 2, 3, 0, 0], "a terminating machine still counts");
     won(ledger.bury(&ending, &moved(&ending, &gone(now))).await);
     assert_eq!(held(&harness.another_process()).await, [4, 2, 2, 2, 0, 0]);
     for (given_up, left) in [(&pooled, [2, 0, 2, 0, 0, 0]), (&single, [1, 0, 1, 0, 0, 0])] {
@@ -285,10 +296,10 @@ pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness
         assert_eq!(held(ledger).await, left);
     }
     let twice = answered(ledger.used(&[Scope::Stack, Scope::Stack]).await);
-    assert_eq!(twice, [1, 1], "asked twice, said twice");
+    assert_eq!(twice, [1, 1], "a repeated scope has two answers");
 }
 
-/// Whoever plans by it is refused only if somebody was faster.
+/// A reservation that fits by this count is refused only if another process reserved in between.
 pub async fn what_a_scope_says_is_what_a_ceiling_goes_by<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     reserve(ledger, &intent("others", 3, now.after(HOUR))).await;
@@ -297,7 +308,7 @@ pub async fn what_a_scope_says_is_what_a_ceiling_goes_by<H: Harness<Port: Ledger
     let greedy = intent("greedy", 3, now.after(HOUR));
     match won(ledger.reserve(&greedy, &stack(used + 2)).await) {
         Reserved::Short(short) => assert_eq!(short.used, used),
-        other => panic!("more than there was room for was {other:?}"),
+        other => panic!("a reservation beyond the capacity was {other:?}"),
     }
-    assert_eq!(held(ledger).await[0], used, "what was refused is not counted");
+    assert_eq!(held(ledger).await[0], used, "a refused reservation is not counted");
 }

@@ -1,4 +1,4 @@
-//! Jobs' rows: conditional writes, and the listings that workers find them by.
+//! Rows of jobs: conditional writes, and the listings in which workers find them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn waiting(ledger: &impl Ledger, at: &WaitingAt) -> Vec<JobRow> {
     all_pages(async |after: Option<String>| ledger.waiting(at, after.as_deref()).await).await
 }
 
-/// A row is written over the revision that was read, or not at all.
+/// A write replaces the revision that the caller read, or changes nothing.
 pub async fn a_row_is_written_only_over_what_was_read<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = row("j-1", now);
@@ -39,7 +39,7 @@ pub async fn a_row_is_written_only_over_what_was_read<H: Harness<Port: Ledger>>(
     assert_eq!(answered(ledger.row(&mine.job).await), Some(second));
 }
 
-/// A webhook that is delivered many times at once makes one row.
+/// A webhook that GitHub delivers many times at once makes one row.
 pub async fn of_many_first_rows_one_is_stored<H: Harness<Port: Ledger>>(harness: H) {
     let handles: Vec<_> = (0..16).map(|_| harness.another_process()).collect();
     let now = harness.now();
@@ -56,7 +56,7 @@ pub async fn of_many_first_rows_one_is_stored<H: Harness<Port: Ledger>>(harness:
     }
 }
 
-/// All fields come back, the document byte for byte.
+/// All fields are read back, the body byte for byte.
 pub async fn a_row_is_read_back_as_it_was_written<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = JobRow {
@@ -70,14 +70,15 @@ pub async fn a_row_is_read_back_as_it_was_written<H: Harness<Port: Ledger>>(harn
     assert_eq!(answered(ledger.row(&stored.job).await), Some(stored));
 }
 
-/// A row is listed where it says it waits, directly after it was written, and nowhere else.
+/// Directly after its write, a row is listed under the lane and repository where it waits, and only
+/// there.
 pub async fn rows_wait_by_lane_and_repository<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let places = [
         ("j-1", at("pool/linux", "octo/one")),
         ("j-2", at("pool/linux", "octo/two")),
         ("j-3", at("pool/linux", "octo/one")),
-        // A lane that begins like another is another.
+        // Another lane with a name that begins alike.
         ("j-4", at("pool/linux-arm", "octo/one")),
         ("j-5", at("class/linux", "octo/three")),
     ];
@@ -93,7 +94,7 @@ pub async fn rows_wait_by_lane_and_repository<H: Harness<Port: Ledger>>(harness:
     assert_eq!(answered(ledger.waiting_repositories("pool/none").await), []);
     assert_eq!(jobs(&waiting(ledger, &places[0].1).await), ["j-1", "j-3"]);
     assert_eq!(jobs(&waiting(ledger, &places[3].1).await), ["j-4"]);
-    // One moves to another lane, one stops waiting.
+    // One row moves to another lane, then stops waiting.
     let first = first.expect("it was written");
     let moved = JobRow { waiting: Some(places[4].1.clone()), ..first };
     let moved = won(ledger.write_row(Some(moved.revision), &moved).await);
@@ -106,7 +107,7 @@ pub async fn rows_wait_by_lane_and_repository<H: Harness<Port: Ledger>>(harness:
     assert_eq!(three, [Repository::new("octo/three")]);
 }
 
-/// A long queue of one repository is listed whole, in the order of job ids.
+/// The listing returns all of a repository's many waiting rows, in the order of job ids.
 pub async fn waiting_rows_turn_every_page_in_order<H: Harness<Port: Ledger>>(harness: H) {
     const MANY: u32 = 420;
     let (ledger, now) = (harness.port(), harness.now());
@@ -121,7 +122,7 @@ pub async fn waiting_rows_turn_every_page_in_order<H: Harness<Port: Ledger>>(har
     assert_eq!(jobs(&listed), expected);
 }
 
-/// Rows are swept by the time they are to be looked at, earliest first, equal times included.
+/// Rows are swept by the time of their next look, earliest first, equal times included.
 pub async fn rows_are_listed_by_their_next_look<H: Harness<Port: Ledger>>(harness: H) {
     const MANY: u32 = 450;
     let (ledger, now) = (harness.port(), harness.now());
@@ -149,5 +150,5 @@ pub async fn rows_are_listed_by_their_next_look<H: Harness<Port: Ledger>>(harnes
     let seen = answered(ledger.row(&JobId::new("j-001")).await).expect("it is there");
     won(ledger.write_row(Some(seen.revision), &far).await);
     harness.settle().await;
-    assert!(!jobs(&all_pages(sweep).await).contains(&"j-001"), "it is looked at later now");
+    assert!(!jobs(&all_pages(sweep).await).contains(&"j-001"), "its next look is later now");
 }

@@ -1,7 +1,7 @@
-//! Records and rows to play with, brought about the way the engine would: reserved, recorded and
-//! moved by events.
+//! Records and rows for the cases, made as the engine makes them: reserved, recorded and moved by
+//! events.
 //!
-//! Not here: asserting anything about the ledger beyond that these steps work.
+//! Not here: assertions about the ledger, beyond that these steps work.
 
 use std::time::Duration;
 
@@ -74,12 +74,12 @@ pub(super) fn newborn(id: &str, under: &Intent, now: Timestamp) -> Record {
     Record::born(InstanceId::new(id), facts, owner, under.trust.clone(), now.after(HOUR))
 }
 
-/// Reserves and hopes for no ceiling.
+/// Reserves without a ceiling.
 pub(super) async fn reserve(ledger: &impl Ledger, intent: &Intent) {
     assert_eq!(won(ledger.reserve(intent, &[]).await), Reserved::Granted);
 }
 
-/// Records what must be new.
+/// Records a new machine.
 pub(super) async fn record(ledger: &impl Ledger, born: &Record) -> Record {
     match won(ledger.record(born).await) {
         Recorded::Stored(stored) => stored,
@@ -94,7 +94,7 @@ pub(super) async fn step(ledger: &impl Ledger, seen: &Record, event: &InstanceEv
 
 /// A record after an event, not stored.
 pub(super) fn moved(seen: &Record, event: &InstanceEvent) -> Record {
-    seen.on(event).expect("the suite's steps are legal")
+    seen.on(event).expect("the transition is legal")
 }
 
 pub(super) fn warmed(at: Timestamp, deadline: Timestamp) -> InstanceEvent {
@@ -141,7 +141,7 @@ pub(super) fn withdrawn(seen: &Record, owner: &Owner, at: Timestamp) -> Instance
     InstanceEvent::Withdrawn { authority, warm: true, at, cap: at.after(HOUR) }
 }
 
-/// A return of something that was never assigned to anyone.
+/// The return of an instance that was never assigned.
 pub(super) fn returned(generation: Generation, at: Timestamp) -> InstanceEvent {
     let order = Withdrawal {
         generation,
@@ -152,7 +152,7 @@ pub(super) fn returned(generation: Generation, at: Timestamp) -> InstanceEvent {
     };
     let inbox = Inbox::accept(None, Order::Withdrawn(order)).expect("the first order is accepted");
     let proof = prove_unexposed(Some(&inbox), None, generation, false)
-        .expect("what was never assigned is not exposed");
+        .expect("an unassigned instance is not exposed");
     InstanceEvent::Returned { proof, at, deadline: at.after(HOUR), shared: true }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn gone(at: Timestamp) -> InstanceEvent {
     InstanceEvent::Gone { at, forget_at: at.after(HOUR * 24) }
 }
 
-/// An idle instance under an intent of its own.
+/// An idle instance with its own intent.
 pub(super) async fn idle<H: Harness<Port: Ledger>>(harness: &H, id: &str) -> Record {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent(&format!("for-{id}"), 1, now.after(HOUR));
@@ -185,9 +185,9 @@ pub(super) async fn running<H: Harness<Port: Ledger>>(
     step(ledger, &claimed, &registered(&claimed, owner, id, now)).await
 }
 
-/// What is stored now; it must be there.
+/// The stored record, which must exist.
 pub(super) async fn stored(ledger: &impl Ledger, id: &InstanceId) -> Record {
-    answered(ledger.read(id).await).expect("the record is there")
+    answered(ledger.read(id).await).expect("the record exists")
 }
 
 pub(super) fn row(job: &str, now: Timestamp) -> JobRow {
@@ -201,7 +201,7 @@ pub(super) fn row(job: &str, now: Timestamp) -> JobRow {
     }
 }
 
-/// Every item of a listing, page by page. Pages without end are a failure, not a hang.
+/// Every item of a listing, page by page. Too many pages are a failure instead of a hang.
 pub(super) async fn all_pages<T>(
     turn: impl AsyncFn(Option<String>) -> Result<Page<T>, Fault>,
 ) -> Vec<T> {
@@ -218,7 +218,7 @@ pub(super) async fn all_pages<T>(
     panic!("a listing of more than {PAGES_MAX} pages");
 }
 
-/// How many of these won; the others must have lost.
+/// The writes that won; all others must have lost.
 #[track_caller]
 pub(super) fn winners<T>(answers: Vec<Result<Written<T>, Fault>>) -> Vec<(usize, T)> {
     let answers = answers.into_iter().map(answered).enumerate();
@@ -226,7 +226,7 @@ pub(super) fn winners<T>(answers: Vec<Result<Written<T>, Fault>>) -> Vec<(usize,
         .filter_map(|(index, answer)| match answer {
             Written::Won(stored) => Some((index, stored)),
             Written::Lost => None,
-            Written::Unknown => panic!("an answer was lost in good weather"),
+            Written::Unknown => panic!("an answer was lost without a fault"),
         })
         .collect()
 }

@@ -1,4 +1,6 @@
-//! Swaps: two records and two rows in one write, or nothing.
+//! Swaps: two records and two rows in one write, or none.
+//!
+//! Not here: deciding to swap.
 
 use bullpen_core::instance::Record;
 use bullpen_core::ports::{JobRow, Ledger, RowSwap, Swap};
@@ -17,11 +19,11 @@ async fn pair<H: Harness<Port: Ledger>>(harness: &H) -> Swap {
     }
     let records =
         [running(harness, "i-1", &job("j-1")).await, running(harness, "i-2", &job("j-2")).await];
-    let rows: [RowSwap; 2] = rows.try_into().expect("there are two");
+    let rows: [RowSwap; 2] = rows.try_into().expect("there are two rows");
     Swap { records, rows }
 }
 
-/// Everything a swap could change.
+/// All records and rows that a swap could change.
 async fn everything(ledger: &impl Ledger, swap: &Swap) -> (Vec<Record>, Vec<Option<JobRow>>) {
     let (mut records, mut rows) = (Vec::new(), Vec::new());
     for record in &swap.records {
@@ -33,7 +35,7 @@ async fn everything(ledger: &impl Ledger, swap: &Swap) -> (Vec<Record>, Vec<Opti
     (records, rows)
 }
 
-/// Both owners change places at once, generations stay, directories and rows follow.
+/// A swap exchanges both owners at once; generations stay, directories and rows follow.
 pub async fn a_swap_exchanges_owners_and_rows<H: Harness<Port: Ledger>>(harness: H) {
     let swap = pair(&harness).await;
     let ledger = harness.port();
@@ -49,27 +51,27 @@ pub async fn a_swap_exchanges_owners_and_rows<H: Harness<Port: Ledger>>(harness:
         assert!(answered(ledger.owned_by(&owner).await).contains(now));
     }
     for (now, half) in rows.iter().zip(&swap.rows) {
-        let now = now.as_ref().expect("both rows are there");
+        let now = now.as_ref().expect("both rows exist");
         assert_eq!(now.body, half.row.body);
         assert!(now.revision > half.seen);
     }
     lost(ledger.swap(&swap).await);
 }
 
-/// If any of the four has moved on, all four stay as they are.
+/// If any of the four parts has changed, all four stay as they are.
 pub async fn a_swap_changes_nothing_if_any_part_has_moved<H: Harness<Port: Ledger>>(harness: H) {
     let swap = pair(&harness).await;
     let (ledger, now) = (harness.port(), harness.now());
     for part in 0..4_usize {
         let mut stale = swap.clone();
         let (records, rows) = everything(ledger, &swap).await;
-        // Everything as it is now, then one part is moved behind the swap's back.
+        // Everything as it is now; then one part changes before the swap.
         for (half, (record, row)) in records.into_iter().zip(rows).enumerate() {
-            stale.rows[half].seen = row.expect("it is there").revision;
+            stale.rows[half].seen = row.expect("the row exists").revision;
             stale.records[half] = record;
         }
         if let Some(record) = stale.records.get(part) {
-            let owner = record.state.owner().expect("it runs").clone();
+            let owner = record.state.owner().expect("the record is running").clone();
             let (generation, deadline) = (record.generation, now.after(HOUR * 2));
             let event =
                 bullpen_core::instance::InstanceEvent::Extended { owner, generation, deadline };
@@ -84,7 +86,7 @@ pub async fn a_swap_changes_nothing_if_any_part_has_moved<H: Harness<Port: Ledge
     }
 }
 
-/// Only running records are swapped.
+/// A swap needs two running records.
 pub async fn a_swap_needs_two_running_records<H: Harness<Port: Ledger>>(harness: H) {
     let swap = pair(&harness).await;
     let (ledger, now) = (harness.port(), harness.now());

@@ -1,4 +1,6 @@
-//! Sweeps: everything, page by page. They may lag, so every case lets them catch up first.
+//! Sweeps: all items, page by page. They may lag, so every case lets them catch up first.
+//!
+//! Not here: acting on the items.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,8 +28,8 @@ fn ids(records: &[Record]) -> BTreeSet<InstanceId> {
     records.iter().map(|record| record.id.clone()).collect()
 }
 
-/// More than three pages of any store, most of them with one and the same deadline: everything is
-/// listed once.
+/// A sweep lists every item once, over more than three pages of any store, with most items at one
+/// deadline.
 pub async fn sweeps_turn_every_page_once<H: Harness<Port: Ledger>>(harness: H) {
     const MANY: u32 = 450;
     let (ledger, now) = (harness.port(), harness.now());
@@ -38,7 +40,7 @@ pub async fn sweeps_turn_every_page_once<H: Harness<Port: Ledger>>(harness: H) {
         let mut born = newborn(&format!("i-{number}"), &under, now);
         if number % 9 == 0 {
             let bullpen_core::instance::State::Created { deadline, .. } = &mut born.state else {
-                panic!("a newborn is created");
+                panic!("a first record is created");
             };
             *deadline = now.after(Duration::from_secs(u64::from(number)));
         }
@@ -50,10 +52,10 @@ pub async fn sweeps_turn_every_page_once<H: Harness<Port: Ledger>>(harness: H) {
     let swept = due(ledger, now.after(HOUR)).await;
     assert_eq!((swept.len(), &ids(&swept)), (expected.len(), &expected), "due");
     let looks: Vec<_> = swept.iter().map(|record| record.state.look_at()).collect();
-    assert!(looks.is_sorted(), "due is not in the order of looks");
+    assert!(looks.is_sorted(), "`due` is not in the order of looks");
 }
 
-/// Earliest first; a deadline at the given time is due, one after it is not.
+/// Due records come earliest first; a deadline at the given time is due, a later one is not.
 pub async fn due_is_in_order_and_ends_in_time<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent("due", 4, now.after(HOUR));
@@ -70,7 +72,7 @@ pub async fn due_is_in_order_and_ends_in_time<H: Harness<Port: Ledger>>(harness:
     let order: Vec<_> = swept.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(order, ["i-2", "i-3", "i-1"]);
     assert_eq!(due(ledger, now.before(HOUR)).await, []);
-    // A record that moved on is listed by its new time.
+    // A record that changed is listed at its new time.
     let first = &swept[0];
     let condemned = step(ledger, first, &condemned(now.after(Duration::from_secs(25)))).await;
     harness.settle().await;
@@ -79,7 +81,8 @@ pub async fn due_is_in_order_and_ends_in_time<H: Harness<Port: Ledger>>(harness:
     assert!(swept.contains(&condemned));
 }
 
-/// A release is carried on by whoever sweeps next, not only when its time is over.
+/// A releasing record is due at once, not only at its deadline: the next sweep continues the
+/// release.
 pub async fn what_is_being_released_is_due_at_once<H: Harness<Port: Ledger>>(harness: H) {
     let running = running(&harness, "i-1", &job("j-1")).await;
     let (ledger, now) = (harness.port(), harness.now());
@@ -91,7 +94,7 @@ pub async fn what_is_being_released_is_due_at_once<H: Harness<Port: Ledger>>(har
     assert_eq!(due(ledger, now).await, [leaving]);
 }
 
-/// A tombstone is found by its id and in no sweep.
+/// A tombstone can be read by its id and is in no sweep.
 pub async fn the_buried_are_not_swept<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent("dead", 2, now.after(HOUR));
@@ -107,7 +110,7 @@ pub async fn the_buried_are_not_swept<H: Harness<Port: Ledger>>(harness: H) {
     assert_eq!(answered(ledger.read(&buried.id).await), Some(buried));
 }
 
-/// Intents are swept while something is outstanding, however many there are.
+/// A sweep lists all intents with an outstanding reservation, and no others.
 pub async fn only_open_intents_are_swept<H: Harness<Port: Ledger>>(harness: H) {
     const MANY: usize = 660;
     let (ledger, now) = (harness.port(), harness.now());
@@ -118,7 +121,7 @@ pub async fn only_open_intents_are_swept<H: Harness<Port: Ledger>>(harness: H) {
         match number % 3 {
             0 => drop(record(ledger, &newborn(&format!("i-{number}"), &one, now)).await),
             1 => {
-                let seen = answered(ledger.intent(&one.id).await).expect("it is stored");
+                let seen = answered(ledger.intent(&one.id).await).expect("the intent is stored");
                 won(ledger.give_back(&seen).await);
             }
             _ => drop(open.insert(one.id)),

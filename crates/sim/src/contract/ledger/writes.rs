@@ -1,4 +1,6 @@
-//! Ordinary writes: conditional on the revision that was read, stored as they are.
+//! Ordinary writes: conditional on the revision that was read, stored unchanged.
+//!
+//! Not here: claims (`claims`), swaps (`swaps`).
 
 use std::time::Duration;
 
@@ -13,14 +15,14 @@ use super::stage::{
 };
 use crate::contract::{Harness, landed, lost, won};
 
-/// Checks that a write's answer is what is stored, and that nothing but the revision differs from
-/// what was to be written.
+/// Checks that a write's answer is the stored record, and that it differs from the written record
+/// only in its revision.
 async fn is_stored(ledger: &impl Ledger, meant: &Record, answer: &Record) {
     assert_eq!(stored(ledger, &answer.id).await, *answer);
     assert_eq!(Record { revision: answer.revision, ..meant.clone() }, *answer);
 }
 
-/// A life through every state, read back after every step.
+/// A record is read back unchanged after every step of a life through every state.
 pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let under = intent("life", 2, now.after(HOUR));
@@ -66,7 +68,7 @@ pub async fn every_state_is_read_back_as_it_was_written<H: Harness<Port: Ledger>
     }
 }
 
-/// Of many that write over the same revision, one wins.
+/// Of many writers that write over the same revision, one wins.
 pub async fn of_many_writers_who_read_the_same_one_wins<H: Harness<Port: Ledger>>(harness: H) {
     const WRITERS: u64 = 32;
     let idle = idle(&harness, "i-1").await;
@@ -91,7 +93,7 @@ pub async fn of_many_writers_who_read_the_same_one_wins<H: Harness<Port: Ledger>
     }
 }
 
-/// A write that landed without an answer is found by reading, and cannot land again.
+/// A read finds a write whose answer was lost, and the write cannot land again.
 pub async fn a_write_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port: Ledger>>(
     harness: H,
 ) {
@@ -111,7 +113,7 @@ pub async fn a_write_whose_answer_was_lost_is_settled_by_reading<H: Harness<Port
     lost(ledger.bury(&found, &tombstone).await);
 }
 
-/// The ledger raises the revision itself, whatever the writer put there.
+/// The ledger raises the revision itself and ignores the writer's.
 pub async fn every_write_raises_the_revision<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent("revisions", 1, now.after(HOUR));
@@ -126,7 +128,7 @@ pub async fn every_write_raises_the_revision<H: Harness<Port: Ledger>>(harness: 
     assert!(claimed.revision > idle.revision);
 }
 
-/// A write to what was never recorded loses.
+/// A write to an unknown record loses.
 pub async fn what_is_not_there_is_not_written_over<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now) = (harness.port(), harness.now());
@@ -137,7 +139,7 @@ pub async fn what_is_not_there_is_not_written_over<H: Harness<Port: Ledger>>(har
     assert_eq!(ledger.read(&unknown.id).await, Ok(None));
 }
 
-/// Writes that go together are still won and lost one by one, and answered in their order.
+/// Writes of one batch win and lose one by one, and are answered in their order.
 pub async fn a_batch_is_won_and_lost_one_by_one<H: Harness<Port: Ledger>>(harness: H) {
     const MACHINES: usize = 60;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
@@ -149,7 +151,7 @@ pub async fn a_batch_is_won_and_lost_one_by_one<H: Harness<Port: Ledger>>(harnes
         let next = moved(&claimed, &registered(&claimed, &owner, &nonce, now));
         writes.push((claimed, next));
     }
-    // Every third is overtaken before the batch is sent.
+    // Another process overtakes every third write before the batch is sent.
     let (claim, lease) = (|number| ClaimId::new(format!("n-{number}")), now.after(HOUR * 2));
     for (number, (seen, _)) in writes.iter().enumerate().step_by(3) {
         let generation = seen.generation;

@@ -1,4 +1,6 @@
-//! FIFO queues: in order within a group, one receiver of a group at a time, deduplicated.
+//! FIFO queues: ordered within a group, one receiver of a group at a time, deduplicated.
+//!
+//! Not here: standard queues (`standard`).
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ async fn ensure(queues: &impl Queues) {
     answered(queues.ensure(&spec(name(), QueueKind::Fifo)).await);
 }
 
-/// Fails if anything can be received: a FIFO queue doubles nothing.
+/// Fails if a message can be received: a FIFO queue delivers no doubles.
 async fn is_blocked<H: Harness<Port: Queues>>(harness: &H, when: &str) {
     for _ in 0..3 {
         let received = answered(harness.port().receive(&name(), 10, Duration::ZERO).await);
@@ -22,7 +24,7 @@ async fn is_blocked<H: Harness<Port: Queues>>(harness: &H, when: &str) {
     }
 }
 
-/// One by one or in batches, a group's messages come in the order they were sent, also again.
+/// A group's messages come in the order they were sent, singly, in batches, and when repeated.
 pub async fn a_group_keeps_its_order<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let texts = ["1", "2", "3", "4", "5", "6"];
@@ -31,7 +33,7 @@ pub async fn a_group_keeps_its_order<H: Harness<Port: Queues>>(harness: H) {
     send(harness.port(), &messages[4..]).await;
     let first = receive_one(&harness).await;
     assert_eq!(first.body, "1");
-    // Not deleted, so it comes again, and before its followers.
+    // The first is not deleted, so it comes again before its followers.
     harness.pass(VISIBILITY + MOMENT).await;
     for text in texts {
         let delivery = receive_one(&harness).await;
@@ -41,20 +43,20 @@ pub async fn a_group_keeps_its_order<H: Harness<Port: Queues>>(harness: H) {
     is_blocked(&harness, "empty").await;
 }
 
-/// While a message of a group is in flight, the group gives nothing more; others go on.
+/// While a message of a group is in flight, the group delivers no other; other groups do.
 pub async fn a_busy_group_blocks_and_others_do_not<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &[in_group("a", "a1")]).await;
     let first = receive_one(&harness).await;
     send(harness.port(), &[in_group("a", "a2"), in_group("b", "b1")]).await;
     let other = receive(&harness, &name(), 2).await;
-    assert_eq!(bodies(&other), ["b1"], "only the other group's");
+    assert_eq!(bodies(&other), ["b1"], "only the other group delivers");
     is_blocked(&harness, "both groups are busy").await;
     answered(harness.port().delete(&name(), &[first.receipt]).await);
     assert_eq!(receive_one(&harness).await.body, "a2");
 }
 
-/// Backing off by visibility keeps the group's later messages waiting too.
+/// A deferred message also holds back the later messages of its group.
 pub async fn a_deferred_message_blocks_its_group<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &[in_group("a", "a1"), in_group("a", "a2")]).await;
@@ -67,10 +69,10 @@ pub async fn a_deferred_message_blocks_its_group<H: Harness<Port: Queues>>(harne
     let again = receive_one(&harness).await;
     assert_eq!((again.body.as_str(), again.receives), ("a1", 2));
     answered(harness.port().defer(&name(), &again.receipt, Duration::ZERO).await);
-    assert_eq!(receive_one(&harness).await.body, "a1", "shown at once, and still first");
+    assert_eq!(receive_one(&harness).await.body, "a1", "visible at once, and still first");
 }
 
-/// The same deduplication id is taken once in five minutes, even if the first was deleted.
+/// A deduplication id is accepted once in five minutes, even if the first message was deleted.
 pub async fn the_same_again_within_five_minutes_is_swallowed<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;
@@ -83,8 +85,8 @@ pub async fn the_same_again_within_five_minutes_is_swallowed<H: Harness<Port: Qu
     answered(queues.delete(&name(), &[first.receipt]).await);
     harness.pass(Duration::from_secs(290)).await;
     send(&harness.another_process(), &[again("second")]).await;
-    is_blocked(&harness, "the same within five minutes").await;
-    // Five minutes since the first: what was swallowed does not count.
+    is_blocked(&harness, "a double within five minutes").await;
+    // Five minutes count from the first message: the dropped one does not restart them.
     harness.pass(Duration::from_secs(11)).await;
     send(queues, &[again("third")]).await;
     assert_eq!(receive_one(&harness).await.body, "third");
@@ -100,10 +102,10 @@ pub async fn a_batch_is_deduplicated_message_by_message<H: Harness<Port: Queues>
         assert_eq!(delivery.body, text);
         answered(harness.port().delete(&name(), &[delivery.receipt]).await);
     }
-    is_blocked(&harness, "the double was swallowed").await;
+    is_blocked(&harness, "the double was dropped").await;
 }
 
-/// FIFO knows no delay per message; asking for one is ignored.
+/// A FIFO queue has no delay per message, and ignores a requested one.
 pub async fn a_fifo_message_ignores_its_delay<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let delay = VISIBILITY;
@@ -111,7 +113,7 @@ pub async fn a_fifo_message_ignores_its_delay<H: Harness<Port: Queues>>(harness:
     assert_eq!(receive_one(&harness).await.body, "now");
 }
 
-/// A message that nobody can deal with does not hold its group up for ever.
+/// A message that no receiver deletes does not block its group for ever.
 pub async fn a_worn_message_frees_its_group<H: Harness<Port: Queues>>(harness: H) {
     with_dead_letters(harness.port(), QueueKind::Fifo, 2).await;
     send(harness.port(), &[in_group("g", "poison"), in_group("g", "good")]).await;

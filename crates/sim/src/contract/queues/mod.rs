@@ -1,10 +1,10 @@
-//! What the `Queues` port promises.
+//! The contract of the `Queues` port.
 //!
-//! Standard queues may double, reorder and be falsely empty, so their cases ask until they have what
-//! they wait for, and assert absences only where the harness is not weak. FIFO queues are held to
-//! their word in every weather.
+//! Standard queues may double, reorder and be falsely empty, so their cases poll again until they
+//! have their messages, and assert absences only where the harness is not weak. FIFO queues keep
+//! their guarantees in every weather.
 //!
-//! Not here: what the messages mean.
+//! Not here: the meaning of messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,14 +82,14 @@ fn spec(name: QueueName, kind: QueueKind) -> QueueSpec {
     }
 }
 
-/// A queue of this kind, whose messages die after `receives`.
+/// Makes a queue of this kind whose messages become dead letters after `receives`.
 async fn with_dead_letters(queues: &impl Queues, kind: QueueKind, receives: u32) {
     answered(queues.ensure(&spec(dead(), kind)).await);
     let dead_letters = Some((dead(), receives));
     answered(queues.ensure(&QueueSpec { dead_letters, ..spec(name(), kind) }).await);
 }
 
-/// Sends; all must be taken.
+/// Sends messages; the queue must accept all.
 async fn send(queues: &impl Queues, messages: &[Outgoing]) {
     let answers = answered(queues.send(&name(), messages).await);
     assert_eq!(answers, vec![Ok(()); messages.len()]);
@@ -104,8 +104,8 @@ fn in_group(group: &str, body: &str) -> Outgoing {
     Outgoing { fifo: Some(fifo), ..Outgoing::now(body.to_owned()) }
 }
 
-/// What a patient receiver gets: polls again where a poll may be falsely empty, and stops once it
-/// has seen this many different bodies, or has asked in vain for long enough.
+/// Receives as a patient receiver: polls again where a poll may be falsely empty, until it has this
+/// many different bodies or has polled often enough.
 async fn receive<H: Harness<Port: Queues>>(
     harness: &H,
     queue: &QueueName,
@@ -125,16 +125,16 @@ async fn receive<H: Harness<Port: Queues>>(
             }
         }
     }
-    // The latest delivery of each: only its receipt counts.
+    // The latest delivery of each body: only its receipt is valid.
     order.iter().filter_map(|body| seen.remove(body)).collect()
 }
 
-/// The one message there is.
+/// Receives the only message.
 async fn receive_one<H: Harness<Port: Queues>>(harness: &H) -> Delivery {
-    receive(harness, &name(), 1).await.pop().expect("there is a message")
+    receive(harness, &name(), 1).await.pop().expect("a message arrives")
 }
 
-/// Fails if anything can be received, unless doubles are allowed.
+/// Fails if a message can be received, unless doubles are allowed.
 async fn is_empty<H: Harness<Port: Queues>>(harness: &H, when: &str) {
     let received = answered(harness.port().receive(&name(), 10, Duration::ZERO).await);
     assert!(H::WEAK || received.is_empty(), "{when}: {received:?}");

@@ -1,4 +1,6 @@
-//! Standard queues: at least once, in no order.
+//! Standard queues: at-least-once delivery, in no order.
+//!
+//! Not here: FIFO queues (`fifo`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +20,7 @@ async fn ensure(queues: &impl Queues) {
     answered(queues.ensure(&spec(name(), QueueKind::Standard)).await);
 }
 
-/// What is sent is what is received, whatever it is.
+/// A received body equals the sent one, with any content.
 pub async fn bodies_come_back_byte_for_byte<H: Harness<Port: Queues>>(harness: H) {
     let texts = [
         "plain",
@@ -35,7 +37,7 @@ pub async fn bodies_come_back_byte_for_byte<H: Harness<Port: Queues>>(harness: H
     assert_eq!(sorted(&received), expected);
 }
 
-/// A message that only a newer program can read goes round untouched.
+/// A message that only a newer program can read passes through unchanged.
 pub async fn a_message_of_an_unknown_version_survives_a_round<H: Harness<Port: Queues>>(
     harness: H,
 ) {
@@ -51,21 +53,21 @@ pub async fn a_message_of_an_unknown_version_survives_a_round<H: Harness<Port: Q
     }
 }
 
-/// A delay holds a message back, and then lets it go.
+/// A delayed message appears after its delay and not before.
 pub async fn a_delayed_message_is_not_seen_before_its_time<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let delay = Duration::from_secs(3);
     send(harness.port(), &[Outgoing { delay, ..Outgoing::now("later".into()) }]).await;
     send(harness.port(), &plain(&["now"])).await;
-    // Delayed is delayed in every weather: nothing delivers what was never shown.
+    // No weather delivers a message before its delay is over.
     assert_eq!(bodies(&receive(&harness, &name(), 1).await), ["now"]);
     harness.pass(delay + MOMENT).await;
-    // A double of the first may come with it.
+    // A double of the first message may come too.
     let received = receive(&harness, &name(), 2).await;
     assert!(bodies(&received).contains(&"later"), "{received:?}");
 }
 
-/// While one receiver has a message nobody else gets it; if it is not deleted it comes back.
+/// A received message is hidden from other receivers; if it is not deleted, it comes back.
 pub async fn a_received_message_is_hidden_and_comes_back<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &plain(&["one"])).await;
@@ -74,7 +76,7 @@ pub async fn a_received_message_is_hidden_and_comes_back<H: Harness<Port: Queues
     assert!(H::WEAK || first.receives == 1, "{first:?}");
     is_empty(&harness, "in flight").await;
     harness.pass(VISIBILITY.saturating_sub(MOMENT * 2)).await;
-    is_empty(&harness, "shortly before it comes back").await;
+    is_empty(&harness, "shortly before its visibility ends").await;
     harness.pass(MOMENT * 3).await;
     let second = receive_one(&harness).await;
     assert_eq!(second.body, "one");
@@ -82,7 +84,7 @@ pub async fn a_received_message_is_hidden_and_comes_back<H: Harness<Port: Queues
     assert_ne!(second.receipt, first.receipt);
 }
 
-/// What was deleted is gone.
+/// A deleted message does not come back.
 pub async fn a_deleted_message_does_not_come_back<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &plain(&["one", "two"])).await;
@@ -94,7 +96,7 @@ pub async fn a_deleted_message_does_not_come_back<H: Harness<Port: Queues>>(harn
     is_empty(&harness, "deleted").await;
 }
 
-/// A receipt from an earlier delivery is no error and does nothing; nor is one that never was.
+/// A receipt of an earlier delivery, or an unknown one, causes no error and has no effect.
 pub async fn a_stale_receipt_changes_nothing<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;
@@ -104,16 +106,16 @@ pub async fn a_stale_receipt_changes_nothing<H: Harness<Port: Queues>>(harness: 
     let fresh = receive_one(&harness).await.receipt;
     answered(queues.delete(&name(), &[stale.clone(), Receipt::new("never-was")]).await);
     answered(queues.defer(&name(), &stale, Duration::ZERO).await);
-    is_empty(&harness, "a stale receipt showed it").await;
+    is_empty(&harness, "a stale receipt made it visible").await;
     harness.pass(VISIBILITY + MOMENT).await;
     assert_eq!(receive_one(&harness).await.body, "one", "a stale receipt deleted it");
-    // By now that one is stale too.
+    // By now this receipt is stale too.
     answered(queues.delete(&name(), &[fresh]).await);
     harness.pass(VISIBILITY + MOMENT).await;
     assert_eq!(receive_one(&harness).await.body, "one");
 }
 
-/// Deferring counts from now: longer than the visibility, shorter, or not at all.
+/// Deferring counts from now: for longer than the visibility, for less, or not at all.
 pub async fn a_deferred_message_comes_back_when_it_was_told_to<H: Harness<Port: Queues>>(
     harness: H,
 ) {
@@ -135,7 +137,7 @@ pub async fn a_deferred_message_comes_back_when_it_was_told_to<H: Harness<Port: 
     answered(queues.delete(&name(), &[last.receipt]).await);
 }
 
-/// After so many receives without a deletion a message is found among the dead letters.
+/// After so many receives without a deletion a message is in the dead-letter queue.
 pub async fn a_worn_message_goes_to_the_dead_letters<H: Harness<Port: Queues>>(harness: H) {
     with_dead_letters(harness.port(), QueueKind::Standard, 3).await;
     send(harness.port(), &plain(&["poison"])).await;
@@ -144,7 +146,7 @@ pub async fn a_worn_message_goes_to_the_dead_letters<H: Harness<Port: Queues>>(h
         assert!(H::WEAK || delivery.receives == receive, "{delivery:?}");
         harness.pass(VISIBILITY + MOMENT).await;
     }
-    // Doubles wear out one by one.
+    // Each double is received that often by itself.
     for _ in 0..if H::WEAK { 30 } else { 1 } {
         is_empty(&harness, "worn").await;
         harness.pass(VISIBILITY + MOMENT).await;
@@ -153,7 +155,7 @@ pub async fn a_worn_message_goes_to_the_dead_letters<H: Harness<Port: Queues>>(h
     assert_eq!(bodies(&dead), ["poison"]);
 }
 
-/// A message is there until its retention has passed, and not after.
+/// A message exists until its retention has passed.
 pub async fn a_message_is_kept_for_its_retention<H: Harness<Port: Queues>>(harness: H) {
     let retention = Duration::from_secs(600);
     let short = QueueSpec { retention, ..spec(name(), QueueKind::Standard) };
@@ -168,7 +170,7 @@ pub async fn a_message_is_kept_for_its_retention<H: Harness<Port: Queues>>(harne
     }
 }
 
-/// A full batch is sent, received and deleted in one call each.
+/// One call each sends, receives and deletes a full batch.
 pub async fn ten_messages_go_in_one_call<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let texts = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
@@ -187,7 +189,7 @@ pub async fn ten_messages_go_in_one_call<H: Harness<Port: Queues>>(harness: H) {
     answered(harness.port().delete(&name(), &[]).await);
 }
 
-/// Receivers at the same queue get different messages, and together all of them.
+/// Concurrent receivers of a queue get different messages, and together all of them.
 pub async fn many_receivers_share_what_there_is<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let texts: Vec<_> = (0..40).map(|number| format!("m-{number:02}")).collect();
@@ -203,11 +205,11 @@ pub async fn many_receivers_share_what_there_is<H: Harness<Port: Queues>>(harnes
         received.extend(join_all(polls).await.into_iter().flat_map(answered));
     }
     let different: BTreeSet<_> = received.iter().map(|delivery| &delivery.body).collect();
-    assert_eq!(different.len(), texts.len(), "somebody was missed");
-    assert!(H::WEAK || received.len() == texts.len(), "somebody was delivered twice");
+    assert_eq!(different.len(), texts.len(), "a message was missed");
+    assert!(H::WEAK || received.len() == texts.len(), "a message was delivered twice");
 }
 
-/// What was never made is not found, by any call.
+/// Every call about an unknown queue answers `NotFound`.
 pub async fn an_unknown_queue_is_not_found<H: Harness<Port: Queues>>(harness: H) {
     let (queues, unknown) = (harness.port(), QueueName::new("unknown"));
     let receipt = Receipt::new("any");
@@ -222,7 +224,7 @@ pub async fn an_unknown_queue_is_not_found<H: Harness<Port: Queues>>(harness: H)
     assert_eq!(queues.depth(&unknown).await, Err(Fault::NotFound));
 }
 
-/// Ensuring is idempotent, and changes what it is told to.
+/// Ensuring a queue is idempotent, and applies a changed spec.
 pub async fn ensuring_a_queue_again_keeps_what_is_in_it<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &plain(&["one"])).await;
@@ -236,7 +238,7 @@ pub async fn ensuring_a_queue_again_keeps_what_is_in_it<H: Harness<Port: Queues>
     assert_eq!(receive_one(&harness).await.body, "one");
 }
 
-/// A removed queue is gone with what was in it; one made anew is empty.
+/// A removed queue is gone with its messages; a new queue of the same name is empty.
 pub async fn a_removed_queue_is_unknown<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &plain(&["one"])).await;
@@ -247,7 +249,7 @@ pub async fn a_removed_queue_is_unknown<H: Harness<Port: Queues>>(harness: H) {
     assert_eq!(received, []);
 }
 
-/// A long poll returns when another process sends, long before its time.
+/// A long poll returns early when another process sends.
 pub async fn a_wait_ends_when_a_message_comes<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let (sender, began) = (harness.another_process(), harness.now());
@@ -259,12 +261,12 @@ pub async fn a_wait_ends_when_a_message_comes<H: Harness<Port: Queues>>(harness:
     };
     let receiving = harness.port().receive(&queue, 1, long);
     let received = while_this_happens(&harness, long * 2, receiving, sending).await;
-    assert_eq!(bodies(&answered(received.expect("it returned"))), ["one"]);
+    assert_eq!(bodies(&answered(received.expect("the poll returned"))), ["one"]);
     let waited = harness.now().since(began);
-    assert!(waited < long, "it slept on for {waited:?}");
+    assert!(waited < long, "the poll slept on for {waited:?}");
 }
 
-/// A long poll also returns when something hidden appears by itself.
+/// A long poll also returns when a hidden message appears by itself.
 pub async fn a_wait_ends_when_a_hidden_message_appears<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let (queue, began) = (name(), harness.now());
@@ -272,13 +274,13 @@ pub async fn a_wait_ends_when_a_hidden_message_appears<H: Harness<Port: Queues>>
     send(harness.port(), &[Outgoing { delay, ..Outgoing::now("later".into()) }]).await;
     let long = Duration::from_secs(20);
     let waiting = harness.port().receive(&queue, 1, long);
-    let received = while_time_passes(&harness, long * 2, waiting).await.expect("it returned");
+    let received = while_time_passes(&harness, long * 2, waiting).await.expect("the poll returned");
     assert_eq!(bodies(&answered(received)), ["later"]);
     let waited = harness.now().since(began);
     assert!(waited >= delay && waited < long, "after {waited:?}");
 }
 
-/// A long poll that finds nothing says so when its time is over.
+/// A long poll that finds no message returns empty when its time is over.
 pub async fn a_wait_ends_in_time_without_a_message<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let (queue, wait) = (name(), Duration::from_secs(5));
@@ -287,7 +289,7 @@ pub async fn a_wait_ends_in_time_without_a_message<H: Harness<Port: Queues>>(har
     assert_eq!(received, Some(Ok(Vec::new())));
 }
 
-/// Without an answer nobody may conclude that nothing was sent.
+/// Without an answer a send must not report that no message was sent.
 pub async fn a_send_without_an_answer_does_not_say_that_none_was_sent<H: Harness<Port: Queues>>(
     harness: H,
 ) {
@@ -299,7 +301,7 @@ pub async fn a_send_without_an_answer_does_not_say_that_none_was_sent<H: Harness
     assert_eq!(sorted(&receive(&harness, &name(), 2).await), ["one", "two"]);
 }
 
-/// The depth tells visible, delayed and in flight apart; in bad weather it is near.
+/// The depth tells visible, delayed and in-flight messages apart; in bad weather it is approximate.
 pub async fn depth_counts_what_is_there<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;

@@ -1,7 +1,7 @@
 //! The actors: each a small program whose steps are the engine's calls, in the engine's order.
 //!
-//! Between any two steps of one actor all others may take theirs, so an actor that stalls is one whose
-//! next step comes late, and one that crashes is one whose next step never comes.
+//! Between any two steps of one actor all others may take theirs, so the next step of an actor that stalls
+//! comes late, and the next step of an actor that crashes never comes.
 //!
 //! Not here: what a call does to the world (`world`), what must hold (`check`).
 
@@ -14,14 +14,13 @@ use super::world::ExploredWorld;
 pub(super) mod agent;
 mod claimer;
 mod cloud;
-mod hand;
 mod manager;
-mod reaper;
-mod releaser;
+mod release;
 
 pub(super) use claimer::Claimer;
-pub(super) use hand::Hand;
 pub(super) use manager::{Manager, repair};
+pub(super) use release::Pending;
+use release::Process;
 
 /// The steps that can be taken from one world.
 pub(super) struct Steps {
@@ -30,7 +29,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The world after a step, and what the step was: words are made only for who reads them.
+    /// Adds the world after a step. The label is made only if a person will read it.
     fn push(&mut self, next: ExploredWorld, label: impl FnOnce() -> String) {
         let label = if self.labelled { label() } else { String::new() };
         self.taken.push((label, next));
@@ -38,7 +37,7 @@ impl Steps {
 }
 
 impl ExploredWorld {
-    /// Every step that somebody can take from here.
+    /// Every step that an actor can take from here.
     pub(super) fn steps(&self, config: &Config, labelled: bool) -> Vec<(String, Self)> {
         let mut steps = Steps { labelled, taken: Vec::new() };
         if matches!(self.record.0.state, State::Terminated { .. }) {
@@ -47,8 +46,8 @@ impl ExploredWorld {
         for claimer in 0..usize::from(config.claimers.min(2)) {
             claimer::steps(self, config, claimer, &mut steps);
         }
-        releaser::steps(self, config, &mut steps);
-        reaper::steps(self, config, &mut steps);
+        release::steps(self, config, Process::Releaser, &mut steps);
+        release::steps(self, config, Process::Reaper, &mut steps);
         manager::steps(self, config, &mut steps);
         agent::steps(self, config, &mut steps);
         cloud::steps(self, config, &mut steps);
@@ -58,15 +57,15 @@ impl ExploredWorld {
         steps.taken
     }
 
-    /// A write that can only be refused by now, because what it rests on is not stored any more, is as
-    /// good as refused: its writer looks again.
+    /// Forgets writes that the ledger would refuse, because the record they were decided on is not the
+    /// stored one any more: their writers read again.
     fn forget_lost_writes(&mut self, config: &Config) {
         let current = self.record.0.revision;
-        for (hand, rule) in
+        for (pending, rule) in
             [(&mut self.releaser, Rule::OwnerAndGeneration), (&mut self.reaper, Rule::ReapedAsRead)]
         {
-            if hand.only_writes(config.holds(rule)) && !hand.is_current(current) {
-                *hand = Hand::Rests;
+            if pending.only_writes(config.holds(rule)) && !pending.is_current(current) {
+                *pending = Pending::Nothing;
             }
         }
         if !self.manager.is_current(current) {

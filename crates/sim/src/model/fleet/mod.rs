@@ -1,11 +1,11 @@
-//! A model of the cloud's machines: a catalogue, capacity and quotas that run out, boots, starts and
-//! stops that take time, ids that are visible late, launches that are idempotent on their intent,
-//! spot machines that are taken away after a notice, and buckets that run empty.
+//! The model of the cloud's machines: a catalogue, capacity and quotas that run out, boots, starts
+//! and stops that take time, ids that become visible late, launches that are idempotent on their
+//! intent, spot machines that are reclaimed after a notice, and rate limits.
 //!
-//! What boots is up to the world ([`FleetModel::on_boot`]); who asked for what, what was launched and
-//! what ended is told to an observer.
+//! The world starts an agent on each boot ([`FleetModel::on_boot`]); an observer sees every call,
+//! launch and end.
 //!
-//! Not here: what runs on a machine.
+//! Not here: the agent on a machine.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,17 +27,17 @@ mod state;
 use state::{CATALOGUE, ZONES};
 pub use state::{FleetEvent, FleetState, MachineLife};
 
-/// How long before a spot machine is taken away the cloud says so.
+/// The time between the cloud's notice and the end of a spot machine.
 const SPOT_NOTICE: Duration = Duration::from_secs(120);
 
-/// How long the cloud takes for things, at most; as a rule it takes much less.
+/// The cloud's longest delays; most are much shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// From a launch, or a start, to a running machine.
     pub boot_max: Duration,
     /// From a stop to a stopped machine.
     pub stop_max: Duration,
-    /// Until a new id is listed.
+    /// From a launch until the new id is listed.
     pub visible_after_max: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct FleetModel {
 }
 
 impl FleetModel {
-    /// An empty cloud that can be asked as often as one likes.
+    /// An empty cloud without rate limits.
     pub fn new(wire: Wire, clock: SimClock) -> Self {
         Self { state: Arc::default(), wire, clock }
     }
@@ -65,12 +65,12 @@ impl FleetModel {
         locked(&self.state)
     }
 
-    /// How long things take.
+    /// Sets the delays.
     pub fn set_delays(&self, delays: Delays) {
         self.state().delays = delays;
     }
 
-    /// How often all processes together may ask.
+    /// Sets the rate limits of all processes together.
     pub fn set_rates(&self, rates: Rates) {
         let now = self.clock.elapsed();
         let mut state = self.state();
@@ -78,22 +78,22 @@ impl FleetModel {
         state.rates = rates;
     }
 
-    /// Of a thousand launches of several machines, how many bring only some of them.
+    /// Sets how many of a thousand launches of several machines are incomplete.
     pub fn set_partial(&self, per_mille: u32) {
         self.state().partial = per_mille;
     }
 
-    /// What happens when a machine has booted.
+    /// Sets the callback that runs when a machine has booted.
     pub fn on_boot(&self, boot: impl Fn(Machine, MachineLife) + Send + Sync + 'static) {
         self.state().on_boot = Some(Arc::new(boot));
     }
 
-    /// Who is told of every call, launch and end.
+    /// Sets the observer of every call, launch and end.
     pub fn set_observer(&self, observer: impl FnMut(Timestamp, &FleetEvent) + Send + 'static) {
         self.state().observer = Some(Box::new(observer));
     }
 
-    /// Everything the cloud offers, whether it has it now or not.
+    /// Everything in the catalogue, available or not.
     pub fn offerings(&self) -> Vec<Offering> {
         let mut offerings = Vec::new();
         for (name, ..) in CATALOGUE {
@@ -107,17 +107,17 @@ impl FleetModel {
         offerings
     }
 
-    /// Lever: the cloud is out of this.
+    /// Lever: the cloud runs out of an offering.
     pub fn deplete(&self, offering: Offering) {
         self.state().depleted.insert(offering);
     }
 
-    /// Lever: only this many more machines can be had, of anything.
+    /// Lever: the cloud has only this many more machines, of all types.
     pub fn limit_capacity(&self, machines: Option<u32>) {
         self.state().capacity_left = machines;
     }
 
-    /// Lever: the account may have this many vCPUs at once, paid for like this.
+    /// Lever: sets the account's vCPU quota for this usage.
     pub fn set_quota(&self, usage: Usage, vcpu_max: u32) {
         self.state().vcpu_max.insert(usage, vcpu_max);
     }
@@ -131,7 +131,7 @@ impl FleetModel {
         state.partial = 0;
     }
 
-    /// Lever: a machine dies without anyone having asked for it.
+    /// Lever: a machine dies that no process terminated.
     pub fn lose(&self, id: &InstanceId) {
         let now = self.clock.true_now();
         self.state().end(id, now, FleetEvent::Lost);
@@ -143,7 +143,7 @@ impl FleetModel {
         self.state().end(id, now, FleetEvent::PoweredOff);
     }
 
-    /// Lever: a machine is told that it will be taken away, and then is.
+    /// Lever: the cloud gives notice to a machine, and later takes it away.
     pub async fn reclaim(&self, id: &InstanceId) {
         let now = self.clock.true_now();
         self.state().give_notice(id, now);
@@ -151,17 +151,17 @@ impl FleetModel {
         self.lose(id);
     }
 
-    /// Every machine there is, seen from outside the world.
+    /// Every machine, without a call.
     pub fn snapshot(&self) -> Vec<Machine> {
         self.state().entries.values().map(|entry| entry.machine.clone()).collect()
     }
 
-    /// About how many machines each call of this kind was, seen from outside the world.
+    /// The approximate number of machines of each call of this kind, without a call.
     pub fn asked(&self, call: FleetCall) -> Vec<u32> {
         self.state().asked.get(&call).cloned().unwrap_or_default()
     }
 
-    /// Makes one call: it is seen when it is made, and counted, or refused, when it arrives.
+    /// Makes one call: the observer sees it now; on arrival it is counted or refused.
     async fn ask<T: Send + 'static>(
         &self,
         call: FleetCall,
@@ -243,7 +243,7 @@ impl Fleet for FleetModel {
         })
     }
 
-    /// As the cloud does: it knows nothing of `until`.
+    /// Ignores `until`, as the cloud does.
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send {
         let orders = orders.to_vec();
         self.ask(FleetCall::Stop, orders.len(), move |model, state| {

@@ -1,5 +1,5 @@
-//! What the model cloud holds: machines, launches it remembers, what it is out of, and how often it
-//! lets itself be asked.
+//! The model cloud's state: machines, the launches it remembers, depleted offerings, quotas and
+//! rate limits.
 //!
 //! Not here: trips over the wire ([`super::FleetModel`]).
 
@@ -32,16 +32,16 @@ pub(super) const CATALOGUE: [(&str, u32, u32); 8] = [
 ];
 pub(super) const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
-/// What a boot is told from outside.
+/// The cloud's messages to one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MachineWord {
     LiveOn,
-    /// It will be taken away soon.
+    /// The cloud will take the machine away soon.
     Notice,
     Over,
 }
 
-/// One boot of a machine, as what runs on it sees it.
+/// One boot of a machine, for the agent on it.
 #[derive(Clone, Debug)]
 pub struct MachineLife(watch::Receiver<MachineWord>);
 
@@ -51,32 +51,32 @@ impl MachineLife {
         self.at_least(MachineWord::Over).await;
     }
 
-    /// Returns when the cloud has said that it will take the machine away, or has done so.
+    /// Returns when the cloud has given notice, or has taken the machine away.
     pub async fn noticed(&self) {
         self.at_least(MachineWord::Notice).await;
     }
 
     async fn at_least(&self, word: MachineWord) {
         let mut words = self.0.clone();
-        // A dropped sender is an ended boot as well.
+        // A dropped sender means that the boot has ended.
         let _ = words.wait_for(|now| *now >= word).await;
     }
 }
 
-/// What an observer is told.
+/// An event that the observer receives.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
-    /// A process makes a call: its name, the call, and about how many machines it is.
+    /// A process makes a call: its name, the call, and the approximate number of machines.
     Asked(Arc<str>, FleetCall, u32),
     /// A machine exists now.
     Launched(Machine),
-    /// A machine that ran is being stopped because somebody asked.
+    /// A running machine stops, at a process's call.
     Stopping(InstanceId),
-    /// A machine was ended because somebody asked.
+    /// A machine ended, at a process's call.
     Terminated(InstanceId),
-    /// The cloud said that it will take a machine away.
+    /// The cloud gave notice to a machine.
     Noticed(InstanceId),
-    /// A machine died by itself, or was taken away.
+    /// A machine died, or the cloud took it away.
     Lost(InstanceId),
     /// A machine switched itself off.
     PoweredOff(InstanceId),
@@ -107,13 +107,13 @@ pub struct FleetState {
     pub(super) depleted: BTreeSet<Offering>,
     pub(super) capacity_left: Option<u32>,
     pub(super) vcpu_max: BTreeMap<Usage, u32>,
-    /// Of a thousand launches of several machines, how many bring only some.
+    /// Of a thousand launches of several machines, how many are incomplete.
     pub(super) partial: u32,
     serial: u64,
     pub(super) delays: Delays,
     pub(super) rates: Rates,
     pub(super) budget: Budget,
-    /// About how many machines each call was.
+    /// The approximate number of machines of each call.
     pub(super) asked: BTreeMap<FleetCall, Vec<u32>>,
     pub(super) on_boot: Option<Boot>,
     pub(super) observer: Option<FleetObserver>,
@@ -141,7 +141,7 @@ impl FleetState {
         Err(Fault::Throttled)
     }
 
-    /// What fits a request: what the cloud has, and what it is out of.
+    /// The offerings that fit a request: the available ones, and those the cloud is out of.
     fn offerings(&self, request: &LaunchRequest) -> (Vec<(Offering, u32, u32)>, Vec<Offering>) {
         let mut open = Vec::new();
         let mut short = Vec::new();
@@ -169,7 +169,7 @@ impl FleetState {
         (open, short)
     }
 
-    /// Whether the account may have this many vCPUs more.
+    /// Whether the account's quota allows this many more vCPUs.
     fn has_quota(&self, usage: Usage, vcpu: u32) -> bool {
         let Some(most) = self.vcpu_max.get(&usage) else { return true };
         let counts = |entry: &&FleetEntry| {
@@ -180,7 +180,7 @@ impl FleetState {
         used + vcpu <= *most
     }
 
-    /// Launches what there is; the answer is whether that was new.
+    /// Launches the available machines; the flag says whether the launch was new.
     pub(super) fn launch(
         &mut self,
         request: &LaunchRequest,
@@ -191,7 +191,7 @@ impl FleetState {
             return (known.clone(), false);
         }
         let mut launched = Launched::default();
-        for _ in 0..self.generosity(request.count, wire) {
+        for _ in 0..self.granted(request.count, wire) {
             let (open, shortages) = self.offerings(request);
             launched.shortages = shortages;
             let Some((offering, vcpu, memory_mib)) = wire.dice().pick(&open) else { break };
@@ -210,8 +210,8 @@ impl FleetState {
         (launched, true)
     }
 
-    /// How many of so many the cloud feels like giving.
-    fn generosity(&self, count: u32, wire: &Wire) -> u32 {
+    /// How many of the requested machines the cloud grants.
+    fn granted(&self, count: u32, wire: &Wire) -> u32 {
         if count > 1 && wire.dice().chance(self.partial) {
             let some = wire.dice().below(u64::from(count));
             return u32::try_from(some).unwrap_or(count).max(1);
@@ -263,7 +263,7 @@ impl FleetState {
         }
     }
 
-    /// Pending → running: the agent starts.
+    /// Pending → running: starts the agent.
     pub(super) fn boot(&mut self, id: &InstanceId) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         if entry.machine.state != MachineState::Pending {
@@ -277,7 +277,7 @@ impl FleetState {
         }
     }
 
-    /// Stopped → pending; the answer says whether it boots now.
+    /// Stopped → pending; the flag says whether the machine boots now.
     pub(super) fn start(&mut self, id: &InstanceId, wire: &Wire) -> (StartOutcome, bool) {
         let Some(entry) = self.entries.get(id) else {
             return (StartOutcome::Failed(Fault::NotFound), false);
@@ -307,7 +307,7 @@ impl FleetState {
         }
     }
 
-    /// Running → stopping; the answer says whether it was running.
+    /// Running → stopping; says whether the machine was running.
     pub(super) fn stop(&mut self, id: &InstanceId, now: Timestamp) -> bool {
         match self.entries.get_mut(id) {
             Some(entry) if entry.machine.state == MachineState::Running => {
@@ -333,7 +333,7 @@ impl FleetState {
         }
     }
 
-    /// What is gone has no tags to put on.
+    /// Sets a tag; a machine that is gone keeps the tags it had.
     pub(super) fn tag(&mut self, id: &InstanceId, tag: Tag) {
         if let Some(entry) = self.entries.get_mut(id)
             && entry.machine.state != MachineState::Gone
@@ -342,7 +342,7 @@ impl FleetState {
         }
     }
 
-    /// The cloud says that it will take the machine away.
+    /// Tells the agent that the cloud will take the machine away.
     pub(super) fn give_notice(&mut self, id: &InstanceId, now: Timestamp) {
         if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
             life.send_replace(MachineWord::Notice);

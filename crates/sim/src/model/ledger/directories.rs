@@ -1,6 +1,6 @@
 //! Directories: listings by owner, by class and by pool that never miss, and may list too much.
 //!
-//! Not here: judging an entry. A weak directory's stale entry is answered like any other.
+//! Not here: judging an entry. A weak directory returns a stale entry like any other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use bullpen_core::time::Timestamp;
 
 use super::state::LedgerState;
 
-/// How long a weak directory still lists what has left it.
+/// How long a weak directory still lists an instance that has left.
 const STALE_KEPT: Duration = Duration::from_secs(60);
 
 /// One entry of one directory.
@@ -23,7 +23,7 @@ enum Entry {
     Pool(PoolName),
 }
 
-/// An idle instance's place in its class's directory.
+/// The time since which an instance is idle, and its advert.
 type Listed = (Timestamp, Advert);
 
 #[derive(Debug, Default)]
@@ -32,9 +32,9 @@ pub(super) struct Directories {
     idle: BTreeMap<ClassName, BTreeSet<(Timestamp, InstanceId)>>,
     pools: BTreeMap<PoolName, BTreeSet<InstanceId>>,
     weak: bool,
-    /// What has left, and since when it had been idle with which advert.
+    /// Instances that have left: when, and for an idle directory their listing.
     stale: BTreeMap<Entry, BTreeMap<InstanceId, (Timestamp, Option<Listed>)>>,
-    /// The same in the order of leaving, to forget it.
+    /// The same in the order of leaving, for expiry.
     leavers: VecDeque<(Timestamp, Entry, InstanceId)>,
 }
 
@@ -60,7 +60,7 @@ impl Directories {
         self.leavers.clear();
     }
 
-    /// Moves an instance from where `before` is listed to where `after` is.
+    /// Moves an instance from the directories of `before` to those of `after`.
     pub(super) fn change(&mut self, now: Timestamp, before: Option<&Record>, after: &Record) {
         self.forget(now);
         let id = &after.id;
@@ -117,7 +117,7 @@ impl Directories {
         while self.leavers.front().is_some_and(|(left, ..)| *left < kept_from) {
             let Some((left, entry, id)) = self.leavers.pop_front() else { return };
             let Some(stale) = self.stale.get_mut(&entry) else { continue };
-            // It may have come back and left again since.
+            // The instance may have come back and left again since.
             if stale.get(&id).is_some_and(|(again, _)| *again == left) {
                 stale.remove(&id);
             }
@@ -143,7 +143,7 @@ fn take<K: Ord, V: Ord>(directory: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value
 }
 
 impl LedgerState {
-    /// Everything listed under this owner.
+    /// The records listed under this owner.
     pub fn owned_by(&mut self, now: Timestamp, owner: &Owner) -> Vec<Record> {
         self.directories.forget(now);
         let listed = self.directories.owners.get(owner);
@@ -164,7 +164,7 @@ impl LedgerState {
         ids.filter_map(|id| self.read(id)).collect()
     }
 
-    /// What is idle and shared in this class, oldest first.
+    /// The adverts of this class's idle, shared instances, oldest first.
     pub fn idle_in(&mut self, now: Timestamp, class: &ClassName) -> Vec<Advert> {
         self.directories.forget(now);
         let listed = self.directories.idle.get(class).into_iter().flatten();

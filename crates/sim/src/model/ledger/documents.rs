@@ -1,6 +1,6 @@
 //! Documents by collection and name.
 //!
-//! Not here: what is in one.
+//! Not here: the content of a document.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use bullpen_core::time::Timestamp;
 
 use super::state::{LedgerState, LedgerWrite};
 
-/// By collection, then name.
+/// All documents, by collection and then by name.
 pub(super) type Documents = BTreeMap<String, BTreeMap<String, Document>>;
 
 impl LedgerState {
@@ -20,14 +20,14 @@ impl LedgerState {
         self.documents.get(collection)?.get(name).cloned()
     }
 
-    /// All of a collection.
+    /// All documents of a collection.
     pub fn documents(&self, collection: &str) -> Vec<Document> {
         let found = self.documents.get(collection).into_iter();
         found.flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Stores a document if nothing was written since `seen`. What is past its time in the same
-    /// collection is forgotten.
+    /// Stores a document unless another write came after `seen`. Forgets the expired documents of
+    /// the same collection.
     pub fn write_document(
         &mut self,
         now: Timestamp,

@@ -1,11 +1,11 @@
 //! The ledger's model: every rule of the port, on maps with the indexes its listings need.
 //!
-//! A *strong* ledger's directories list exactly what is there. A *weak* one also lists what left
-//! lately, as a store does that removes its directory items lazily. In weather with lag, sweeps
-//! answer from the past. Pages are tiny, so that everyone has to turn them.
+//! A *strong* ledger's directories list exactly the present entries. A *weak* ledger's also list
+//! recently removed ones, as a store does that removes directory items lazily. In weather with lag,
+//! sweeps answer from the past. Pages are tiny, so that every caller has to turn them.
 //!
-//! Not here: deciding what to write. The state checks revisions and nothing more, but for the two
-//! writes whose rule is the ledger's own: `claim` and `swap`.
+//! Not here: deciding what to write. The state only compares revisions, except for the two writes
+//! whose rule is the ledger's own: `claim` and `swap`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -50,12 +50,12 @@ impl fmt::Debug for LedgerModel {
 }
 
 impl LedgerModel {
-    /// A new world's ledger, whose directories list exactly what is there.
+    /// A new world's ledger, whose directories list exactly the present entries.
     pub fn new(wire: Wire, clock: SimClock) -> Self {
         Self { state: Arc::new(Mutex::new(LedgerState::default())), wire, clock }
     }
 
-    /// A new world's ledger, whose directories also list what left lately.
+    /// A new world's ledger, whose directories also list recently removed entries.
     pub fn weak(wire: Wire, clock: SimClock) -> Self {
         let model = Self::new(wire, clock);
         model.set_weak(true);
@@ -68,37 +68,38 @@ impl LedgerModel {
         Self { state: Arc::clone(&self.state), wire, clock }
     }
 
-    /// Whether directories also list what left lately.
+    /// Sets whether directories also list recently removed entries.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).set_weak(weak);
     }
 
-    /// Who is told of every write as it lands. It runs inside the write: it must not use the ledger.
+    /// Sets the observer of every write as it lands. It runs inside the write: it must not use the
+    /// ledger.
     pub fn set_observer(&self, observer: LedgerObserver) {
         locked(&self.state).set_observer(observer);
     }
 
-    /// How often a pool was listed, seen from outside the world.
+    /// How often a process listed a pool.
     pub fn pool_listings(&self) -> u64 {
         locked(&self.state).pool_listings
     }
 
-    /// All records, tombstones included, and all intents with something outstanding.
+    /// All records, tombstones included, and all intents with an outstanding reservation.
     pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
         locked(&self.state).snapshot()
     }
 
-    /// All rows of jobs.
+    /// All job rows.
     pub fn rows(&self) -> Vec<JobRow> {
         locked(&self.state).rows.stored.values().map(|row| JobRow::clone(row)).collect()
     }
 
-    /// What is stored of an instance, without a trip.
+    /// The stored record of an instance, without a call.
     pub fn read_now(&self, id: &InstanceId) -> Option<Record> {
         locked(&self.state).read(id)
     }
 
-    /// What is stored as a document, without a trip.
+    /// A stored document, without a call.
     pub fn document_now(&self, collection: &str, name: &str) -> Option<Document> {
         locked(&self.state).document(collection, name)
     }
@@ -132,7 +133,7 @@ impl LedgerModel {
         self.trip(effect).await.or_unavailable()
     }
 
-    /// A read that may lag: `effect` is given the time as of which it is to answer.
+    /// A read that may lag: `effect` receives the time as of which it answers.
     async fn sweep<T: Send + 'static>(
         &self,
         effect: impl FnOnce(&LedgerState, Timestamp) -> T + Send + 'static,

@@ -1,8 +1,8 @@
-//! Intents and what is counted under ceilings: from the reservation until the burial, or until what
-//! never came is given back.
+//! Intents and the counts under ceilings: from the reservation until the burial, or until an
+//! outstanding reservation is given back.
 //!
 //! Not here: choosing ceilings. Every machine counts for its stack, its class and its pool, so that
-//! a ceiling that is introduced later counts what was there before it.
+//! a ceiling that is introduced later counts the earlier machines too.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl LedgerState {
     pub(super) fn uncount(&mut self, class: &ClassName, pool: Option<&PoolName>, machines: u32) {
         for scope in scopes(class, pool) {
             let used = self.used.entry(scope).or_default();
-            debug_assert!(*used >= machines, "what is returned was counted");
+            debug_assert!(*used >= machines, "a returned reservation was counted");
             *used = used.saturating_sub(machines);
         }
     }
@@ -70,7 +70,7 @@ impl LedgerState {
         let Some(intent) = self.intent(&record.facts.intent).filter(|it| it.outstanding > 0) else {
             return Recorded::Refused;
         };
-        // What came may be of another pool or class than was meant; it counts as what it is.
+        // The machine may be of another pool or class than its intent; it counts for its own.
         self.uncount(&intent.class, intent.pool.as_ref(), 1);
         self.count(&record.facts.class, record.facts.pool.as_ref(), 1);
         let (outstanding, revision) = (intent.outstanding - 1, intent.revision.next());
@@ -78,7 +78,7 @@ impl LedgerState {
         Recorded::Stored(self.store(now, record, WriteKind::Ordinary))
     }
 
-    /// Returns what is outstanding, if nothing was written since `seen`.
+    /// Returns the outstanding reservation, unless another write came after `seen`.
     pub fn give_back(&mut self, now: Timestamp, id: &IntentId, seen: Revision) -> Written<()> {
         let Some(intent) = self.intent(id).filter(|intent| intent.revision == seen) else {
             return Written::Lost;

@@ -1,6 +1,6 @@
-//! Jobs' rows, and where they are listed.
+//! Job rows and their listings.
 //!
-//! Not here: reading a row's document. It is the jobs' own.
+//! Not here: reading a row's document; only the engine reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Rows {
         self.forgettable.insert((row.forget_at, job.clone()));
     }
 
-    /// Rows whose time has passed are forgotten when the next one is written.
+    /// Forgets expired rows; runs when the next row is written.
     fn forget(&mut self, now: Timestamp) {
         while let Some((forget_at, job)) = self.forgettable.first().cloned() {
             if forget_at > now {
@@ -74,7 +74,7 @@ impl LedgerState {
         self.rows.stored.get(job).map(|row| JobRow::clone(row))
     }
 
-    /// Stores a row if nothing was written since `seen`.
+    /// Stores a row unless another write came after `seen`.
     pub fn write_row(
         &mut self,
         now: Timestamp,
@@ -104,14 +104,14 @@ impl LedgerState {
         JobRow::clone(&after)
     }
 
-    /// The repositories that have rows waiting in this lane.
+    /// The repositories with rows that wait in this lane (a pool or a class).
     pub fn waiting_repositories(&self, lane: &str) -> Vec<Repository> {
         let first = WaitingAt { lane: lane.to_owned(), repository: Repository::new("") };
         let from_lane = self.rows.waiting.range(first..).map(|(at, _)| at);
         from_lane.take_while(|at| at.lane == lane).map(|at| at.repository.clone()).collect()
     }
 
-    /// Rows that wait there, in the order of their job ids.
+    /// The rows that wait there, in the order of their job ids.
     pub fn waiting(&self, at: &WaitingAt, after: Option<&JobId>) -> Page<JobRow> {
         let listed = self.rows.waiting.get(at).into_iter();
         let rest = listed.flat_map(|listed| listed.range(beyond(after)));

@@ -1,9 +1,9 @@
-//! What the ledger holds of instances, and the writes that change it.
+//! The ledger's records of instances, and the writes that change them.
 //!
 //! Every landed write of a record goes through [`LedgerState::store`], which keeps the indexes, the
 //! past and the observer in step.
 //!
-//! Not here: listing it (`directories`, `sweeps`), counting it (`reservations`), rows (`rows`).
+//! Not here: listings (`directories`, `sweeps`), counts (`reservations`), job rows (`rows`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,57 +25,57 @@ use crate::model::Past;
 /// A write that landed.
 #[derive(Clone, Copy, Debug)]
 pub enum LedgerWrite<'a> {
-    /// Of an instance's record.
+    /// A write of an instance's record.
     Record {
         /// When, by true time.
         at: Timestamp,
-        /// What was stored before; none for a first record.
+        /// The record before; none for a first record.
         before: Option<&'a Record>,
-        /// What is stored now.
+        /// The record now.
         after: &'a Record,
-        /// Whether it is half of a swap.
+        /// Whether the write is half of a swap.
         kind: WriteKind,
-        /// The process that wrote it.
+        /// The process that made the write.
         by: &'a str,
     },
-    /// An intent was granted.
+    /// A reservation was granted.
     Reserved {
         /// When, by true time.
         at: Timestamp,
-        /// As it is stored.
+        /// The intent as stored.
         intent: &'a Intent,
     },
-    /// What was outstanding of an intent was returned.
+    /// An intent's outstanding reservation was given back.
     GivenBack {
         /// When, by true time.
         at: Timestamp,
-        /// As it was stored before.
+        /// The intent before.
         intent: &'a Intent,
     },
-    /// Of a job's row.
+    /// A write of a job row.
     Row {
         /// When, by true time.
         at: Timestamp,
-        /// What was stored before.
+        /// The row before.
         before: Option<&'a JobRow>,
-        /// What is stored now.
+        /// The row now.
         after: &'a JobRow,
     },
-    /// Of a document.
+    /// A write of a document.
     Document {
         /// When, by true time.
         at: Timestamp,
-        /// What is stored now.
+        /// The document now.
         after: &'a Document,
-        /// The process that wrote it.
+        /// The process that made the write.
         by: &'a Arc<str>,
     },
 }
 
-/// Who is told of every write as it lands.
+/// The observer of every write as it lands.
 pub type LedgerObserver = Box<dyn FnMut(&LedgerWrite<'_>) + Send>;
 
-/// Everything the ledger holds.
+/// The whole state of the ledger.
 #[derive(Default)]
 pub struct LedgerState {
     live: BTreeMap<InstanceId, Arc<Record>>,
@@ -91,7 +91,7 @@ pub struct LedgerState {
     leases: BTreeMap<LeaseName, Lease>,
     pub(super) rows: Rows,
     pub(super) documents: Documents,
-    /// How often a pool was listed.
+    /// How often a process listed a pool.
     pub(super) pool_listings: u64,
     observer: Option<LedgerObserver>,
     pub(super) caller: Arc<str>,
@@ -115,7 +115,7 @@ impl LedgerState {
         self.observer = Some(observer);
     }
 
-    /// Whose call is carried out now.
+    /// Sets the process whose call runs now.
     pub(super) fn is_called_by(&mut self, process: Arc<str>) {
         self.caller = process;
     }
@@ -134,7 +134,7 @@ impl LedgerState {
         &self.live
     }
 
-    /// What is stored of an instance.
+    /// The stored record of an instance.
     pub fn read(&self, id: &InstanceId) -> Option<Record> {
         self.stored(id).map(|record| Record::clone(record))
     }
@@ -156,9 +156,9 @@ impl LedgerState {
         }
     }
 
-    /// Stores `next` if nothing was written since `seen`.
+    /// Stores `next` unless another write came after `seen`.
     pub fn replace(&mut self, now: Timestamp, seen: Revision, next: Record) -> Written<Record> {
-        debug_assert!(next.state.is_live(), "a tombstone is buried, or its reservation stays");
+        debug_assert!(next.state.is_live(), "only `bury` stores a tombstone");
         if self.is_at(&next.id, seen) {
             Written::Won(self.store(now, next, WriteKind::Ordinary))
         } else {
@@ -166,9 +166,9 @@ impl LedgerState {
         }
     }
 
-    /// Stores a tombstone if nothing was written since `seen`, and returns the reservation.
+    /// Stores a tombstone, unless another write came after `seen`, and returns the reservation.
     pub fn bury(&mut self, now: Timestamp, seen: Revision, tombstone: Record) -> Written<Record> {
-        debug_assert!(!tombstone.state.is_live(), "only the dead are buried");
+        debug_assert!(!tombstone.state.is_live(), "a live record is not buried");
         if !self.is_at(&tombstone.id, seen) {
             return Written::Lost;
         }
@@ -178,7 +178,7 @@ impl LedgerState {
         Written::Won(self.store(now, tombstone, WriteKind::Ordinary))
     }
 
-    /// Exchanges two owners and stores both rows, or does nothing.
+    /// Exchanges two owners and stores both rows, or changes nothing.
     pub fn swap(&mut self, now: Timestamp, swap: &Swap) -> Written<()> {
         let [one, other] = &swap.records;
         let [Some(next_one), Some(next_other)] =
@@ -199,7 +199,7 @@ impl LedgerState {
         Written::Won(())
     }
 
-    /// `record` with `other`'s owner, if it is still as it was read.
+    /// `record` with `other`'s owner, unless another write came after it was read.
     fn swapped(&self, record: &Record, other: &Record) -> Option<Record> {
         let stored = self.stored(&record.id).filter(|stored| stored.revision == record.revision)?;
         stored.swapped_with(other).ok()
@@ -209,12 +209,12 @@ impl LedgerState {
         self.stored(id).is_some_and(|stored| stored.revision == seen)
     }
 
-    /// A lease as it is stored.
+    /// The stored lease.
     pub fn lease(&self, name: &LeaseName) -> Option<Lease> {
         self.leases.get(name).cloned()
     }
 
-    /// Stores a lease if nothing was written since `seen`.
+    /// Stores a lease unless another write came after `seen`.
     pub fn write_lease(&mut self, seen: Option<Revision>, next: Lease) -> Written<Lease> {
         if self.leases.get(&next.name).map(|lease| lease.revision) != seen {
             return Written::Lost;
@@ -223,7 +223,7 @@ impl LedgerState {
         Written::Won(next)
     }
 
-    /// The one place where a record changes. Answers what is stored now.
+    /// The only function that changes a record. Returns the stored record.
     pub(super) fn store(&mut self, now: Timestamp, next: Record, kind: WriteKind) -> Record {
         let id = next.id.clone();
         let before = self.live.remove(&id).or_else(|| self.tombstones.remove(&id));
@@ -254,7 +254,7 @@ impl LedgerState {
         Record::clone(&after)
     }
 
-    /// Tombstones whose time has passed are forgotten when the next one is written.
+    /// Forgets expired tombstones; runs when the next record is written.
     fn forget(&mut self, now: Timestamp) {
         while let Some((forget_at, id)) = self.forgettable.pop_first() {
             if forget_at > now {

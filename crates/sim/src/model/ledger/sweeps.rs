@@ -1,8 +1,8 @@
-//! Sweeps: listings of everything, page by page, that may answer from the past.
+//! Sweeps: listings of all items, page by page, that may answer from the past.
 //!
-//! A sweep as of `then` is the present, with everything that changed since `then` as it was.
+//! A sweep as of `then` shows the present, with each item that changed since `then` as it was.
 //!
-//! Not here: how far back `then` is; the handle draws that.
+//! Not here: drawing `then` (the handle does).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,10 +17,10 @@ use bullpen_core::time::Timestamp;
 use super::state::LedgerState;
 use crate::model::Past;
 
-/// Items on a page: few, so that no caller gets away with reading only the first.
+/// Items on a page: few, so that a caller that reads only the first page fails.
 const PAGE: usize = 7;
 
-/// Where a page begins: after this place in time, and among equals after this id.
+/// The start of a page: after this time, and at the same time after this id.
 pub(super) type PageStart<K> = (Timestamp, K);
 
 pub(super) fn due_cursor(after: Option<&str>) -> Result<Option<PageStart<InstanceId>>, Fault> {
@@ -47,7 +47,7 @@ fn cursor<K: std::fmt::Display>((at, id): &(Timestamp, K)) -> String {
     format!("{}/{id}", at.as_millis())
 }
 
-/// The first page of what is there and what was there, in the order of their keys.
+/// The first page of present and past items, in the order of their keys.
 pub(super) fn page<K: Ord, T>(
     present: impl IntoIterator<Item = (K, T)>,
     past: impl IntoIterator<Item = (K, T)>,
@@ -61,7 +61,7 @@ pub(super) fn page<K: Ord, T>(
     Page { items: found.into_iter().map(|(_, item)| item).collect(), next }
 }
 
-/// What changed since `then`, as it was at `then`.
+/// The items that changed since `then`, as they were at `then`.
 fn as_it_was<K: Ord + Clone, T>(
     past: &Past<(K, Option<Arc<T>>)>,
     then: Timestamp,
@@ -118,7 +118,7 @@ impl LedgerState {
         page(present, past, ToString::to_string)
     }
 
-    /// Intents with something outstanding.
+    /// The intents with an outstanding reservation.
     pub fn open_intents(&self, then: Timestamp, after: Option<&IntentId>) -> Page<Intent> {
         let was = as_it_was(&self.past_intents, then);
         let present = self
@@ -135,7 +135,7 @@ impl LedgerState {
         page(present, past, ToString::to_string)
     }
 
-    /// Rows to be looked at by `before`, earliest first.
+    /// Rows whose next look is at or before `before`, earliest first.
     pub fn rows_due(
         &self,
         then: Timestamp,

@@ -2,10 +2,10 @@
 //! deduplication.
 //!
 //! In bad weather a short poll is falsely empty, a standard message is delivered twice, and the
-//! depth is off by a little. *Weak* queues also give standard messages out in any order. The levers
-//! [`QueuesModel::answer_empty_next`] and [`QueuesModel::deliver_next_twice`] do it once.
+//! depth is slightly wrong. *Weak* queues also deliver standard messages in any order. The levers
+//! [`QueuesModel::answer_empty_next`] and [`QueuesModel::deliver_next_twice`] act once.
 //!
-//! Not here: what the messages say.
+//! Not here: the content of messages.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl QueuesModel {
         Self { state: Arc::default(), wire, clock }
     }
 
-    /// A new world's queues, which give standard messages out in any order.
+    /// A new world's queues, which deliver standard messages in any order.
     pub fn weak(wire: Wire, clock: SimClock) -> Self {
         let model = Self::new(wire, clock);
         model.set_weak(true);
@@ -52,27 +52,27 @@ impl QueuesModel {
         Self { state: Arc::clone(&self.state), wire, clock }
     }
 
-    /// Whether standard messages come in any order.
+    /// Sets whether standard messages come in any order.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).weak = weak;
     }
 
-    /// Lever: the next receive, of any queue, is empty.
+    /// Lever: the next receive from any queue is empty.
     pub fn answer_empty_next(&self) {
         locked(&self.state).empty_next = true;
     }
 
-    /// Lever: the next message received from a standard queue will be delivered once more.
+    /// Lever: the next message received from a standard queue is delivered again later.
     pub fn deliver_next_twice(&self) {
         locked(&self.state).twice_next = true;
     }
 
-    /// How many messages were received so far, from all queues.
+    /// How many messages were received from all queues.
     pub fn delivered(&self) -> u64 {
         locked(&self.state).delivered
     }
 
-    /// How full a queue is, exactly, without a trip.
+    /// The exact depth of a queue, without a call.
     pub fn depth_now(&self, queue: &QueueName) -> Option<Depth> {
         locked(&self.state).depth(self.clock.true_now(), queue).ok()
     }
@@ -106,7 +106,7 @@ impl QueuesModel {
         }
         self.ask(move |state, now| {
             if falsely_empty || std::mem::take(&mut state.empty_next) {
-                // An unknown queue is not an empty one.
+                // A receive from an unknown queue still fails.
                 return state.depth(now, &queue).map(|_| Vec::new());
             }
             state.receive(now, &queue, max, &wire, weather.deliver_twice)
@@ -115,7 +115,7 @@ impl QueuesModel {
     }
 }
 
-/// Refuses what no queue service takes in one call.
+/// Refuses more messages than a queue service takes in one call.
 fn checked(count: usize) -> Result<(), Fault> {
     if count <= MESSAGES_PER_CALL_MAX {
         Ok(())
@@ -145,7 +145,7 @@ impl Queues for QueuesModel {
         match self.trip(move |state, now| state.send(now, &queue, messages)).await {
             Reply::Answered(answers) => answers,
             Reply::Refused(fault) => Err(fault),
-            // They may have landed, so this must not say that none was sent.
+            // The messages may have landed, so this must not say that none was sent.
             Reply::Lost => Ok(vec![Err(Fault::unavailable("no answer")); count]),
         }
     }
@@ -163,7 +163,7 @@ impl Queues for QueuesModel {
         loop {
             let changed = locked(&self.state).changed(queue)?;
             let changed = changed.notified();
-            // Registered before looking, or a message sent meanwhile would be slept through.
+            // Registered before the receive: a message sent meanwhile must not be missed.
             tokio::pin!(changed);
             changed.as_mut().enable();
             let received = self.try_receive(queue, max, false).await?;
@@ -206,5 +206,5 @@ impl Queues for QueuesModel {
     }
 }
 
-/// What wakes those who wait at a queue.
+/// Wakes the receivers that wait at a queue.
 type Changed = Arc<Notify>;

@@ -1,7 +1,7 @@
 //! One queue.
 //!
-//! A message is *ready* (to be received now), or *hidden* until a time: delayed if it was never
-//! received, in flight if it was. A FIFO group with a message in flight gives nothing out.
+//! A message is *ready* (it can be received), or *hidden* until a time: delayed before its first
+//! receive, in flight after a receive. A FIFO group with a message in flight delivers no other.
 //!
 //! Not here: where dead letters go (`state`), or waiting for a message (the handle).
 
@@ -16,12 +16,12 @@ use bullpen_core::time::Timestamp;
 use super::Changed;
 use crate::wire::Wire;
 
-/// The same deduplication id within this time is swallowed: what SQS does.
+/// A message with a deduplication id seen within this time is dropped, as SQS does.
 const DEDUPLICATION: Duration = Duration::from_secs(300);
-/// In any order means: any of this many. Enough to overtake, and cheap.
+/// With any order, a receive picks from this many messages: enough to reorder, and cheap.
 const SHUFFLED: usize = 64;
 
-/// Under which terms one receive is made: what is a dead letter, and what may go wrong.
+/// The terms of one receive: when a message is a dead letter, and which faults may occur.
 pub(super) struct ReceiveTerms<'a> {
     pub(super) receives_max: Option<u32>,
     pub(super) wire: &'a Wire,
@@ -47,7 +47,7 @@ pub(super) struct Message {
     fifo: Option<Fifo>,
     sent: Timestamp,
     receives: u32,
-    /// Until when nobody sees it, while that is so.
+    /// Until when it is hidden, if it is.
     hidden: Option<Timestamp>,
 }
 
@@ -90,7 +90,7 @@ impl ModelQueue {
         self.hidden.first().map(|(at, _)| *at)
     }
 
-    /// Brings the queue to the present: what has waited long enough appears, what is too old goes.
+    /// Brings the queue to the present: shows hidden messages in time, removes expired ones.
     pub(super) fn catch_up(&mut self, now: Timestamp) {
         while let Some((at, number)) = self.hidden.first().copied()
             && at <= now
@@ -130,7 +130,7 @@ impl ModelQueue {
         Ok(())
     }
 
-    /// Takes a message in from the queue it died in; its time begins again.
+    /// Adds a dead letter of another queue; its retention starts again.
     pub(super) fn bury(&mut self, now: Timestamp, message: Message) {
         self.put(Message { sent: now, receives: 0, hidden: None, ..message });
     }
@@ -147,7 +147,7 @@ impl ModelQueue {
         self.changed.notify_waiters();
     }
 
-    /// Gives out up to `max`, and separately what has been given out too often.
+    /// Delivers up to `max` messages; also returns those that were received too often.
     pub(super) fn receive(
         &mut self,
         now: Timestamp,
@@ -155,7 +155,7 @@ impl ModelQueue {
         terms: &mut ReceiveTerms<'_>,
     ) -> (Vec<Delivery>, Vec<Message>) {
         let (mut received, mut dead) = (Vec::new(), Vec::new());
-        // Groups that were busy before this call; within it, one group may give several.
+        // Groups that were busy before this call; one call may deliver several messages of a group.
         let busy: BTreeSet<String> = self.busy.keys().cloned().collect();
         let mut passed = None;
         while received.len() < max {
@@ -179,7 +179,7 @@ impl ModelQueue {
         (received, dead)
     }
 
-    /// The next message to give out. What was passed in this call is not looked at again.
+    /// The next message to deliver, after those that this call has passed.
     fn candidate(
         &self,
         busy: &BTreeSet<String>,
@@ -215,7 +215,7 @@ impl ModelQueue {
         })
     }
 
-    /// The message this receipt is the latest for, while it is in flight.
+    /// The message in flight whose latest receipt this is.
     fn received(&self, receipt: &Receipt) -> Option<u64> {
         let (number, receive) = receipt.as_str().split_once('/')?;
         let (number, receive): (u64, u32) = (number.parse().ok()?, receive.parse().ok()?);
@@ -234,9 +234,9 @@ impl ModelQueue {
     pub(super) fn defer(&mut self, now: Timestamp, receipt: &Receipt, hidden: Duration) {
         let Some(number) = self.received(receipt) else { return };
         let Some(message) = self.messages.get_mut(&number) else { return };
-        // One that is visible again is nobody's to hide.
+        // A receipt cannot hide a message that is visible again.
         let Some(until) = message.hidden else { return };
-        // One that is hidden until now is shown to whoever looks next.
+        // With `hidden` at zero the next call shows the message.
         let later = now.after(hidden);
         message.hidden = Some(later);
         self.hidden.remove(&(until, number));
@@ -244,7 +244,7 @@ impl ModelQueue {
         self.changed.notify_waiters();
     }
 
-    /// Ends a message's hiding.
+    /// Makes a hidden message visible.
     fn show(&mut self, number: u64) {
         let Some(message) = self.messages.get_mut(&number) else { return };
         let Some(until) = message.hidden.take() else { return };

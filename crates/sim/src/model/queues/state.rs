@@ -1,4 +1,4 @@
-//! All queues by name, and what reaches from one into another: dead letters.
+//! All queues by name, and the one rule that spans two queues: dead letters.
 //!
 //! Not here: one queue's own rules (`queue`).
 
@@ -13,7 +13,7 @@ use super::Changed;
 use super::queue::{ModelQueue, ReceiveTerms};
 use crate::wire::Wire;
 
-/// Everything all queues hold.
+/// The state of all queues.
 #[derive(Debug, Default)]
 pub struct QueuesState {
     queues: BTreeMap<QueueName, ModelQueue>,
@@ -39,7 +39,7 @@ impl QueuesState {
         self.queues.get(name)?.next_appears().map(|at| at.since(now))
     }
 
-    /// Makes the queue be as described; its kind is for life.
+    /// Creates or changes a queue as described; its kind cannot change.
     pub fn ensure(&mut self, spec: QueueSpec) -> Result<(), Fault> {
         match self.queues.get_mut(&spec.name) {
             Some(queue) if queue.spec.kind != spec.kind => {
@@ -56,10 +56,10 @@ impl QueuesState {
         }
     }
 
-    /// Deletes a queue and what is in it.
+    /// Deletes a queue and its messages.
     pub fn remove(&mut self, name: &QueueName) -> Result<(), Fault> {
         let removed = self.queues.remove(name).ok_or(Fault::NotFound)?;
-        // Whoever waits there finds out that there is nothing to wait for.
+        // Waiting receivers must find out that the queue is gone.
         removed.changed().notify_waiters();
         Ok(())
     }
@@ -75,7 +75,7 @@ impl QueuesState {
         Ok(messages.into_iter().map(|message| queue.send(now, message)).collect())
     }
 
-    /// Receives what may be received now.
+    /// Receives ready messages.
     pub fn receive(
         &mut self,
         now: Timestamp,
@@ -85,7 +85,7 @@ impl QueuesState {
         deliver_twice: u32,
     ) -> Result<Vec<Delivery>, Fault> {
         let dead_letters = self.queues.get(name).and_then(|queue| queue.spec.dead_letters.clone());
-        // Without a queue to put them into, letters do not die.
+        // A queue whose dead-letter queue does not exist keeps its messages.
         let dead_letters = dead_letters.filter(|(letters, _)| self.queues.contains_key(letters));
         let mut terms = ReceiveTerms {
             receives_max: dead_letters.as_ref().map(|(_, max)| *max),
@@ -135,7 +135,7 @@ impl QueuesState {
         Ok(())
     }
 
-    /// How full it is, exactly.
+    /// The exact depth.
     pub fn depth(&mut self, now: Timestamp, name: &QueueName) -> Result<Depth, Fault> {
         self.queue(now, name).map(|queue| queue.depth())
     }

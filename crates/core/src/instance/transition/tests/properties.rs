@@ -1,9 +1,9 @@
-//! Random lives: whatever is tried on an instance, in whatever order and by whomever, either moves
-//! it as the invariants allow or is refused with a reason.
+//! Random lives: any attempt on an instance, in any order and by any writer, either moves it as the
+//! invariants allow or is refused with a reason.
 //!
 //! A life is a list of [`Attempt`]s. Each picks an event and, for every field that carries
-//! authority, whether it is the *right* one (as the record has it) or one of a few wrong ones, so
-//! that lives get far and are still attacked at every step.
+//! authority, the *right* value (as the record has it) or one of a few wrong values, so that lives
+//! get far and are still attacked at every step.
 //!
 //! Not here: single rules (`rules`, `refusals`).
 
@@ -31,7 +31,7 @@ const ATTEMPTS_MAX: usize = 40;
 struct Attempt {
     event: u8,
     authority: u8,
-    /// Zero is the right one; others are wrong ones, of several kinds. So are the next two.
+    /// Zero picks the right owner, other values pick wrong owners; so do the next two fields.
     owner: u8,
     generation: u8,
     nonce: u8,
@@ -39,7 +39,7 @@ struct Attempt {
     choice: u8,
     /// How long after the last attempt, in seconds.
     later: u64,
-    /// How far away the deadlines are that it sets, in seconds.
+    /// How far ahead it sets deadlines, in seconds.
     horizon: u64,
 }
 
@@ -59,7 +59,7 @@ fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
     proptest::collection::vec(one, 1..ATTEMPTS_MAX)
 }
 
-fn everyone() -> [Owner; 4] {
+fn all_owners() -> [Owner; 4] {
     [request_owner(), job_owner(), pool_owner(), Owner::Job("4243".into())]
 }
 
@@ -78,7 +78,7 @@ impl Resolved<'_> {
     fn owner(&self) -> Owner {
         match (self.attempt.owner, self.record.state.owner()) {
             (0, Some(owner)) => owner.clone(),
-            (pick, _) => everyone()[usize::from(pick)].clone(),
+            (pick, _) => all_owners()[usize::from(pick)].clone(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Resolved<'_> {
         }
     }
 
-    /// A reason that fits the authority: the invariants see nothing but the reason.
+    /// A reason that fits the authority: the invariants see only the reason.
     fn why(&self) -> EndReason {
         let claimed = matches!(self.record.state, State::Claimed { .. });
         match self.authority() {
@@ -200,7 +200,7 @@ impl Resolved<'_> {
     }
 }
 
-/// Lives one life and looks at every record in it.
+/// Runs one life and looks at every record in it.
 fn live(
     owner: Owner,
     attempts: &[Attempt],
@@ -236,7 +236,7 @@ fn run(seed: u64, check: impl Fn(Owner, Vec<Attempt>) -> Result<(), TestCaseErro
     };
     let lives = (0..3_usize, attempts());
     TestRunner::new(config)
-        .run(&lives, |(owner, attempts)| check(everyone()[owner].clone(), attempts))
+        .run(&lives, |(owner, attempts)| check(all_owners()[owner].clone(), attempts))
         .unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -249,10 +249,10 @@ fn every_move_of_every_life_passes_the_invariants() {
             Ok(())
         })
     });
-    assert_eq!(reached.into_inner(), BTreeSet::from(StateName::ALL), "lives that prove something");
+    assert_eq!(reached.into_inner(), BTreeSet::from(StateName::ALL), "the lives reach every state");
 }
 
-/// Every event that is justified by owning the instance, said by `owner` at `generation`.
+/// Every event that ownership justifies, written by `owner` at `generation`.
 fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec<InstanceEvent> {
     let (deadline, cap) = (at(9_000), at(9_000));
     let owner = || owner.clone();
@@ -279,7 +279,7 @@ fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec
     ]
 }
 
-/// Tries everything in the name of everyone who does not own this record now.
+/// Tries every event in the name of each owner that does not own this record now.
 fn attack(record: &Record) -> Result<(), TestCaseError> {
     let claim = match &record.state {
         State::Claimed { claim, .. } => claim.clone(),
@@ -289,7 +289,7 @@ fn attack(record: &Record) -> Result<(), TestCaseError> {
     for generation in (0..current + 2).map(Generation) {
         let is_stale = generation != record.generation;
         let mut events = Vec::new();
-        for owner in everyone() {
+        for owner in all_owners() {
             if is_stale || Some(&owner) != record.state.owner() {
                 events.extend(in_the_name_of(&owner, generation, &claim));
             }

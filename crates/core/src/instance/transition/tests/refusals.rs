@@ -1,6 +1,6 @@
-//! One test for each way to be refused: who lacks the authority, and what they are told.
+//! One test for each refusal: which writer lacks the authority, and which refusal it gets.
 //!
-//! Not here: what moves (`rules`); pairs that are plainly illegal (`table`).
+//! Not here: accepted events (`rules`), or events that a state never accepts (`table`).
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn returned(generation: Generation, removal: RemovalProof) -> InstanceEvent {
     InstanceEvent::Returned { proof, at: at(3), deadline: at(423), shared: true }
 }
 
-/// What an owner may do to a job's machine, said by `owner` at `generation`.
+/// The events of a job's owner, written by `owner` at `generation`.
 fn owners_events(owner: &Owner, generation: Generation) -> [(State, InstanceEvent); 6] {
     let name = || owner.clone();
     let mine = || Authority::Owner { owner: name(), generation };
@@ -83,11 +83,11 @@ fn an_owner_of_an_earlier_generation_is_fenced_from_everything() {
     let renewal = InstanceEvent::Renewed { claim: nonce(), generation: STALE, lease: at(400) };
     assert_eq!(refusal(claimed(job_owner(), Tier::Hot), &renewal), FENCED);
     let late = registered(job_owner(), STALE, None);
-    assert_eq!(refusal(created(job_owner()), &late), FENCED, "also on what was created for them");
+    assert_eq!(refusal(created(job_owner()), &late), FENCED, "also on a machine created for it");
 }
 
 #[test]
-fn somebody_else_at_the_right_generation_is_not_the_owner() {
+fn another_owner_at_the_right_generation_is_refused() {
     for (state, event) in owners_events(&Owner::Job("4243".into()), GENERATION) {
         assert_eq!(refusal(state, &event), InstanceRefusal::NotTheOwner, "{}", event.name());
     }
@@ -205,7 +205,7 @@ fn a_pool_reaches_no_other_pools_machines() {
 }
 
 #[test]
-fn a_former_owner_reaches_nothing_that_nobody_owns() {
+fn a_former_owner_reaches_no_machine_without_an_owner() {
     for state in [idle(Tier::Hot), releasing(job_owner(), Tier::Hot), stopping()] {
         let authority = Authority::Owner { owner: job_owner(), generation: GENERATION };
         let expected = InstanceRefusal::Protected { state: state.name() };

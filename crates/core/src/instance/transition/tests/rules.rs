@@ -1,6 +1,6 @@
-//! One test for each arrow of an instance's life: what moves, and what is true afterwards.
+//! One test for each transition of an instance: the next state, and what is true in it.
 //!
-//! Not here: what does not move (`refusals`).
+//! Not here: refused events (`refusals`).
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn a_stopped_machine_is_idle_once_no_stop_call_can_land_any_more() {
     let next = after(stopping(), &event);
     let (tier, deadline) = (Tier::Stopped, at(604_860));
     assert_eq!(next.state, State::Idle { tier, since: at(60), deadline, shared: true });
-    assert_eq!(next.generation, GENERATION, "nobody owned it meanwhile");
+    assert_eq!(next.generation, GENERATION, "it had no owner meanwhile");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn an_idle_machine_is_claimed_with_a_nonce_a_lease_and_a_new_generation() {
         let (owner, claim, trusted_before) = (job_owner(), nonce(), Some(trust()));
         let expected = State::Claimed { owner, claim, tier, trusted_before, lease: at(301) };
         assert_eq!((next.state, next.generation), (expected, GENERATION.next()));
-        assert_eq!(next.trust, Some(TrustGroup::new("acme/next")), "it counts as theirs");
+        assert_eq!(next.trust, Some(TrustGroup::new("acme/next")), "the new group's code may run");
         assert_eq!(next.uses, 3, "a claim is not yet a use");
     }
 }
@@ -207,7 +207,7 @@ fn an_owner_gives_back_what_is_claimed_running_or_warm() {
     for state in [created(owner()), claimed(owner(), Tier::Hot), running(owner())] {
         let next = after(state, &withdrawn(owner_of(owner())));
         assert_eq!(next.state.listed_under(), Some(&owner()), "a second release finds it");
-        assert_eq!(next.state.owner(), None, "but nobody acts on it any more");
+        assert_eq!(next.state.owner(), None, "but no owner may act on it");
         assert_eq!((next.state.deadline(), next.generation), (at(9_000), GENERATION.next()));
     }
 }
@@ -235,7 +235,7 @@ fn a_claim_that_was_never_exposed_comes_back_as_what_it_was() {
 }
 
 #[test]
-fn a_machine_that_nobody_used_is_nobodys_again_when_it_was_never_exposed() {
+fn an_unused_machine_stays_unused_when_it_was_never_exposed() {
     let fresh = Record { trust: None, ..record(idle(Tier::Hot)) };
     let claimed = fresh.on(&claim_for("acme/next")).unwrap();
     let owner = Authority::Owner { owner: job_owner(), generation: claimed.generation };
@@ -250,7 +250,7 @@ fn a_machine_whose_listener_was_removed_counts_as_used() {
     for tier in [Tier::Hot, Tier::Released, Tier::Stopped] {
         let event = returned(GENERATION, RemovalProof::Acknowledged);
         let next = after(releasing(job_owner(), tier), &event);
-        assert_eq!(next.trust, Some(trust()), "their code may have run");
+        assert_eq!(next.trust, Some(trust()), "the owner's code may have run");
         assert!(matches!(next.state, State::Idle { tier: Tier::Released, .. }), "{:?}", next.state);
     }
 }
@@ -260,7 +260,7 @@ fn a_stopped_machine_that_never_started_comes_back_stopped() {
     let event = returned(GENERATION, RemovalProof::MachineStopped);
     let next = after(releasing(job_owner(), Tier::Stopped), &event);
     assert!(matches!(next.state, State::Idle { tier: Tier::Stopped, .. }), "{:?}", next.state);
-    assert_eq!(next.trust, Some(trust()), "it was assigned, so the guess is the careful one");
+    assert_eq!(next.trust, Some(trust()), "it was assigned, so it keeps the owner's group");
 }
 
 #[test]

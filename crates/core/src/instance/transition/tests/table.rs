@@ -1,9 +1,10 @@
 //! The table of transitions, rendered by asking the code and held against the checked-in page.
 //!
-//! Every state meets every event in its most *favourable* form: from the right owner, with the
-//! right generation, nonce and proof, at the right time. What is refused even then is refused always.
+//! Every state gets every event in its most *favourable* form: from the right owner, with the right
+//! generation, nonce and proof, at the right time. An event that is refused even then is always
+//! refused.
 //!
-//! Not here: what an unfavourable event costs (`refusals`).
+//! Not here: events that lack the right authority (`refusals`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,15 +24,15 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/instance-tra
 const INTRODUCTION: &str = "\
 # Instance transitions
 
-What each state of an instance makes of each event. This page is written by a test that asks
-`Record::on`; it fails when the two differ, and `BULLPEN_BLESS=1 cargo test -p bullpen-core` writes it anew.
+How each state of an instance responds to each event. A test writes this page by asking `Record::on`; it
+fails when the two differ, and `BULLPEN_BLESS=1 cargo test -p bullpen-core` writes the page anew.
 
 Every event is given in its most favourable form: from the right owner, at the right generation, with the
-right nonce and proof, at the right time. So what is refused here is refused always; what moves here still
-has to bring that authority, and the ledger still has to find the record as the writer read it.
+right nonce and proof, at the right time. So an event that is refused here is always refused; an accepted
+event still has to bring that authority, and the ledger still has to find the record as the writer read it.
 
-The names of refusals are those of `Refusal`. *Illegal* means that the state knows no such event at all.
-*Generation* says whether the move fences whoever acted before it.
+The names of refusals are those of `InstanceRefusal`. *Illegal* means that the state never accepts the event.
+*Generation* says whether the move fences every earlier writer.
 ";
 
 #[test]
@@ -43,7 +44,7 @@ fn the_page_of_transitions_is_what_the_code_does() {
     let stored = std::fs::read_to_string(PAGE).unwrap_or_default();
     assert!(
         stored == rendered,
-        "docs/instance-transitions.md is not what the code does; \
+        "docs/instance-transitions.md differs from the code; \
          write it anew with `BULLPEN_BLESS=1 cargo test -p bullpen-core` and read the difference"
     );
 }
@@ -58,7 +59,7 @@ fn the_page_leaves_out_no_state_and_no_event() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
+#[expect(clippy::disallowed_methods, reason = "a variable is the only way to ask for this")]
 fn blessing() -> bool {
     std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1")
 }
@@ -86,7 +87,7 @@ fn section(page: &mut String, record: &Record) -> std::fmt::Result {
             }
         }
     }
-    illegal.dedup(); // A state that knows no such event refuses it from everyone.
+    illegal.dedup(); // An illegal event is refused for every authority.
     writeln!(page, "\n## {}\n", subject_name(&record.state))?;
     if !rows.is_empty() {
         writeln!(page, "| event | next | generation |\n|---|---|---|\n{}\n", rows.join("\n"))?;
@@ -94,7 +95,7 @@ fn section(page: &mut String, record: &Record) -> std::fmt::Result {
     writeln!(page, "Illegal: {}.", illegal.join(", "))
 }
 
-/// Every state, in every variety that decides differently.
+/// Every state, in each variant that responds differently.
 fn subjects() -> Vec<Record> {
     [
         created(pool_owner()),
