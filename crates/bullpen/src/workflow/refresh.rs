@@ -41,9 +41,9 @@ async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Fail
     if inputs.dry_run && inputs.common.stack.engine == Engine::Aws {
         let Loaded { common, file } = load(&inputs.common, environment)?;
         let config = files::config(&common.stack)?;
-        let plans =
+        let plan =
             RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
-        if let Some(reports) = first_refresh::rehearsed(&plans, inputs.classes.as_deref()).await? {
+        if let Some(reports) = first_refresh::dry_run(&plan, inputs.classes.as_deref()).await? {
             return Ok(told_of(&inputs, &reports, &[]));
         }
     }
