@@ -8,13 +8,17 @@
 
 use anyhow::Result;
 
-use crate::gate::{Context, Step};
+use crate::gate::{Context, Part, Step};
 use crate::place::{Place, succeed};
 use crate::tools;
 
 /// The step.
-pub(crate) const STEP: Step =
-    Step { name: "deny", what: "cargo deny check bans licenses sources", run };
+pub(crate) const STEP: Step = Step {
+    name: "deny",
+    what: "cargo deny check bans licenses sources",
+    part: Some(Part::Deep),
+    run,
+};
 
 /// Asks for known vulnerabilities of everything in `Cargo.lock`.
 pub(crate) fn advisories(place: &Place) -> Result<()> {

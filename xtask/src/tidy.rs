@@ -6,6 +6,7 @@
 //! Not here: what rustfmt and clippy check (`rustfmt.toml`, `clippy.toml`), and function length,
 //! which is clippy's `too_many_lines`.
 
+mod actors;
 mod code;
 mod documents;
 mod rooms;
@@ -58,6 +59,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
     findings.extend(files.iter().filter(|file| is_rust(&file.path)).flat_map(source::check));
     findings.extend(documents::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(actors::check(&files));
     findings.extend(trust::check(&files));
     findings.extend(crate::verify_live::check(&files));
 

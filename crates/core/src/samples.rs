@@ -66,7 +66,7 @@ pub(crate) fn facts() -> InstanceFacts {
         zone: Zone::new("eu-west-1a"),
         usage: Usage::OnDemand,
         architecture: Architecture::X64,
-        spec_hash: SpecHash::new("1-0a1b2c"),
+        spec_hash: SpecHash::new("1:0a1b2c"),
         pool: Some(pool()),
         mailbox: MailboxKey::new("AROA:i-1"),
         intent: IntentId::new("intent-1"),

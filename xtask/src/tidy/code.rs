@@ -22,6 +22,23 @@ pub(crate) fn code_only(text: &str) -> String {
     code
 }
 
+/// The comments and literals of a file: everything else becomes one blank each; lines are kept.
+pub(crate) fn prose_only(text: &str) -> String {
+    let mut prose = String::with_capacity(text.len());
+    let (mut rest, mut in_word) = (text, false);
+    while let Some(first) = rest.chars().next() {
+        if let Some(length) = blank_length(rest, in_word) {
+            let (said, tail) = rest.split_at(length);
+            prose.push_str(said);
+            (rest, in_word) = (tail, false);
+        } else {
+            prose.push(if first == '\n' { first } else { ' ' });
+            (rest, in_word) = (&rest[first.len_utf8()..], is_word(first));
+        }
+    }
+    prose
+}
+
 /// The lines, counted from 1, on which `needle` stands as a word of its own.
 pub(crate) fn lines_with(code: &str, needle: &str) -> Vec<usize> {
     let starts_word = needle.chars().next().is_some_and(is_word);
@@ -102,6 +119,13 @@ fn raw_string(rest: &str, prefix: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prose_is_what_code_is_not() {
+        assert_eq!(prose_only("a // b\nc"), "  // b\n ");
+        assert_eq!(prose_only("f(\"x\");"), "  \"x\"  ");
+        assert_eq!(prose_only("word"), "    ");
+    }
 
     #[test]
     fn comments_are_blank() {

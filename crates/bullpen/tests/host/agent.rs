@@ -127,7 +127,7 @@ async fn an_agent_that_is_killed_leaves_its_job_to_the_next_one() {
     machine.report("beat of the next agent", busy).await;
     let mut third = machine.agent();
     assert_eq!(third.ends().await, Some(1), "one agent lives on a machine");
-    assert!(third.said().contains("another agent lives"), "{}", third.said());
+    assert!(third.said().contains("another agent runs"), "{}", third.said());
     fs::write(machine.work("go"), "").expect("it can be written");
     assert_eq!(forge.over(job).await, Some(Conclusion::Success));
     machine.withdraw(2, WithdrawalMode::Stop, Some(forge.removal_token().await)).await;

@@ -164,10 +164,10 @@ fn a_worn_or_tainted_or_outdated_instance_ends() {
     assert_eq!(end_of(|_| {}), None);
     assert_eq!(end_of(|record| record.uses = LIMITS.uses_max), Some(EndReason::WornOut));
     assert_eq!(end_of(|record| record.tainted = true), Some(EndReason::Untrusted));
-    let old = |record: &mut Record| record.facts.spec_hash = "1-ffff".into();
+    let old = |record: &mut Record| record.facts.spec_hash = "1:ffff".into();
     assert_eq!(end_of(old), Some(EndReason::Outdated));
     let pooled = |record: &mut Record| {
-        record.facts.spec_hash = "1-ffff".into();
+        record.facts.spec_hash = "1:ffff".into();
         record.facts.pool = Some("ci".into());
     };
     assert_eq!(end_of(pooled), None, "its pool's rollout decides");

@@ -336,7 +336,7 @@ mod tests {
         // A file that is closed would not be to root.
         fs::create_dir_all(tree.path().join(trial)).unwrap();
         let why = ready(tree.path()).unwrap_err();
-        assert!(why.contains("no process can be put there"), "{why}");
+        assert!(why.contains("no process can enter the cgroup"), "{why}");
     }
 
     #[test]
