@@ -1,11 +1,9 @@
 //! Wake-ups between processes, so that a waiter need not poll for a write.
 //!
-//! In the directory `wake` beside the databases each waiting process has one Unix datagram socket,
-//! and for each *topic* (a queue, a mailbox) an empty file with the socket's name in the topic's
-//! directory. After a commit a writer sends the topic's number to each socket named there. A
-//! wake-up only means "look now" and may be spurious. No race loses it, because a waiter registers
-//! before it looks; nor does a full socket, because the sender leaves a mark "look at everything"
-//! beside it.
+//! In the directory `wake` each waiting process has one Unix datagram socket, and each *topic* (a
+//! queue, a mailbox) has a directory with an empty file per waiting socket. After a commit a writer
+//! sends the topic's number to these sockets. A wake-up means "look now" and may be spurious. None
+//! is lost: a waiter registers before it looks, and beside a full socket the sender leaves a mark.
 //!
 //! Not here: the looks, or how long to wait.
 
@@ -110,6 +108,7 @@ impl WakeSender {
     fn send(&self, socket: &Path, topic: Topic) -> io::Result<()> {
         match self.socket.send_to(&topic.0.to_be_bytes(), socket) {
             Err(error) if is_full(&error) => {
+                // The mark tells the waiting process to look at every topic.
                 File::create(overflow_mark(socket))?;
                 // If the socket is full again, its reader sees the mark with the next datagram.
                 match self.socket.send_to(&topic.0.to_be_bytes(), socket) {

@@ -1,10 +1,9 @@
 //! Standard and FIFO queues in SQLite, in the ledger's file.
 //!
 //! A message is *ready* if its time has come and no earlier message of its group exists (it is not
-//! `blocked`). Receiving it moves its time; deleting it unblocks the next of its group. A receipt is
-//! the message's number and its count of receives, so a later receive makes it stale. FIFO queues
-//! hand out one message of a group per call. Receivers do not poll: sends, deletions and deferrals
-//! of every process wake them ([`crate::wake`]), and the clock when a hidden message is due.
+//! `blocked`). A receive moves its time; a deletion unblocks the next of its group. A receipt has
+//! the count of receives, so that a later receive makes it stale. Receivers do not poll: sends,
+//! deletions and deferrals of every process wake them ([`crate::wake`]), and the clock does.
 //!
 //! Not here: the contents of messages, or their senders.
 
