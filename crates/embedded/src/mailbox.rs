@@ -179,7 +179,7 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
             // For a record that this handle has never read, count from now on.
             known.inbox = known.inbox.or(found.inbox);
             known.report = known.report.or(found.report);
-            if known != found || first(pin!(watch.rung()), end.as_mut()).await == First::Right {
+            if known != found || first(pin!(watch.woken()), end.as_mut()).await == First::Right {
                 return;
             }
         }

@@ -78,8 +78,8 @@ impl Schema {
     pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
         let mut gate =
             WriteGate::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
-        match gate.pass(|| self.settle(path)) {
-            Ok(settled) => settled,
+        match gate.pass(|| self.make_or_migrate(path)) {
+            Ok(outcome) => outcome,
             Err(GateClosed::Busy) => Err(OpenError::Busy { path: path.into() }),
             Err(GateClosed::Io(source)) => Err(OpenError::io(path, source)),
         }
@@ -99,7 +99,7 @@ impl Schema {
         Ok(db)
     }
 
-    fn settle(&self, path: &Path) -> Result<(), OpenError> {
+    fn make_or_migrate(&self, path: &Path) -> Result<(), OpenError> {
         let Some(header) = read_header(path)? else {
             return self.create(path, self.version());
         };

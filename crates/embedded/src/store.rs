@@ -2,8 +2,8 @@
 //!
 //! One writer does all writes of a process: it puts the queued ones into one transaction with one
 //! disk flush; each has its own savepoint, condition and answer. A queued write happens completely
-//! or not at all, also if the caller drops its future. The writer answers after the commit; a failed
-//! commit leaves open whether the write landed.
+//! or not at all, also if the caller drops its future. The writer answers after the commit; a
+//! failed commit leaves open whether the write landed.
 //!
 //! Not here: statements (`ledger`, `queues`, `mailbox`), or taking turns ([`crate::write_gate`]).
 
@@ -226,7 +226,7 @@ impl Writer {
             for job in batch {
                 job.answer(&fate);
             }
-            self.waker.ring(wakes);
+            self.waker.wake_all(wakes);
         }
     }
 

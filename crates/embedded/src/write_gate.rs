@@ -50,7 +50,8 @@ impl Jitter {
 }
 
 /// One waiter's naps for one lock at a time: short, random and limited, so that a stopped process
-/// that holds a lock costs the others only an error. SQLite's own waits grow to a tenth of a second.
+/// that holds a lock costs the others only an error. SQLite's own waits grow to a tenth of a
+/// second.
 pub(crate) struct LockWait {
     jitter: Jitter,
     slept: Duration,

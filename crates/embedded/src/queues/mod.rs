@@ -73,10 +73,10 @@ impl<C: Clock> SqliteQueues<C> {
     async fn wait_for(&self, watch: &TopicWatch, next: Next) {
         match next {
             Next::Now => {}
-            Next::Never => watch.rung().await,
+            Next::Never => watch.woken().await,
             Next::At(at) => {
                 let due = self.clock.sleep(at.since(self.clock.now()));
-                first(pin!(watch.rung()), pin!(due)).await;
+                first(pin!(watch.woken()), pin!(due)).await;
             }
         }
     }
@@ -120,7 +120,9 @@ impl<C: Clock> Queues for SqliteQueues<C> {
             WriteOutcome::Done(answers) => Ok(answers),
             WriteOutcome::Refused(fault) => Err(fault),
             // An error for the whole call would mean that no message was sent.
-            WriteOutcome::Unknown => Ok(vec![Err(WriteOutcome::<()>::unsure()); messages.len()]),
+            WriteOutcome::Unknown => {
+                Ok(vec![Err(WriteOutcome::<()>::unconfirmed()); messages.len()])
+            }
         }
     }
 
