@@ -403,7 +403,7 @@ fn file_name(intent: &IntentId) -> Result<String, Fault> {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             name.push(char::from(byte));
         } else {
-            write!(name, "%{byte:02x}").expect("a string takes all that is written to it");
+            write!(name, "%{byte:02x}").expect("writing to a string cannot fail");
         }
     }
     if name.is_empty() || name.len() > NAME_BYTES_MAX {

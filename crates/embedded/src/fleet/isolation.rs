@@ -210,8 +210,8 @@ fn try_in_directory(isolation: &Isolation, trial: &Path) -> io::Result<()> {
     }
     let canary = at("canary");
     fs::write(&canary, "")?;
-    // With namespaces the file is hidden, so it must not depend on its mode; without them the mode
-    // must keep the machine's user out.
+    // With namespaces the test must show that the file is hidden, so any user may read it; without
+    // them its mode keeps the machine's user out.
     let mode = if isolation.namespaces { 0o644 } else { 0o600 };
     fs::set_permissions(&canary, fs::Permissions::from_mode(mode))?;
     let held = Confinement {

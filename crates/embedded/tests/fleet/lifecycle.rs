@@ -223,7 +223,7 @@ fn user_data_is_private_and_an_ended_machine_leaves_few_files() {
         let machine = running(&fleet, "intent").await;
         let home = host.directory().join(machine.id.as_str());
         let user_data = home.join("user-data");
-        assert_eq!(fs::read_to_string(&user_data).unwrap(), "what the agent is told");
+        assert_eq!(fs::read_to_string(&user_data).unwrap(), "the user data of the tests");
         assert_eq!(fs::metadata(&user_data).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(machine.mailbox.as_str(), machine.id.as_str());
         assert_eq!(machine.id.as_str().len(), "i-".len() + 17);

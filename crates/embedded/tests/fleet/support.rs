@@ -167,7 +167,7 @@ pub(crate) fn settings(directory: &Path, agent: &str) -> FleetSettings {
         supervisor: [exe].into_iter().chain(select.map(OsString::from)).collect(),
         agent: ["/bin/sh", "-c", agent, "agent"].map(OsString::from).into(),
         environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        user_data: "what the agent is told".to_owned(),
+        user_data: "the user data of the tests".to_owned(),
         watchdog: Duration::from_secs(600),
         boot_delay: Duration::ZERO,
         capacity: Capacity::default(),
