@@ -269,7 +269,7 @@ impl JobForgeModel {
     }
 
     /// The notices to authors.
-    pub fn told(&self) -> Vec<Notice> {
+    pub fn notices(&self) -> Vec<Notice> {
         locked(&self.state).told.clone()
     }
 

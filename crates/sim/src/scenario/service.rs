@@ -255,7 +255,7 @@ fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
             _ => "failed",
         },
     };
-    let told = world.jobs.told().into_iter().find(|notice| notice.job == seen.job);
+    let told = world.jobs.notices().into_iter().find(|notice| notice.job == seen.job);
     let at_length = match (told, &seen.began) {
         (Some(notice), _) => format!("told: {}", notice.reason),
         (None, Some((_, machine))) => {

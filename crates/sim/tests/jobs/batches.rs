@@ -1,6 +1,7 @@
-//! What workers of one process ask of the cloud goes together, and nobody waits for one who went away.
+//! The fleet batcher of one process sends the workers' calls to the cloud together, and a worker
+//! that is gone delays no other.
 //!
-//! Not here: what becomes of jobs whose machines do not start ([`super::pools`]).
+//! Not here: jobs whose machines do not start ([`super::pools`]).
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::world::World;
 use futures_util::future::{join, join_all};
 
-/// This many stopped machines.
+/// Adds this many stopped machines.
 async fn stopped(world: &World, count: u32) -> Vec<Record> {
     let plain = IdleMachines::plain("stopped", Usage::OnDemand, count);
     stage::furnish(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
 }
 
 #[test]
-fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
+fn a_batch_fills_one_call_and_each_worker_gets_its_answer() {
     on_virtual_time(async {
         let world = stage::calm(7, 100).await;
         let machines = stopped(&world, 60).await;
@@ -39,7 +40,7 @@ fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
 }
 
 #[test]
-fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
+fn a_batch_that_workers_keep_joining_is_sent_in_time() {
     on_virtual_time(async {
         let world = stage::calm(7, 100).await;
         let machines = stopped(&world, 40).await;
@@ -54,8 +55,8 @@ fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
     });
 }
 
-/// The first of two is gone after so long; returns how many machines each call was about.
-fn first_is_gone_after(millis: u64) -> Vec<u32> {
+/// The first of two workers stops waiting after this time; returns the machines of each call.
+fn first_leaves_after(millis: u64) -> Vec<u32> {
     on_virtual_time(async {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 2).await;
@@ -64,7 +65,7 @@ fn first_is_gone_after(millis: u64) -> Vec<u32> {
         let first = async {
             tokio::select! {
                 biased;
-                _ = fleet.start_one(&machines[0].id) => panic!("it was not waited for"),
+                _ = fleet.start_one(&machines[0].id) => panic!("the worker waited for its answer"),
                 () = pass(Duration::from_millis(millis)) => {}
             }
         };
@@ -76,18 +77,18 @@ fn first_is_gone_after(millis: u64) -> Vec<u32> {
 }
 
 #[test]
-fn whoever_is_left_makes_the_call_that_the_first_did_not_make() {
-    assert_eq!(first_is_gone_after(10), [1], "nobody wants the first machine any more");
+fn the_second_worker_makes_the_call_if_the_first_leaves_before_it() {
+    assert_eq!(first_leaves_after(10), [1], "no worker waits for the first machine");
 }
 
 #[test]
-fn whoever_is_left_makes_a_call_again_whose_answer_nobody_heard() {
-    assert_eq!(first_is_gone_after(36), [2, 1]);
+fn the_second_worker_repeats_a_call_if_the_first_leaves_before_its_answer() {
+    assert_eq!(first_leaves_after(36), [2, 1]);
 }
 
-/// One that everybody left is not what the next ones join.
+/// The next workers do not join a batch that all its workers left.
 #[test]
-fn a_batch_that_everybody_left_is_forgotten() {
+fn a_batch_that_all_workers_left_is_dropped() {
     on_virtual_time(async {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 3).await;
@@ -95,7 +96,7 @@ fn a_batch_that_everybody_left_is_forgotten() {
         let start = async |number: usize| stack.fleet().start_one(&machines[number].id).await;
         tokio::select! {
             biased;
-            _ = start(0) => panic!("it was not waited for"),
+            _ = start(0) => panic!("the worker waited for its answer"),
             () = pass(Duration::from_millis(10)) => {}
         }
         pass(Duration::from_secs(60)).await;
@@ -106,7 +107,7 @@ fn a_batch_that_everybody_left_is_forgotten() {
 }
 
 #[test]
-fn looks_and_ends_go_together_too_and_ends_are_answered_when_they_are_made() {
+fn descriptions_and_terminations_are_batched_and_terminations_answered_once_made() {
     on_virtual_time(async {
         let world = stage::calm(7, 100).await;
         let machines = stopped(&world, 60).await;
@@ -126,13 +127,13 @@ fn looks_and_ends_go_together_too_and_ends_are_answered_when_they_are_made() {
             let now = fleet.snapshot();
             now.iter().all(|machine| machine.id != **id || machine.state == MachineState::Gone)
         });
-        assert!(join_all(ends).await.iter().all(|gone| *gone), "nobody is told too early");
+        assert!(join_all(ends).await.iter().all(|gone| *gone), "a worker was answered too early");
         assert_eq!(fleet.asked(FleetCall::Terminate), [50, 11]);
     });
 }
 
 #[test]
-fn whoever_is_alone_waits_no_longer_than_for_company() {
+fn a_lone_worker_waits_only_for_the_idle_window() {
     on_virtual_time(async {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 1).await;
@@ -144,9 +145,9 @@ fn whoever_is_alone_waits_no_longer_than_for_company() {
     });
 }
 
-/// All of a batch are told, and none of them is answered by the next one's call.
+/// All workers of the batch get the fault, and the call of the next batch answers none of them.
 #[test]
-fn a_fault_is_everybodys() {
+fn a_fault_goes_to_every_worker_of_its_batch() {
     on_virtual_time(async {
         let world = stage::calm(7, 5).await;
         let machines = stopped(&world, 3).await;

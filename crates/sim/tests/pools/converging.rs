@@ -85,8 +85,9 @@ fn a_pools_own_ceiling_counts_what_its_jobs_have() {
     });
 }
 
-/// Two pools together want more machines than the ceiling of their stack, or of their class, allows.
-/// The keeper launches up to the ceiling; the checker sees that no launch in flight exceeds it.
+/// Two pools together want more machines than the ceiling of their stack, or of their class,
+/// allows. The keeper launches up to the ceiling; the checker sees that no launch in flight exceeds
+/// it.
 #[test]
 pub(crate) fn shared_ceilings_hold_while_launches_are_in_flight() {
     on_virtual_time(async {

@@ -1,5 +1,6 @@
-//! Hostile machines: a process with root forges their reports. The engine checks each report against
-//! the ledger and the clock, ends such a machine at its cap, and serves other jobs meanwhile.
+//! Hostile machines: a process with root forges their reports. The engine checks each report
+//! against the ledger and the clock, ends such a machine at its cap, and serves other jobs
+//! meanwhile.
 //!
 //! Not here: decoding of such a report (`core::mailbox`), or the store it is in (`contract`).
 
@@ -62,8 +63,8 @@ fn contradiction(record: &Record) -> Forgery {
     Forgery::of(&Report { beat: Some(beat), ..said })
 }
 
-/// A machine turns hostile while it runs a job: the keeper refills the pool, the service serves another
-/// job, every invariant holds, and the machine ends with its job.
+/// A machine turns hostile while it runs a job: the keeper refills the pool, the service serves
+/// another job, every invariant holds, and the machine ends with its job.
 #[test]
 pub(crate) fn hostile_machines_cost_nobody_else_anything() {
     for kind in 0..3 {
@@ -96,8 +97,8 @@ async fn one_hostile_machine(kind: usize) {
     end(&sim).await;
 }
 
-/// All machines of a pool report a failed warm-up after they were warm, and disappear: the planner must
-/// not quarantine the pool for that.
+/// All machines of a pool report a failed warm-up after they were warm, and disappear: the planner
+/// must not quarantine the pool for that.
 #[test]
 pub(crate) fn machines_that_were_warm_do_not_quarantine_their_pool() {
     on_virtual_time(async {
@@ -118,8 +119,8 @@ pub(crate) fn machines_that_were_warm_do_not_quarantine_their_pool() {
     });
 }
 
-/// A machine without an agent, running for an owner, with an assignment in its mailbox: the test writes
-/// its reports.
+/// A machine without an agent, running for an owner, with an assignment in its mailbox: the test
+/// writes its reports.
 struct Puppet {
     world: Arc<World>,
     stack: Stack<SimPorts>,
@@ -242,7 +243,8 @@ pub(crate) fn forged_beats_keep_a_machine_no_longer_than_its_cap() {
     });
 }
 
-/// Neither an unreadable report nor a heartbeat from the future keeps a machine or fails the reaper.
+/// Neither an unreadable report nor a heartbeat from the future keeps a machine or fails the
+/// reaper.
 #[test]
 pub(crate) fn an_unreadable_machine_ends_by_its_deadline() {
     on_virtual_time(async {
@@ -278,8 +280,8 @@ pub(crate) fn a_forged_removal_returns_no_machine() {
     });
 }
 
-/// A machine reports its own assignment as removed: it returns with the trust group of its owner, and
-/// not as a machine that was never used.
+/// A machine reports its own assignment as removed: it returns with the trust group of its owner,
+/// and not as a machine that was never used.
 #[test]
 pub(crate) fn a_machine_cannot_deny_whose_it_was() {
     on_virtual_time(async {
@@ -295,8 +297,8 @@ pub(crate) fn a_machine_cannot_deny_whose_it_was() {
     });
 }
 
-/// A machine never acknowledges its withdrawal while GitHub says that it runs a job: the release ends it
-/// at its cap, without its report or its mailbox.
+/// A machine never acknowledges its withdrawal while GitHub says that it runs a job: the release
+/// ends it at its cap, without its report or its mailbox.
 #[test]
 pub(crate) fn a_release_ends_at_its_cap_despite_forged_reports() {
     on_virtual_time(async {
@@ -313,8 +315,8 @@ pub(crate) fn a_release_ends_at_its_cap_despite_forged_reports() {
     });
 }
 
-/// A job of another run ran on a machine whose request has an unreadable entry, so the release cannot
-/// record it: the machine ends nevertheless.
+/// A job of another run ran on a machine whose request has an unreadable entry, so the release
+/// cannot record it: the machine ends nevertheless.
 #[test]
 fn a_stranger_that_cannot_be_written_down_keeps_no_machine() {
     on_virtual_time(async {

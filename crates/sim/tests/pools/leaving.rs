@@ -55,7 +55,8 @@ fn a_pool_that_was_forgotten_comes_back() {
     });
 }
 
-/// A machine that runs a job stays with the job until it ends, although the pool is removed or drained.
+/// A machine that runs a job stays with the job until it ends, although the pool is removed or
+/// drained.
 #[test]
 fn a_machine_in_use_outlives_its_pool() {
     on_virtual_time(async {

@@ -23,8 +23,8 @@ use bullpen_sim::pool_world::PoolWorld;
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(15 * 60);
 
-/// A pool `ci` with these schedule entries, other keys and extensions. No hot machine expires during
-/// the test.
+/// A pool `ci` with these schedule entries, other keys and extensions. No hot machine expires
+/// during the test.
 fn ci(schedule: &str, keys: &str, extensions: &str) -> String {
     format!(
         "

@@ -55,7 +55,8 @@ fn immediate_replaces_all_at_once() {
     assert_eq!(fewest, 0);
 }
 
-/// The keeper launches a quarter of each tier in advance; ready machines never fall below the target.
+/// The keeper launches a quarter of each tier in advance; ready machines never fall below the
+/// target.
 #[test]
 fn rolling_replaces_a_few_at_a_time_and_misses_none() {
     let (fewest, most) = on_virtual_time(replace("rolling", 20, |_| {}));

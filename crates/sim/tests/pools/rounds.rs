@@ -1,6 +1,6 @@
 //! A thousand jobs pick machines from a pool while the test shrinks, replaces, stops, drains or
-//! removes the pool. Answers are lost and calls land late. No plan and no call of the pool may touch
-//! a machine that a job holds.
+//! removes the pool. Answers are lost and calls land late. No plan and no call of the pool may
+//! touch a machine that a job holds.
 //!
 //! Not here: the checker, which checks every plan and every call that lands
 //! (`bullpen_sim::checker`).
@@ -205,7 +205,8 @@ async fn world(seed: u64) -> Arc<World> {
     world
 }
 
-/// Plays `count` rounds of each pool in one world; then the faults stop, and the pools must converge.
+/// Plays `count` rounds of each pool in one world; then the faults stop, and the pools must
+/// converge.
 async fn rounds(seed: u64, count: u64) -> Result<Vec<RoundOutcome>, String> {
     let sim = PoolWorld::in_world(world(seed).await, &config(&BTreeMap::new())).await;
     let configured = ConfiguredWorld { sim, settings: RefCell::default() };

@@ -1,5 +1,5 @@
-//! The planted bugs of the service, which serves jobs. Seeds find some. Others violate no invariant; a
-//! scenario finds them, because it says what must happen and how soon.
+//! The planted bugs of the service, which serves jobs. Seeds find some. Others violate no
+//! invariant; a scenario finds them, because it says what must happen and how soon.
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 

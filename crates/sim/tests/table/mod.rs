@@ -1,4 +1,5 @@
-//! The planted bugs of the engine: the name, the mistake, and the invariants that each must violate.
+//! The planted bugs of the engine: the name, the mistake, and the invariants that each must
+//! violate.
 //!
 //! Not here: bugs of the service ([`jobs`]), of pools ([`pools`]) and about strangers
 //! ([`strangers`]), or the mistakes themselves (`sabotage!` in the code).

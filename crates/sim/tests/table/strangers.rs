@@ -4,7 +4,7 @@
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use super::pools::TestBug;
-use crate::jobs::{again, strangers};
+use crate::jobs::{reruns, strangers};
 use crate::strangers::{
     a_guessed_label_gets_no_runner, a_machine_that_a_stranger_was_started_on_is_not_used_again,
     machines_of_a_run_of_unknown_origin_end,
@@ -30,7 +30,7 @@ pub(crate) const BUGS: &[TestBug] = &[
     TestBug {
         name: "request-labels-bring-others-along",
         mistake: "a job with a request's label gets a runner with all its other labels",
-        test: again::a_strangers_job_does_not_get_a_requests_machine,
+        test: reruns::a_strangers_job_does_not_get_a_requests_machine,
     },
     TestBug {
         name: "bound-labels-bind-no-runner",
