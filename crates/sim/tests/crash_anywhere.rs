@@ -1,6 +1,6 @@
-//! A process dies at every await it makes, one after the other, and nothing is left behind.
+//! A process dies at each of its awaits in turn, and upkeep leaves nothing behind.
 //!
-//! Not here: other faults beside the crash, which the seeds bring.
+//! Not here: other faults together with a crash (the seeds).
 
 use bullpen_core::class::Usage;
 use bullpen_core::instance::Owner;
@@ -13,15 +13,15 @@ use bullpen_sim::life::provision_silently;
 use bullpen_sim::stage;
 use std::time::Duration;
 
-/// What dies.
+/// The process that dies.
 #[derive(Clone, Copy, PartialEq)]
 enum Dies {
     Provision,
     Release,
 }
 
-/// Provisions two runners, one of them reused and one created, then releases them, with one of the
-/// two processes dying at its await number `fuse`. Returns whether it died.
+/// Provisions two runners, one reused and one created, and then releases them. One of the two
+/// processes dies at its await number `fuse`; returns whether it died.
 fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String> {
     on_virtual_time(async {
         let world = stage::calm(1, 10).await;

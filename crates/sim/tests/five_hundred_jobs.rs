@@ -1,5 +1,5 @@
-//! Five hundred jobs at once against five hundred idle machines of their class: how long until all have
-//! one, and what it costs. Simulated time and counted calls, never durations of this machine.
+//! Five hundred jobs come at once, with five hundred idle machines of their class: the time until
+//! all have one, and the calls. Simulated time and counted calls, never durations of this machine.
 
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/simulation.md")]
 
@@ -27,10 +27,11 @@ use bullpen_sim::world::World;
 use futures_util::future::join_all;
 
 const JOBS: u32 = 500;
-/// What GitHub allows in a minute, and what a minted runner costs of it.
+/// The points that GitHub allows in a minute.
 const POINTS_A_MINUTE: u32 = 900;
+/// The points that a minted runner costs.
 const POINTS_MINTED: u32 = 5;
-/// How long spent points count with whoever keeps to them.
+/// How long a process that keeps to the limit counts spent points.
 const POINTS_WINDOW: Duration = Duration::from_secs(75);
 
 struct Cost {
@@ -77,7 +78,7 @@ fn queue(world: &World, plan: &ServicePlan) -> Vec<JobFact> {
             labels: vec![format!("runs-on={number}/runner=large")],
             commit: "0a1b".to_owned(),
             created_at: None,
-            // As the `workflow_run` webhooks of their runs said it: otherwise each run costs a question.
+            // As in the runs' `workflow_run` webhooks: otherwise each run costs a call to GitHub.
             provenance: Provenance {
                 origin: Some(Origin::Own),
                 visibility: Some(Visibility::Private),
@@ -99,11 +100,11 @@ fn burst(limited: bool) -> Cost {
         let world = stage::calm(7, JOBS + 100).await;
         let plan = plan();
         make_queues(&world).await;
-        let furniture = IdleMachines {
+        let idle = IdleMachines {
             lasts: Duration::from_secs(3_600),
             ..IdleMachines::plain("idle", Usage::OnDemand, JOBS)
         };
-        stage::furnish(&world, &furniture).await.expect("the stage is calm");
+        stage::furnish(&world, &idle).await.expect("the stage is calm");
         if limited {
             world.outside.forge().limit_points(Some(POINTS_A_MINUTE));
             world.outside.forge().budget(POINTS_A_MINUTE, POINTS_WINDOW);
@@ -121,18 +122,18 @@ fn burst(limited: bool) -> Cost {
         };
         let duties = Duties { jobs: true, upkeep: false, pools: false, repositories: Vec::new() };
         let took = on_wire(&world, &plan, &wire, &stack, async |service| {
-            let heard = async {
-                for taken in join_all(facts.iter().map(|fact| ingest(service, fact))).await {
-                    taken.expect("the stage is calm");
+            let webhooks = async {
+                for ingested in join_all(facts.iter().map(|fact| ingest(service, fact))).await {
+                    ingested.expect("the stage is calm");
                 }
                 std::future::pending::<()>().await;
             };
-            let courier = WebhookSender::default();
+            let sender = WebhookSender::default();
             tokio::select! {
                 biased;
                 took = all_have_one => took,
-                () = heard => Duration::MAX,
-                never = courier.bring(&world, &plan) => match never {},
+                () = webhooks => Duration::MAX,
+                never = sender.bring(&world, &plan) => match never {},
                 () = jobs::run(service, &duties, desired, pass(Duration::from_secs(3_600))) => {
                     Duration::MAX
                 }
@@ -154,7 +155,7 @@ fn burst(limited: bool) -> Cost {
     })
 }
 
-/// Prints what it cost, and holds what must be true with limits and without.
+/// Prints the cost, and checks what must hold with and without GitHub's limits.
 fn costs(what: &str, cost: &Cost) {
     let Cost { took, calls, refused, reused, launched } = cost;
     println!("{what}: all have a machine after {took:?}; {refused} calls refused");
@@ -163,15 +164,15 @@ fn costs(what: &str, cost: &Cost) {
     for (port, count) in calls {
         println!("| {port} | {count} | {}.{:02} |", count / 500, count % 500 / 5);
     }
-    assert_eq!((*reused, *launched), (500, 0), "all were idle");
-    assert_eq!(*refused, 0, "GitHub had to refuse");
-    assert_eq!(calls.get("fleet"), None, "what is idle needs no call to the cloud");
+    assert_eq!((*reused, *launched), (500, 0), "every job must reuse an idle machine");
+    assert_eq!(*refused, 0, "GitHub refused calls");
+    assert_eq!(calls.get("fleet"), None, "an idle machine needs no call to the cloud");
 }
 
 /// The most calls that a port may get for five hundred jobs.
 fn at_most(cost: &Cost, port: &str, most: u64) {
-    let made = cost.calls.get(port).copied().unwrap_or(0);
-    assert!(made <= most, "{port}: {made} calls, more than {most}");
+    let calls = cost.calls.get(port).copied().unwrap_or(0);
+    assert!(calls <= most, "{port}: {calls} calls, more than {most}");
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn five_hundred_jobs_have_a_machine_within_ten_seconds() {
     let cost = burst(false);
     costs("without GitHub's limits", &cost);
     assert!(cost.took <= Duration::from_secs(10), "it took {:?}", cost.took);
-    // One credential each, and nothing else of GitHub.
+    // One credential for each job, and no other call of the port.
     at_most(&cost, "forge", 500);
     at_most(&cost, "job-forge", 2);
     at_most(&cost, "ledger", 14 * 500);
@@ -194,7 +195,7 @@ fn five_hundred_jobs_stay_within_githubs_limits() {
     costs("with GitHub's limits", &cost);
     let windows = (JOBS * POINTS_MINTED).div_ceil(POINTS_A_MINUTE) - 1;
     let allowed = POINTS_WINDOW * windows;
-    // What is refused a turn tries again a quarter of a minute later.
+    // A worker without a turn tries again a quarter of a minute later.
     let late = Duration::from_secs(60);
     assert!(cost.took >= allowed, "it took {:?}, less than {allowed:?}", cost.took);
     assert!(cost.took <= allowed + late, "it took {:?}, more than {allowed:?}", cost.took);

@@ -1,4 +1,5 @@
-//! Checks that seeds, scenarios and tests find every planted bug, and seeds within a bounded number.
+//! Checks that seeds, scenarios and tests find every planted bug, and seeds within a bounded
+//! number.
 //!
 //! A build with `--cfg sabotage` contains the bugs; in a build without it the gate's seeds must be
 //! clean. Threads search in parallel: the active bug is a property of the thread.

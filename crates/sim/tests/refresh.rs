@@ -1,6 +1,6 @@
-//! What a refresh does, step by step, and that its rehearsal does none of it.
+//! The steps of a refresh, and its dry run, which changes nothing.
 //!
-//! Not here: the same under faults, which the seeds bring.
+//! Not here: a refresh under faults (the seeds).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,9 +41,9 @@ fn step<'r>(reports: &'r [StepReport], name: &str) -> &'r Result<Vec<String>, St
     &reports.iter().find(|report| report.step == name).expect("there is such a step").outcome
 }
 
-/// Nothing of a rehearsal lands, and it says what a refresh would write.
+/// A dry run writes nothing, and lists the writes of a refresh.
 #[test]
-fn a_rehearsal_changes_nothing() {
+fn a_dry_run_changes_nothing() {
     on_virtual_time(async {
         let world = stage::calm(1, 10).await;
         let machines = stage::idle(&world, Usage::OnDemand, 2).await;
@@ -51,33 +51,33 @@ fn a_rehearsal_changes_nothing() {
         pass(Duration::from_secs(3_600)).await;
         let (_, real) = world.process("refresh");
         let before = world.outside.ledger().snapshot();
-        let stage = Stack::new(
+        let dry = Stack::new(
             DryRun::new(&real.ports),
             "sim",
             real.limits.clone(),
             real.ceilings.clone(),
             real.spec_hash.clone(),
         );
-        let reports = refresh(&stage, &desired(two_classes()), &mut AdvertMemory::default()).await;
+        let reports = refresh(&dry, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_eq!(world.outside.ledger().snapshot(), before);
         assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![]));
-        let notes = stage.ports.notes();
+        let notes = dry.ports.notes();
         for machine in &machines {
             let ends = format!("{}: idle -> terminating", machine.id);
             assert!(notes.contains(&ends), "{notes:?}");
         }
         assert!(notes.iter().any(|note| note == "stack/parameters: stored"), "{notes:?}");
-        // And then it is done.
+        // The refresh itself does write.
         let reports = refresh(&real, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_ne!(world.outside.ledger().snapshot(), before);
     });
 }
 
-/// Two at once, and again: nothing is done twice.
+/// Two refreshes run at once, and then a third, which finds nothing to do.
 #[test]
-fn a_second_refresh_finds_everything_as_it_should_be() {
+fn a_second_refresh_finds_nothing_to_do() {
     on_virtual_time(async {
         let world = stage::calm(2, 10).await;
         let (_, one) = world.process("one");
@@ -110,7 +110,7 @@ fn d41_with_github_down_machines_are_still_reaped() {
     });
 }
 
-/// A run that ended without its release step gives its machines back.
+/// A refresh releases the machines of a run that ended without its release step.
 #[test]
 fn what_an_ended_run_left_is_released() {
     on_virtual_time(async {
@@ -124,11 +124,11 @@ fn what_an_ended_run_left_is_released() {
         let wanted = desired(two_classes());
         let mut memory = AdvertMemory::default();
         let reports = refresh(&stack, &wanted, &mut memory).await;
-        assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "it goes on");
+        assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "the run has not ended");
         world.outside.forge().end_run(RunAttempt::new("77.1"));
         let reports = refresh(&stack, &wanted, &mut memory).await;
-        let told = step(&reports, "ended runs").as_ref().expect("GitHub is up");
-        assert_eq!(told.len(), 1, "{told:?}");
+        let lines = step(&reports, "ended runs").as_ref().expect("GitHub is up");
+        assert_eq!(lines.len(), 1, "{lines:?}");
         for _ in 0..20 {
             pass(Duration::from_secs(10)).await;
             refresh(&stack, &wanted, &mut memory).await;
@@ -149,8 +149,8 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
         refresh(&stack, &desired(all.clone()), &mut memory).await;
         let kept: Vec<RunnerClass> = all[1..].to_vec();
         let reports = refresh(&stack, &desired(kept.clone()), &mut memory).await;
-        let told = step(&reports, "queues").as_ref().expect("calm");
-        assert_eq!(told, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
+        let lines = step(&reports, "queues").as_ref().expect("calm");
+        assert_eq!(lines, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
         pass(Duration::from_secs(3_600)).await;
         refresh(&stack, &desired(kept.clone()), &mut memory).await;
         refresh(&stack, &desired(kept), &mut memory).await;
@@ -159,7 +159,7 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
     });
 }
 
-/// D42: kept tokens are replaced long before they end, and not at every refresh.
+/// D42: a refresh replaces kept tokens long before they expire, but not every time.
 #[test]
 fn d42_tokens_are_kept_and_renewed_in_time() {
     on_virtual_time(async {
@@ -179,8 +179,9 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
     });
 }
 
-/// Tokens are in a collection of their own, which a policy can leave out, and nothing of them stays where
-/// every command reads the stack's parameters; not even if the refresh that moved them died in between.
+/// Tokens have a collection of their own, which a policy can leave out. No token stays in the
+/// collection of the stack's parameters, which every command reads, even if a refresh died while it
+/// moved them.
 #[test]
 fn tokens_are_not_where_every_command_reads() {
     on_virtual_time(async {
@@ -197,7 +198,7 @@ fn tokens_are_not_where_every_command_reads() {
         };
         refresh(&stack, &wanted, &mut memory).await;
         assert_eq!(left().await, 0);
-        // As an older version keeps them.
+        // An older version keeps them there.
         let until = stack.now().after(Duration::from_secs(60));
         let kept =
             stored_parameters::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
@@ -212,11 +213,11 @@ fn tokens_are_not_where_every_command_reads() {
         assert!(matches!(written, Written::Won(_)));
         assert_eq!(left().await, 1);
         refresh(&stack, &wanted, &mut memory).await;
-        assert_eq!(left().await, 0, "the kept ones are young, and yet it is looked for them");
+        assert_eq!(left().await, 0, "a refresh must move old tokens although it has young ones");
     });
 }
 
-/// D51: a runner whose machine is gone is removed, after two sweeps a grace apart.
+/// D51: a refresh removes a runner whose machine is gone, after two sweeps a grace apart.
 #[test]
 fn a_runner_without_a_machine_is_removed() {
     on_virtual_time(async {
